@@ -1,0 +1,267 @@
+"""The command line: each command parses, calls one public function and prints. Data to stdout, talk to stderr."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from . import __version__
+from .enrichment import load, templates
+from .errors import ConfigError, SqlenrichError, did_you_mean
+from .report import EXIT_ERROR, EXIT_STOPPED, EXIT_USAGE
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with its status."""
+    try:
+        status = cli.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("stopped", err=True)
+        sys.exit(EXIT_STOPPED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(EXIT_USAGE)
+    except SqlenrichError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(EXIT_USAGE if isinstance(error, ConfigError) else EXIT_ERROR)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_ERROR)
+    sys.exit(status or 0)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="sqlenrich")
+def cli() -> None:
+    """Run a language model over every row of a table, where the data already lives."""
+
+
+def _shares(_: click.Context, __: click.Parameter, value: str | None) -> dict[str, float]:
+    shares: dict[str, float] = {}
+    for part in filter(None, (value or "").split(",")):
+        kind, _equals, share = part.partition("=")
+        try:
+            shares[kind.strip()] = float(share)
+        except ValueError:
+            raise click.BadParameter(f'"{part}": write kind=share, e.g. bad_json=0.05') from None
+    return shares
+
+
+def _pairs(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for part in value:
+        name, equals, source = part.partition("=")
+        if not equals or not name or not source:
+            raise click.BadParameter(f'"{part}": write NAME="Source column"')
+        pairs[name] = source
+    return pairs
+
+
+def _names(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    return None if value is None else tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+def model_options(function: F) -> F:
+    """The three ways to name a model, shared by the commands that ask one."""
+    for option in reversed(
+        (
+            click.option("--endpoint", metavar="URL", help="An OpenAI-compatible endpoint, or one of sqlenrich.toml."),
+            click.option("--model", metavar="M", help="The model's name, or an alias of sqlenrich.toml."),
+            click.option("--mock", is_flag=True, help="Free invented answers that fit the schema."),
+            click.option(
+                "--mock-failures",
+                metavar="KIND=SHARE,...",
+                callback=_shares,
+                help="With --mock: bad_json, missing_field, error, refusal, truncation, each with a share from 0 to 1.",
+            ),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def source_options(function: F) -> F:
+    """What changes the header's view of the source."""
+    for option in reversed(
+        (
+            click.option("--key", metavar="C1,C2", callback=_names, help="The columns that name a row."),
+            click.option("--column", "columns", metavar="NAME=SOURCE", multiple=True, callback=_pairs,
+                         help='A column of the prompt and its name in the source: body="Message Text".'),
+            click.option("--where", metavar="SQL", help="Which rows to take."),
+        )
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+@cli.command()
+@click.argument("name")
+@click.option("--template", metavar="T", help="Start from a ready-made enrichment: see sqlenrich templates.")
+@click.option("--from", "data", metavar="FILE", type=click.Path(dir_okay=False), help="Read columns and key from data.")
+@click.option("--force", is_flag=True, help="Replace a file of that name.")
+def new(name: str, template: str | None, data: str | None, force: bool) -> None:
+    """Write a commented prompt file NAME.prompt."""
+    from .new import new as write
+
+    click.echo(write(name, template=template, data=data, force=force))
+
+
+@cli.command(name="templates")
+def templates_() -> None:
+    """List the ready-made enrichments; a template's name works wherever FILE does."""
+    for name, path in templates().items():
+        click.echo(f"{name:<20}{load(path).description}")
+
+
+@cli.command()
+@click.argument("file")
+@click.option("--input", "input_", metavar="PATH", help="A CSV, TSV, JSON lines, Parquet or DuckDB file.")
+@click.option("-n", "rows", default=5, show_default=True, type=click.IntRange(1, 1000), help="How many rows.")
+@click.option("--prompt-only", is_flag=True, help="Only the prompts and requests: sends nothing.")
+@model_options
+@source_options
+def preview(
+    file: str, input_: str | None, rows: int, prompt_only: bool, mock_failures: Mapping[str, float], **options: Any
+) -> None:
+    """Show the exact prompts for free, or ask a few rows and show what the whole table would take."""
+    from .preview import preview as look
+
+    click.echo(look(load(file), input=input_, rows=rows, prompt_only=prompt_only, mock_failures=mock_failures, **options))
+
+
+@cli.command()
+@click.argument("file")
+@click.option("--input", "input_", metavar="PATH", help="A CSV, TSV, JSON lines, Parquet or DuckDB file.")
+@click.option("--output", metavar="PATH", help="A .duckdb database, or a .csv or .parquet file.")
+@click.option("--target", metavar="NAME", help="A target of sqlenrich.toml.")
+@model_options
+@click.option("--concurrency", metavar="N", type=click.IntRange(1, 10_000), help="Requests in flight at most.")
+@source_options
+@click.option("--max-rows", metavar="N", type=click.IntRange(0), help="Send at most so many requests, then stop.")
+@click.option("--yes", is_flag=True, help="Don't ask before the first call.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def run(
+    file: str,
+    input_: str | None,
+    output: str | None,
+    target: str | None,
+    mock_failures: Mapping[str, float],
+    yes: bool,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Enrich a table: NAME holds the accepted rows, NAME_quarantine the refused ones with their reasons."""
+    from .config import find_config
+    from .progress import Progress
+    from .run import Stopper
+    from .run import run as start
+
+    enrichment = load(file)
+    if target is not None:
+        chosen = find_config(enrichment.path).target(target)
+        raise ConfigError(
+            f'the target "{target}" is on {chosen.engine}, where a run is not supported yet; '
+            f"paste the script of: sqlenrich render {file} --target {target}"
+        )
+    if output is None:
+        raise click.UsageError("where to? Give --output out.duckdb (or .csv, .parquet)")
+    stopper = Stopper()
+    _stop_on_signals(stopper.stop)
+    progress = Progress(sys.stderr, yes=yes, ask=_confirm if sys.stdin.isatty() and sys.stderr.isatty() else None)
+    report = start(
+        enrichment,
+        input=input_,
+        output=output,
+        mock_failures=mock_failures,
+        observer=progress,
+        stopper=stopper,
+        **options,
+    )
+    progress.clear()
+    click.echo(report.to_text(), err=True)
+    if as_json:
+        click.echo(report.to_json())
+    return report.exit_status
+
+
+def _confirm(question: str) -> bool:
+    return click.confirm(question, default=True, err=True)
+
+
+def _stop_on_signals(stop: Callable[[], None]) -> None:
+    """Ctrl-C and SIGTERM end a run cleanly; the third of them at once."""
+    received = 0
+
+    def handle(*_: object) -> None:
+        nonlocal received
+        received += 1
+        if received > 2:
+            os._exit(EXIT_STOPPED)
+        if received == 1:
+            click.echo("\nstopping: waiting for what is in flight (again: without it)", err=True)
+        stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handle)
+
+
+@cli.command()
+@click.argument("file")
+@click.option("--engine", metavar="E", help="databricks, snowflake, bigquery, spark or duckdb.")
+@click.option("--target", metavar="NAME", help="A target of sqlenrich.toml: its engine and its tables.")
+@click.option("--step", metavar="NAME", help="Only the SELECT of one step.")
+@click.option("--model", metavar="M", help="The model's name, or an alias of sqlenrich.toml.")
+@click.option("-o", "out", metavar="PATH", type=click.Path(dir_okay=False), help="Write to a file.")
+def render(file: str, engine: str | None, target: str | None, step: str | None, model: str | None, out: str | None) -> None:
+    """Print the SQL script for a warehouse."""
+    from .compiler import RELATIONS
+    from .config import find_config
+    from .render import render as script
+
+    enrichment = load(file)
+    config = find_config(enrichment.path)
+    if (engine is None) == (target is None):
+        raise click.UsageError("give --engine E or --target NAME")
+    place = config.target(target) if target is not None else None
+    relations = place.relations(RELATIONS, enrichment.name) if place is not None else None
+    text = script(enrichment, engine or str(place and place.engine), relations=relations, step=step, config=config, model=model)
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        Path(out).write_text(text, encoding="utf-8")
+
+
+@cli.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--model", metavar="M", help="The model's name, or an alias of sqlenrich.toml.")
+def check(files: tuple[str, ...], model: str | None) -> int:
+    """Report a file's problems, what each engine would refuse, and where each setting comes from."""
+    from .check import check as examine
+
+    status = 0
+    for file in files:
+        found = examine(file, model=model)
+        click.echo(found.text)
+        status = status or (0 if found.usable else EXIT_ERROR)
+    return status
+
+
+@cli.command()
+def engines() -> None:
+    """List the engines."""
+    from .engines import ENGINES, get_engine
+
+    for name in ENGINES:
+        engine = get_engine(name)
+        click.echo(f"{name:<12}{engine.facts['call'].value}")
+
+
+__all__ = ["cli", "did_you_mean", "main"]

@@ -1,0 +1,226 @@
+"""The contract of an engine: tables of functions that build its SQL, and the facts that only it has.
+
+An engine is one frozen :class:`Engine` at the bottom of its file. Everything here builds sqlglot nodes; the only
+place that prints them is :func:`print_sql`, always in the dialect they were built for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+
+from ..types import Type
+
+Sql = exp.Expression
+Build = Callable[..., Sql]
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a model call needs, resolved for one engine: nothing here is read from a row.
+
+    ``params`` already carry the vendor's names; ``schema`` is the output's JSON Schema; ``response_format`` is the
+    part of it that the vendor takes (None where the hint stands in). ``options`` are engine options of the caller.
+    """
+
+    model: str
+    params: Mapping[str, Any]
+    schema: Mapping[str, Any]
+    response_format: Any
+    hint: str | None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """How a call step reads the model's answer: a relation and one expression per ``responses`` column it knows."""
+
+    source: Sql
+    columns: Mapping[str, Sql]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A value that a vendor fixes, where it is documented, and when that was read."""
+
+    value: Any
+    source: str
+    read: str
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One place that runs SQL and has (or is given) a model."""
+
+    name: str
+    dialect: str
+    text: Mapping[str, Build]
+    """Text functions by operation name: see :mod:`sqlenrich.prompt.sql`."""
+    json: Mapping[str, Build]
+    """JSON functions by operation name: see :mod:`sqlenrich.schema.sql`."""
+    sha256: Build
+    """Text to its SHA-256 in 64 lower-case hexadecimal digits."""
+    sql_type: Callable[[Type], exp.DataType]
+    column: Callable[[Sql, Type], Sql]
+    """A parsed JSON value and a type to the typed column; NULL for a missing value or a JSON null."""
+    create_table_as: Callable[[exp.Table, Sql], list[Sql]]
+    facts: Mapping[str, Fact]
+    params: Mapping[str, str | None]
+    """The portable parameters under the vendor's names; None for one that it does not take."""
+    response_format: Callable[[str, Mapping[str, Any]], Any]
+    """The output's name and JSON Schema to what the vendor takes; None where it takes none."""
+    call: Callable[[Sql, Call], Answered] | None = None
+    """The pending relation and the call to the answers; None where a Python client asks the model."""
+    must_exist: Callable[[Call], list[str]] = lambda _: []
+    """What a script's user must have before it runs: comment lines, with the statement that makes it."""
+    name_problem: Callable[[str], str | None] = lambda _: None
+    """Why the engine can't hold a table or column of this name, or None."""
+    newer_params: tuple[tuple[str, Mapping[str, str | None]], ...] = ()
+    """Parameters that models of some names take differently: a pattern of the name and the changed entries."""
+    quotes_always: bool = True
+    reserved: frozenset[str] = frozenset()
+
+    def params_of(self, model: str) -> dict[str, str | None]:
+        """Give the portable parameters under the names that this model takes; None for one that it refuses."""
+        names = dict(self.params)
+        for pattern, changed in self.newer_params:
+            if re.search(pattern, model):
+                names |= changed
+        return names
+
+
+def literal(value: str | int | float | bool | None) -> Sql:
+    """Give a constant."""
+    if value is None:
+        return exp.Null()
+    if isinstance(value, bool):
+        return exp.Boolean(this=value)
+    if isinstance(value, str):
+        return exp.Literal.string(value)
+    return exp.Literal.number(value) if value >= 0 else exp.Neg(this=exp.Literal.number(-value))
+
+
+def func(name: str, *args: Sql, **named: Sql) -> Sql:
+    """Give a function call, printed under exactly this name; ``named`` arguments as ``name => value``."""
+    keywords = [exp.Kwarg(this=exp.var(key), expression=value) for key, value in named.items()]
+    return exp.Anonymous(this=name, expressions=[*args, *keywords])
+
+
+def named_func(name: str) -> Build:
+    """Give a builder of calls to one function."""
+    return lambda *args: func(name, *args)
+
+
+def identifier(engine: Engine, name: str) -> exp.Identifier:
+    """Give a name as the engine's users expect it: quoted, but for plain names on engines that fold case."""
+    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None and name.upper() not in engine.reserved
+    return exp.to_identifier(name, quoted=engine.quotes_always or not plain)
+
+
+def column(engine: Engine, name: str, table: str | None = None) -> exp.Column:
+    """Give a column reference."""
+    return exp.column(identifier(engine, name), table=table)
+
+
+def relation(engine: Engine, name: str) -> exp.Table:
+    """Give a table by its dotted name; parts may be quoted as the engine quotes. Raises ValueError if unreadable."""
+    try:
+        table = exp.to_table(name, dialect=engine.dialect)
+    except sqlglot.errors.SqlglotError as error:
+        raise ValueError(f'"{name}" is not a table name on {engine.name}: {error}') from None
+    for part in table.parts:
+        if isinstance(part, exp.Identifier) and not part.quoted:
+            part.replace(identifier(engine, part.name))
+    return table
+
+
+def all_of(*tests: Sql) -> Sql:
+    """Give the conjunction."""
+    return exp.and_(*tests, copy=False)
+
+
+def any_of(*tests: Sql) -> Sql:
+    """Give the disjunction."""
+    return exp.or_(*tests, copy=False)
+
+
+def case(*arms: tuple[Sql, Sql], default: Sql | None = None) -> exp.Case:
+    """Give a searched CASE."""
+    return exp.Case(ifs=[exp.If(this=test, true=value) for test, value in arms], default=default)
+
+
+def concat(*parts: Sql) -> Sql:
+    """Give the joined text; NULL where a part is NULL."""
+    result = parts[0]
+    for part in parts[1:]:
+        result = exp.DPipe(this=result, expression=part, safe=False)
+    return result
+
+
+def cast(value: Sql, to: str | exp.DataType, *, safe: bool = False) -> Sql:
+    """Give a cast to a type written in the engine's own words; ``safe`` gives NULL where it can't be cast."""
+    kind = exp.DataType.build(to, udt=True) if isinstance(to, str) else to
+    return (exp.TryCast if safe else exp.Cast)(this=value, to=kind)
+
+
+def lambda_(name: str, body: Callable[[Sql], Sql]) -> exp.Lambda:
+    """Give ``name -> body(name)``."""
+    parameter = exp.to_identifier(name)
+    return exp.Lambda(this=body(exp.column(name)), expressions=[parameter])
+
+
+_CONTROL = re.compile(r"[\x01-\x09\x0b-\x1f]")
+
+
+def _escape_string(text: str) -> str:
+    """Give DuckDB's ``E'...'``: a carriage return or a tab would not survive being pasted."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    return "E'" + _CONTROL.sub(lambda m: _ESCAPES.get(m[0]) or f"\\u{ord(m[0]):04x}", escaped) + "'"
+
+
+_ESCAPES = {"\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
+_DOLLAR_BRACE = "\ue000sqlenrich\ue001"  # stands for "${" while printing
+
+
+def print_sql(engine: Engine, statement: Sql, *, pretty: bool = True) -> str:
+    """Print nodes in the dialect they were built for.
+
+    Spark substitutes ``${...}`` in literals before it parses (measured on 4.3, as ``$\\{`` it does not), and
+    sqlglot's own placeholder for line breaks must not occur in a literal: both are handled here, once.
+    """
+    statement = statement.copy()
+    texts = [node.this for node in statement.find_all(exp.Literal) if node.is_string]
+    if engine.dialect in ("spark", "databricks"):
+        for node in statement.find_all(exp.Literal):
+            if node.is_string and "${" in node.this:
+                node.set("this", node.this.replace("${", _DOLLAR_BRACE))
+    if engine.dialect == "duckdb":
+        for node in statement.find_all(exp.Literal):
+            if node.is_string and _CONTROL.search(node.this):
+                node.replace(exp.var(_escape_string(node.this)))
+    generator = sqlglot.Dialect.get_or_raise(engine.dialect).generator(
+        pretty=pretty, normalize_functions=False, comments=True, max_text_width=100
+    )
+    mark = "__LINE_BREAK__"
+    while any(mark in text for text in texts):
+        mark += "_"
+    generator.SENTINEL_LINE_BREAK = mark  # type: ignore[misc]
+    return generator.generate(statement).replace(_DOLLAR_BRACE, "$\\{")
+
+
+def drop_null(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the entries whose value is not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def chain(function: Build, values: Sequence[Sql]) -> Sql:
+    """Give ``f(f(a, b), c)`` for a function of two arguments."""
+    result = values[0]
+    for value in values[1:]:
+        result = function(result, value)
+    return result

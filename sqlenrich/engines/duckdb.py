@@ -1,0 +1,263 @@
+"""DuckDB, embedded: prompts and checks in SQL, the model asked by a Python client between two SQL steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlglot import exp
+
+from ..types import Array, Decimal, Scalar, Struct, Type
+from .base import (
+    Build,
+    Engine,
+    Fact,
+    Sql,
+    all_of,
+    any_of,
+    case,
+    cast,
+    concat,
+    func,
+    lambda_,
+    literal,
+    named_func,
+)
+
+_TYPES = {
+    "string": "VARCHAR",
+    "bigint": "BIGINT",
+    "double": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+}
+
+
+def sql_type(value: Type) -> exp.DataType:
+    """Give DuckDB's name of a portable type."""
+    match value:
+        case Scalar(name):
+            return exp.DataType.build(_TYPES[name], dialect="duckdb")
+        case Decimal(precision, scale):
+            return exp.DataType.build(f"DECIMAL({precision}, {scale})", dialect="duckdb")
+        case Array(item):
+            return exp.DataType(this=exp.DataType.Type.LIST, expressions=[sql_type(item)], nested=True)
+        case Struct(fields):
+            definitions = [
+                exp.ColumnDef(this=exp.to_identifier(name, quoted=True), kind=sql_type(kind)) for name, kind in fields
+            ]
+            return exp.DataType(this=exp.DataType.Type.STRUCT, expressions=definitions, nested=True)
+
+
+def _trimming(name: str) -> Build:
+    return lambda text, chars: func(name, text, chars)
+
+
+# Characters that become several in upper case, where DuckDB maps one to one (measured on 2.0 over all of Unicode).
+_EXPANDING = (
+    r"[\x{149}\x{1f0}\x{390}\x{3b0}\x{587}\x{1e96}-\x{1e9a}\x{1f50}\x{1f52}\x{1f54}\x{1f56}\x{1f80}-\x{1faf}"
+    r"\x{1fb2}-\x{1fb4}\x{1fb6}\x{1fb7}\x{1fbc}\x{1fc2}-\x{1fc4}\x{1fc6}\x{1fc7}\x{1fcc}\x{1fd2}\x{1fd3}\x{1fd6}"
+    r"\x{1fd7}\x{1fe2}-\x{1fe4}\x{1fe6}\x{1fe7}\x{1ff2}-\x{1ff4}\x{1ff6}\x{1ff7}\x{1ffc}\x{fb00}-\x{fb06}"
+    r"\x{fb13}-\x{fb17}]"
+)
+
+
+def _upper(text: Sql) -> Sql:
+    """Python's upper(): NULL, so BAD_PROMPT, for the rare characters that DuckDB can't map."""
+    mapped = func("UPPER", func("REPLACE", text, literal("ß"), literal("SS")))
+    return case((func("REGEXP_MATCHES", text.copy(), literal(_EXPANDING)), literal(None)), default=mapped)
+
+
+def _lower(text: Sql) -> Sql:
+    """Python's lower(): NULL where a capital sigma may end a word, since DuckDB knows no final sigma."""
+    mapped = func("LOWER", func("REPLACE", text, literal("İ"), literal("i̇")))
+    return case((func("REGEXP_MATCHES", text.copy(), literal(r"Σ(?:[^\pL]|$)")), literal(None)), default=mapped)
+
+
+TEXT: dict[str, Build] = {
+    "upper": _upper,
+    "lower": _lower,
+    "trim": _trimming("TRIM"),
+    "ltrim": _trimming("LTRIM"),
+    "rtrim": _trimming("RTRIM"),
+    "replace": named_func("REPLACE"),
+    "length": named_func("LENGTH"),
+    "substr": named_func("SUBSTRING"),
+    "greatest": named_func("GREATEST"),
+    "contains": named_func("CONTAINS"),
+    "startswith": named_func("STARTS_WITH"),
+    "endswith": named_func("ENDS_WITH"),
+    "text_bigint": lambda value: cast(value, "VARCHAR"),
+    "text_date": lambda value: cast(value, "VARCHAR"),
+    "matches": named_func("REGEXP_MATCHES"),
+    "bigint": lambda text: cast(func("TRIM", text, literal(" \t\r\n")), "BIGINT", safe=True),
+}
+
+# JSON -------------------------------------------------------------------------------------------------------------
+
+_KINDS = {
+    "object": ("OBJECT",),
+    "array": ("ARRAY",),
+    "string": ("VARCHAR",),
+    "number": ("BIGINT", "UBIGINT", "DOUBLE"),
+    "boolean": ("BOOLEAN",),
+    "null": ("NULL",),
+}
+_INTEGERS = ("BIGINT", "UBIGINT")
+
+
+def _pointer(name: str) -> Sql:
+    """RFC 6901: the one path syntax of DuckDB that takes every name."""
+    return literal("/" + name.replace("~", "~0").replace("/", "~1"))
+
+
+def _at(function: str, value: Sql) -> Sql:
+    """``F(JSON_EXTRACT(doc, path))`` is ``F(doc, path)``."""
+    if isinstance(value, exp.Anonymous) and value.this == "JSON_EXTRACT":
+        return func(function, *value.expressions)
+    return func(function, value, *([literal("$")] if function == "JSON_EXTRACT_STRING" else []))
+
+
+def _kind(value: Sql, *labels: str) -> Sql:
+    return exp.In(this=_at("JSON_TYPE", value), expressions=[literal(label) for label in labels])
+
+
+def _string(value: Sql) -> Sql:
+    return _at("JSON_EXTRACT_STRING", value)
+
+
+def _number(value: Sql) -> Sql:
+    return cast(_string(value), "DOUBLE", safe=True)
+
+
+def _bigint(value: Sql) -> Sql:
+    return cast(_string(value), "BIGINT", safe=True)
+
+
+def _is_integer(value: Sql) -> Sql:
+    # 1.0 is an integer in JSON Schema.
+    whole = exp.EQ(this=_number(value.copy()), expression=func("TRUNC", _number(value.copy())))
+    return any_of(_kind(value.copy(), *_INTEGERS), all_of(_kind(value, "DOUBLE"), whole))
+
+
+def _is(value: Sql, kinds: tuple[str, ...]) -> Sql:
+    labels = [label for kind in kinds if kind != "integer" for label in _KINDS[kind]]
+    tests = [_kind(value.copy(), *labels)] if labels else []
+    if "integer" in kinds and "number" not in kinds:
+        tests.append(_is_integer(value))
+    return any_of(*tests)
+
+
+def _items(value: Sql) -> Sql:
+    return func("JSON_EXTRACT", value, literal("$[*]"))
+
+
+def _any_item(value: Sql, name: str, test: Callable[[Sql], Sql]) -> Sql:
+    kept = func("LIST_FILTER", _items(value), lambda_(name, test))
+    return exp.GT(this=func("LEN", kept), expression=literal(0))
+
+
+def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
+    allowed = exp.Array(expressions=[literal(name) for name in names])
+    if not names:
+        return exp.GT(this=func("LEN", func("JSON_KEYS", value)), expression=literal(0))
+    return exp.Not(this=func("LIST_HAS_ALL", allowed, func("JSON_KEYS", value)))
+
+
+def _names(text: Sql) -> Sql:
+    """The number of object names in a JSON text: strings before a colon, once the strings are emptied."""
+    emptied = func("REGEXP_REPLACE", text, literal(r'"(?:[^"\\]|\\.)*"'), literal('""'), literal("g"))
+    marks = func("REGEXP_REPLACE", emptied, literal("[^:]+"), literal(""), literal("g"))
+    return func("LENGTH", marks)
+
+
+def _parse(text: Sql) -> Sql:
+    """RFC 8259 and nothing else. DuckDB's parser also takes NaN, Infinity and trailing commas (measured on 2.0), and
+    keeps repeated names; printed again from VARIANT each name stands once."""
+    json = cast(text, "JSON", safe=True)
+    emptied = func("REGEXP_REPLACE", text.copy(), literal(r'"(?:[^"\\]|\\.)*"'), literal('""'), literal("g"))
+    loose = func("REGEXP_MATCHES", emptied, literal(r"(?i)nan|inf|,\s*[\]}]"))
+    again = cast(cast(cast(json.copy(), "VARIANT"), "JSON"), "VARCHAR")
+    repeated = exp.NEQ(this=_names(text.copy()), expression=_names(exp.Try(this=again)))
+    return case((loose, literal(None)), (repeated, literal(None)), default=json)
+
+
+JSON: dict[str, Build] = {
+    "parse": _parse,
+    "accepted": lambda text: cast(text, "JSON"),
+    "get": lambda value, name: func("JSON_EXTRACT", value, _pointer(name)),
+    "is": _is,
+    "string": _string,
+    "number": _number,
+    "bigint": _bigint,
+    "any_item": _any_item,
+    "count": lambda value: case((_kind(value, "ARRAY"), func("JSON_ARRAY_LENGTH", value.copy()))),
+    "has_other_names": _has_other_names,
+    "length": named_func("LENGTH"),
+    "matches": named_func("REGEXP_MATCHES"),
+    "trim": lambda text: func("TRIM", text, literal(" \t\r\n")),
+    "let": lambda value, body: func(
+        "LIST_EXTRACT",
+        func("LIST_TRANSFORM", exp.Array(expressions=[value]), lambda_("doc", body)),
+        literal(1),
+    ),
+    "first_word": lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
+    "extract": lambda text, pattern: func("REGEXP_EXTRACT", text, pattern, literal(1)),
+}
+
+
+def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
+    """Give the typed column of a JSON value that passed its checks."""
+    match kind:
+        case Scalar("string"):
+            return _string(value)
+        case Scalar("bigint"):
+            return _bigint(value)
+        case Scalar("double"):
+            return _number(value)
+        case Array(item):
+            name = f"x{depth}"
+            elements = func("LIST_TRANSFORM", _items(value), lambda_(name, lambda x: column(x, item, depth + 1)))
+            return case((_kind(value.copy(), "ARRAY"), elements))
+        case Struct(fields):
+            pairs = [
+                exp.PropertyEQ(
+                    this=exp.to_identifier(name, quoted=True),
+                    expression=column(func("JSON_EXTRACT", value.copy(), _pointer(name)), field, depth),
+                )
+                for name, field in fields
+            ]
+            return case((_kind(value.copy(), "OBJECT"), exp.Struct(expressions=pairs)))
+    return cast(_string(value), sql_type(kind), safe=True)
+
+
+def create_table_as(table: exp.Table, select: Sql) -> list[Sql]:
+    """Give the statements that make a table afresh from a SELECT."""
+    return [exp.Create(this=table, kind="TABLE", expression=select, replace=True)]
+
+
+def response_format(name: str, schema: Any) -> Any:
+    """A client asks the model here: see :mod:`sqlenrich.schema.vendor`."""
+    return None
+
+
+ENGINE = Engine(
+    name="duckdb",
+    dialect="duckdb",
+    text=TEXT,
+    json=JSON,
+    sha256=named_func("SHA256"),
+    sql_type=sql_type,
+    column=column,
+    create_table_as=create_table_as,
+    facts={
+        "default_model": Fact(None, "the endpoint's own, named in sqlenrich.toml or by --model", "2026-11-20"),
+    },
+    params={"temperature": "temperature", "max_tokens": "max_tokens", "top_p": "top_p", "seed": "seed", "stop": "stop"},
+    # https://platform.openai.com/docs/guides/reasoning: these models refuse sampling parameters and max_tokens.
+    newer_params=((r"^(gpt-5|o[134])(-|$)", {"max_tokens": "max_completion_tokens", "temperature": None, "top_p": None, "stop": None}),),
+    response_format=response_format,
+)
+
+__all__ = ["ENGINE", "column", "concat", "create_table_as", "sql_type"]

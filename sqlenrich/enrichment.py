@@ -1,0 +1,386 @@
+"""An enrichment: a prompt file, loaded and validated."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from .errors import PromptError, SpecError, did_you_mean
+from .header import FOREIGN, HEADER, PARAMS, RESERVED, Header
+from .prompt import Prompt, compile_prompt
+from .schema import Verdicts, build_tests, normalise, output_columns
+from .types import STRING, Type, parse_type
+
+RESERVED_COLUMNS = (
+    "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "_request_hash", "request_hash",
+    "_model", "_version", "_fingerprint", "answer",
+)  # fmt: skip
+"""Names that sqlenrich's own columns take in a result table."""
+ENGINE_NAMES = ("databricks", "snowflake", "bigquery", "spark", "duckdb")
+DEFAULT_REPAIRS = ("trim", "fence")
+
+
+@dataclass(frozen=True)
+class SourceColumn:
+    """A column that the template reads: its type, None where the source decides, and its name in the source."""
+
+    type: Type | None
+    source_name: str
+
+
+@dataclass(frozen=True)
+class Enrichment:
+    """What is asked of each row, and what must come back. Made by :func:`load`."""
+
+    name: str
+    template: str
+    schema: Mapping[str, Any]
+    """The output's JSON Schema in its plain form (see :mod:`sqlenrich.schema.normalise`)."""
+    fingerprint: str
+    path: Path | None = None
+    template_line: int = 1
+    description: str = ""
+    version: str | None = None
+    source: str | None = None
+    query: str | None = None
+    key: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    columns: Mapping[str, SourceColumn] = field(default_factory=dict)
+    require: tuple[str, ...] | None = None
+    where: str | None = None
+    model: str = "default"
+    params: Mapping[str, Any] = field(default_factory=dict)
+    engine_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    vars: Mapping[str, Any] = field(default_factory=dict)
+    hint: str = "auto"
+    repairs: tuple[str, ...] = DEFAULT_REPAIRS
+    max_attempts: int = 3
+    max_quarantine: float | None = None
+
+    def prompt(self, types: Mapping[str, Type] | None = None) -> Prompt:
+        """Compile the template. ``types`` are the source's real column types by template name, where known."""
+        declared = {name: column.type for name, column in self.columns.items() if column.type is not None}
+        return compile_prompt(
+            self.template,
+            columns={**(types or {}), **declared},
+            vars={"output": self.schema["properties"], **self.vars},
+            default=STRING if types is None else None,
+            source=self.place,
+            first_line=self.template_line,
+        )
+
+    @property
+    def place(self) -> str:
+        """The file's name as messages print it."""
+        return str(self.path) if self.path is not None else f"{self.name}.prompt"
+
+    @property
+    def verdicts(self) -> Verdicts:
+        """The checks of an answer."""
+        return build_tests(self.schema)
+
+    @property
+    def output_columns(self) -> dict[str, Type]:
+        """One typed column per output property."""
+        return output_columns(self.schema)
+
+    def source_name(self, column: str) -> str:
+        """Give the name in the source of a column that the template, the key or ``keep`` names."""
+        spec = self.columns.get(column)
+        return spec.source_name if spec is not None else column
+
+
+def templates() -> dict[str, Path]:
+    """Give the ready-made enrichments: name to file."""
+    here = Path(__file__).parent
+    for folder in (here / "templates", here.parent / "templates"):
+        if folder.is_dir():
+            return {p.stem: p for p in sorted(folder.glob("*/*.prompt"))}
+    return {}
+
+
+def load(path: str | Path) -> Enrichment:
+    """Load an enrichment file, or a ready-made enrichment by its name.
+
+    Raises :class:`~sqlenrich.SpecError` with all the problems of the file, each with its line and place.
+    """
+    file = Path(path)
+    if not file.exists():
+        known = templates()
+        if str(path) not in known:
+            hint = did_you_mean(str(path), known) if file.suffix != ".prompt" else ""
+            raise SpecError(str(path), [f"no such file, and no template of that name{hint}; see: sqlenrich templates"])
+        file = known[str(path)]
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = "it is no UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise SpecError(str(path), [f"can't be read: {reason}"]) from None
+    return loads(text, name=file.stem, path=file)
+
+
+def loads(text: str, *, name: str, path: Path | None = None) -> Enrichment:
+    """Load an enrichment from its text. Raises as :func:`load` does."""
+    return _Loader(text, name, path).load()
+
+
+class _Loader:
+    def __init__(self, text: str, name: str, path: Path | None) -> None:
+        self.text = text.replace("\r\n", "\n")
+        self.name, self.path = name, path
+        self.problems: list[str] = []
+        self.source = str(path) if path is not None else f"{name}.prompt"
+
+    def load(self) -> Enrichment:
+        header_text, template, template_line = self.split()
+        try:
+            self.header = Header(header_text, 2)
+        except ValueError as error:
+            raise SpecError(self.source, [str(error)]) from None
+        self.values: dict[str, Any] = self.header.values
+        self.foreign()
+        if not self.name.replace("_", "").isalnum() or not self.name.isascii() or self.name[0].isdigit():
+            self.report(f'the name "{self.name}" becomes a table: letters, digits and _, not a digit first', ())
+        self.keys()
+        schema = self.output()
+        params, engine_params = self.params()
+        source, query = self.table()
+        retry = self.mapping("retry")
+        version = self.values.get("version")
+        enrichment = Enrichment(
+            name=self.name,
+            template=template,
+            schema=schema,
+            fingerprint=hashlib.sha256(self.text.encode()).hexdigest()[:16],
+            path=self.path,
+            template_line=template_line,
+            description=self.value("description", str, ""),
+            version=None if version is None else str(version),
+            source=source,
+            query=query,
+            key=self.names("key"),
+            keep=self.names("keep"),
+            columns=self.columns(),
+            require=self.names("require") if "require" in self.values else None,
+            where=self.value("where", str, None),
+            model=self.value("model", str, "default"),
+            params=params,
+            engine_params=engine_params,
+            vars=self.mapping("vars"),
+            hint=self.choice("hint", ("auto", "always", "never"), "auto"),
+            repairs=self.repairs(),
+            max_attempts=retry.get("max_attempts", 3),
+            max_quarantine=self.value("max_quarantine", (int, float), None),
+        )
+        if not self.problems:
+            self.cross_check(enrichment)
+        if self.problems:
+            raise SpecError(self.source, self.problems)
+        return enrichment
+
+    def report(self, message: str, path: Sequence[str]) -> None:
+        place = f" @ {'.'.join(path)}" if path else ""
+        line = f"line {self.header.line(path)}: " if path else ""
+        self.problems.append(f"{line}{message}{place}")
+
+    def split(self) -> tuple[str, str, int]:
+        lines = self.text.split("\n")
+        if lines[0].rstrip() != "---":
+            raise SpecError(self.source, ['line 1: the file starts with "---", the YAML header and another "---"'])
+        for number, line in enumerate(lines[1:], start=1):
+            if line.rstrip() == "---":
+                template = "\n".join(lines[number + 1 :])
+                return "\n".join(lines[1:number]), template.removesuffix("\n"), number + 2
+        raise SpecError(self.source, ['the header is not closed: write "---" on a line of its own before the prompt'])
+
+    def foreign(self) -> None:
+        for kind, marks in FOREIGN.items():
+            if any(mark in self.values for mark in marks) and not isinstance(self.values.get("output"), dict | None):
+                break
+        else:
+            kind = next((k for k, marks in FOREIGN.items() if any(m in self.values for m in marks)), "")
+        if kind:
+            raise SpecError(
+                self.source,
+                [
+                    f"this is a {kind} file: write its model settings as model and params, its input as columns, "
+                    "and its output as a JSON Schema under output; sqlenrich new NAME shows the form"
+                ],
+            )
+
+    def keys(self) -> None:
+        for key in self.values:
+            if key in RESERVED:
+                self.report(f'"{key}" is not supported yet', (str(key),))
+            elif key not in HEADER:
+                self.report(f'unknown key "{key}"{did_you_mean(str(key), HEADER)}', (str(key),))
+
+    # Values ----------------------------------------------------------------------------------------------------
+
+    def value(self, key: str, kind: type | tuple[type, ...], default: Any) -> Any:
+        value = self.values.get(key, default)
+        if value is default or (isinstance(value, kind) and not isinstance(value, bool)):
+            return value
+        word = {str: "a text"}.get(kind, "a number") if isinstance(kind, type) else "a number"
+        self.report(f"{key} is {word}, not {value!r}", (key,))
+        return default
+
+    def mapping(self, key: str) -> dict[str, Any]:
+        value = self.values.get(key, {})
+        if isinstance(value, dict):
+            known = HEADER[key].get("properties", {})
+            if HEADER[key].get("additionalProperties") is False:
+                for name in value:
+                    if name not in known:
+                        self.report(f'unknown key "{name}"{did_you_mean(str(name), known)}', (key, str(name)))
+            return {str(name): inner for name, inner in value.items()}
+        self.report(f"{key} is a mapping, not {value!r}", (key,))
+        return {}
+
+    def choice(self, key: str, allowed: tuple[str, ...], default: str) -> str:
+        value = self.values.get(key, default)
+        if value in allowed:
+            return str(value)
+        self.report(f'{key} is one of {", ".join(allowed)}, not "{value}"', (key,))
+        return default
+
+    def names(self, key: str) -> tuple[str, ...]:
+        value = self.values.get(key, [])
+        if isinstance(value, list) and all(isinstance(name, str) and name for name in value):
+            for name in {name for name in value if value.count(name) > 1}:
+                self.report(f'"{name}" stands twice', (key,))
+            return tuple(dict.fromkeys(value))
+        self.report(f"{key} is a list of column names, not {value!r}", (key,))
+        return ()
+
+    def repairs(self) -> tuple[str, ...]:
+        value = self.values.get("repairs", list(DEFAULT_REPAIRS))
+        if not isinstance(value, list):
+            self.report(f"repairs is a list, not {value!r}", ("repairs",))
+            return ()
+        for index, repair in enumerate(value):
+            if repair not in DEFAULT_REPAIRS:
+                self.report(
+                    f'unknown repair "{repair}"{did_you_mean(str(repair), DEFAULT_REPAIRS)}; '
+                    f"there are: {', '.join(DEFAULT_REPAIRS)}",
+                    ("repairs", str(index)),
+                )
+        return tuple(repair for repair in DEFAULT_REPAIRS if repair in value)
+
+    def table(self) -> tuple[str | None, str | None]:
+        source = self.values.get("source")
+        if source is None or (isinstance(source, str) and source):
+            return source, None
+        if isinstance(source, dict) and list(source) == ["query"] and isinstance(source["query"], str):
+            return None, source["query"]
+        self.report('source is a table name or {query: "SELECT ..."}', ("source",))
+        return None, None
+
+    def columns(self) -> dict[str, SourceColumn]:
+        columns: dict[str, SourceColumn] = {}
+        for name, written in self.mapping("columns").items():
+            kind, source_name = written, name
+            if isinstance(written, dict) and ("type" in written or "from" in written):
+                for key in written:
+                    if key not in ("type", "from"):
+                        near = did_you_mean(str(key), ("type", "from"))
+                        self.report(f'unknown key "{key}"{near}', ("columns", name, str(key)))
+                kind, source_name = written.get("type"), str(written.get("from", name))
+            try:
+                columns[name] = SourceColumn(None if kind is None else parse_type(kind), source_name)
+            except ValueError as error:
+                self.report(str(error), ("columns", name))
+        return columns
+
+    def params(self) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+        params: dict[str, Any] = {}
+        engines: dict[str, dict[str, Any]] = {}
+        for name, value in self.mapping("params").items():
+            if name in ENGINE_NAMES or name == "endpoint":
+                if isinstance(value, dict):
+                    engines[name] = value
+                else:
+                    self.report(f"params.{name} is a mapping", ("params", name))
+            elif name not in PARAMS:
+                near = did_you_mean(name, PARAMS)
+                self.report(
+                    f'unknown parameter "{name}"{near}; a vendor\'s own stands under its engine, '
+                    f"as params: {{snowflake: {{{name}: ...}}}}",
+                    ("params", name),
+                )
+            elif problem := _param_problem(PARAMS[name], value):
+                self.report(f"{name} {problem}, not {value!r}", ("params", name))
+            else:
+                params[name] = value
+        return params, engines
+
+    def output(self) -> dict[str, Any]:
+        written = self.values.get("output")
+        if written is None:
+            self.report("output is missing: the JSON Schema of the answer", ())
+            return {"type": ["object"], "properties": {}, "required": [], "additionalProperties": True}
+        if isinstance(written, dict) and "pydantic" in written:
+            written = self.pydantic(written)
+        plain, problems = normalise(written)
+        for problem in problems:
+            self.report(problem.message, tuple(problem.place.split(".")))
+        return plain
+
+    def pydantic(self, written: dict[str, Any]) -> Any:
+        reference = written["pydantic"]
+        module, _, attribute = str(reference).partition(":")
+        try:
+            model = getattr(import_module(module), attribute)
+            return model.model_json_schema()
+        except Exception as error:
+            self.report(f'"{reference}" gives no Pydantic model ({error}); write "package.module:Model"', ("output",))
+            return {"type": "object", "properties": {"_": {"type": "string"}}}
+
+    # What only the whole file shows ------------------------------------------------------------------------------
+
+    def cross_check(self, enrichment: Enrichment) -> None:
+        try:
+            compiled = enrichment.prompt()
+        except PromptError as error:
+            self.problems.append(str(error).removeprefix(f"{self.source}:").strip())
+            self.problems[-1] = f"line {error.line}: {error.message}" if error.line else error.message
+        else:
+            for name in enrichment.columns:
+                if name not in compiled.columns and name not in (*enrichment.key, *enrichment.keep, *(enrichment.require or ())):
+                    near = did_you_mean(name, compiled.columns)
+                    self.report(f'the column "{name}"{near} is not used by the prompt', ("columns", name))
+            if not compiled.columns:
+                self.problems.append(f"line {enrichment.template_line}: the prompt reads no column: all rows would ask the same")
+        lower: dict[str, str] = {}
+        for place, names in (("key", enrichment.key), ("keep", enrichment.keep), ("output", tuple(enrichment.output_columns))):
+            for name in names:
+                if name.lower() in RESERVED_COLUMNS or (name == "_row" and place != "key"):
+                    self.report(f'"{name}" is a name of sqlenrich\'s own columns', (place,))
+                other = lower.setdefault(name.lower(), name)
+                if other is not name:
+                    words = f'"{name}" stands twice' if other == name else f'"{other}" and "{name}" are equal but for case'
+                    self.report(f"{words}: a result table has each column once", (place,))
+        for name in enrichment.vars:
+            if name in enrichment.columns or name == "output":
+                self.report(f'"{name}" is both a constant and {"reserved" if name == "output" else "a column"}', ("vars", name))
+        if enrichment.max_quarantine is not None and not 0 <= enrichment.max_quarantine <= 1:
+            self.report("max_quarantine is a share from 0 to 1", ("max_quarantine",))
+        if not isinstance(enrichment.max_attempts, int) or enrichment.max_attempts < 1:
+            self.report("max_attempts is an integer of at least 1", ("retry", "max_attempts"))
+
+
+def _param_problem(schema: Mapping[str, Any], value: Any) -> str | None:
+    kinds: dict[str, tuple[type, ...]] = {"number": (int, float), "integer": (int,), "array": (list,)}
+    words = {"number": "a number", "integer": "an integer", "array": "a list of texts"}
+    kind = schema["type"]
+    if isinstance(value, bool) or not isinstance(value, kinds[kind]):
+        return f"is {words[kind]}"
+    if kind == "array":
+        return None if all(isinstance(item, str) for item in value) else "is a list of texts"
+    if not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+        return f"is from {schema['minimum']}" + (f" to {schema['maximum']}" if "maximum" in schema else "")
+    return None

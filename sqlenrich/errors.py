@@ -1,0 +1,67 @@
+"""Everything that sqlenrich raises.
+
+::
+
+    SqlenrichError            catch this one to catch them all
+    ├── SpecError             an enrichment file is wrong; lists every problem with its place
+    ├── PromptError           a template can't be compiled, or fails for a row
+    ├── UnsupportedError      an engine can't do what the enrichment asks for
+    ├── ConfigError           sqlenrich.toml, a target, an endpoint or a setting is wrong or missing
+    └── RunError              a run could not start or go on; what was answered is stored
+
+A bad model answer is never an exception: it is a row in the quarantine table, with a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+
+class SqlenrichError(Exception):
+    """The root: one line that says what is wrong, where, and what to do next."""
+
+
+class SpecError(SqlenrichError):
+    """An enrichment file is wrong: ``problems`` holds all of them, each with its place."""
+
+    def __init__(self, source: str, problems: Sequence[str]) -> None:
+        self.source = source
+        self.problems = tuple(problems)
+        lines = [f"{source}: {problem}" for problem in self.problems]
+        super().__init__("\n".join(lines))
+
+
+class PromptError(SqlenrichError):
+    """A template that can't be compiled, or that fails for a row: the text names the line."""
+
+    def __init__(self, message: str, *, source: str = "prompt", line: int | None = None) -> None:
+        self.message = message
+        self.line = line
+        place = source if line is None else f"{source}:{line}"
+        super().__init__(f"{place}: {message}")
+
+
+class UnsupportedError(SqlenrichError):
+    """What an engine can't do: its name, the feature, and what to do instead."""
+
+    def __init__(self, engine: str, feature: str, instead: str) -> None:
+        self.engine = engine
+        self.feature = feature
+        self.instead = instead
+        super().__init__(f"{engine}: {feature}; {instead}")
+
+
+class ConfigError(SqlenrichError):
+    """A setting is wrong or missing."""
+
+
+class RunError(SqlenrichError):
+    """A run could not start or go on. What was answered is stored: a rerun continues."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Give `` (known_name?)`` for the nearest known name, else an empty text."""
+    near = get_close_matches(name.lower(), {k.lower(): k for k in known}, n=1, cutoff=0.6)
+    originals = {k.lower(): k for k in known}
+    return f" ({originals[near[0]]}?)" if near else ""

@@ -1,0 +1,150 @@
+"""The header of an enrichment file: its keys, their JSON Schema for editors, and how it is read from YAML 1.2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
+
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+_COLUMN_TYPE: dict[str, Any] = {
+    "anyOf": [
+        {"enum": ["string", "bigint", "double", "boolean", "date", "timestamp"]},
+        {"type": "string", "pattern": r"^decimal\(\d+,\d+\)$"},
+        {"type": "object", "properties": {"array": {"$ref": "#/$defs/type"}}, "required": ["array"]},
+        {"type": "object", "properties": {"struct": {"type": "object"}}, "required": ["struct"]},
+    ]
+}
+PARAMS: dict[str, dict[str, Any]] = {
+    "temperature": {"type": "number", "minimum": 0, "maximum": 2},
+    "max_tokens": {"type": "integer", "minimum": 1},
+    "top_p": {"type": "number", "minimum": 0, "maximum": 1},
+    "seed": {"type": "integer"},
+    "stop": {**_TEXTS, "maxItems": 4},
+}
+HEADER: dict[str, dict[str, Any]] = {
+    "description": {"type": "string", "description": "What the enrichment finds out, for people."},
+    "version": {"type": ["integer", "string"], "description": "Carried in every output row."},
+    "source": {
+        "anyOf": [
+            {"type": "string"},
+            {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+        ],
+        "description": "A table, or {query: SELECT ...}. A run or a macro can give another.",
+    },
+    "key": {**_TEXTS, "description": "Columns that name a row. May be empty for files: then _row is added."},
+    "keep": {**_TEXTS, "description": "Source columns carried to the output, never sent to the model."},
+    "columns": {
+        "type": "object",
+        "additionalProperties": {
+            "anyOf": [
+                {"$ref": "#/$defs/type"},
+                {
+                    "type": "object",
+                    "properties": {"type": {"$ref": "#/$defs/type"}, "from": {"type": "string"}},
+                    "additionalProperties": False,
+                },
+            ]
+        },
+        "description": "Types of the columns the prompt reads (default string), or {type, from: source name}.",
+    },
+    "require": {**_TEXTS, "description": "NULL or blank here is NO_INPUT, never sent and never paid."},
+    "where": {"type": "string", "description": "Portable SQL: which source rows to take."},
+    "model": {"type": "string", "description": "An alias of sqlenrich.toml, or a model's own name."},
+    "params": {
+        "type": "object",
+        "properties": PARAMS,
+        "description": "temperature, max_tokens, top_p, seed, stop; a vendor's own under its engine's name.",
+    },
+    "vars": {"type": "object", "description": "Constants of the template."},
+    "hint": {"enum": ["auto", "always", "never"], "description": "Whether the schema is appended in words."},
+    "repairs": {"type": "array", "items": {"enum": ["trim", "fence"]}, "description": "Default [trim, fence]."},
+    "retry": {
+        "type": "object",
+        "properties": {
+            "max_attempts": {"type": "integer", "minimum": 1},
+            "feedback": {"type": "boolean"},
+            "escalate": {"type": ["string", "null"]},
+        },
+        "additionalProperties": False,
+    },
+    "max_quarantine": {"type": "number", "minimum": 0, "maximum": 1, "description": "Above it: exit status 3."},
+    "output": {"type": "object", "description": "A JSON Schema of the answer, or {pydantic: module:Model}."},
+}
+"""Every key of the header with its JSON Schema."""
+
+RESERVED = ("system", "images", "embed", "steps")
+FOREIGN = {
+    "Dotprompt": ("input", "ext", "tools"),
+    "Prompty": ("inputs", "sample", "authors", "apiType", "outputs"),
+}
+
+
+def header_schema() -> dict[str, Any]:
+    """Give the JSON Schema of a header, for editors' completion."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "The header of a sqlenrich enrichment file",
+        "type": "object",
+        "properties": HEADER,
+        "required": ["output"],
+        "additionalProperties": False,
+        "$defs": {"type": _COLUMN_TYPE},
+    }
+
+
+class Header:
+    """A header's plain values, and where each of them stands in the file."""
+
+    def __init__(self, text: str, first_line: int) -> None:
+        """Read YAML 1.2. Raises ValueError with the line for what is no YAML or no mapping."""
+        yaml = YAML(typ="safe", pure=True)
+        try:
+            self._node: Node | None = yaml.compose(text)
+            _dates_as_text(self._node)
+            self.values: Any = {} if self._node is None else yaml.constructor.construct_document(self._node)
+        except MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            line = first_line + (mark.line if mark is not None else 0)
+            problem = (error.problem or error.context or str(error)).strip().splitlines()[0]
+            raise ValueError(f"line {line}: the header is no YAML: {problem}") from None
+        if not isinstance(self.values, dict):
+            raise ValueError(f"line {first_line}: the header is a mapping of keys to values")
+        self._first_line = first_line
+
+    def line(self, path: Sequence[str]) -> int:
+        """Give the line of the value at a path, or of the nearest place above it that the file has."""
+        node, line = self._node, self._first_line
+        for part in path:
+            found = None
+            if isinstance(node, MappingNode):
+                for key, value in node.value:
+                    if key.value == part:
+                        found, line = value, self._first_line + key.start_mark.line
+            elif isinstance(node, SequenceNode) and part.isdigit() and int(part) < len(node.value):
+                found = node.value[int(part)]
+                line = self._first_line + found.start_mark.line
+            if found is None:
+                break
+            node = found
+        return line
+
+
+def _dates_as_text(node: Node | None, seen: set[int] | None = None) -> None:
+    """YAML 1.2's core schema has no dates: ``2026-01-31`` is a text."""
+    seen = set() if seen is None else seen
+    if node is None or id(node) in seen:
+        return
+    seen.add(id(node))
+    if node.tag == "tag:yaml.org,2002:timestamp":
+        node.tag = "tag:yaml.org,2002:str"
+    if isinstance(node, MappingNode):
+        for pair in node.value:
+            for part in pair:
+                _dates_as_text(part, seen)
+    elif isinstance(node, SequenceNode):
+        for item in node.value:
+            _dates_as_text(item, seen)

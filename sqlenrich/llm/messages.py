@@ -1,0 +1,39 @@
+"""What goes to a model and what comes back: the rows of ``NAME_responses``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One distinct request of a run: a row of the pending relation."""
+
+    request_hash: str
+    attempt: int
+    prompt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One row of ``responses``, less what the run knows by itself (version, fingerprint, run id).
+
+    ``call_error`` is None where the model answered; ``retryable`` says that a later run may ask again.
+    ``calls`` counts the requests sent for this answer, retries included. ``asked_at`` is UTC.
+    """
+
+    request_hash: str
+    attempt: int
+    sent_hash: str
+    response: str | None
+    call_error: str | None
+    retryable: bool
+    finish_reason: str | None
+    model: str
+    tokens_in: int | None
+    tokens_cached: int | None
+    tokens_out: int | None
+    latency_ms: int
+    asked_at: datetime
+    calls: int

@@ -1,0 +1,205 @@
+"""Jinja's filters and Python's methods on values of the row: one table each, name to expression."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..types import BIGINT, BOOLEAN, STRING
+from .ir import FALSE, TRUE, Const, Expr, Fail, Op, If, Join, is_none, none_possible, printed
+from .values import Known, Refusal, Value, choose, describe, lift, truth
+
+# str.strip() without an argument: every character for which str.isspace() holds (Unicode 14 and later agree).
+WHITESPACE = "".join(chr(c) for c in range(0x3001) if chr(c).isspace())
+
+
+def soft_text(value: Expr) -> Expr:
+    """Give Python's ``str(value)``, in which None is the text "None": what Jinja's text filters start from."""
+    if isinstance(value, Const):
+        return Const(str(value.value))
+    if isinstance(value, If):
+        return choose(value.test, soft_text(value.then), soft_text(value.orelse))
+    text = value if value.type == STRING else printed(value)
+    if not none_possible(value):
+        return text
+    return If(is_none(value), Const("None"), text if text is value else Op("text", (value,), STRING))
+
+
+def plain(name: str) -> Callable[[Expr], Expr]:
+    """Give the function of one text that an engine has under ``name``."""
+    return lambda text: Op(name, (text,), STRING)
+
+
+def trimming(name: str) -> Callable[..., Expr]:
+    """Give strip, lstrip or rstrip: of white space, or of the characters of a constant."""
+
+    def strip(text: Expr, chars: Value = Known(None)) -> Expr:
+        if not isinstance(chars, Known) or not isinstance(chars.value, str | None):
+            raise Refusal("stripping characters that differ by row; write them as a constant")
+        characters = WHITESPACE if chars.value is None else chars.value
+        if not characters:
+            return text
+        return Op(name, (text, Const(characters)), STRING)
+
+    return strip
+
+
+def replace(text: Expr, old: Value, new: Value, count: Value = Known(None)) -> Expr:
+    """Give ``text.replace(old, new)`` for a constant, not empty ``old``."""
+    if not isinstance(old, Known) or old.value == "":
+        raise Refusal("replacing a text that differs by row, or an empty one; write the text to replace as a constant")
+    if not isinstance(count, Known) or count.value not in (None, -1):
+        raise Refusal("replacing only the first occurrences; leave the count out")
+    return Op("replace", (text, Const(str(old.value)), soft_text(lift(new))), STRING)
+
+
+def _startswith(name: str) -> Callable[..., Expr]:
+    def test(text: Expr, affix: Value) -> Expr:
+        if isinstance(affix, Known) and isinstance(affix.value, tuple):
+            found: Expr = FALSE
+            for one in affix.value:
+                found = choose(test(text, Known(one)), TRUE, found)
+            return found
+        other = lift(affix)
+        if other.type != STRING:
+            raise Refusal(f"{name} of {describe(other.type)}; it must be text")
+        return Op(name, (text, other), BOOLEAN)
+
+    return test
+
+
+def length(value: Expr) -> Expr:
+    """Give ``len(value)``: characters of a text."""
+    if value.type != STRING:
+        raise Refusal(f"the length of {describe(value.type)}; only text has a length here")
+    return Op("length", (value,), BIGINT)
+
+
+def integer(value: Expr, default: Value = Known(0), base: Value = Known(10)) -> Expr:
+    """Give Jinja's ``int`` filter: the default where the value is no number."""
+    if base != Known(10):
+        raise Refusal("int with a base other than 10")
+    fallback = lift(default)
+    if value.type == BIGINT:
+        return choose(is_none(value), fallback, value) if none_possible(value) else value
+    if fallback.type != BIGINT or none_possible(fallback):
+        raise Refusal("int with a default that is no integer")
+    if value.type == BOOLEAN:
+        number = choose(truth(value), Const(1), Const(0))
+        return choose(is_none(value), fallback, number) if none_possible(value) else number
+    if value.type != STRING:
+        raise Refusal(f"int of {describe(value.type)}; cast it in the source query")
+    number = Op("int", (value, fallback), BIGINT)
+    return choose(is_none(value), fallback, number) if none_possible(value) else number
+
+
+def default(value: Expr, fallback: Value = Known(""), boolean: Value = Known(False)) -> Expr:
+    """Give Jinja's ``default`` filter. A column is always defined, so only ``default(x, true)`` can matter."""
+    if not isinstance(boolean, Known):
+        raise Refusal("default with a second argument that differs by row")
+    if isinstance(value, Fail):
+        return lift(fallback)
+    if not boolean.value:
+        return value
+    return choose(truth(value), value, lift(fallback))
+
+
+def _soft(function: Callable[..., Expr]) -> Callable[..., Expr]:
+    return lambda value, *args: function(soft_text(value), *args)
+
+
+FILTERS: dict[str, Callable[..., Expr]] = {
+    "capitalize": _soft(plain("capitalize")),
+    "default": default,
+    "d": default,
+    "int": integer,
+    "length": length,
+    "count": length,
+    "lower": _soft(plain("lower")),
+    "replace": _soft(replace),
+    "string": soft_text,
+    "trim": _soft(trimming("trim")),
+    "upper": _soft(plain("upper")),
+}
+"""Filters by name; each takes the value and the filter's arguments. ``None`` is printed as "None", as Jinja does."""
+
+METHODS: dict[str, Callable[..., Expr]] = {
+    "capitalize": plain("capitalize"),
+    "endswith": _startswith("endswith"),
+    "lower": plain("lower"),
+    "lstrip": trimming("ltrim"),
+    "replace": replace,
+    "rstrip": trimming("rtrim"),
+    "startswith": _startswith("startswith"),
+    "strip": trimming("trim"),
+    "upper": plain("upper"),
+}
+"""Methods of text by name. A method of None fails for the row."""
+
+TESTS: dict[str, Callable[..., Expr]] = {
+    "defined": lambda value: FALSE if isinstance(value, Fail) else TRUE,
+    "undefined": lambda value: TRUE if isinstance(value, Fail) else FALSE,
+    "none": lambda value: is_none(value) if none_possible(value) else FALSE,
+}
+"""Tests by name, beside the comparisons, which :mod:`.compile` knows."""
+
+COMPARISONS = {"lt": "lt", "lteq": "lteq", "gt": "gt", "gteq": "gteq"}
+TEST_COMPARISONS = {
+    "eq": "eq", "equalto": "eq", "==": "eq", "ne": "ne", "!=": "ne", "lt": "lt", "lessthan": "lt", "<": "lt",
+    "le": "lteq", "<=": "lteq", "gt": "gt", "greaterthan": "gt", ">": "gt", "ge": "gteq", ">=": "gteq", "in": "in",
+}  # fmt: skip
+INSTEAD = {
+    "random": "a prompt must be the same on each run",
+    "tojson": "build the JSON in the source query",
+    "pprint": "print the fields one by one",
+    "round": "round and format the number in the source query",
+    "format": "join the parts with ~",
+}
+"""What to write instead of a filter that is not compiled."""
+
+
+def slice_text(text: Expr, start: Value, stop: Value) -> Expr:
+    """Give ``text[start:stop]`` in characters; either end may be absent, negative, or differ by row."""
+
+    def position(bound: Value) -> Expr | None:
+        expr = lift(bound)
+        if expr == Const(None):
+            return None
+        if expr.type != BIGINT:
+            raise Refusal(f"a slice bound that is {describe(expr.type)}; it must be an integer")
+        from_end = Op("greatest", (Op("add", (Op("length", (text,), BIGINT), expr), BIGINT), Const(0)), BIGINT)
+        if isinstance(expr, Const) and isinstance(expr.value, int):
+            return from_end if expr.value < 0 else expr
+        return If(Op("lt", (expr, Const(0)), BOOLEAN), from_end, expr)
+
+    first, last = position(start), position(stop)
+    if first is None or first == Const(0):
+        return text if last is None else Op("substr", (text, Const(1), last), STRING)
+    begin = add(first, Const(1))
+    if last is None:
+        return Op("substr", (text, begin), STRING)
+    return Op("substr", (text, begin, Op("greatest", (subtract(last, first), Const(0)), BIGINT)), STRING)
+
+
+def add(a: Expr, b: Expr) -> Expr:
+    """Give ``a + b`` of integers, or the joined text of two texts."""
+    if isinstance(a, Const) and isinstance(b, Const):
+        return Const(_python(a) + _python(b))
+    if a.type == b.type == STRING:
+        return Join((a, b))
+    if a.type == b.type == BIGINT:
+        return Op("add", (a, b), BIGINT)
+    raise Refusal(f"adding {describe(a.type)} and {describe(b.type)}")
+
+
+def subtract(a: Expr, b: Expr) -> Expr:
+    """Give ``a - b`` of integers."""
+    if isinstance(a, Const) and isinstance(b, Const):
+        return Const(_python(a) - _python(b))
+    if a.type == b.type == BIGINT:
+        return Op("subtract", (a, b), BIGINT)
+    raise Refusal(f"subtracting {describe(b.type)} from {describe(a.type)}")
+
+
+def _python(constant: Const) -> Any:
+    return constant.value

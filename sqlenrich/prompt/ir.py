@@ -1,0 +1,275 @@
+"""The typed text expressions that a Jinja template becomes, before any engine prints them.
+
+An expression stands for a Python value of one row. In SQL it is NULL where that value is ``None`` and also where
+computing it fails; :func:`none_possible` and :func:`failure` tell the two apart at compile time, so that a printed
+``None`` becomes an empty text and a failure makes the whole prompt NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ..types import BIGINT, BOOLEAN, STRING, Scalar, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A text, integer, boolean or None known at compile time."""
+
+    value: str | int | bool | None
+
+    @property
+    def type(self) -> Type:
+        """The type of the value; None counts as text."""
+        if isinstance(self.value, bool):
+            return BOOLEAN
+        return BIGINT if isinstance(self.value, int) else STRING
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the row."""
+
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a struct. Asking a missing struct for one fails, as it does in Jinja."""
+
+    base: Expr
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """A function of an engine's table, by name. What it does with None stands in :data:`OPERATIONS`."""
+
+    name: str
+    args: tuple[Expr, ...]
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """``then`` where the boolean ``test`` holds, else ``orelse``."""
+
+    test: Expr
+    then: Expr
+    orelse: Expr
+
+    @property
+    def type(self) -> Type:
+        """The type of both arms; an arm that is a bare None takes the other's."""
+        arm = self.orelse if self.then in (Const(None), Fail()) else self.then
+        return arm.type
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """The value of the arm whose constant equals ``subject``; fails where there is none."""
+
+    subject: Expr
+    arms: tuple[tuple[str | int, Expr], ...]
+
+    @property
+    def type(self) -> Type:
+        """The type of the arms."""
+        return self.arms[0][1].type
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Printed parts, one after another: the text that Jinja writes."""
+
+    parts: tuple[Expr, ...]
+
+    @property
+    def type(self) -> Type:
+        """Always text."""
+        return STRING
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """A value whose computation fails for each row that reaches it."""
+
+    @property
+    def type(self) -> Type:
+        """Counts as text."""
+        return STRING
+
+
+Expr: TypeAlias = Const | Column | Field | Op | If | Pick | Join | Fail
+
+TRUE, FALSE = Const(True), Const(False)
+
+OPERATIONS: dict[str, str] = {
+    # How an operation treats None. "strict": fails where an argument is None. "partial": strict, and may fail on
+    # its own, its SQL being NULL exactly then. "total": never fails and never gives None.
+    "upper": "partial",  # NULL for characters whose case an engine can't map
+    "lower": "partial",  # NULL for characters whose case an engine can't map
+    "capitalize": "partial",  # NULL for characters whose case an engine can't map
+    "trim": "strict",
+    "ltrim": "strict",
+    "rtrim": "strict",
+    "replace": "strict",
+    "length": "strict",
+    "substr": "strict",
+    "greatest": "strict",
+    "contains": "strict",
+    "startswith": "strict",
+    "endswith": "strict",
+    "add": "strict",
+    "subtract": "strict",
+    "multiply": "strict",
+    "negative": "strict",
+    "lt": "strict",
+    "lteq": "strict",
+    "gt": "strict",
+    "gteq": "strict",
+    "text": "strict",
+    "character": "partial",
+    "int": "partial",
+    "eq": "total",
+    "in": "total",
+    "is_none": "total",
+    "truth": "total",
+    "printed": "total",
+    "not": "strict",
+    "and": "strict",
+    "or": "strict",
+}
+
+
+def none_possible(expr: Expr) -> bool:
+    """Tell whether a successful evaluation can give None."""
+    match expr:
+        case Const(value):
+            return value is None
+        case Column() | Field():
+            return True
+        case If(_, then, orelse):
+            return none_possible(then) or none_possible(orelse)
+        case Pick(_, arms):
+            return any(none_possible(value) for _, value in arms)
+    return False
+
+
+def failure(expr: Expr) -> Expr | None:
+    """Give the boolean expression that holds where evaluating ``expr`` fails, or None where it can't fail."""
+    match expr:
+        case Fail():
+            return TRUE
+        case Field(base, _, _):
+            return either(failure(base), is_none(base) if none_possible(base) else None)
+        case If(test, then, orelse):
+            in_then, in_else = failure(then), failure(orelse)
+            arms = None
+            if in_then is not None or in_else is not None:
+                arms = If(test, in_then or FALSE, in_else or FALSE)
+            return either(failure(test), arms)
+        case Pick(subject, arms):
+            keys = tuple(Const(key) for key, _ in arms)
+            unknown = Op("not", (Op("in", (subject, *keys), BOOLEAN),), BOOLEAN)
+            inner: Expr | None = None
+            for key, value in arms:
+                if (in_arm := failure(value)) is not None:
+                    inner = either(inner, If(Op("eq", (subject, Const(key)), BOOLEAN), in_arm, FALSE))
+            return either(either(failure(subject), unknown), inner)
+        case Join(parts):
+            broken = None
+            for part in parts:
+                broken = either(broken, failure(part))
+            return broken
+        case Op(("and" | "or") as name, args, _):
+            # Python stops at the first operand that decides: what follows can't fail then.
+            broken = failure(args[-1])
+            for arg in reversed(args[:-1]):
+                if broken is not None:
+                    broken = If(arg, broken, FALSE) if name == "and" else If(arg, FALSE, broken)
+                broken = either(failure(arg), broken)
+            return broken
+        case Op(name, args, _):
+            kind = OPERATIONS[name]
+            if kind == "partial":
+                return is_none(expr)
+            broken = None
+            for arg in args:
+                broken = either(broken, failure(arg))
+                if kind == "strict" and none_possible(arg):
+                    broken = either(broken, is_none(arg))
+            return broken
+    return None
+
+
+def null_on_failure(expr: Expr) -> bool:
+    """Tell whether the SQL of ``expr`` is NULL at least where evaluating it fails."""
+    match expr:
+        case If(_, then, orelse):
+            return null_on_failure(then) and null_on_failure(orelse)
+        case Pick(_, arms):
+            return all(null_on_failure(value) for _, value in arms)
+        case Join(parts):
+            return all(null_on_failure(part) for part in parts)
+        case Op(name, args, _):
+            if name not in ("and", "or") and OPERATIONS[name] in ("strict", "partial"):
+                return all(null_on_failure(arg) for arg in args)
+            return failure(expr) is None
+    return True
+
+
+def is_none(expr: Expr) -> Expr:
+    """Give the test whether a value is None (or failed)."""
+    return Op("is_none", (expr,), BOOLEAN)
+
+
+def either(a: Expr | None, b: Expr | None) -> Expr | None:
+    """Give ``a or b`` for two conditions, either of which may be absent."""
+    if a is None or b is None or a == b:
+        return a if b is None else b
+    if TRUE in (a, b):
+        return TRUE
+    return Op("or", (a, b), BOOLEAN)
+
+
+def columns_of(expr: Expr) -> Iterator[str]:
+    """Give the names of the columns that an expression reads, repeated as they occur."""
+    match expr:
+        case Column(name, _):
+            yield name
+        case Field(base, _, _):
+            yield from columns_of(base)
+        case Op(_, args, _) | Join(args):
+            for arg in args:
+                yield from columns_of(arg)
+        case If(test, then, orelse):
+            for part in (test, then, orelse):
+                yield from columns_of(part)
+        case Pick(subject, arms):
+            yield from columns_of(subject)
+            for _, value in arms:
+                yield from columns_of(value)
+
+
+def printed(expr: Expr) -> Expr:
+    """Give the text that Jinja prints for a value of a printable type: NULL in SQL only where it fails."""
+    if isinstance(expr, Const):
+        return Const("" if expr.value is None else str(expr.value))
+    if isinstance(expr, If):
+        return If(expr.test, printed(expr.then), printed(expr.orelse))
+    if isinstance(expr, Pick):
+        return Pick(expr.subject, tuple((key, printed(value)) for key, value in expr.arms))
+    if none_possible(expr):
+        return Op("printed", (expr,), STRING)
+    return expr if expr.type == STRING else Op("text", (expr,), STRING)
+
+
+def printable(value: Type) -> bool:
+    """Tell whether every engine prints a type as Python does."""
+    return isinstance(value, Scalar) and value.name in ("string", "bigint", "boolean", "date")
+

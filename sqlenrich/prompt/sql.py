@@ -1,0 +1,194 @@
+"""A typed text expression to SQL, through an engine's table of text functions.
+
+The table holds, by name: ``upper lower trim ltrim rtrim replace length substr greatest contains startswith endswith
+text_bigint text_date matches bigint``. The rest is the same SQL everywhere and stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sqlglot import exp
+
+from ..engines.base import Build, Sql, case, concat, literal
+from ..types import BIGINT, BOOLEAN, DATE, STRING
+from .ir import Column, Const, Expr, Fail, Field, If, Join, Op, Pick, failure, none_possible, null_on_failure
+
+ColumnSql = Callable[[str], Sql]
+
+_COMPARISONS: Mapping[str, type[exp.Binary]] = {"lt": exp.LT, "lteq": exp.LTE, "gt": exp.GT, "gteq": exp.GTE}
+_ARITHMETIC: Mapping[str, type[exp.Binary]] = {"add": exp.Add, "subtract": exp.Sub, "multiply": exp.Mul}
+_DIGITS = r"^[ \t\r\n]*[+-]?[0-9]{1,18}[ \t\r\n]*$"
+_NO_NUMBER = r"^[\x00-\x2a\x2c\x2f\x3a-\x5e\x60-\x7f]*$"  # ASCII without digits, sign, point or underscore
+
+
+def prompt_sql(expr: Expr, text: Mapping[str, Build], column: ColumnSql) -> Sql:
+    """Give the SQL of a prompt: its text, NULL where the template fails for the row.
+
+    ``text`` is the engine's table of text functions, ``column`` gives the SQL of a column by its name.
+    """
+    return _Printer(text, column).safe(expr)
+
+
+class _Printer:
+    def __init__(self, text: Mapping[str, Build], column: ColumnSql) -> None:
+        self.text, self.column = text, column
+
+    def safe(self, expr: Expr) -> Sql:
+        """The value, NULL wherever computing it fails."""
+        if isinstance(expr, Join):
+            return concat(*(self.safe(part) for part in expr.parts))
+        if isinstance(expr, If):
+            return self.branches(expr, self.safe)
+        if null_on_failure(expr) or (broken := failure(expr)) is None:
+            return self.value(expr)
+        return case((self.holds(broken), literal(None)), default=self.value(expr))
+
+    def branches(self, expr: If, arm: Callable[[Expr], Sql]) -> Sql:
+        arms: list[tuple[Sql, Sql]] = []
+        rest: Expr = expr
+        while isinstance(rest, If):
+            if (nothing := self.or_constant(rest)) is not None:
+                break
+            if (broken := failure(rest.test)) is not None:
+                arms.append((self.holds(broken), literal(None)))
+            arms.append((self.holds(rest.test), arm(rest.then)))
+            rest = rest.orelse
+        else:
+            nothing = None
+        last = nothing if nothing is not None else arm(rest)
+        if not arms:
+            return last
+        return case(*arms, default=None if isinstance(last, exp.Null) else last)
+
+    def or_constant(self, expr: If) -> Sql | None:
+        """``'None' if x is none else x`` reads better as COALESCE."""
+        match expr:
+            case If(Op("is_none", (subject,), _), Const(str() as constant), orelse) if orelse == subject:
+                return exp.Coalesce(this=self.value(subject), expressions=[literal(constant)])
+        return None
+
+    def value(self, expr: Expr) -> Sql:
+        match expr:
+            case Const(value):
+                return literal(value)
+            case Column(name, _):
+                return self.column(name)
+            case Field(base, name, _):
+                return exp.Dot(this=self.value(base), expression=exp.to_identifier(name, quoted=True))
+            case Fail():
+                return literal(None)
+            case Join(parts):
+                return exp.Paren(this=concat(*(self.value(part) for part in parts)))
+            case If():
+                return self.branches(expr, self.value)
+            case Pick(subject, arms):
+                return self.pick(subject, arms)
+        return self.operation(expr)
+
+    def pick(self, subject: Expr, arms: tuple[tuple[str | int, Expr], ...]) -> Sql:
+        whens = [exp.If(this=literal(key), true=self.safe(value)) for key, value in arms]
+        return exp.Case(this=self.value(subject), ifs=whens)
+
+    def operation(self, expr: Op) -> Sql:
+        args = expr.args
+        match expr.name:
+            case "printed":
+                return exp.Coalesce(this=self.as_text(args[0]), expressions=[literal("")])
+            case "text":
+                return self.as_text(args[0])
+            case "capitalize":
+                text = self.value(args[0])
+                head = self.text["upper"](self.text["substr"](text, literal(1), literal(1)))
+                return exp.Paren(this=concat(head, self.text["lower"](self.text["substr"](text.copy(), literal(2)))))
+            case "character":
+                text = self.text["substr"](self.value(args[0]), literal(1), literal(1))
+                return exp.Nullif(this=text, expression=literal(""))
+            case "int":
+                return self.integer(args[0], args[1])
+            case "negative":
+                return exp.Neg(this=exp.Paren(this=self.value(args[0])))
+            case "add" | "subtract" | "multiply" as name:
+                left, right = (exp.Paren(this=v) if isinstance(v, exp.Binary) else v for v in map(self.value, args))
+                return _ARITHMETIC[name](this=left, expression=right)
+        if expr.type == BOOLEAN:
+            return self.boolean(expr)
+        return self.text[expr.name](*(self.value(arg) for arg in args))
+
+    def as_text(self, expr: Expr) -> Sql:
+        value = self.value(expr)
+        if expr.type == STRING:
+            return value
+        if expr.type == BOOLEAN:
+            return exp.Case(
+                ifs=[exp.If(this=value, true=literal("True")), exp.If(this=exp.Not(this=value.copy()), true=literal("False"))]
+            )
+        return self.text["text_date" if expr.type == DATE else "text_bigint"](value)
+
+    def integer(self, text: Expr, fallback: Expr) -> Sql:
+        """Python's int() of a text: plain integers, the fallback for text that is no number, else a failure."""
+        value = self.value(text)
+        return case(
+            (self.text["matches"](value, literal(_DIGITS)), self.text["bigint"](value.copy())),
+            (self.text["matches"](value.copy(), literal(_NO_NUMBER)), self.value(fallback)),
+        )
+
+    # Booleans: a predicate may be NULL for false (WHERE, WHEN); a value may not, since NOT would lose it.
+
+    def holds(self, expr: Expr) -> Sql:
+        match expr:
+            case Const(value):
+                return literal(bool(value))
+            case Op("eq", (a, b), _):
+                if none_possible(a) and none_possible(b):
+                    return exp.NullSafeEQ(this=self.value(a), expression=self.value(b))
+                return exp.EQ(this=self.value(a), expression=self.value(b))
+            case Op("in", (subject, *values), _):
+                return exp.In(this=self.value(subject), expressions=[self.value(v) for v in values])
+            case Op("is_none", (subject,), _):
+                return exp.Is(this=self.value(subject), expression=exp.Null())
+            case Op("truth", (subject,), _):
+                return self.truth(subject)
+            case Op("not", (Op("is_none", (subject,), _),), _):
+                return exp.Not(this=exp.Is(this=self.value(subject), expression=exp.Null()))
+            case Op("not", (Op("truth", (subject,), _),), _) if subject.type == STRING:
+                return exp.EQ(this=exp.Coalesce(this=self.value(subject), expressions=[literal("")]), expression=literal(""))
+            case Op("and" | "or" as name, args, _):
+                tests = [self.holds(arg) for arg in args]
+                return exp.and_(*tests) if name == "and" else exp.or_(*tests)
+        return self.value(expr)
+
+    def boolean(self, expr: Op) -> Sql:
+        args = expr.args
+        match expr.name:
+            case "eq" | "in" | "truth" as name:
+                subjects = args if name == "eq" else args[:1]
+                test = self.holds(expr)
+                null_safe = isinstance(test, exp.NullSafeEQ) or not any(none_possible(a) for a in subjects)
+                return test if null_safe else exp.Coalesce(this=test, expressions=[literal(False)])
+            case "is_none":
+                return self.holds(expr)
+            case "not":
+                return self.negated(args[0])
+            case "and" | "or" as name:
+                tests = [exp.Paren(this=self.value(arg)) for arg in args]
+                return exp.and_(*tests) if name == "and" else exp.or_(*tests)
+            case "lt" | "lteq" | "gt" | "gteq" as name:
+                return _COMPARISONS[name](this=self.value(args[0]), expression=self.value(args[1]))
+        return self.text[expr.name](*(self.value(arg) for arg in args))
+
+    def negated(self, expr: Expr) -> Sql:
+        if isinstance(expr, Op) and expr.name in ("is_none", "truth") and expr.args[0].type == STRING:
+            return self.holds(Op("not", (expr,), BOOLEAN))
+        value = self.value(expr)
+        return exp.Not(this=value if isinstance(value, exp.Coalesce | exp.Anonymous) else exp.Paren(this=value))
+
+    def truth(self, subject: Expr) -> Sql:
+        value = self.value(subject)
+        if subject.type == STRING:
+            return exp.NEQ(this=value, expression=literal(""))
+        if subject.type == BIGINT:
+            return exp.NEQ(this=value, expression=literal(0))
+        if subject.type == BOOLEAN:
+            return value
+        return exp.Not(this=exp.Is(this=value, expression=exp.Null()))

@@ -1,0 +1,131 @@
+"""A plan as a script that a user can paste into the warehouse: rerunnable, and it asks only what is pending."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlglot import exp
+
+from . import __version__
+from .compiler import compile_plan, resolve_model
+from .config import Config, Target, find_config
+from .engines import get_engine
+from .engines.base import Engine, identifier, print_sql, relation
+from .enrichment import Enrichment
+from .errors import ConfigError
+from .plan import STEPS, Plan, Step
+from .request import ResolvedModel
+
+
+def render(
+    enrichment: Enrichment,
+    engine: str,
+    *,
+    relations: Mapping[str, str] | None = None,
+    step: str | None = None,
+    config: Config | None = None,
+    target: Target | None = None,
+    model: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> str:
+    """Give the SQL script of an enrichment for an engine, statements separated by ``;``.
+
+    ``step`` limits it to one step's SELECT. Aliases are resolved by ``config`` (by default the ``sqlenrich.toml``
+    found upward from the prompt file). Raises :class:`~sqlenrich.UnsupportedError` for what the engine can't do.
+    """
+    config = config if config is not None else find_config(enrichment.path)
+    plan = compile_plan(
+        enrichment,
+        engine,
+        relations,
+        model=model_for(enrichment, engine, config, model),
+        options=options,
+    )
+    if step is not None:
+        return step_sql(plan, step) + "\n"
+    return script(plan, enrichment)
+
+
+def model_for(enrichment: Enrichment, engine: str, config: Config, name: str | None = None) -> ResolvedModel:
+    """Give the model of an engine: an alias of the settings, a model's own name, else the engine's default."""
+    key = "endpoint" if engine == "duckdb" else engine
+    found = config.model(name or enrichment.model, key) or config.model("default", key)
+    if found is None:
+        return resolve_model(enrichment, get_engine(engine))
+    return resolve_model(enrichment, get_engine(engine), found.name, found.params)
+
+
+def step_sql(plan: Plan, name: str) -> str:
+    """Give the SELECT of one step. Raises ConfigError for a name that is no step."""
+    if name == "pending":
+        return str(plan.step("responses").pending_sql)
+    if name not in STEPS:
+        raise ConfigError(f'no step "{name}"; there are: {", ".join(STEPS)}, pending')
+    return plan.step(name).sql
+
+
+def script(plan: Plan, enrichment: Enrichment) -> str:
+    """Give the whole script of a plan."""
+    engine = get_engine(plan.engine)
+    parts = [header(plan, enrichment)]
+    for step in plan.steps:
+        parts += [f"-- {title}\n{sql};" for title, sql in statements(engine, step)]
+    return "\n\n".join(parts) + "\n"
+
+
+def header(plan: Plan, enrichment: Enrichment) -> str:
+    """Give the comment on top: what it is, what must exist, and how to go on."""
+    version = f", version {enrichment.version}" if enrichment.version else ""
+    lines = [
+        f"{plan.name} for {plan.engine}, model {plan.model or 'chosen by the run'}{version}; made by sqlenrich {__version__}",
+        "Run it again at any time: only requests without an answer are sent.",
+        *plan.must_exist,
+    ]
+    if not plan.step("responses").calls_in_sql:
+        lines.append("The model is asked by `sqlenrich run`, between the responses and the checked step.")
+    return "\n".join(f"-- {_one_line(line)}" for line in lines)
+
+
+def statements(engine: Engine, step: Step) -> list[tuple[str, str]]:
+    """Give the statements that bring a step up to date, each with a title."""
+    table = relation(engine, step.relation)
+    if step.kind == "table":
+        return [(f"{step.name}: {TITLES[step.name]}", sql) for sql in create_table_as(engine, table, step.sql)]
+    found = [("responses: every answer ever paid for", create_if_missing(engine, table, step))]
+    if step.pending_sql is not None and step.pending_relation is not None:
+        pending = relation(engine, step.pending_relation)
+        found += [("pending: what is to be asked, each distinct request once", s) for s in create_table_as(engine, pending, step.pending_sql)]
+    if step.calls_in_sql:
+        names = ", ".join(identifier(engine, name).sql(engine.dialect) for name in step.columns)
+        insert = f"INSERT INTO {table.sql(engine.dialect)} ({names})\n{step.sql}"
+        found.append(("responses: the model is asked here and nowhere else", insert))
+    return found
+
+
+TITLES = {
+    "prompts": "one row per source row, its prompt and the hash of its request",
+    "checked": "one verdict per row",
+    "enriched": "the accepted rows, typed",
+    "quarantine": "the refused rows, each with its reason",
+}
+
+
+def create_table_as(engine: Engine, table: exp.Table, select: str) -> list[str]:
+    """Give the statements that make a table afresh from the text of a SELECT."""
+    mark = exp.var("\ue002SELECT\ue002")
+    made = [print_sql(engine, node) for node in engine.create_table_as(table, mark)]
+    return [sql.replace("\ue002SELECT\ue002", "\n" + select) for sql in made]
+
+
+def create_if_missing(engine: Engine, table: exp.Table, step: Step) -> str:
+    """Give the statement that makes an append step's table where it is missing."""
+    columns = [
+        exp.ColumnDef(this=identifier(engine, name), kind=engine.sql_type(kind)) for name, kind in step.columns.items()
+    ]
+    schema = exp.Schema(this=table, expressions=columns)
+    return print_sql(engine, exp.Create(this=schema, kind="TABLE", exists=True))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,78 @@
+"""What happened in a run: the same facts as text for people and as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+EXIT_DONE, EXIT_ERROR, EXIT_USAGE, EXIT_OVER_LIMIT, EXIT_STOPPED = 0, 1, 2, 3, 4
+NOT_COUNTED = ("NO_INPUT", "NOT_ASKED")
+"""Reasons that are not the model's fault: they don't count towards ``max_quarantine``."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The counts of one run. ``rows_in = enriched + quarantined``, always.
+
+    ``distinct_requests`` counts the input's hashes, ``cached`` those that needed no call at the start, ``calls`` every
+    request sent, retries included, ``pending`` the requests still to be asked. ``cost`` is None where it is unknown.
+    """
+
+    run_id: str
+    rows_in: int
+    distinct_requests: int
+    cached: int
+    calls: int
+    retries: int
+    enriched: int
+    quarantined: int
+    pending: int
+    quarantine: Mapping[str, int]
+    tokens_in: int | None
+    tokens_out: int | None
+    cost: float | None
+    seconds: float
+    name: str = ""
+    output: str = ""
+    max_quarantine: float | None = None
+    stopped: bool = False
+
+    @property
+    def exit_status(self) -> int:
+        """The command's exit status: 0 done, 3 over ``max_quarantine`` (or all refused), 4 stopped before the end."""
+        if self.stopped or self.pending:
+            return EXIT_STOPPED
+        refused = sum(count for code, count in self.quarantine.items() if code not in NOT_COUNTED)
+        asked = refused + self.enriched
+        if asked and (refused == asked or (self.max_quarantine is not None and refused / asked > self.max_quarantine)):
+            return EXIT_OVER_LIMIT
+        return EXIT_DONE
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the facts by name, as the JSON has them."""
+        hidden = ("name", "output", "max_quarantine", "stopped")
+        return {key: value for key, value in asdict(self).items() if key not in hidden}
+
+    def to_json(self) -> str:
+        """Give the report as one line of JSON."""
+        return json.dumps(self.to_dict())
+
+    def to_text(self) -> str:
+        """Give the report for a terminal."""
+        lines = [
+            f"{self.rows_in:,} rows in = {self.enriched:,} enriched + {self.quarantined:,} quarantined",
+            f"{self.calls:,} calls ({self.retries:,} retries), {self.cached:,} of {self.distinct_requests:,} "
+            f"distinct requests already answered, {self.seconds:.1f} s",
+        ]
+        if self.tokens_in is not None or self.tokens_out is not None:
+            lines.append(f"{self.tokens_in or 0:,} tokens in, {self.tokens_out or 0:,} out, cost unknown")
+        lines += [f"  {code:<14}{count:>10,}" for code, count in self.quarantine.items()]
+        lines += [f"  -> {place}" for place in (self.output, ) if place]
+        if self.exit_status == EXIT_STOPPED:
+            lines.append(f"stopped with {self.pending:,} requests to go; run the same command again to continue")
+        if self.exit_status == EXIT_OVER_LIMIT:
+            limit = "all rows were refused" if self.max_quarantine is None else f"over max_quarantine {self.max_quarantine}"
+            lines.append(f"too many refused: {limit}; see {self.name}_quarantine")
+        return "\n".join(lines)

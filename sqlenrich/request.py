@@ -1,0 +1,78 @@
+"""What a request is: the model, its parameters and the output's shape, resolved for one engine and hashed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+HASH_VERSION = 1
+HINT = "Answer with one JSON object that fits this JSON Schema, and nothing else: "
+_SHAPE = ("type", "enum", "description", "properties", "required", "items")
+
+
+@dataclass(frozen=True)
+class ResolvedModel:
+    """A model's own name and its parameters under the vendor's names. An alias is resolved before."""
+
+    name: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+def canonical_json(value: Any) -> str:
+    """Give the one JSON text of a value: sorted keys, no spaces, UTF-8."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def shape(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what decides the form of an answer: types, enums, required names and descriptions.
+
+    Ranges, lengths, patterns and counts are left out: checks judge stored answers again, so changing one is free.
+    """
+    kept: dict[str, Any] = {key: schema[key] for key in _SHAPE if key in schema}
+    if "properties" in kept:
+        kept["properties"] = {name: shape(child) for name, child in kept["properties"].items()}
+    if "items" in kept:
+        kept["items"] = shape(kept["items"])
+    return kept
+
+
+def hint_text(schema: Mapping[str, Any]) -> str:
+    """Give the sentence that stands in where a vendor or model takes no schema."""
+    return HINT + canonical_json(json_schema(schema))
+
+
+def json_schema(schema: Mapping[str, Any], keep: tuple[str, ...] | None = None) -> dict[str, Any]:
+    """Give a plain schema as JSON Schema is usually written: one type as a text. ``keep`` limits the keywords."""
+    written: dict[str, Any] = {}
+    for keyword, value in schema.items():
+        if keep is not None and keyword not in keep:
+            continue
+        if keyword == "type":
+            written[keyword] = value[0] if len(value) == 1 else list(value)
+        elif keyword == "properties":
+            written[keyword] = {name: json_schema(child, keep) for name, child in value.items()}
+        elif keyword == "items":
+            written[keyword] = json_schema(value, keep)
+        elif not (keyword == "additionalProperties" and value is True) and not (keyword == "required" and not value):
+            written[keyword] = value
+    return written
+
+
+def request_constant(model: ResolvedModel, schema: Mapping[str, Any], hint: str | None) -> str:
+    """Give ``C``: the SHA-256, in hexadecimal, of everything but the prompt that decides an answer."""
+    parts = {
+        "v": HASH_VERSION,
+        "model": model.name,
+        "params": dict(model.params),
+        "shape": shape(schema),
+        "hint": hint,
+    }
+    return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
+
+
+def request_hash(constant: str, prompt: str | None) -> str | None:
+    """Give the hash of one request, as the SQL of every engine gives it; None for a prompt that is None."""
+    return None if prompt is None else hashlib.sha256((constant + prompt).encode()).hexdigest()

@@ -1,0 +1,143 @@
+"""The verdict in Python: the reference that every engine's SQL equals."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..errors import SpecError
+from .normalise import json_kind, normalise
+from .pattern import portable
+from .sql import FENCE
+from .tests import (
+    BIGINT_LIMIT,
+    All,
+    AnyItem,
+    Compare,
+    Doc,
+    Get,
+    Is,
+    Item,
+    Lacks,
+    Length,
+    NoMatch,
+    NoneOf,
+    OtherNames,
+    Ref,
+    Test,
+    TooWide,
+    Verdicts,
+    build_tests,
+)
+
+BLANK = " \t\r\n"
+_MISSING = object()
+_OPERATORS = {"<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b}
+
+
+def check_response(schema: Any, text: str | None) -> str | None:
+    """Judge one answer as it is: None where it is accepted, else its reason code.
+
+    ``schema`` is a JSON Schema whose value is an object. Raises :class:`~sqlenrich.SpecError` for a schema that
+    can't be checked.
+    """
+    plain, problems = normalise(schema)
+    if problems:
+        raise SpecError("schema", [str(problem) for problem in problems])
+    verdict = judge(build_tests(plain), text)
+    return None if verdict is None else verdict[0]
+
+
+def judge(verdicts: Verdicts, text: str | None) -> tuple[str, str] | None:
+    """Give the code and the detail of a refused answer, or None."""
+    if text is None or not text.strip(BLANK):
+        return "NO_RESPONSE", "the model gave no text"
+    doc = parse_json(text)
+    if doc is _MISSING:
+        return "BAD_JSON", "the text is not one JSON document"
+    if not isinstance(doc, dict):
+        return "NOT_OBJECT", "the JSON document is not an object"
+    for verdict in verdicts:
+        if _holds(verdict.violated, doc, ()):
+            return verdict.code, verdict.detail
+    return None
+
+
+def parse_json(text: str) -> Any:
+    """Give the value of one RFC 8259 text without repeated names or lone surrogates; a private mark for any other."""
+    try:
+        text.encode()
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return _MISSING
+    return value
+
+
+def repair(text: str | None, repairs: Sequence[str]) -> str | None:
+    """Give a text after the declared repairs, as :func:`~sqlenrich.schema.sql.repaired_sql` does."""
+    if text is None:
+        return None
+    trimmed = text.strip(BLANK)
+    if "fence" in repairs and (match := re.search(FENCE, trimmed)):
+        return match[1].strip(BLANK)
+    return trimmed if "trim" in repairs else text
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a name is repeated")
+    return value
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _resolve(ref: Ref, doc: Any, items: Sequence[Any]) -> Any:
+    match ref:
+        case Doc():
+            return doc
+        case Item(depth):
+            return items[depth]
+        case Get(base, name):
+            value = _resolve(base, doc, items)
+            return value.get(name, _MISSING) if isinstance(value, Mapping) else _MISSING
+
+
+def _of_kind(value: Any, kinds: tuple[str, ...]) -> bool:
+    kind = json_kind(value)
+    return kind in kinds or (kind == "integer" and "number" in kinds)
+
+
+def _holds(test: Test, doc: Any, items: tuple[Any, ...]) -> bool:
+    match test:
+        case All(tests):
+            return all(_holds(one, doc, items) for one in tests)
+    value = _resolve(test.ref, doc, items)
+    if value is _MISSING:
+        return False
+    if isinstance(test, Is):
+        return _of_kind(value, test.kinds) is not test.negated
+    if value is None:
+        return False
+    match test:
+        case Compare(_, op, limit, _):
+            return _OPERATORS[op](value, limit)
+        case TooWide():
+            return not -BIGINT_LIMIT <= value < BIGINT_LIMIT
+        case Length(_, _, op, count):
+            return _OPERATORS[op](len(value), count)
+        case NoneOf(_, _, values):
+            return value not in values
+        case NoMatch(_, pattern):
+            return re.search(portable(pattern, end=r"\Z"), value) is None
+        case Lacks(_, name):
+            return name not in value
+        case OtherNames(_, names):
+            return any(name not in names for name in value)
+        case AnyItem(_, _, inner):
+            return any(_holds(inner, doc, (*items, item)) for item in value)

@@ -1,0 +1,118 @@
+"""The tests of an answer to SQL, through an engine's table of JSON functions.
+
+The table holds, by name: ``parse`` (text to JSON, NULL unless it is one RFC 8259 text), ``accepted`` (the same for a
+text known to be one), ``get`` (by name), ``is``
+(one of some types; NULL for a missing value), ``string``, ``number`` (as double), ``bigint`` (NULL if too wide),
+``any_item``, ``count``, ``has_other_names``, ``length``, ``matches``, ``trim``, ``extract``, ``first_word``.
+``string``, ``number``, ``bigint`` and ``count`` give NULL for a missing value and for a JSON null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from ..engines.base import Build, Sql, all_of, any_of, case, literal
+from .pattern import portable
+from .tests import (
+    All,
+    AnyItem,
+    Compare,
+    Doc,
+    Get,
+    Is,
+    Item,
+    Lacks,
+    Length,
+    NoMatch,
+    NoneOf,
+    OtherNames,
+    Ref,
+    Test,
+    TooWide,
+    Verdicts,
+)
+
+_OPERATORS: Mapping[str, type[exp.Binary]] = {"<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE}
+FENCE = r"(?s)^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*```$"
+
+
+def repaired_sql(json: Mapping[str, Build], text: Sql, repairs: Sequence[str]) -> Sql:
+    """Give the text after the declared repairs: ``trim`` (space, tab, CR, LF) and ``fence`` (a Markdown fence)."""
+    repaired = text
+    if "trim" in repairs or "fence" in repairs:
+        trimmed = json["trim"](text)
+        repaired = trimmed if "trim" in repairs else text
+        if "fence" in repairs:
+            fenced = json["matches"](trimmed.copy(), literal(FENCE))
+            inner = json["trim"](json["extract"](trimmed.copy(), literal(FENCE)))
+            repaired = case((fenced, inner), default=repaired.copy())
+    return repaired
+
+
+def verdict_sql(json: Mapping[str, Build], text: Sql, doc: Sql, verdicts: Verdicts, *, detail: bool) -> Sql:
+    """Give NULL for an accepted text, else its code, with ``detail`` followed by a space and a text for people.
+
+    ``doc`` is the parsed ``text``.
+    """
+    printer = _Printer(json, doc)
+    blank = exp.EQ(this=exp.Coalesce(this=json["trim"](text), expressions=[literal("")]), expression=literal(""))
+    arms = [
+        (blank, "NO_RESPONSE", "the model gave no text"),
+        (exp.Is(this=doc.copy(), expression=exp.Null()), "BAD_JSON", "the text is not one JSON document"),
+        (exp.Not(this=json["is"](doc.copy(), ("object",))), "NOT_OBJECT", "the JSON document is not an object"),
+    ]
+    whens = [(test, f"{code} {words}" if detail else code) for test, code, words in arms]
+    if detail:
+        whens += [(printer.test(v.violated), f"{v.code} {v.detail}") for v in verdicts]
+    else:
+        grouped: dict[str, list[Sql]] = {}
+        for verdict in verdicts:
+            grouped.setdefault(verdict.code, []).append(printer.test(verdict.violated))
+        whens += [(any_of(*tests), code) for code, tests in grouped.items()]
+    return case(*((test, literal(words)) for test, words in whens))
+
+
+class _Printer:
+    def __init__(self, json: Mapping[str, Build], doc: Sql) -> None:
+        self.json, self.doc = json, doc
+
+    def ref(self, ref: Ref) -> Sql:
+        match ref:
+            case Doc():
+                return self.doc.copy()
+            case Get(base, name):
+                return self.json["get"](self.ref(base), name)
+            case Item(depth):
+                return exp.column(f"x{depth}")
+
+    def test(self, test: Test) -> Sql:
+        json = self.json
+        match test:
+            case All(tests):
+                return all_of(*map(self.test, tests))
+            case Is(ref, kinds, negated):
+                holds = json["is"](self.ref(ref), kinds)
+                return exp.Not(this=exp.paren(holds, copy=False)) if negated else holds
+            case Compare(ref, op, limit, integer):
+                value = json["bigint" if integer else "number"](self.ref(ref))
+                return _OPERATORS[op](this=value, expression=literal(limit))
+            case TooWide(ref):
+                given = exp.Not(this=exp.Is(this=json["string"](self.ref(ref)), expression=exp.Null()))
+                return all_of(given, exp.Is(this=json["bigint"](self.ref(ref)), expression=exp.Null()))
+            case Length(ref, what, op, count):
+                value = json["count"](self.ref(ref)) if what == "items" else json["length"](json["string"](self.ref(ref)))
+                return _OPERATORS[op](this=value, expression=literal(count))
+            case NoneOf(ref, kind, values):
+                value = json["number" if kind == "number" else "string"](self.ref(ref))
+                texts = ["true" if v is True else "false" if v is False else v for v in values]
+                return exp.Not(this=exp.In(this=value, expressions=[literal(v) for v in texts]))
+            case NoMatch(ref, pattern):
+                return exp.Not(this=json["matches"](json["string"](self.ref(ref)), literal(portable(pattern))))
+            case Lacks(ref, name):
+                return exp.Is(this=json["get"](self.ref(ref), name), expression=exp.Null())
+            case OtherNames(ref, names):
+                return json["has_other_names"](self.ref(ref), names)
+            case AnyItem(ref, depth, inner):
+                return json["any_item"](self.ref(ref), f"x{depth}", lambda _: self.test(inner))

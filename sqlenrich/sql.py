@@ -1,0 +1,67 @@
+"""Single SQL expressions: a prompt, a verdict, a repair, for whoever builds a query of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from .engines import get_engine
+from .engines.base import Engine, Sql, column, print_sql
+from .enrichment import DEFAULT_REPAIRS
+from .errors import ConfigError, UnsupportedError, did_you_mean
+from .prompt import compile_prompt
+from .prompt import sql as printer
+from .schema import build_tests, normalise
+from .schema.sql import repaired_sql, verdict_sql
+from .types import parse_type
+
+
+def prompt_sql(
+    template: str, engine: str, columns: Mapping[str, Any] | None = None, vars: Mapping[str, Any] | None = None
+) -> str:
+    """Give the SQL expression of a template over the columns' names: NULL where the template fails for the row.
+
+    ``columns`` maps names to types; a name that is neither there nor in ``vars`` is refused. Raises
+    :class:`~sqlenrich.PromptError` with the line for what can't be compiled.
+    """
+    target = get_engine(engine)
+    types = {name: parse_type(kind) for name, kind in (columns or {}).items()}
+    compiled = compile_prompt(template, columns=types, vars=vars, default=None)
+    return _print(target, printer.prompt_sql(compiled.expr, target.text, lambda name: column(target, name)))
+
+
+def check_sql(schema: Any, engine: str, column: str = "response", assert_format: bool = False) -> str:
+    """Give the SQL expression of an answer's verdict: NULL = accepted, else the reason code.
+
+    Judges the text of ``column`` as it is. Raises :class:`~sqlenrich.UnsupportedError` for a schema that the engine
+    can't check.
+    """
+    target = get_engine(engine)
+    plain, problems = normalise(schema)
+    if problems:
+        raise UnsupportedError(engine, "; ".join(str(p) for p in problems), "write the schema without it")
+    text = _column(target, column)
+    verdicts = build_tests(plain)
+    doc = target.json["parse"](text)
+    checked = target.json["let"](doc, lambda d: verdict_sql(target.json, text.copy(), d, verdicts, detail=False))
+    return _print(target, checked)
+
+
+def repair_sql(engine: str, column: str = "response", repairs: Sequence[str] = DEFAULT_REPAIRS) -> str:
+    """Give the SQL expression of a text after the declared repairs."""
+    target = get_engine(engine)
+    for repair in repairs:
+        if repair not in DEFAULT_REPAIRS:
+            known = ", ".join(DEFAULT_REPAIRS)
+            raise ConfigError(f'unknown repair "{repair}"{did_you_mean(repair, DEFAULT_REPAIRS)}; there are: {known}')
+    return _print(target, repaired_sql(target.json, _column(target, column), repairs))
+
+
+def _column(engine: Engine, name: str) -> exp.Column:
+    return column(engine, name)
+
+
+def _print(engine: Engine, value: Sql) -> str:
+    return print_sql(engine, value)
