@@ -132,7 +132,9 @@ class _Compiler:
     def col(self, name: str, table: str | None = None) -> exp.Column:
         return column(self.engine, name, table)
 
-    def named(self, value: Sql, name: str) -> exp.Alias:
+    def named(self, value: Sql, name: str) -> Sql:
+        if isinstance(value, exp.Column) and value.name == name:
+            return value
         return exp.Alias(this=value, alias=identifier(self.engine, name))
 
     def source_type(self, name: str) -> Type:
@@ -365,10 +367,8 @@ class _Compiler:
             "asked_at": exp.CurrentTimestamp(),
             **answered.columns,
         }
-        values = [self.named(known[n] if n in known else self.null(kind), n) for n, kind in RESPONSES.items()]
-        values = [
-            self.named(self.null(RESPONSES[v.alias]), v.alias) if isinstance(v.this, exp.Null) else v for v in values
-        ]
+        known = {name: value for name, value in known.items() if not isinstance(value, exp.Null)}
+        values = [self.named(known.get(name) or self.null(kind), name) for name, kind in RESPONSES.items()]
         select = exp.select(*values, copy=False).from_(answered.source, copy=False)
         return self.step("responses", "append", RESPONSES, select, calls_in_sql=True, **more)
 
@@ -406,7 +406,7 @@ class _Compiler:
         accepted = case((exp.Is(this=self.col("verdict"), expression=exp.Null()), literal(0)), default=literal(1))
         order = exp.Order(
             expressions=[
-                exp.Ordered(this=accepted),
+                exp.Ordered(this=accepted, nulls_first=True),
                 exp.Ordered(this=self.col("attempt"), desc=True, nulls_first=False),
                 exp.Ordered(this=self.col("asked_at"), nulls_first=True),
                 exp.Ordered(this=self.col("run_id"), nulls_first=True),

@@ -115,7 +115,7 @@ def create_table_as(engine: Engine, table: exp.Table, select: str) -> list[str]:
     """Give the statements that make a table afresh from the text of a SELECT."""
     mark = exp.var("\ue002SELECT\ue002")
     made = [print_sql(engine, node) for node in engine.create_table_as(table, mark)]
-    return [sql.replace("\ue002SELECT\ue002", "\n" + select) for sql in made]
+    return [sql.replace("\n\ue002SELECT\ue002", "\ue002SELECT\ue002").replace("\ue002SELECT\ue002", "\n" + select) for sql in made]
 
 
 def create_if_missing(engine: Engine, table: exp.Table, step: Step) -> str:

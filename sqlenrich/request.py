@@ -26,6 +26,11 @@ def canonical_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
+def compact_json(value: Any) -> str:
+    """Give a value as JSON without spaces, in its own order: models write properties in the schema's order."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
 def shape(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Give what decides the form of an answer: types, enums, required names and descriptions.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from ..schema.pattern import FENCE, portable
 from ..types import Array, Decimal, Scalar, Struct, Type
 from .base import (
     Build,
@@ -195,15 +196,18 @@ JSON: dict[str, Build] = {
     "count": lambda value: case((_kind(value, "ARRAY"), func("JSON_ARRAY_LENGTH", value.copy()))),
     "has_other_names": _has_other_names,
     "length": named_func("LENGTH"),
-    "matches": named_func("REGEXP_MATCHES"),
+    "search": lambda text, pattern: func("REGEXP_MATCHES", text, literal(portable(pattern))),
     "trim": lambda text: func("TRIM", text, literal(" \t\r\n")),
+    "unfence": lambda text: (
+        func("REGEXP_MATCHES", text, literal(FENCE)),
+        func("REGEXP_EXTRACT", text.copy(), literal(FENCE), literal(1)),
+    ),
     "let": lambda value, body: func(
         "LIST_EXTRACT",
         func("LIST_TRANSFORM", exp.Array(expressions=[value]), lambda_("doc", body)),
         literal(1),
     ),
     "first_word": lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
-    "extract": lambda text, pattern: func("REGEXP_EXTRACT", text, pattern, literal(1)),
 }
 
 
@@ -252,6 +256,7 @@ ENGINE = Engine(
     column=column,
     create_table_as=create_table_as,
     facts={
+        "call": Fact("a client of any OpenAI-compatible endpoint", "sqlenrich run", "2026-11-20"),
         "default_model": Fact(None, "the endpoint's own, named in sqlenrich.toml or by --model", "2026-11-20"),
     },
     params={"temperature": "temperature", "max_tokens": "max_tokens", "top_p": "top_p", "seed": "seed", "stop": "stop"},

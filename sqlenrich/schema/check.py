@@ -9,8 +9,7 @@ from typing import Any
 
 from ..errors import SpecError
 from .normalise import json_kind, normalise
-from .pattern import portable
-from .sql import FENCE
+from .pattern import FENCE, portable
 from .tests import (
     BIGINT_LIMIT,
     All,

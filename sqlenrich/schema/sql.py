@@ -3,7 +3,8 @@
 The table holds, by name: ``parse`` (text to JSON, NULL unless it is one RFC 8259 text), ``accepted`` (the same for a
 text known to be one), ``get`` (by name), ``is``
 (one of some types; NULL for a missing value), ``string``, ``number`` (as double), ``bigint`` (NULL if too wide),
-``any_item``, ``count``, ``has_other_names``, ``length``, ``matches``, ``trim``, ``extract``, ``first_word``.
+``any_item``, ``count``, ``has_other_names``, ``length``, ``search`` (of an ECMA-262 pattern), ``trim``,
+``unfence`` (of a trimmed text: the test for a fence and what it holds), ``first_word``, ``let``.
 ``string``, ``number``, ``bigint`` and ``count`` give NULL for a missing value and for a JSON null.
 """
 
@@ -14,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from ..engines.base import Build, Sql, all_of, any_of, case, literal
-from .pattern import portable
 from .tests import (
     All,
     AnyItem,
@@ -35,19 +35,15 @@ from .tests import (
 )
 
 _OPERATORS: Mapping[str, type[exp.Binary]] = {"<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE}
-FENCE = r"(?s)^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*```$"
 
 
 def repaired_sql(json: Mapping[str, Build], text: Sql, repairs: Sequence[str]) -> Sql:
     """Give the text after the declared repairs: ``trim`` (space, tab, CR, LF) and ``fence`` (a Markdown fence)."""
-    repaired = text
-    if "trim" in repairs or "fence" in repairs:
-        trimmed = json["trim"](text)
-        repaired = trimmed if "trim" in repairs else text
-        if "fence" in repairs:
-            fenced = json["matches"](trimmed.copy(), literal(FENCE))
-            inner = json["trim"](json["extract"](trimmed.copy(), literal(FENCE)))
-            repaired = case((fenced, inner), default=repaired.copy())
+    trimmed = json["trim"](text)
+    repaired = trimmed if "trim" in repairs else text
+    if "fence" in repairs:
+        fenced, inner = json["unfence"](trimmed.copy())
+        repaired = case((fenced, json["trim"](inner)), default=repaired.copy())
     return repaired
 
 
@@ -109,7 +105,7 @@ class _Printer:
                 texts = ["true" if v is True else "false" if v is False else v for v in values]
                 return exp.Not(this=exp.In(this=value, expressions=[literal(v) for v in texts]))
             case NoMatch(ref, pattern):
-                return exp.Not(this=json["matches"](json["string"](self.ref(ref)), literal(portable(pattern))))
+                return exp.Not(this=json["search"](json["string"](self.ref(ref)), pattern))
             case Lacks(ref, name):
                 return exp.Is(this=json["get"](self.ref(ref), name), expression=exp.Null())
             case OtherNames(ref, names):

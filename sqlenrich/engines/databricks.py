@@ -1,0 +1,54 @@
+"""Databricks: ``ai_query`` over a serving endpoint, Delta tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlglot import exp
+
+from ..schema.vendor import SHAPE_ONLY, json_schema_format
+from . import spark_sql
+from .base import Call, Engine, Fact, Sql, named_func
+
+_DOCS = "https://docs.databricks.com/aws/en/sql/language-manual/functions/ai_query"
+
+
+def create_table_as(table: exp.Table, select: Sql) -> list[Sql]:
+    """Give the statements that make a table afresh from a SELECT."""
+    return [exp.Create(this=table, kind="TABLE", expression=select, replace=True)]
+
+
+def response_format(name: str, schema: Mapping[str, Any]) -> Any:
+    """Give the ``json_schema`` envelope: the form that a live workspace takes; a bare schema or a DDL is refused."""
+    return json_schema_format(name, schema, (*SHAPE_ONLY, "additionalProperties"))
+
+
+def must_exist(call: Call) -> list[str]:
+    """Give what the script needs beforehand."""
+    return [
+        f"Needs: the serving endpoint {call.model} and CAN QUERY on it; a Pro or serverless SQL warehouse, or DBR 15.4 LTS",
+    ]
+
+
+ENGINE = Engine(
+    name="databricks",
+    dialect="databricks",
+    text=spark_sql.TEXT,
+    json=spark_sql.JSON,
+    sha256=lambda text: named_func("SHA2")(text, exp.Literal.number(256)),
+    sql_type=spark_sql.sql_type,
+    column=spark_sql.column,
+    create_table_as=create_table_as,
+    facts={
+        "call": Fact("ai_query", _DOCS, "2026-11-20"),
+        "default_model": Fact("databricks-meta-llama-3-3-70b-instruct", _DOCS, "2026-11-20"),
+        "result_fields": Fact((spark_sql.RESULT_FIELD, spark_sql.ERROR_FIELD), "public code; unconfirmed", "2026-11-20"),
+        "runtime": Fact("DBR 15.4 LTS", "https://docs.databricks.com/aws/en/large-language-models/ai-query", "2026-11-20"),
+    },
+    params={**spark_sql.PARAMS, "seed": None},
+    response_format=response_format,
+    call=spark_sql.call,
+    must_exist=must_exist,
+    name_problem=spark_sql.dollar_brace,
+)

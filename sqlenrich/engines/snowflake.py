@@ -1,0 +1,310 @@
+"""Snowflake: ``AI_COMPLETE`` in its single-string form, the only one that takes a response format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlglot import exp
+
+from ..request import json_schema
+from ..schema.pattern import FENCE_HEAD, portable
+from ..schema.vendor import SHAPE_ONLY
+from ..types import Array, Decimal, Scalar, Struct, Type
+from .base import (
+    Answered,
+    Build,
+    Call,
+    Engine,
+    Fact,
+    Sql,
+    all_of,
+    any_of,
+    case,
+    cast,
+    concat,
+    func,
+    lambda_,
+    literal,
+    named_func,
+)
+
+BLANK = " \t\r\n"
+RETRYABLE = ".*(429|500|502|503|504|rate limit|throttl|timed out|temporarily|overloaded).*"
+_DOCS = "https://docs.snowflake.com/en/sql-reference/functions/"
+_COMPLETE = _DOCS + "ai_complete-single-string"
+
+FIELDS = Fact(
+    {
+        "value": "value",
+        "error": "error",
+        "structured": "choices[0].structured_output[0].raw_message",
+        "text": "choices[0].messages",
+        "tokens_in": "usage.prompt_tokens",
+        "tokens_out": "usage.completion_tokens",
+    },
+    _COMPLETE,
+    "2026-11-20",
+)
+"""Where an answer holds what: ``return_error_details`` gives value and error, ``show_details`` the rest."""
+
+_TYPES = {
+    "string": "VARCHAR",
+    "bigint": "BIGINT",
+    "double": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "date": "DATE",
+}
+
+
+def sql_type(value: Type) -> exp.DataType:
+    """Give Snowflake's type of a portable type; arrays and structs are its semi-structured ones."""
+    match value:
+        case Scalar("timestamp"):
+            # sqlglot prints TIMESTAMPNTZ, a spelling that other tools don't read.
+            return exp.DataType(this=exp.DataType.Type.USERDEFINED, kind="TIMESTAMP_NTZ")
+        case Scalar(name):
+            return exp.DataType.build(_TYPES[name], dialect="snowflake")
+        case Decimal(precision, scale):
+            return exp.DataType.build(f"DECIMAL({precision}, {scale})", dialect="snowflake")
+        case Array():
+            return exp.DataType.build("ARRAY", dialect="snowflake")
+        case Struct():
+            return exp.DataType.build("OBJECT", dialect="snowflake")
+
+
+def matches(text: Sql, pattern: Sql) -> Sql:
+    """Search, not match: REGEXP_LIKE would anchor the pattern at both ends."""
+    return exp.GT(this=func("REGEXP_INSTR", text, pattern), expression=literal(0))
+
+
+def _posix(pattern: str) -> str:
+    """Snowflake's regular expressions know no group that starts with (?."""
+    return portable(pattern).replace("(?:", "(")
+
+
+TEXT: dict[str, Build] = {
+    "upper": named_func("UPPER"),
+    "lower": named_func("LOWER"),
+    "trim": named_func("TRIM"),
+    "ltrim": named_func("LTRIM"),
+    "rtrim": named_func("RTRIM"),
+    "replace": named_func("REPLACE"),
+    "length": named_func("LENGTH"),
+    "substr": named_func("SUBSTR"),
+    "greatest": named_func("GREATEST"),
+    "contains": named_func("CONTAINS"),
+    "startswith": named_func("STARTSWITH"),
+    "endswith": named_func("ENDSWITH"),
+    "text_bigint": lambda value: cast(value, sql_type(Scalar("string"))),
+    "text_date": lambda value: func("TO_CHAR", value, literal("YYYY-MM-DD")),
+    "matches": matches,
+    "bigint": lambda text: func("TRY_TO_NUMBER", func("TRIM", text, literal(BLANK)), literal(38), literal(0)),
+}
+
+# JSON -------------------------------------------------------------------------------------------------------------
+
+_KINDS = {
+    "object": ("OBJECT",),
+    "array": ("ARRAY",),
+    "string": ("VARCHAR",),
+    "number": ("INTEGER", "DECIMAL", "DOUBLE"),
+    "boolean": ("BOOLEAN",),
+    "null": ("NULL_VALUE",),
+}
+
+
+def _kind(value: Sql, *labels: str) -> Sql:
+    return exp.In(this=func("TYPEOF", value), expressions=[literal(label) for label in labels])
+
+
+def _string(value: Sql) -> Sql:
+    return cast(value, sql_type(Scalar("string")))
+
+
+def _number(value: Sql) -> Sql:
+    return func("TRY_TO_DOUBLE", _string(value))
+
+
+def _bigint(value: Sql) -> Sql:
+    number = func("TRY_TO_NUMBER", _string(value), literal(38), literal(0))
+    limits = exp.Between(this=number, low=literal(-(2**63)), high=literal(2**63 - 1))
+    return case((limits, number.copy()))
+
+
+def _is(value: Sql, kinds: tuple[str, ...]) -> Sql:
+    labels = [label for kind in kinds if kind != "integer" for label in _KINDS[kind]]
+    tests = [_kind(value.copy(), *labels)] if labels else []
+    if "integer" in kinds and "number" not in kinds:
+        number = _number(value.copy())
+        whole = exp.EQ(this=number, expression=func("FLOOR", number.copy()))
+        tests.append(any_of(_kind(value.copy(), "INTEGER"), all_of(_kind(value, "DECIMAL", "DOUBLE"), whole)))
+    return any_of(*tests)
+
+
+def _parse(text: Sql) -> Sql:
+    """TRY_PARSE_JSON refuses repeated names, but takes trailing commas and words such as NaN."""
+    emptied = func("REGEXP_REPLACE", text, literal(r'"([^"\\]|\\.)*"'), literal('""'))
+    loose = matches(emptied, literal(r"[Nn]a[Nn]|[Ii]nf|undefined|,[ \t\r\n]*[]}]"))
+    return case((exp.Not(this=loose), func("TRY_PARSE_JSON", text.copy())))
+
+
+def _any_item(value: Sql, name: str, test: Callable[[Sql], Sql]) -> Sql:
+    kept = func("FILTER", func("AS_ARRAY", value), lambda_(name, test))
+    return exp.GT(this=func("ARRAY_SIZE", kept), expression=literal(0))
+
+
+def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
+    allowed = func("ARRAY_CONSTRUCT", *(literal(name) for name in names))
+    other = func("ARRAY_EXCEPT", func("OBJECT_KEYS", func("AS_OBJECT", value)), allowed)
+    return exp.GT(this=func("ARRAY_SIZE", other), expression=literal(0))
+
+
+def _unfence(text: Sql) -> tuple[Sql, Sql]:
+    head = literal(FENCE_HEAD)
+    fenced = all_of(matches(text, head), func("ENDSWITH", text.copy(), literal("\n```")))
+    body = func("REGEXP_REPLACE", text.copy(), head.copy(), literal(""))
+    inner = func("LEFT", body, func("GREATEST", exp.Sub(this=func("LENGTH", body.copy()), expression=literal(3)), literal(0)))
+    return fenced, inner
+
+
+JSON: dict[str, Build] = {
+    "parse": _parse,
+    "accepted": named_func("TRY_PARSE_JSON"),
+    "get": lambda value, name: func("GET", value, literal(name)),
+    "is": _is,
+    "string": _string,
+    "number": _number,
+    "bigint": _bigint,
+    "any_item": _any_item,
+    "count": lambda value: func("ARRAY_SIZE", func("AS_ARRAY", value)),
+    "has_other_names": _has_other_names,
+    "length": named_func("LENGTH"),
+    "search": lambda text, pattern: matches(text, literal(_posix(pattern))),
+    "trim": lambda text: func("TRIM", text, literal(BLANK)),
+    "unfence": _unfence,
+    "first_word": lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
+    "let": lambda value, body: _string(
+        func("GET", func("TRANSFORM", func("ARRAY_CONSTRUCT", value), lambda_("doc", body)), literal(0))
+    ),
+}
+
+
+def column(value: Sql, kind: Type) -> Sql:
+    """Give the typed column of a JSON value that passed its checks."""
+    match kind:
+        case Scalar("string"):
+            return _string(value)
+        case Scalar("bigint"):
+            return _bigint(value)
+        case Scalar("double"):
+            return _number(value)
+        case Scalar("boolean"):
+            return func("AS_BOOLEAN", value)
+        case Array():
+            return func("AS_ARRAY", value)
+        case Struct():
+            return func("AS_OBJECT", value)
+    return exp.TryCast(this=_string(value), to=sql_type(kind))
+
+
+# The call ---------------------------------------------------------------------------------------------------------
+
+
+def constant(value: Any) -> str:
+    """Give Snowflake's text of a constant: ``{'k': v}`` and ``[v]`` as its documentation writes them.
+
+    sqlglot would print OBJECT_CONSTRUCT, which drops names whose value is NULL.
+    """
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{constant(str(k))}: {constant(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(constant(v) for v in value) + "]"
+    return literal(value).sql("snowflake")
+
+
+def response_format(name: str, schema: Mapping[str, Any]) -> Any:
+    """Give the JSON form with the keywords that Snowflake takes: no ranges, lengths, patterns or counts."""
+    return {"type": "json", "schema": json_schema(schema, (*SHAPE_ONLY, "additionalProperties"))}
+
+
+def call(pending: Sql, request: Call) -> Answered:
+    """Ask through ``AI_COMPLETE``, written once: the insert stores each answer before anything reads it."""
+    prompt: Sql = exp.column("prompt")
+    if request.hint is not None:
+        prompt = concat(prompt, literal("\n\n" + request.hint))
+    arguments: dict[str, Sql] = {"model": literal(request.model), "prompt": prompt}
+    if request.params:
+        arguments["model_parameters"] = exp.var(constant(request.params))
+    if request.response_format is not None:
+        arguments["response_format"] = exp.var(constant(request.response_format))
+    arguments |= {"show_details": literal(True), "return_error_details": literal(True)}
+    answer = func("AI_COMPLETE", **arguments)
+    asked = exp.select(
+        exp.column("request_hash"), exp.column("attempt"), exp.alias_(answer, "answer", copy=False), copy=False
+    ).from_(pending, copy=False)
+    fields = FIELDS.value
+
+    def at(path: str) -> Sql:
+        return func("GET_PATH", exp.column("answer"), literal(path))
+
+    def detail(name: str) -> Sql:
+        return at(f"{fields['value']}.{fields[name]}")
+
+    error = func("NULLIF", _string(at(fields["error"])), literal(""))
+    columns = {
+        "response": exp.Coalesce(this=func("TO_JSON", detail("structured")), expressions=[_string(detail("text"))]),
+        "call_error": error,
+        "retryable": exp.Coalesce(this=func("REGEXP_LIKE", error.copy(), literal(RETRYABLE), literal("is")), expressions=[literal(False)]),
+        "tokens_in": cast(detail("tokens_in"), sql_type(Scalar("bigint"))),
+        "tokens_out": cast(detail("tokens_out"), sql_type(Scalar("bigint"))),
+        "run_id": _string(exp.CurrentTimestamp()),
+    }
+    return Answered(exp.alias_(asked.subquery(copy=False), "asked", table=True, copy=False), columns)
+
+
+def create_table_as(table: exp.Table, select: Sql) -> list[Sql]:
+    """Give the statements that make a table afresh from a SELECT."""
+    return [exp.Create(this=table, kind="TABLE", expression=select, replace=True)]
+
+
+def must_exist(request: Call) -> list[str]:
+    """Give what the script needs beforehand."""
+    return [
+        f"Needs: the model {request.model} in your region (SHOW CORTEX BASE MODELS IN SCHEMA SNOWFLAKE.MODELS), and:",
+        "GRANT DATABASE ROLE SNOWFLAKE.CORTEX_USER TO ROLE your_role;",
+    ]
+
+
+RESERVED = frozenset(
+    "ACCOUNT ALL ALTER AND ANY AS BETWEEN BY CASE CAST CHECK COLUMN CONNECT CONNECTION CONSTRAINT CREATE CROSS CURRENT "
+    "CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_USER DATABASE DELETE DISTINCT DROP ELSE EXISTS FALSE FOLLOWING "
+    "FOR FROM FULL GRANT GROUP GSCLUSTER HAVING ILIKE IN INCREMENT INNER INSERT INTERSECT INTO IS ISSUE JOIN LATERAL "
+    "LEFT LIKE LOCALTIME LOCALTIMESTAMP MINUS NATURAL NOT NULL OF ON OR ORDER ORGANIZATION QUALIFY REGEXP REVOKE RIGHT "
+    "RLIKE ROW ROWS SAMPLE SCHEMA SELECT SET SOME START TABLE TABLESAMPLE THEN TO TRIGGER TRUE TRY_CAST UNION UNIQUE "
+    "UPDATE USING VALUES VIEW WHEN WHENEVER WHERE WITH".split()
+)
+"""https://docs.snowflake.com/en/sql-reference/reserved-keywords, read 2026-11-20."""
+
+ENGINE = Engine(
+    name="snowflake",
+    dialect="snowflake",
+    text=TEXT,
+    json=JSON,
+    sha256=lambda text: func("SHA2", text, literal(256)),
+    sql_type=sql_type,
+    column=column,
+    create_table_as=create_table_as,
+    facts={
+        "call": Fact("AI_COMPLETE", _COMPLETE, "2026-11-20"),
+        "default_model": Fact("llama3.3-70b", _DOCS + "ai_complete-prompt-object", "2026-11-20"),
+        "max_tokens": Fact(4096, _COMPLETE, "2026-11-20"),
+        "fields": FIELDS,
+    },
+    params={"temperature": "temperature", "max_tokens": "max_tokens", "top_p": "top_p", "seed": None, "stop": None},
+    response_format=response_format,
+    call=call,
+    must_exist=must_exist,
+    quotes_always=False,
+    reserved=RESERVED,
+)

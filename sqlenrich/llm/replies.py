@@ -1,0 +1,199 @@
+"""Reading what an OpenAI-compatible endpoint sends back: chat completions, error bodies, ``Retry-After``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import Enum
+
+import orjson
+
+ERROR_CHARS = 500
+RETRY_AFTER_CAP_S = 60.0
+RETRIED = frozenset({408, 409, 425, 429})
+
+_LONE = re.compile("[\ud800-\udfff]")
+_SPACE = re.compile(r"[\s\x00]+")
+
+# A row's own fault: too long, or not allowed. Tested first, since such texts also name parameters.
+_ROW = re.compile(
+    r"context[ _-]?(length|window|size)|(prompt|input|message|request|payload)s? (is|are) too (long|large)"
+    r"|too many (input )?tokens|exceeds? the (maximum )?(model|token|input)|max_model_len|string too long"
+    r"|content[ _-]?(filter|policy|management)|moderation|safety system|flagged|usage policies",
+    re.IGNORECASE,
+)
+_ROW_CODES = frozenset(
+    {
+        "context_length_exceeded",
+        "content_filter",
+        "content_policy_violation",
+        "string_above_max_length",
+        "invalid_prompt",
+    }
+)
+# Every row's fault: what the run sends with each request.
+_RUN = re.compile(
+    r"response_?format|json_?schema|\bschema\b|grammar|guided|structured output|xgrammar"
+    r"|(unsupported|unrecognized|unknown|unexpected|invalid) (parameter|value|(request )?argument|field)"
+    r"|extra inputs|not permitted|not supported",
+    re.IGNORECASE,
+)
+_QUOTA = re.compile(
+    r"insufficient[_ ](quota|funds|credits|balance)|exceeded your current quota", re.IGNORECASE
+)
+
+
+class Fault(Enum):
+    """Whose fault an answer with an HTTP status other than 200 is."""
+
+    AGAIN = "again"
+    ROW = "row"
+    UNCLEAR = "unclear"
+    RUN = "run"
+    QUOTA = "quota"
+    KEY = "key"
+    PLACE = "place"
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What one chat completion says: the text as it came (None and blank too), and its counts."""
+
+    text: str | None
+    finish_reason: str | None
+    tokens_in: int | None
+    tokens_cached: int | None
+    tokens_out: int | None
+
+
+def load_json(raw: bytes) -> object:
+    """Give the value of a JSON body, lone surrogate escapes allowed. Raises ValueError for anything else."""
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return json.loads(raw)
+
+
+def storable(text: str) -> str:
+    r"""Give ``text`` in a form that UTF-8 can hold: each lone surrogate becomes U+FFFD, its escape, U+FFFD.
+
+    The visible ``\udxxx`` between them keeps a JSON text refused, as the lone surrogate it stands for would
+    be: inside a string it is a lone surrogate escape again, whatever stands before or after it, and outside
+    of one it is no JSON. NUL characters are kept: databases store them, and JSON that holds one is refused.
+    """
+    if text.isascii():
+        return text
+    return _LONE.sub(lambda found: f"\ufffd\\u{ord(found[0]):04x}\ufffd", text)
+
+
+def read_completion(raw: bytes) -> Completion:
+    """Give what the body of an HTTP 200 says. Raises ValueError, with a short text, for no completion."""
+    try:
+        body = load_json(raw)
+    except (ValueError, RecursionError):
+        shown = raw[:200].decode("utf-8", "replace")
+        raise ValueError(f"the answer is not JSON: {shown}" if raw else "the answer is empty") from None
+    choices = body.get("choices") if isinstance(body, dict) else None
+    if not (
+        isinstance(body, dict) and isinstance(choices, list) and choices and isinstance(choices[0], dict)
+    ):
+        raise ValueError(f"the answer has no choices: {read_error(raw)[0]}")
+    choice = choices[0]
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        raise ValueError("the answer's choice has no message")
+    text, refused = _content(message)
+    reason = choice.get("finish_reason")
+    usage = body.get("usage")
+    counts = usage if isinstance(usage, dict) else {}
+    details = counts.get("prompt_tokens_details")
+    return Completion(
+        text,
+        "refusal" if refused else storable(reason) if isinstance(reason, str) else None,
+        _count(counts.get("prompt_tokens")),
+        _count(details.get("cached_tokens")) if isinstance(details, dict) else None,
+        _count(counts.get("completion_tokens")),
+    )
+
+
+def _content(message: dict[str, object]) -> tuple[str | None, bool]:
+    content = message.get("content")
+    if isinstance(content, list):
+        parts = [part.get("text") for part in content if isinstance(part, dict)]
+        content = "".join(part for part in parts if isinstance(part, str))
+    if content is not None and not isinstance(content, str):
+        raise ValueError("the answer's content is not a text")
+    refusal = message.get("refusal")
+    if isinstance(refusal, str) and refusal:
+        # A person who reads the table should see why: the refusal stands where the answer would.
+        return storable(content if content and content.strip() else refusal), True
+    return None if content is None else storable(content), False
+
+
+def _count(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < 2**63 else None
+
+
+def read_error(raw: bytes) -> tuple[str, str, str]:
+    """Give the message, the code (or type) and the parameter of an error body, each "" where absent."""
+    try:
+        body = load_json(raw)
+    except (ValueError, RecursionError):
+        return one_line(raw[: 2 * ERROR_CHARS].decode("utf-8", "replace")), "", ""
+    error: object = body
+    if isinstance(body, dict):
+        error = body.get("error") or body
+    if not isinstance(error, dict):
+        return one_line(str(error)), "", ""
+    message = error.get("message") or error.get("detail") or ""
+    code = error.get("code")
+    kind = code if isinstance(code, str) and code else error.get("type")
+    text = message if isinstance(message, str) else json.dumps(message)
+    return (
+        one_line(text or raw[: 2 * ERROR_CHARS].decode("utf-8", "replace")),
+        kind if isinstance(kind, str) else "",
+        str(error.get("param") or ""),
+    )
+
+
+def one_line(text: str) -> str:
+    """Give ``text`` on one line, without what a database or a terminal can't hold, cut to 500 characters."""
+    line = _LONE.sub("\ufffd", _SPACE.sub(" ", text)).strip()
+    return line if len(line) <= ERROR_CHARS else line[: ERROR_CHARS - 1] + "…"
+
+
+def judge(status: int, message: str, code: str, param: str, sent: Collection[str]) -> Fault:
+    """Say whose fault an HTTP status other than 200 is; ``sent`` names the parameters of every request."""
+    about_row = code in _ROW_CODES or bool(_ROW.search(message))
+    if status == 402 or (status in (403, 429) and (_QUOTA.search(code) or _QUOTA.search(message))):
+        return Fault.QUOTA
+    if status in RETRIED or status >= 500:
+        return Fault.AGAIN
+    if status == 401 or (status == 403 and not about_row):
+        return Fault.KEY
+    if status in (404, 405) or status < 400:
+        return Fault.PLACE
+    if about_row or status == 413:
+        return Fault.ROW
+    if param.split(".")[0] in sent or _RUN.search(message):
+        return Fault.RUN
+    return Fault.UNCLEAR
+
+
+def retry_after(header: str | None) -> float | None:
+    """Give the seconds that a ``Retry-After`` header asks for, 0 to 60; None where it is unusable."""
+    if not header:
+        return None
+    try:
+        seconds = float(header)
+    except ValueError:
+        try:
+            at = parsedate_to_datetime(header)
+        except ValueError:
+            return None
+        seconds = (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    return min(max(seconds, 0.0), RETRY_AFTER_CAP_S) if seconds == seconds else None

@@ -1,0 +1,143 @@
+"""``sqlenrich preview``: the exact prompts and requests for free, or a few answers and what the rest would take."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from .compiler import compile_plan
+from .config import Config, find_config
+from .enrichment import Enrichment
+from .errors import ConfigError
+from .request import ResolvedModel, hint_text
+from .run import Ask, choose_model, open_source, with_settings
+from .schema import judge
+from .schema.check import repair
+from .schema.vendor import json_schema_format
+
+RULE = "-" * 72
+
+
+def preview(
+    enrichment: Enrichment,
+    *,
+    input: str | Path | None = None,
+    rows: int = 5,
+    prompt_only: bool = False,
+    endpoint: str | None = None,
+    model: str | None = None,
+    mock: bool = False,
+    mock_failures: Mapping[str, float] | None = None,
+    key: Sequence[str] | None = None,
+    columns: Mapping[str, str] | None = None,
+    where: str | None = None,
+    config: Config | None = None,
+) -> str:
+    """Give the text of a preview of the first ``rows`` rows. Nothing is stored.
+
+    With ``prompt_only``, or where no model is named, nothing is sent: the prompts, and the request around them. Else
+    the rows are asked and judged, and what the whole table would take is told from them.
+    """
+    from .store import SOURCE, Store
+
+    enrichment = with_settings(enrichment, key=key, columns=columns, where=where)
+    config = config if config is not None else find_config(enrichment.path)
+    ask = None
+    if not prompt_only:
+        ask = choose_model(enrichment, config, endpoint=endpoint, model=model, mock=mock, failures=mock_failures, concurrency=rows)
+    resolved = ask.resolved if ask is not None else ResolvedModel(_model_name(enrichment, config, model))
+    if input is None:
+        raise ConfigError("which rows? Give --input PATH")
+    with TemporaryDirectory() as folder, Store(Path(folder) / "preview.duckdb") as store:
+        enrichment, types = open_source(store, enrichment, input)
+        plan = compile_plan(enrichment, "duckdb", {"source": SOURCE}, model=resolved, source_types=types)
+        prompts = plan.step("prompts")
+        total = store.one(f"SELECT count(*) FROM {SOURCE}")
+        names = (*enrichment.key, *enrichment.keep)
+        found = store.db.execute(f"SELECT * FROM ({prompts.sql}) LIMIT {rows}").fetchall()
+        shown = [dict(zip((*names, "prompt", "request_hash"), row, strict=True)) for row in found]
+        if ask is None:
+            return _prompts(enrichment, shown, resolved, total)
+        distinct = store.one(f"SELECT count(DISTINCT request_hash) FROM ({prompts.sql})")
+        return _answers(enrichment, shown, ask, total, distinct)
+
+
+def _model_name(enrichment: Enrichment, config: Config, model: str | None) -> str:
+    found = config.model(model or enrichment.model, "endpoint") or config.model("default", "endpoint")
+    return found.name if found is not None else "(the endpoint's model)"
+
+
+def _title(enrichment: Enrichment, row: Mapping[str, Any], number: int) -> str:
+    place = ", ".join(f"{name} {row[name]}" for name in enrichment.key)
+    return f"{RULE}\nrow {number}: {place}"
+
+
+def _state(row: Mapping[str, Any]) -> str | None:
+    if row["prompt"] is None:
+        return "BAD_PROMPT: the template fails for this row; it is not sent"
+    return "NO_INPUT: a required column is blank; it is not sent" if row["request_hash"] is None else None
+
+
+def _prompts(enrichment: Enrichment, rows: list[dict[str, Any]], resolved: ResolvedModel, total: int) -> str:
+    lines: list[str] = []
+    for number, row in enumerate(rows, start=1):
+        lines += [_title(enrichment, row, number), _state(row) or row["prompt"]]
+    content = "<the prompt>"
+    if enrichment.hint == "always":
+        content += "\n\n" + hint_text(enrichment.schema)
+    body: dict[str, Any] = {"model": resolved.name, **resolved.params, **enrichment.params}
+    if enrichment.hint != "always":
+        body["response_format"] = json_schema_format(enrichment.name, enrichment.schema)
+    body["messages"] = [{"role": "user", "content": content}]
+    lines += [RULE, "each is sent as POST /chat/completions:", json.dumps(body, indent=2, ensure_ascii=False)]
+    lines += [RULE, f"{len(rows)} of {total:,} rows; nothing was sent"]
+    return "\n".join(lines)
+
+
+def _answers(enrichment: Enrichment, rows: list[dict[str, Any]], ask: Ask, total: int, distinct: int) -> str:
+    from .llm.client import Client
+    from .llm.messages import Request
+
+    requests = {r["request_hash"]: Request(r["request_hash"], 1, r["prompt"]) for r in rows if r["request_hash"]}
+    started = time.monotonic()
+    answers = {}
+    with Client(ask.model, concurrency=ask.concurrency) as client:
+        pending = list(requests.values())
+        for answer in client.preflight(pending[:3]):
+            answers[answer.request_hash] = answer
+        for batch in client.stream(r for r in pending if r.request_hash not in answers):
+            answers |= {answer.request_hash: answer for answer in batch}
+    seconds = time.monotonic() - started
+    lines: list[str] = []
+    accepted = 0
+    for number, row in enumerate(rows, start=1):
+        lines.append(_title(enrichment, row, number))
+        answer = answers.get(row["request_hash"])
+        if (state := _state(row)) is not None or answer is None:
+            lines.append(state or "NOT_ASKED")
+            continue
+        lines += [row["prompt"], ""]
+        if answer.call_error is not None:
+            lines.append(f"CALL_ERROR: {answer.call_error}")
+            continue
+        lines.append(f"answer: {answer.response}")
+        verdict = judge(enrichment.verdicts, repair(answer.response, enrichment.repairs))
+        lines.append("accepted" if verdict is None else f"{verdict[0]}: {verdict[1]}")
+        accepted += verdict is None
+    lines += [RULE, f"{accepted} of {len(requests)} asked rows accepted, in {seconds:.1f} s at {ask.concurrency} at a time"]
+    known_in = [a.tokens_in for a in answers.values() if a.tokens_in is not None]
+    known_out = [a.tokens_out for a in answers.values() if a.tokens_out is not None]
+    whole = f"the whole table: {total:,} rows, {distinct:,} distinct requests"
+    if known_in and known_out:
+        share_in, share_out = sum(known_in) / len(known_in), sum(known_out) / len(known_out)
+        whole += f", about {share_in * distinct:,.0f} tokens in and {share_out * distinct:,.0f} out (from these rows)"
+    lines.append(whole)
+    return "\n".join(lines)
+
+
+__all__ = ["preview", "replace"]
