@@ -134,7 +134,9 @@ def preview(
     """Show the exact prompts for free, or ask a few rows and show what the whole table would take."""
     from .preview import preview as look
 
-    click.echo(look(load(file), input=input_, rows=rows, prompt_only=prompt_only, mock_failures=mock_failures, **options))
+    click.echo(
+        look(load(file), input=input_, rows=rows, prompt_only=prompt_only, mock_failures=mock_failures, **options)
+    )
 
 
 @cli.command()
@@ -220,7 +222,9 @@ def _stop_on_signals(stop: Callable[[], None]) -> None:
 @click.option("--step", metavar="NAME", help="Only the SELECT of one step.")
 @click.option("--model", metavar="M", help="The model's name, or an alias of sqlenrich.toml.")
 @click.option("-o", "out", metavar="PATH", type=click.Path(dir_okay=False), help="Write to a file.")
-def render(file: str, engine: str | None, target: str | None, step: str | None, model: str | None, out: str | None) -> None:
+def render(
+    file: str, engine: str | None, target: str | None, step: str | None, model: str | None, out: str | None
+) -> None:
     """Print the SQL script for a warehouse."""
     from .compiler import RELATIONS
     from .config import find_config
@@ -232,7 +236,9 @@ def render(file: str, engine: str | None, target: str | None, step: str | None, 
         raise click.UsageError("give --engine E or --target NAME")
     place = config.target(target) if target is not None else None
     relations = place.relations(RELATIONS, enrichment.name) if place is not None else None
-    text = script(enrichment, engine or str(place and place.engine), relations=relations, step=step, config=config, model=model)
+    text = script(
+        enrichment, engine or str(place and place.engine), relations=relations, step=step, config=config, model=model
+    )
     if out is None:
         click.echo(text, nl=False)
     else:

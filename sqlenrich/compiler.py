@@ -9,7 +9,20 @@ import sqlglot
 from sqlglot import exp
 
 from .engines import get_engine
-from .engines.base import Call, Engine, Sql, all_of, any_of, case, column, concat, identifier, literal, print_sql, relation
+from .engines.base import (
+    Call,
+    Engine,
+    Sql,
+    all_of,
+    any_of,
+    case,
+    column,
+    concat,
+    identifier,
+    literal,
+    print_sql,
+    relation,
+)
 from .enrichment import Enrichment
 from .errors import ConfigError, SpecError, UnsupportedError
 from .plan import RESPONSES, STEPS, Plan, Step
@@ -50,7 +63,9 @@ def compile_plan(
     """
     target = get_engine(engine)
     resolved = model or resolve_model(enrichment, target)
-    return _Compiler(enrichment, target, resolved, relations or {}, source_types, shard, options or {}).plan()
+    return _Compiler(
+        enrichment, target, resolved, relations or {}, source_types, shard, {**resolved.options, **(options or {})}
+    ).plan()
 
 
 def resolve_model(
@@ -68,7 +83,8 @@ def resolve_model(
     params |= enrichment.engine_params.get(engine.name, {})
     for key, value in (overrides or {}).items():
         params[names.get(key) or key] = value
-    return ResolvedModel(model or "", {key: value for key, value in params.items() if value is not None})
+    options = {key: params.pop(key) for key in engine.options if key in params}
+    return ResolvedModel(model or "", {key: value for key, value in params.items() if value is not None}, options)
 
 
 class _Compiler:
@@ -85,7 +101,9 @@ class _Compiler:
         self.e, self.engine, self.model, self.shard = enrichment, engine, model, shard
         self.source_types = source_types
         self.relations = self.name_relations(relations)
-        response_format = None if options.get("schema") is False else engine.response_format(enrichment.name, enrichment.schema)
+        response_format = (
+            None if options.get("schema") is False else engine.response_format(enrichment.name, enrichment.schema)
+        )
         needs_hint = enrichment.hint == "always" or (enrichment.hint == "auto" and response_format is None)
         if engine.call is None:
             needs_hint = enrichment.hint == "always" or bool(options.get("hint"))
@@ -118,16 +136,22 @@ class _Compiler:
         for step, table in tables.items():
             other = seen.setdefault(table.sql(self.engine.dialect).lower(), step)
             if other != step:
-                raise ConfigError(f"{step} and {other} are the same table {table.sql(self.engine.dialect)}; name one differently")
+                raise ConfigError(
+                    f"{step} and {other} are the same table {table.sql(self.engine.dialect)}; name one differently"
+                )
         return tables
 
     def check_name(self, name: str) -> None:
         if problem := self.engine.name_problem(name):
-            raise UnsupportedError(self.engine.name, f'the name "{name}" {problem}', "rename it, e.g. in a source query")
+            raise UnsupportedError(
+                self.engine.name, f'the name "{name}" {problem}', "rename it, e.g. in a source query"
+            )
 
     def table(self, step: str, alias: str | None = None) -> exp.Table:
         table = self.relations[step].copy()
-        return exp.alias_(table, alias, table=True) if alias else table
+        if alias:
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
+        return table
 
     def col(self, name: str, table: str | None = None) -> exp.Column:
         return column(self.engine, name, table)
@@ -207,7 +231,9 @@ class _Compiler:
             self.check_name(self.e.source_name(name))
             if self.source_types is not None and self.e.source_name(name) not in self.source_types:
                 available = ", ".join(self.source_types)
-                raise SpecError(self.e.place, [f'no column "{self.e.source_name(name)}" in the source; there are: {available}'])
+                raise SpecError(
+                    self.e.place, [f'no column "{self.e.source_name(name)}" in the source; there are: {available}']
+                )
         prompt = prompt_sql(compiled.expr, self.engine.text, self.source_value)
         broken = [test for name in compiled.columns if (test := self.cast_failed(name)) is not None]
         if broken:
@@ -240,7 +266,9 @@ class _Compiler:
         try:
             query = sqlglot.parse_one(str(self.e.query), read=self.engine.dialect)
         except sqlglot.errors.SqlglotError as error:
-            raise SpecError(self.e.place, [f"the source query is no SQL of {self.engine.name}: {_first_line(error)}"]) from None
+            raise SpecError(
+                self.e.place, [f"the source query is no SQL of {self.engine.name}: {_first_line(error)}"]
+            ) from None
         if not isinstance(query, exp.Query):
             raise SpecError(self.e.place, ["the source query must be one SELECT"])
         return query.subquery("source", copy=False)
@@ -318,7 +346,7 @@ class _Compiler:
         )
         open_ = exp.paren(any_of(exp.Is(this=attempt.copy(), expression=exp.Null()), tries_left), copy=False)
         hash_ = self.col("request_hash", "p")
-        conditions = [exp.Not(this=exp.Is(this=hash_.copy(), expression=exp.Null())), open_]
+        conditions: list[Sql] = [exp.Not(this=exp.Is(this=hash_.copy(), expression=exp.Null())), open_]
         if self.shard is not None:
             conditions += self.shard_range(hash_, *self.shard)
         first = exp.Add(this=exp.Coalesce(this=attempt, expressions=[literal(0)]), expression=literal(1))
@@ -397,9 +425,10 @@ class _Compiler:
         ranked = exp.select(
             exp.Star(), self.named(self.choice(), "choice"), self.named(self.attempts(), "attempts"), copy=False
         ).from_(exp.to_table("judged"), copy=False)
-        return self.join_answers(ranked).with_(
-            "answered", as_=answered, copy=False
-        ).with_("parsed", as_=parsed, copy=False).with_("judged", as_=judged, copy=False).with_("ranked", as_=ranked, copy=False)
+        select = self.join_answers()
+        for name, query in (("answered", answered), ("parsed", parsed), ("judged", judged), ("ranked", ranked)):
+            select = select.with_(name, as_=query, copy=False)
+        return select
 
     def choice(self) -> Sql:
         """One total order over the answers of a hash: accepted first, then the latest attempt, then the earliest."""
@@ -417,7 +446,7 @@ class _Compiler:
     def attempts(self) -> Sql:
         return exp.Window(this=exp.Max(this=self.col("attempt")), partition_by=[self.col("request_hash")])
 
-    def join_answers(self, ranked: Sql) -> exp.Select:
+    def join_answers(self) -> exp.Select:
         col, text = self.col, self.engine.text
         verdict = col("verdict", "r")
         code = self.engine.json["first_word"](verdict.copy())
@@ -433,7 +462,10 @@ class _Compiler:
             (no_answer, literal("NOT_ASKED")),
             (any_of(exp.Is(this=verdict.copy(), expression=exp.Null()), kept_code), code),
             (exp.EQ(this=finish.copy(), expression=literal("length")), literal("TRUNCATED")),
-            (exp.In(this=finish.copy(), expressions=[literal("refusal"), literal("content_filter")]), literal("REFUSED")),
+            (
+                exp.In(this=finish.copy(), expressions=[literal("refusal"), literal("content_filter")]),
+                literal("REFUSED"),
+            ),
             default=code.copy(),
         )
         repaired = exp.Coalesce(

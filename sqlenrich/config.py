@@ -59,7 +59,10 @@ class Target:
     def relations(self, names: Mapping[str, str], enrichment: str) -> dict[str, str]:
         """Give the full names of the steps' relations; ``names`` maps each step to its form with ``{}``."""
         place = ".".join(part for part in (self.database, self.schema) if part)
-        relations = {step: f"{place}.{form.format(enrichment)}" if place else form.format(enrichment) for step, form in names.items()}
+        relations = {
+            step: f"{place}.{form.format(enrichment)}" if place else form.format(enrichment)
+            for step, form in names.items()
+        }
         if self.responses is not None:
             relations["responses"] = self.responses.replace("{name}", enrichment)
         return relations
@@ -96,19 +99,23 @@ class Config:
             if flag in self.endpoints:
                 return self.endpoints[flag]
             if "://" not in flag:
-                raise ConfigError(f'"{flag}" is neither an URL nor an endpoint of {FILE}{did_you_mean(flag, self.endpoints)}')
+                raise ConfigError(
+                    f'"{flag}" is neither an URL nor an endpoint of {FILE}{did_you_mean(flag, self.endpoints)}'
+                )
             return Endpoint(flag.rstrip("/"), "OPENAI_API_KEY", origin="--endpoint")
         if len(self.endpoints) == 1 or "default" in self.endpoints:
             return self.endpoints.get("default") or next(iter(self.endpoints.values()))
         if len(self.endpoints) > 1:
-            raise ConfigError(f"several endpoints in {self.path}: choose one with --endpoint {'|'.join(self.endpoints)}")
+            raise ConfigError(
+                f"several endpoints in {self.path}: choose one with --endpoint {'|'.join(self.endpoints)}"
+            )
         if url := os.environ.get("OPENAI_BASE_URL"):
             return Endpoint(url.rstrip("/"), "OPENAI_API_KEY", origin="OPENAI_BASE_URL")
         if os.environ.get("OPENAI_API_KEY"):
             return Endpoint("https://api.openai.com/v1", "OPENAI_API_KEY", origin="OPENAI_API_KEY")
         raise ConfigError(
-            "no model to ask: give --endpoint URL, or write [endpoints.NAME] in sqlenrich.toml (or set OPENAI_BASE_URL), "
-            "or use --mock for free invented answers"
+            "no model to ask: give --endpoint URL, or write [endpoints.NAME] in sqlenrich.toml "
+            "(or set OPENAI_BASE_URL), or use --mock for free invented answers"
         )
 
 

@@ -198,11 +198,7 @@ class _Loader:
         raise SpecError(self.source, ['the header is not closed: write "---" on a line of its own before the prompt'])
 
     def foreign(self) -> None:
-        for kind, marks in FOREIGN.items():
-            if any(mark in self.values for mark in marks) and not isinstance(self.values.get("output"), dict | None):
-                break
-        else:
-            kind = next((k for k, marks in FOREIGN.items() if any(m in self.values for m in marks)), "")
+        kind = next((k for k, marks in FOREIGN.items() if any(mark in self.values for mark in marks)), None)
         if kind:
             raise SpecError(
                 self.source,
@@ -225,7 +221,7 @@ class _Loader:
         value = self.values.get(key, default)
         if value is default or (isinstance(value, kind) and not isinstance(value, bool)):
             return value
-        word = {str: "a text"}.get(kind, "a number") if isinstance(kind, type) else "a number"
+        word = "a text" if kind is str else "a number"
         self.report(f"{key} is {word}, not {value!r}", (key,))
         return default
 
@@ -350,23 +346,38 @@ class _Loader:
             self.problems[-1] = f"line {error.line}: {error.message}" if error.line else error.message
         else:
             for name in enrichment.columns:
-                if name not in compiled.columns and name not in (*enrichment.key, *enrichment.keep, *(enrichment.require or ())):
+                if name not in compiled.columns and name not in (
+                    *enrichment.key,
+                    *enrichment.keep,
+                    *(enrichment.require or ()),
+                ):
                     near = did_you_mean(name, compiled.columns)
                     self.report(f'the column "{name}"{near} is not used by the prompt', ("columns", name))
             if not compiled.columns:
-                self.problems.append(f"line {enrichment.template_line}: the prompt reads no column: all rows would ask the same")
+                self.problems.append(
+                    f"line {enrichment.template_line}: the prompt reads no column: all rows would ask the same"
+                )
         lower: dict[str, str] = {}
-        for place, names in (("key", enrichment.key), ("keep", enrichment.keep), ("output", tuple(enrichment.output_columns))):
-            for name in names:
+        groups: dict[str, tuple[str, ...]] = {
+            "key": enrichment.key,
+            "keep": enrichment.keep,
+            "output": tuple(enrichment.output_columns),
+        }
+        for place, columns in groups.items():
+            for name in columns:
                 if name.lower() in RESERVED_COLUMNS or (name == "_row" and place != "key"):
                     self.report(f'"{name}" is a name of sqlenrich\'s own columns', (place,))
                 other = lower.setdefault(name.lower(), name)
                 if other is not name:
-                    words = f'"{name}" stands twice' if other == name else f'"{other}" and "{name}" are equal but for case'
+                    words = (
+                        f'"{name}" stands twice' if other == name else f'"{other}" and "{name}" are equal but for case'
+                    )
                     self.report(f"{words}: a result table has each column once", (place,))
         for name in enrichment.vars:
             if name in enrichment.columns or name == "output":
-                self.report(f'"{name}" is both a constant and {"reserved" if name == "output" else "a column"}', ("vars", name))
+                self.report(
+                    f'"{name}" is both a constant and {"reserved" if name == "output" else "a column"}', ("vars", name)
+                )
         if enrichment.max_quarantine is not None and not 0 <= enrichment.max_quarantine <= 1:
             self.report("max_quarantine is a share from 0 to 1", ("max_quarantine",))
         if not isinstance(enrichment.max_attempts, int) or enrichment.max_attempts < 1:
@@ -379,7 +390,7 @@ def _param_problem(schema: Mapping[str, Any], value: Any) -> str | None:
     kind = schema["type"]
     if isinstance(value, bool) or not isinstance(value, kinds[kind]):
         return f"is {words[kind]}"
-    if kind == "array":
+    if isinstance(value, list):
         return None if all(isinstance(item, str) for item in value) else "is a list of texts"
     if not schema.get("minimum", value) <= value <= schema.get("maximum", value):
         return f"is from {schema['minimum']}" + (f" to {schema['maximum']}" if "maximum" in schema else "")

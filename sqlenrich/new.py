@@ -11,7 +11,9 @@ from .types import BOOLEAN, STRING, Type, type_json
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEYS = re.compile(r"^(id|.*_id|key|uuid)$", re.IGNORECASE)
-_TEXTS = re.compile(r"(text|body|message|comment|review|content|description|title|subject|note|question)", re.IGNORECASE)
+_TEXTS = re.compile(
+    r"(text|body|message|comment|review|content|description|title|subject|note|question)", re.IGNORECASE
+)
 _BODY = """---
 description: {description}
 version: 1
@@ -93,9 +95,14 @@ def fresh_text(name: str, types: dict[str, Type], data: str | Path | None) -> st
         types = {"id": STRING, "text": STRING}
         source = "# The table to read; a run can give a file instead.\nsource: raw.messages\n"
     else:
-        source = f"# Made for {Path(data).name if data is not None else 'your data'}; a warehouse wants its table here:\n# source: raw.messages\n"
+        file = Path(data).name if data is not None else "your data"
+        source = f"# Made for {file}; a warehouse wants its table here:\n# source: raw.messages\n"
     keys = [column for column in types if _KEYS.match(column) and column.lower() not in RESERVED_COLUMNS][:1]
-    printed = {c: kind for c, kind in types.items() if c not in keys and kind in (STRING, BOOLEAN) or kind == STRING and c not in keys}
+    printed = {
+        c: kind
+        for c, kind in types.items()
+        if (c not in keys and kind in (STRING, BOOLEAN)) or (kind == STRING and c not in keys)
+    }
     chosen = sorted(printed, key=lambda column: (not _TEXTS.search(column), list(types).index(column)))[:3]
     chosen = [column for column in types if column in chosen]
     if not chosen:
@@ -103,10 +110,14 @@ def fresh_text(name: str, types: dict[str, Type], data: str | Path | None) -> st
     variables = {column: variable_name(column) for column in chosen}
     main = next((variables[c] for c in chosen if _TEXTS.search(c)), variables[chosen[0]])
     written = [_column(variables[column], column, types[column]) for column in chosen]
-    key = f"key: [{quoted(keys[0])}]\n" if keys else "key: []                          # none found: _row counts the rows of a file\n"
+    key = (
+        f"key: [{quoted(keys[0])}]\n"
+        if keys
+        else "key: []                          # none found: _row counts the rows of a file\n"
+    )
     rest = [variables[column] for column in chosen if variables[column] != main]
     prompt = "".join(f"{{% if {v} %}}{v}: {{{{ {v} }}}}\n{{% endif %}}" for v in rest) + f"{{{{ {main} }}}}"
-    body = _BODY.format(
+    return _BODY.format(
         description=f"What is asked of each row of {name}",
         source=source,
         key=key,
@@ -114,7 +125,6 @@ def fresh_text(name: str, types: dict[str, Type], data: str | Path | None) -> st
         main=main,
         prompt=prompt,
     )
-    return body
 
 
 def variable_name(column: str) -> str:
@@ -126,7 +136,11 @@ def variable_name(column: str) -> str:
 
 def quoted(text: str) -> str:
     """Give a YAML scalar."""
-    return text if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text) and text.lower() not in ("null", "true", "false") else f'"{_escaped(text)}"'
+    return (
+        text
+        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text) and text.lower() not in ("null", "true", "false")
+        else f'"{_escaped(text)}"'
+    )
 
 
 def _escaped(text: str) -> str:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from .ask import Ask, choose_model
 from .compiler import compile_plan
 from .config import Config, find_config
 from .enrichment import Enrichment
 from .errors import ConfigError
 from .request import ResolvedModel, hint_text
-from .run import Ask, choose_model, open_source, with_settings
+from .run import open_source, with_settings
 from .schema import judge
 from .schema.check import repair
 from .schema.vendor import json_schema_format
@@ -49,7 +49,9 @@ def preview(
     config = config if config is not None else find_config(enrichment.path)
     ask = None
     if not prompt_only:
-        ask = choose_model(enrichment, config, endpoint=endpoint, model=model, mock=mock, failures=mock_failures, concurrency=rows)
+        ask = choose_model(
+            enrichment, config, endpoint=endpoint, model=model, mock=mock, failures=mock_failures, concurrency=rows
+        )
     resolved = ask.resolved if ask is not None else ResolvedModel(_model_name(enrichment, config, model))
     if input is None:
         raise ConfigError("which rows? Give --input PATH")
@@ -101,11 +103,11 @@ def _prompts(enrichment: Enrichment, rows: list[dict[str, Any]], resolved: Resol
 
 def _answers(enrichment: Enrichment, rows: list[dict[str, Any]], ask: Ask, total: int, distinct: int) -> str:
     from .llm.client import Client
-    from .llm.messages import Request
+    from .llm.messages import Answer, Request
 
     requests = {r["request_hash"]: Request(r["request_hash"], 1, r["prompt"]) for r in rows if r["request_hash"]}
     started = time.monotonic()
-    answers = {}
+    answers: dict[str, Answer] = {}
     with Client(ask.model, concurrency=ask.concurrency) as client:
         pending = list(requests.values())
         for answer in client.preflight(pending[:3]):
@@ -117,10 +119,10 @@ def _answers(enrichment: Enrichment, rows: list[dict[str, Any]], ask: Ask, total
     accepted = 0
     for number, row in enumerate(rows, start=1):
         lines.append(_title(enrichment, row, number))
-        answer = answers.get(row["request_hash"])
-        if (state := _state(row)) is not None or answer is None:
-            lines.append(state or "NOT_ASKED")
+        if (state := _state(row)) is not None:
+            lines.append(state)
             continue
+        answer = answers[row["request_hash"]]
         lines += [row["prompt"], ""]
         if answer.call_error is not None:
             lines.append(f"CALL_ERROR: {answer.call_error}")
@@ -129,7 +131,10 @@ def _answers(enrichment: Enrichment, rows: list[dict[str, Any]], ask: Ask, total
         verdict = judge(enrichment.verdicts, repair(answer.response, enrichment.repairs))
         lines.append("accepted" if verdict is None else f"{verdict[0]}: {verdict[1]}")
         accepted += verdict is None
-    lines += [RULE, f"{accepted} of {len(requests)} asked rows accepted, in {seconds:.1f} s at {ask.concurrency} at a time"]
+    lines += [
+        RULE,
+        f"{accepted} of {len(requests)} asked rows accepted, in {seconds:.1f} s at {ask.concurrency} at a time",
+    ]
     known_in = [a.tokens_in for a in answers.values() if a.tokens_in is not None]
     known_out = [a.tokens_out for a in answers.values() if a.tokens_out is not None]
     whole = f"the whole table: {total:,} rows, {distinct:,} distinct requests"
@@ -138,6 +143,3 @@ def _answers(enrichment: Enrichment, rows: list[dict[str, Any]], ask: Ask, total
         whole += f", about {share_in * distinct:,.0f} tokens in and {share_out * distinct:,.0f} out (from these rows)"
     lines.append(whole)
     return "\n".join(lines)
-
-
-__all__ = ["preview", "replace"]

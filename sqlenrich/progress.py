@@ -24,7 +24,7 @@ class Progress:
         self.done = 0
         self.failures: Counter[str] = Counter()
 
-    def plan(self, line: PlanLine) -> bool:
+    def plan(self, line: PlanLine, /) -> bool:
         """Print the plan line, then ask where there is somebody to answer."""
         print(line.to_text(), file=self.out)
         if line.calls and not self.yes and self.ask is not None and not self.ask("Send them?"):

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from . import __version__
 from .compiler import compile_plan, resolve_model
-from .config import Config, Target, find_config
+from .config import Config, find_config
 from .engines import get_engine
 from .engines.base import Engine, identifier, print_sql, relation
 from .enrichment import Enrichment
@@ -25,7 +25,6 @@ def render(
     relations: Mapping[str, str] | None = None,
     step: str | None = None,
     config: Config | None = None,
-    target: Target | None = None,
     model: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> str:
@@ -78,7 +77,8 @@ def header(plan: Plan, enrichment: Enrichment) -> str:
     """Give the comment on top: what it is, what must exist, and how to go on."""
     version = f", version {enrichment.version}" if enrichment.version else ""
     lines = [
-        f"{plan.name} for {plan.engine}, model {plan.model or 'chosen by the run'}{version}; made by sqlenrich {__version__}",
+        f"{plan.name} for {plan.engine}, model {plan.model or 'chosen by the run'}{version}; "
+        f"made by sqlenrich {__version__}",
         "Run it again at any time: only requests without an answer are sent.",
         *plan.must_exist,
     ]
@@ -95,7 +95,10 @@ def statements(engine: Engine, step: Step) -> list[tuple[str, str]]:
     found = [("responses: every answer ever paid for", create_if_missing(engine, table, step))]
     if step.pending_sql is not None and step.pending_relation is not None:
         pending = relation(engine, step.pending_relation)
-        found += [("pending: what is to be asked, each distinct request once", s) for s in create_table_as(engine, pending, step.pending_sql)]
+        found += [
+            ("pending: what is to be asked, each distinct request once", s)
+            for s in create_table_as(engine, pending, step.pending_sql)
+        ]
     if step.calls_in_sql:
         names = ", ".join(identifier(engine, name).sql(engine.dialect) for name in step.columns)
         insert = f"INSERT INTO {table.sql(engine.dialect)} ({names})\n{step.sql}"
@@ -115,7 +118,10 @@ def create_table_as(engine: Engine, table: exp.Table, select: str) -> list[str]:
     """Give the statements that make a table afresh from the text of a SELECT."""
     mark = exp.var("\ue002SELECT\ue002")
     made = [print_sql(engine, node) for node in engine.create_table_as(table, mark)]
-    return [sql.replace("\n\ue002SELECT\ue002", "\ue002SELECT\ue002").replace("\ue002SELECT\ue002", "\n" + select) for sql in made]
+    return [
+        sql.replace("\n\ue002SELECT\ue002", "\ue002SELECT\ue002").replace("\ue002SELECT\ue002", "\n" + select)
+        for sql in made
+    ]
 
 
 def create_if_missing(engine: Engine, table: exp.Table, step: Step) -> str:

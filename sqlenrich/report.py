@@ -69,10 +69,12 @@ class Report:
         if self.tokens_in is not None or self.tokens_out is not None:
             lines.append(f"{self.tokens_in or 0:,} tokens in, {self.tokens_out or 0:,} out, cost unknown")
         lines += [f"  {code:<14}{count:>10,}" for code, count in self.quarantine.items()]
-        lines += [f"  -> {place}" for place in (self.output, ) if place]
+        lines += [f"  -> {place}" for place in (self.output,) if place]
         if self.exit_status == EXIT_STOPPED:
             lines.append(f"stopped with {self.pending:,} requests to go; run the same command again to continue")
         if self.exit_status == EXIT_OVER_LIMIT:
-            limit = "all rows were refused" if self.max_quarantine is None else f"over max_quarantine {self.max_quarantine}"
+            limit = (
+                "all rows were refused" if self.max_quarantine is None else f"over max_quarantine {self.max_quarantine}"
+            )
             lines.append(f"too many refused: {limit}; see {self.name}_quarantine")
         return "\n".join(lines)

@@ -19,6 +19,8 @@ class ResolvedModel:
 
     name: str
     params: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """How the engine is to call it; no part of the request, so not hashed."""
 
 
 def canonical_json(value: Any) -> str:

@@ -6,29 +6,29 @@ import itertools
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .compiler import compile_plan, resolve_model
-from .config import Config, Endpoint, find_config
-from .engines import get_engine
+from .ask import Ask, choose_model
+from .compiler import compile_plan
+from .config import Config, find_config
 from .enrichment import Enrichment, SourceColumn
-from .errors import ConfigError, RunError, SqlenrichError, did_you_mean
+from .errors import ConfigError, SqlenrichError, did_you_mean
 from .plan import Plan
 from .report import Report
-from .request import ResolvedModel, hint_text
-from .schema.vendor import json_schema_format
 
 if TYPE_CHECKING:  # "import sqlenrich" loads neither duckdb nor an HTTP client
     from .llm.client import Client
     from .llm.messages import Answer
-    from .llm.model import Model
-    from .store import Counts, Store
+    from .store import Store
 
 DATABASE_SUFFIXES = (".duckdb", ".db")
 FILE_SUFFIXES = (".csv", ".parquet")
+PROBES = 3
+BATCH_ROWS = 128
+"""Half of what may be sent and not yet stored: requests keep going out while a batch is stored."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class PlanLine:
 class Observer(Protocol):
     """Who is told how a run goes: the command line's progress, or nobody."""
 
-    def plan(self, line: PlanLine) -> bool:
+    def plan(self, _line: PlanLine, /) -> bool:
         """The run is about to start; False ends it before the first call."""
 
     def answered(self, answers: Sequence[Answer], total: int) -> None:
@@ -66,7 +66,7 @@ class Observer(Protocol):
 class Silent:
     """An observer that says nothing and agrees to everything."""
 
-    def plan(self, line: PlanLine) -> bool:
+    def plan(self, _line: PlanLine) -> bool:
         """Agree."""
         return True
 
@@ -97,17 +97,6 @@ class Stopper:
             client.stop()
 
 
-@dataclass(frozen=True)
-class Ask:
-    """Whom a client run asks: a model made ready, its identity for the hash, and how many at a time."""
-
-    model: Model
-    resolved: ResolvedModel
-    concurrency: int
-    where: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
 def run(
     enrichment: Enrichment,
     *,
@@ -133,8 +122,8 @@ def run(
     table); without it the source is a table of the output database. ``output`` is a DuckDB database, or a CSV or
     Parquet file whose database lies in ``.sqlenrich/`` beside it. The model is ``mock``, or ``endpoint`` (an URL or a
     name of ``sqlenrich.toml``), or what the settings name. ``key``, ``columns`` (name to source column) and ``where``
-    change what the header says; ``max_rows`` is how many requests are sent at most. Rows that a model answered badly are in NAME_quarantine;
-    this raises only for what keeps a run from starting or going on.
+    change what the header says; ``max_rows`` is how many requests are sent at most. Rows that a model answered badly
+    are in NAME_quarantine; this raises only for what keeps a run from starting or going on.
     """
     from .store import SOURCE, Store
 
@@ -142,57 +131,57 @@ def run(
     enrichment = with_settings(enrichment, key=key, columns=columns, where=where)
     observer, stopper = observer or Silent(), stopper or Stopper()
     config = config if config is not None else find_config(enrichment.path)
-    ask = choose_model(enrichment, config, endpoint=endpoint, model=model, mock=mock, failures=mock_failures, concurrency=concurrency)
+    ask = choose_model(
+        enrichment, config, endpoint=endpoint, model=model, mock=mock, failures=mock_failures, concurrency=concurrency
+    )
     target = Path(output)
     database = database_path(target)
     run_id = f"{started:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
     with Store(database) as store:
         enrichment, types = open_source(store, enrichment, input)
         relations = {"source": SOURCE, **({"responses": responses} if responses else {})}
-        plan = compile_plan(enrichment, "duckdb", relations, model=ask.resolved, source_types=types, options=ask.options)
+        plan = compile_plan(enrichment, "duckdb", relations, model=ask.resolved, source_types=types)
         counts = store.prepare(plan, limit=max_rows)
         cached = counts.distinct - counts.unanswered
-        status, stats, facts = "error", _Calls(), {}
-        try:
-            line = PlanLine(counts.rows, counts.distinct, cached, counts.pending, ask.resolved.name, ask.where)
-            if not observer.plan(line):
-                stopper.requested = True
-            if counts.pending and not stopper.requested:
-                _ask(store, plan, ask, enrichment, counts, run_id, observer, stopper, stats)
-            good, bad, codes, pending = store.finish(plan)
-            tokens_in, tokens_out = store.tokens(plan, run_id)
-            report = Report(
-                run_id=run_id,
-                rows_in=counts.rows,
-                distinct_requests=counts.distinct,
-                cached=cached,
-                calls=stats.calls,
-                retries=stats.retries,
-                enriched=good,
-                quarantined=bad,
-                pending=pending,
-                quarantine=codes,
-                tokens_in=tokens_in,
-                tokens_out=tokens_out,
-                cost=None,
-                seconds=round(time.monotonic() - clock, 3),
-                name=enrichment.name,
-                output=str(target),
-                max_quarantine=enrichment.max_quarantine,
-                stopped=stopper.requested,
-            )
-            if target != database:
-                store.export(plan, target)
-            status, facts = "stopped" if report.stopped or pending else "done", report.to_dict()
-        finally:
-            store.record(run_id, enrichment.name, started, status, facts or {"calls": stats.calls, "retries": stats.retries})
+        line = PlanLine(counts.rows, counts.distinct, cached, counts.pending, ask.resolved.name, ask.where)
+        rounds = _Rounds(store, plan, ask, enrichment, run_id, observer, stopper)
+        failure: SqlenrichError | None = None
+        if not observer.plan(line):
+            stopper.stop()
+        elif counts.pending:
+            try:
+                rounds.ask(counts.pending, repeat=max_rows is None)
+            except SqlenrichError as error:
+                failure = error
+        good, bad, codes, pending = store.finish(plan)
+        tokens_in, tokens_out = store.tokens(plan, run_id)
+        report = Report(
+            run_id=run_id,
+            rows_in=counts.rows,
+            distinct_requests=counts.distinct,
+            cached=cached,
+            calls=rounds.calls,
+            retries=rounds.retries,
+            enriched=good,
+            quarantined=bad,
+            pending=pending,
+            quarantine=codes,
+            tokens_in=tokens_in,
+            tokens_out=tokens_out,
+            cost=None,
+            seconds=round(time.monotonic() - clock, 3),
+            name=enrichment.name,
+            output=str(target),
+            max_quarantine=enrichment.max_quarantine,
+            stopped=stopper.requested,
+        )
+        if target != database:
+            store.export(plan, target)
+        status = "failed" if failure is not None else "stopped" if report.stopped or pending else "done"
+        store.record(run_id, enrichment.name, started, status, report.to_dict())
+    if failure is not None:
+        raise failure
     return report
-
-
-@dataclass
-class _Calls:
-    calls: int = 0
-    retries: int = 0
 
 
 def open_source(store: Store, enrichment: Enrichment, input: str | Path | None) -> tuple[Enrichment, dict[str, Any]]:
@@ -202,98 +191,63 @@ def open_source(store: Store, enrichment: Enrichment, input: str | Path | None) 
     types = store.open_source(None if input is None else str(input), table, enrichment.query, number_rows=number_rows)
     if number_rows:
         enrichment = replace(enrichment, key=("_row",))
-    missing = [
-        name for name in (*enrichment.key, *enrichment.keep) if enrichment.source_name(name) not in types
-    ]
+    missing = [name for name in (*enrichment.key, *enrichment.keep) if enrichment.source_name(name) not in types]
     if missing:
         names = ", ".join(f'"{name}"{did_you_mean(name, types)}' for name in missing)
         raise ConfigError(f"no column {names} in {input or table}; there are: {', '.join(types)}")
     return enrichment, types
 
 
-def choose_model(
-    enrichment: Enrichment,
-    config: Config,
-    *,
-    endpoint: str | None,
-    model: str | None,
-    mock: bool,
-    failures: Mapping[str, float] | None = None,
-    concurrency: int | None = None,
-) -> Ask:
-    """Give whom to ask: the mock model, or an endpoint of the flags, the settings or the environment."""
-    from .llm.endpoint import EndpointConfig, EndpointModel
-    from .llm.mock import MockModel
+class _Rounds:
+    """Asks what is pending, then what failed and may be tried again, until each request has all its attempts."""
 
-    engine = get_engine("duckdb")
-    if mock:
-        resolved = resolve_model(enrichment, engine, "mock")
-        return Ask(MockModel(enrichment.schema, failures=failures), resolved, concurrency or 64, "")
-    settings = config.endpoint(endpoint)
-    alias = config.model(model or enrichment.model, "endpoint") or config.model("default", "endpoint")
-    name = alias.name if alias is not None else only_model(settings)
-    resolved = resolve_model(enrichment, engine, name, alias.params if alias is not None else None)
-    response_format = None if enrichment.hint == "always" else json_schema_format(enrichment.name, enrichment.schema)
-    width = concurrency or settings.concurrency
-    client = EndpointConfig(
-        url=settings.url,
-        model=resolved.name,
-        api_key=settings.api_key,
-        concurrency=width,
-        timeout_s=settings.timeout,
-        params=resolved.params,
-        response_format=response_format,
-        hint=hint_text(enrichment.schema) if enrichment.hint == "always" else None,
-        extra_body=settings.extra_body,
-    )
-    return Ask(EndpointModel(client), resolved, width, f" at {settings.url}")
+    def __init__(
+        self,
+        store: Store,
+        plan: Plan,
+        ask: Ask,
+        enrichment: Enrichment,
+        run_id: str,
+        observer: Observer,
+        stopper: Stopper,
+    ) -> None:
+        self.store, self.plan, self.model, self.enrichment = store, plan, ask, enrichment
+        self.run_id, self.observer, self.stopper = run_id, observer, stopper
+        self.total = self.calls = self.retries = 0
 
+    def ask(self, pending: int, *, repeat: bool) -> None:
+        """Ask the pending relation; with ``repeat`` also what is pending after that."""
+        from .llm.client import Client
 
-def only_model(settings: Endpoint) -> str:
-    """Ask an endpoint for its models and give the only one. Raises ConfigError where there is none or a choice."""
-    from .llm.discover import list_models
+        with Client(self.model.model, concurrency=self.model.concurrency, batch_rows=BATCH_ROWS) as client:
+            self.stopper.watch(client)
+            try:
+                self.round(client, pending, first=True)
+                while repeat and not self.stopper.requested and (pending := self.store.refresh(self.plan)):
+                    self.retries += pending
+                    self.round(client, pending, first=False)
+            finally:
+                self.stopper.watch(None)
+                self.calls = client.stats.calls
+                self.retries += client.stats.retries
 
-    names = list_models(settings.url, settings.api_key)
-    if len(names) == 1:
-        return names[0]
-    offered = f"the endpoint has: {', '.join(names[:20])}" if names else "the endpoint names none"
-    raise ConfigError(f"which model? Give --model, or models.default.endpoint in sqlenrich.toml; {offered}")
+    def round(self, client: Client, pending: int, *, first: bool) -> None:
+        self.total += pending
+        requests = self.store.requests(self.plan, pending)
+        if first:
+            head = list(itertools.islice(requests, PROBES))
+            answers = client.preflight(head)
+            self.keep(answers)
+            asked = {answer.request_hash for answer in answers}
+            requests = itertools.chain((r for r in head if r.request_hash not in asked), requests)
+        for batch in client.stream(requests):
+            self.keep(batch)
 
-
-def _ask(
-    store: Store,
-    plan: Plan,
-    ask: Ask,
-    enrichment: Enrichment,
-    counts: Counts,
-    run_id: str,
-    observer: Observer,
-    stopper: Stopper,
-    calls: _Calls,
-) -> None:
-    from .llm.client import Client
-
-    def keep(answers: Sequence[Answer]) -> None:
+    def keep(self, answers: Sequence[Answer]) -> None:
         if answers:
-            store.append(plan, answers, run_id=run_id, version=enrichment.version, fingerprint=enrichment.fingerprint)
-            observer.answered(answers, counts.pending)
-
-    requests = store.requests(plan, counts.pending)
-    with Client(ask.model, concurrency=ask.concurrency) as client:
-        stopper.watch(client)
-        try:
-            first = list(itertools.islice(requests, 3))
-            answered = client.preflight(first)
-            keep(answered)
-            asked = {answer.request_hash for answer in answered}
-            rest = itertools.chain((r for r in first if r.request_hash not in asked), requests)
-            for answers in client.stream(rest):
-                keep(answers)
-        except SqlenrichError as error:
-            raise RunError(f"{error}") from None
-        finally:
-            stopper.watch(None)
-            calls.calls, calls.retries = client.stats.calls, client.stats.retries
+            e = self.enrichment
+            self.store.append(self.plan, answers, run_id=self.run_id, version=e.version, fingerprint=e.fingerprint)
+            self.observer.answered(answers, self.total)
 
 
 def database_path(output: Path) -> Path:
@@ -303,8 +257,8 @@ def database_path(output: Path) -> Path:
         return output
     if suffix in FILE_SUFFIXES:
         return output.parent / ".sqlenrich" / f"{output.name}.duckdb"
-    known = ", ".join((*DATABASE_SUFFIXES, *FILE_SUFFIXES))
-    raise ConfigError(f"{output}: unknown kind of output{did_you_mean(suffix, (*DATABASE_SUFFIXES, *FILE_SUFFIXES))}; there are: {known}")
+    known = (*DATABASE_SUFFIXES, *FILE_SUFFIXES)
+    raise ConfigError(f"{output}: unknown kind of output{did_you_mean(suffix, known)}; there are: {', '.join(known)}")
 
 
 def with_settings(

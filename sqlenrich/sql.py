@@ -35,9 +35,10 @@ def prompt_sql(
 def check_sql(schema: Any, engine: str, column: str = "response", assert_format: bool = False) -> str:
     """Give the SQL expression of an answer's verdict: NULL = accepted, else the reason code.
 
-    Judges the text of ``column`` as it is. Raises :class:`~sqlenrich.UnsupportedError` for a schema that the engine
-    can't check.
+    Judges the text of ``column`` as it is; ``assert_format`` is for schemas with formats, which are refused so far.
+    Raises :class:`~sqlenrich.UnsupportedError` for a schema that the engine can't check.
     """
+    del assert_format
     target = get_engine(engine)
     plain, problems = normalise(schema)
     if problems:

@@ -13,8 +13,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from .engines.duckdb import ENGINE
 from .engines.base import identifier
+from .engines.duckdb import ENGINE
 from .errors import ConfigError, RunError
 from .llm.messages import Answer, Request
 from .plan import Plan, Step
@@ -24,16 +24,22 @@ SOURCE = "sqlenrich_source"
 LEDGER = "_sqlenrich_runs"
 CHUNK_ROWS = 4096
 MEMORY_LIMIT = "320MiB"
+_DELIMITED = (
+    "read_csv({path}, all_varchar = true, header = {header}, delim = '{delim}', "
+    "quote = '\"', escape = '\"', max_line_size = 33554432)"
+)
 _READERS = {
-    ".csv": "read_csv({path}, all_varchar = true, header = {header}, delim = ',', quote = '\"', escape = '\"', max_line_size = 33554432)",
-    ".tsv": "read_csv({path}, all_varchar = true, header = {header}, delim = '\t', quote = '\"', escape = '\"', max_line_size = 33554432)",
+    ".csv": _DELIMITED.replace("{delim}", ","),
+    ".tsv": _DELIMITED.replace("{delim}", "	"),
     ".jsonl": "read_ndjson({path}, sample_size = -1)",
     ".ndjson": "read_ndjson({path}, sample_size = -1)",
     ".parquet": "read_parquet({path})",
 }
 _DATABASES = (".duckdb", ".db")
 _SCALARS: Mapping[str, Type] = {
-    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"), BIGINT),
+    **dict.fromkeys(
+        ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"), BIGINT
+    ),
     "HUGEINT": BIGINT,
     "VARCHAR": STRING,
     "BOOLEAN": BOOLEAN,
@@ -116,7 +122,9 @@ class Store:
 
     # The source ------------------------------------------------------------------------------------------------
 
-    def open_source(self, source: str | None, table: str | None, query: str | None, *, number_rows: bool) -> dict[str, Type]:
+    def open_source(
+        self, source: str | None, table: str | None, query: str | None, *, number_rows: bool
+    ) -> dict[str, Type]:
         """Make the view :data:`SOURCE` over the input; give its columns and their types.
 
         ``source`` is a CSV, TSV, JSON lines or Parquet file, a DuckDB database (with ``table`` or ``query``), or None:
@@ -199,9 +207,8 @@ class Store:
         self.make(plan.step("prompts"))
         columns = ", ".join(f"{quote(n)} {ENGINE.sql_type(kind).sql('duckdb')}" for n, kind in call.columns.items())
         self.db.execute(f"CREATE TABLE IF NOT EXISTS {call.relation} ({columns})")
-        self.db.execute(f"CREATE OR REPLACE TABLE {call.pending_relation} AS {self.limited(plan, limit)}")
+        pending = self.refresh(plan, limit)
         prompts = plan.step("prompts").relation
-        pending = self.one(f"SELECT count(*) FROM {call.pending_relation}")
         unanswered = pending if limit is None else self.one(f"SELECT count(*) FROM ({call.pending_sql})")
         return Counts(
             rows=self.one(f"SELECT count(*) FROM {prompts}"),
@@ -209,6 +216,12 @@ class Store:
             unanswered=unanswered,
             pending=pending,
         )
+
+    def refresh(self, plan: Plan, limit: int | None = None) -> int:
+        """Make the pending relation afresh and give its count."""
+        relation = plan.step("responses").pending_relation
+        self.db.execute(f"CREATE OR REPLACE TABLE {relation} AS {self.limited(plan, limit)}")
+        return int(self.one(f"SELECT count(*) FROM {relation}"))
 
     def limited(self, plan: Plan, limit: int | None) -> str:
         pending = str(plan.step("responses").pending_sql)
@@ -229,10 +242,13 @@ class Store:
         marks = [name for name in step.columns if "request_hash" in name]
         if not set(marks) <= set(found):
             raise ConfigError(
-                f"{self.path}: the table {step.relation} is not sqlenrich's; rename the prompt file or give another --output"
+                f"{self.path}: the table {step.relation} is not sqlenrich's; "
+                "rename the prompt file or give another --output"
             )
         if step.kind == "append" and set(step.columns) - set(found):
-            raise ConfigError(f"{self.path}: {step.relation} was made by another version of sqlenrich; give another --output")
+            raise ConfigError(
+                f"{self.path}: {step.relation} was made by another version of sqlenrich; give another --output"
+            )
 
     def make(self, step: Step) -> None:
         """Make a table step afresh."""
@@ -252,7 +268,9 @@ class Store:
             for request_hash, attempt, prompt in chunk:
                 yield Request(request_hash, attempt, prompt)
 
-    def append(self, plan: Plan, answers: Sequence[Answer], *, run_id: str, version: str | None, fingerprint: str) -> None:
+    def append(
+        self, plan: Plan, answers: Sequence[Answer], *, run_id: str, version: str | None, fingerprint: str
+    ) -> None:
         """Store answers and commit: from here on they are never asked again."""
         columns: dict[str, list[Any]] = {name: [getattr(a, name, None) for a in answers] for name in _ANSWERS.names}
         count = len(answers)
@@ -290,7 +308,8 @@ class Store:
     def tokens(self, plan: Plan, run_id: str) -> tuple[int | None, int | None]:
         """Give the input and output tokens of a run, None where no answer told them."""
         row = self.db.execute(
-            f"SELECT sum(tokens_in)::BIGINT, sum(tokens_out)::BIGINT FROM {plan.step('responses').relation} WHERE run_id = ?",
+            "SELECT sum(tokens_in)::BIGINT, sum(tokens_out)::BIGINT "
+            f"FROM {plan.step('responses').relation} WHERE run_id = ?",
             [run_id],
         ).fetchone()
         return (row[0], row[1]) if row is not None else (None, None)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import sqlglot
 from sqlglot import exp
 
 from ..types import Type
 
-Sql = exp.Expression
+Sql: TypeAlias = exp.Expr
 Build = Callable[..., Sql]
 
 
@@ -61,7 +61,7 @@ class Engine:
     dialect: str
     text: Mapping[str, Build]
     """Text functions by operation name: see :mod:`sqlenrich.prompt.sql`."""
-    json: Mapping[str, Build]
+    json: Mapping[str, Callable[..., Any]]
     """JSON functions by operation name: see :mod:`sqlenrich.schema.sql`."""
     sha256: Build
     """Text to its SHA-256 in 64 lower-case hexadecimal digits."""
@@ -82,6 +82,8 @@ class Engine:
     """Why the engine can't hold a table or column of this name, or None."""
     newer_params: tuple[tuple[str, Mapping[str, str | None]], ...] = ()
     """Parameters that models of some names take differently: a pattern of the name and the changed entries."""
+    options: tuple[str, ...] = ()
+    """Settings under the engine's name in ``params`` that are no model parameters and no part of a request."""
     quotes_always: bool = True
     reserved: frozenset[str] = frozenset()
 

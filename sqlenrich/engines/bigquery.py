@@ -157,11 +157,13 @@ def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
 
 
 def _let(value: Sql, body: Callable[[Sql], Sql]) -> Sql:
-    rows = exp.Unnest(expressions=[exp.Array(expressions=[value])], alias=exp.TableAlias(columns=[exp.to_identifier("doc")]))
+    rows = exp.Unnest(
+        expressions=[exp.Array(expressions=[value])], alias=exp.TableAlias(columns=[exp.to_identifier("doc")])
+    )
     return exp.select(body(exp.column("doc")), copy=False).from_(rows, copy=False).subquery(copy=False)
 
 
-JSON: dict[str, Build] = {
+JSON: dict[str, Callable[..., Any]] = {
     "parse": _parse,
     "accepted": lambda text: func("SAFE.PARSE_JSON", text, wide_number_mode=literal("round")),
     "get": lambda value, name: exp.Bracket(this=value, expressions=[literal(name)]),
@@ -207,7 +209,9 @@ def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
             return func("ARRAY", query)
         case Struct(fields):
             pairs = [
-                exp.alias_(column(exp.Bracket(this=value.copy(), expressions=[literal(name)]), field, depth), name, quoted=True)
+                exp.alias_(
+                    column(exp.Bracket(this=value.copy(), expressions=[literal(name)]), field, depth), name, quoted=True
+                )
                 for name, field in fields
             ]
             return case((_kind(value.copy(), "object"), func("STRUCT", *pairs)))
@@ -217,7 +221,7 @@ def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
 # The call ---------------------------------------------------------------------------------------------------------
 
 
-def response_format(name: str, schema: Mapping[str, Any]) -> Any:
+def response_format(_name: str, schema: Mapping[str, Any]) -> Any:
     """Give Gemini's ``response_schema``: an OpenAPI subset with upper-case types."""
     _no_null_items(schema)
     return _gemini(schema)
@@ -249,7 +253,9 @@ def _gemini(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _no_null_items(schema: Mapping[str, Any]) -> None:
     if "items" in schema:
         if "null" in schema["items"]["type"]:
-            raise UnsupportedError("bigquery", "an array whose items may be null", "its arrays hold no NULL: require a value")
+            raise UnsupportedError(
+                "bigquery", "an array whose items may be null", "its arrays hold no NULL: require a value"
+            )
         _no_null_items(schema["items"])
     for child in schema.get("properties", {}).values():
         _no_null_items(child)
@@ -316,7 +322,9 @@ def _columns(field: Callable[[str], Sql]) -> dict[str, Sql]:
     return {
         "response": field(names["result"]),
         "call_error": func("NULLIF", status, literal("")),
-        "retryable": exp.Coalesce(this=func("STARTS_WITH", status.copy(), literal(names["retryable"])), expressions=[literal(False)]),
+        "retryable": exp.Coalesce(
+            this=func("STARTS_WITH", status.copy(), literal(names["retryable"])), expressions=[literal(False)]
+        ),
         "finish_reason": case(*known, default=func("LOWER", finish)),
         "tokens_in": safe_cast(detail("tokens_in"), "INT64"),
         "tokens_cached": safe_cast(detail("tokens_cached"), "INT64"),
@@ -376,4 +384,5 @@ ENGINE = Engine(
     call=call,
     must_exist=must_exist,
     name_problem=name_problem,
+    options=("function", "connection", "schema"),
 )

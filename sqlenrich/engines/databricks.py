@@ -27,7 +27,8 @@ def response_format(name: str, schema: Mapping[str, Any]) -> Any:
 def must_exist(call: Call) -> list[str]:
     """Give what the script needs beforehand."""
     return [
-        f"Needs: the serving endpoint {call.model} and CAN QUERY on it; a Pro or serverless SQL warehouse, or DBR 15.4 LTS",
+        f"Needs: the serving endpoint {call.model} and CAN QUERY on it;",
+        "a Pro or serverless SQL warehouse, or a cluster with DBR 15.4 LTS",
     ]
 
 
@@ -43,8 +44,12 @@ ENGINE = Engine(
     facts={
         "call": Fact("ai_query", _DOCS, "2026-11-20"),
         "default_model": Fact("databricks-meta-llama-3-3-70b-instruct", _DOCS, "2026-11-20"),
-        "result_fields": Fact((spark_sql.RESULT_FIELD, spark_sql.ERROR_FIELD), "public code; unconfirmed", "2026-11-20"),
-        "runtime": Fact("DBR 15.4 LTS", "https://docs.databricks.com/aws/en/large-language-models/ai-query", "2026-11-20"),
+        "result_fields": Fact(
+            (spark_sql.RESULT_FIELD, spark_sql.ERROR_FIELD), "public code; unconfirmed", "2026-11-20"
+        ),
+        "runtime": Fact(
+            "DBR 15.4 LTS", "https://docs.databricks.com/aws/en/large-language-models/ai-query", "2026-11-20"
+        ),
     },
     params={**spark_sql.PARAMS, "seed": None},
     response_format=response_format,

@@ -18,7 +18,6 @@ from .base import (
     any_of,
     case,
     cast,
-    concat,
     func,
     lambda_,
     literal,
@@ -184,7 +183,7 @@ def _parse(text: Sql) -> Sql:
     return case((loose, literal(None)), (repeated, literal(None)), default=json)
 
 
-JSON: dict[str, Build] = {
+JSON: dict[str, Callable[..., Any]] = {
     "parse": _parse,
     "accepted": lambda text: cast(text, "JSON"),
     "get": lambda value, name: func("JSON_EXTRACT", value, _pointer(name)),
@@ -241,7 +240,7 @@ def create_table_as(table: exp.Table, select: Sql) -> list[Sql]:
     return [exp.Create(this=table, kind="TABLE", expression=select, replace=True)]
 
 
-def response_format(name: str, schema: Any) -> Any:
+def response_format(_name: str, _schema: Any) -> Any:
     """A client asks the model here: see :mod:`sqlenrich.schema.vendor`."""
     return None
 
@@ -261,8 +260,11 @@ ENGINE = Engine(
     },
     params={"temperature": "temperature", "max_tokens": "max_tokens", "top_p": "top_p", "seed": "seed", "stop": "stop"},
     # https://platform.openai.com/docs/guides/reasoning: these models refuse sampling parameters and max_tokens.
-    newer_params=((r"^(gpt-5|o[134])(-|$)", {"max_tokens": "max_completion_tokens", "temperature": None, "top_p": None, "stop": None}),),
+    newer_params=(
+        (
+            r"^(gpt-5|o[134])(-|$)",
+            {"max_tokens": "max_completion_tokens", "temperature": None, "top_p": None, "stop": None},
+        ),
+    ),
     response_format=response_format,
 )
-
-__all__ = ["ENGINE", "column", "concat", "create_table_as", "sql_type"]

@@ -164,11 +164,13 @@ def _unfence(text: Sql) -> tuple[Sql, Sql]:
     head = literal(FENCE_HEAD)
     fenced = all_of(matches(text, head), func("ENDSWITH", text.copy(), literal("\n```")))
     body = func("REGEXP_REPLACE", text.copy(), head.copy(), literal(""))
-    inner = func("LEFT", body, func("GREATEST", exp.Sub(this=func("LENGTH", body.copy()), expression=literal(3)), literal(0)))
+    inner = func(
+        "LEFT", body, func("GREATEST", exp.Sub(this=func("LENGTH", body.copy()), expression=literal(3)), literal(0))
+    )
     return fenced, inner
 
 
-JSON: dict[str, Build] = {
+JSON: dict[str, Callable[..., Any]] = {
     "parse": _parse,
     "accepted": named_func("TRY_PARSE_JSON"),
     "get": lambda value, name: func("GET", value, literal(name)),
@@ -223,7 +225,7 @@ def constant(value: Any) -> str:
     return literal(value).sql("snowflake")
 
 
-def response_format(name: str, schema: Mapping[str, Any]) -> Any:
+def response_format(_name: str, schema: Mapping[str, Any]) -> Any:
     """Give the JSON form with the keywords that Snowflake takes: no ranges, lengths, patterns or counts."""
     return {"type": "json", "schema": json_schema(schema, (*SHAPE_ONLY, "additionalProperties"))}
 
@@ -255,7 +257,9 @@ def call(pending: Sql, request: Call) -> Answered:
     columns = {
         "response": exp.Coalesce(this=func("TO_JSON", detail("structured")), expressions=[_string(detail("text"))]),
         "call_error": error,
-        "retryable": exp.Coalesce(this=func("REGEXP_LIKE", error.copy(), literal(RETRYABLE), literal("is")), expressions=[literal(False)]),
+        "retryable": exp.Coalesce(
+            this=func("REGEXP_LIKE", error.copy(), literal(RETRYABLE), literal("is")), expressions=[literal(False)]
+        ),
         "tokens_in": cast(detail("tokens_in"), sql_type(Scalar("bigint"))),
         "tokens_out": cast(detail("tokens_out"), sql_type(Scalar("bigint"))),
         "run_id": _string(exp.CurrentTimestamp()),
@@ -277,12 +281,99 @@ def must_exist(request: Call) -> list[str]:
 
 
 RESERVED = frozenset(
-    "ACCOUNT ALL ALTER AND ANY AS BETWEEN BY CASE CAST CHECK COLUMN CONNECT CONNECTION CONSTRAINT CREATE CROSS CURRENT "
-    "CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_USER DATABASE DELETE DISTINCT DROP ELSE EXISTS FALSE FOLLOWING "
-    "FOR FROM FULL GRANT GROUP GSCLUSTER HAVING ILIKE IN INCREMENT INNER INSERT INTERSECT INTO IS ISSUE JOIN LATERAL "
-    "LEFT LIKE LOCALTIME LOCALTIMESTAMP MINUS NATURAL NOT NULL OF ON OR ORDER ORGANIZATION QUALIFY REGEXP REVOKE RIGHT "
-    "RLIKE ROW ROWS SAMPLE SCHEMA SELECT SET SOME START TABLE TABLESAMPLE THEN TO TRIGGER TRUE TRY_CAST UNION UNIQUE "
-    "UPDATE USING VALUES VIEW WHEN WHENEVER WHERE WITH".split()
+    [
+        "ACCOUNT",
+        "ALL",
+        "ALTER",
+        "AND",
+        "ANY",
+        "AS",
+        "BETWEEN",
+        "BY",
+        "CASE",
+        "CAST",
+        "CHECK",
+        "COLUMN",
+        "CONNECT",
+        "CONNECTION",
+        "CONSTRAINT",
+        "CREATE",
+        "CROSS",
+        "CURRENT",
+        "CURRENT_DATE",
+        "CURRENT_TIME",
+        "CURRENT_TIMESTAMP",
+        "CURRENT_USER",
+        "DATABASE",
+        "DELETE",
+        "DISTINCT",
+        "DROP",
+        "ELSE",
+        "EXISTS",
+        "FALSE",
+        "FOLLOWING",
+        "FOR",
+        "FROM",
+        "FULL",
+        "GRANT",
+        "GROUP",
+        "GSCLUSTER",
+        "HAVING",
+        "ILIKE",
+        "IN",
+        "INCREMENT",
+        "INNER",
+        "INSERT",
+        "INTERSECT",
+        "INTO",
+        "IS",
+        "ISSUE",
+        "JOIN",
+        "LATERAL",
+        "LEFT",
+        "LIKE",
+        "LOCALTIME",
+        "LOCALTIMESTAMP",
+        "MINUS",
+        "NATURAL",
+        "NOT",
+        "NULL",
+        "OF",
+        "ON",
+        "OR",
+        "ORDER",
+        "ORGANIZATION",
+        "QUALIFY",
+        "REGEXP",
+        "REVOKE",
+        "RIGHT",
+        "RLIKE",
+        "ROW",
+        "ROWS",
+        "SAMPLE",
+        "SCHEMA",
+        "SELECT",
+        "SET",
+        "SOME",
+        "START",
+        "TABLE",
+        "TABLESAMPLE",
+        "THEN",
+        "TO",
+        "TRIGGER",
+        "TRUE",
+        "TRY_CAST",
+        "UNION",
+        "UNIQUE",
+        "UPDATE",
+        "USING",
+        "VALUES",
+        "VIEW",
+        "WHEN",
+        "WHENEVER",
+        "WHERE",
+        "WITH",
+    ]
 )
 """https://docs.snowflake.com/en/sql-reference/reserved-keywords, read 2026-11-20."""
 

@@ -108,8 +108,10 @@ def _kind(value: Sql, kind: str) -> Sql:
             number = _get(value.copy(), "$", "double")
             whole = exp.EQ(this=number, expression=func("FLOOR", number.copy()))
             return exp.paren(all_of(_kind(value, "number"), whole), copy=False)
-    names = {"string": "STRING", "boolean": "BOOLEAN", "null": "VOID"}
-    return exp.EQ(this=schema, expression=literal(names[kind]))
+    return exp.EQ(this=schema, expression=literal(_LABELS[kind]))
+
+
+_LABELS = {"string": "STRING", "boolean": "BOOLEAN", "null": "VOID"}
 
 
 def _is(value: Sql, kinds: tuple[str, ...]) -> Sql:
@@ -134,7 +136,7 @@ def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
     return func("EXISTS", found, lambda_("k", test))
 
 
-JSON: dict[str, Build] = {
+JSON: dict[str, Callable[..., Any]] = {
     "parse": _parse,
     "accepted": named_func("TRY_PARSE_JSON"),
     "get": lambda value, name: _get(value, _step(name), "variant"),
@@ -193,7 +195,9 @@ def call(pending: Sql, request: Call) -> Answered:
     columns = {
         "response": exp.column(RESULT_FIELD, table="answer"),
         "call_error": error,
-        "retryable": exp.Coalesce(this=func("REGEXP_LIKE", error.copy(), literal(RETRYABLE)), expressions=[literal(False)]),
+        "retryable": exp.Coalesce(
+            this=func("REGEXP_LIKE", error.copy(), literal(RETRYABLE)), expressions=[literal(False)]
+        ),
         "run_id": exp.Cast(this=exp.CurrentTimestamp(), to=exp.DataType.build("STRING", dialect="spark")),
     }
     return Answered(exp.alias_(asked.subquery(copy=False), "asked", table=True, copy=False), columns)

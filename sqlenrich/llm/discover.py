@@ -31,8 +31,6 @@ def list_models(url: str, api_key: str | None, *, timeout_s: float = 10.0) -> li
         return []
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
-        raise RunError(
-            f"{url} can't be reached: {reason}; is the server running, and the URL right?"
-        ) from None
+        raise RunError(f"{url} can't be reached: {reason}; is the server running, and the URL right?") from None
     data = body.get("data") if isinstance(body, dict) else None
     return [str(model["id"]) for model in data or () if isinstance(model, dict) and "id" in model]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import random
 import time
@@ -84,7 +83,7 @@ class EndpointModel:
         return f"EndpointModel({self._shown!r}, model={self.name!r})"
 
     def body(self, prompt: str) -> bytes:
-        """Give the exact bytes of the request for a prompt; ``sent_hash`` is their SHA-256."""
+        """Give the exact bytes of the request for a prompt."""
         try:
             content = orjson.dumps(prompt)
         except TypeError:
@@ -103,9 +102,7 @@ class EndpointModel:
         limit_s = self.config.timeout_s
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
-            timeout=aiohttp.ClientTimeout(
-                total=None, sock_connect=min(limit_s, CONNECT_S), sock_read=limit_s
-            ),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(limit_s, CONNECT_S), sock_read=limit_s),
             headers=headers,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
@@ -136,9 +133,7 @@ class EndpointModel:
         if faults and set(faults) == {Fault.UNCLEAR}:
             raise RunError(f"{self._shown} refuses the requests: {answers[-1].call_error}")
         if faults and set(faults) == {Fault.AGAIN}:
-            raise RunError(
-                f"{self._shown} fails: {answers[-1].call_error}; look at the server, then run again"
-            )
+            raise RunError(f"{self._shown} fails: {answers[-1].call_error}; look at the server, then run again")
 
     async def _ask(self, request: Request, tries: int, *, probing: bool) -> tuple[Answer, Fault | None]:
         body = self.body(request.prompt)
@@ -165,7 +160,7 @@ class EndpointModel:
         answer = Answer(
             request_hash=request.request_hash,
             attempt=request.attempt,
-            sent_hash=hashlib.sha256(body).hexdigest(),
+            sent_hash=request.request_hash,
             response=done.text,
             call_error=failure.text if failure else None,
             retryable=failure is not None and failure.fault is Fault.AGAIN,

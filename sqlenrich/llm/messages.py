@@ -19,6 +19,7 @@ class Request:
 class Answer:
     """One row of ``responses``, less what the run knows by itself (version, fingerprint, run id).
 
+    ``sent_hash`` is the hash of what was really sent: ``request_hash`` unless the prompt or the model was changed.
     ``call_error`` is None where the model answered; ``retryable`` says that a later run may ask again.
     ``calls`` counts the requests sent for this answer, retries included. ``asked_at`` is UTC.
     """

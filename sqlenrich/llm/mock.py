@@ -7,7 +7,6 @@ import json
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import Any
 
 import orjson
@@ -106,7 +105,7 @@ class MockModel:
         return Answer(
             request.request_hash,
             request.attempt,
-            sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest(),
+            request.request_hash,
             response,
             error,
             error is not None,

@@ -33,16 +33,8 @@ def number(schema: Mapping[str, Any], *, whole: bool) -> Callable[[Draw], int | 
 
 def _bounds(schema: Mapping[str, Any], step: Fraction) -> tuple[Fraction, bool, Fraction, bool]:
     """Give the range, a missing end being set where demos look plausible."""
-    lows = [
-        (Fraction(str(schema[key])), key != "minimum")
-        for key in ("minimum", "exclusiveMinimum")
-        if key in schema
-    ]
-    highs = [
-        (Fraction(str(schema[key])), key == "maximum")
-        for key in ("maximum", "exclusiveMaximum")
-        if key in schema
-    ]
+    lows = [(Fraction(str(schema[key])), key != "minimum") for key in ("minimum", "exclusiveMinimum") if key in schema]
+    highs = [(Fraction(str(schema[key])), key == "maximum") for key in ("maximum", "exclusiveMaximum") if key in schema]
     span = max(Fraction(_SPAN), step * _SPAN)
     if lows:
         low, low_open = max(lows)
@@ -77,9 +69,7 @@ def _real(low: Fraction, low_open: bool, high: Fraction, high_open: bool) -> Cal
     return make
 
 
-def _multiples(
-    step: Fraction, first: int, last: int, schema: Mapping[str, Any]
-) -> Callable[[Draw], int | float]:
+def _multiples(step: Fraction, first: int, last: int, schema: Mapping[str, Any]) -> Callable[[Draw], int | float]:
     """Draw from multiples that are exact in decimal and in binary arithmetic: validators use either."""
     unit = float(step)
     found: list[int | float] = []
@@ -97,6 +87,5 @@ def _multiples(
 def _nothing(schema: Mapping[str, Any]) -> ValueError:
     keys = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf")
     return ValueError(
-        "the mock model finds no number with "
-        + ", ".join(f"{key} {schema[key]}" for key in keys if key in schema)
+        "the mock model finds no number with " + ", ".join(f"{key} {schema[key]}" for key in keys if key in schema)
     )

@@ -68,9 +68,7 @@ def _expand(schema: Schema | bool, root: Schema, trail: tuple[str, ...]) -> list
         name = str(schema["$ref"])
         if name in trail:
             raise ValueError(f'the mock model can\'t answer a recursive schema: "{name}"')
-        parts.append(
-            [{**one, "_trail": (*trail, name)} for one in _expand(_lookup(root, name), root, (*trail, name))]
-        )
+        parts.append([{**one, "_trail": (*trail, name)} for one in _expand(_lookup(root, name), root, (*trail, name))])
     parts += [_expand(member, root, trail) for member in schema.get("allOf", ())]
     for key in ("anyOf", "oneOf"):
         if key in schema:
@@ -101,9 +99,7 @@ def _merge(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None
         if key not in left or left[key] == value:
             both[key] = value
         elif key in ("type", "enum"):
-            both[key] = (
-                _common_types(left[key], value) if key == "type" else [v for v in left[key] if v in value]
-            )
+            both[key] = _common_types(left[key], value) if key == "type" else [v for v in left[key] if v in value]
             if not both[key]:
                 return None
         elif key == "const":
@@ -113,9 +109,7 @@ def _merge(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None
         elif key == "properties":
             parts = (left[key], value)
             both[key] = {
-                name: {"allOf": [part[name] for part in parts if name in part]}
-                for part in parts
-                for name in part
+                name: {"allOf": [part[name] for part in parts if name in part]} for part in parts for name in part
             }
         elif key in ("items", "additionalProperties"):
             both[key] = {"allOf": [left[key], value]}
@@ -154,9 +148,7 @@ def _by_type(schema: dict[str, Any]) -> list[dict[str, Any]]:
             values = [one for one in values if one in schema["enum"]]
         return [{"type": "enum", "enum": values}] if values else []
     if not types:
-        types = [name for name, keys in _BY_KEYWORD.items() if any(key in schema for key in keys)][:1] or [
-            "string"
-        ]
+        types = [name for name, keys in _BY_KEYWORD.items() if any(key in schema for key in keys)][:1] or ["string"]
     return [{**schema, "type": name} for name in types]
 
 

@@ -42,9 +42,7 @@ _RUN = re.compile(
     r"|extra inputs|not permitted|not supported",
     re.IGNORECASE,
 )
-_QUOTA = re.compile(
-    r"insufficient[_ ](quota|funds|credits|balance)|exceeded your current quota", re.IGNORECASE
-)
+_QUOTA = re.compile(r"insufficient[_ ](quota|funds|credits|balance)|exceeded your current quota", re.IGNORECASE)
 
 
 class Fault(Enum):
@@ -98,9 +96,7 @@ def read_completion(raw: bytes) -> Completion:
         shown = raw[:200].decode("utf-8", "replace")
         raise ValueError(f"the answer is not JSON: {shown}" if raw else "the answer is empty") from None
     choices = body.get("choices") if isinstance(body, dict) else None
-    if not (
-        isinstance(body, dict) and isinstance(choices, list) and choices and isinstance(choices[0], dict)
-    ):
+    if not (isinstance(body, dict) and isinstance(choices, list) and choices and isinstance(choices[0], dict)):
         raise ValueError(f"the answer has no choices: {read_error(raw)[0]}")
     choice = choices[0]
     message = choice.get("message")

@@ -1,35 +1,19 @@
-"""Jinja's syntax tree to a typed text expression: constants are folded, what a row decides stays an expression."""
+"""A template's statements to one typed text expression: loops are unrolled, branches become choices."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import jinja2
 from jinja2 import nodes
 
-from ..errors import PromptError, did_you_mean
-from ..types import BIGINT, BOOLEAN, DATE, STRING, Array, Struct, Type
-from . import functions
-from .ir import Column, Const, Expr, Fail, Field, Join, Op, Pick, columns_of, printable, printed
-from .reference import environment
-from .values import (
-    Dynamic,
-    Items,
-    Known,
-    Refusal,
-    Value,
-    choose,
-    contained,
-    describe,
-    equal,
-    lift,
-    negate,
-    same_type,
-    truth,
-)
+from ..errors import PromptError
+from ..types import STRING, Type
+from .expressions import Expressions, Scope, join
+from .ir import Column, Const, Expr, Fail, columns_of
+from .values import Items, Known, Value, choose, describe
 
 MAX_PARTS = 20_000
 """Loops are unrolled; a template that prints more parts than this is refused instead of exploding."""
@@ -41,16 +25,6 @@ class Prompt:
 
     expr: Expr
     columns: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Names and what they are worth at one point of the template. ``set`` in a loop does not reach outside it."""
-
-    names: Mapping[str, Value]
-
-    def bind(self, name: str, value: Value) -> Scope:
-        return Scope({**self.names, name: value})
 
 
 def compile_prompt(
@@ -67,60 +41,23 @@ def compile_prompt(
     With ``default=None`` an undeclared column is an error. ``source`` and ``first_line`` place the template in its
     file for messages. Raises :class:`~sqlenrich.PromptError` with the line and what to write instead.
     """
-    compiler = _Compiler(dict(columns or {}), default, source, first_line)
+    expressions = Expressions(dict(columns or {}), default, source, first_line)
     try:
-        tree = compiler.env.parse(template)
+        tree = expressions.env.parse(template)
     except jinja2.TemplateSyntaxError as error:
         line = first_line + (error.lineno or 1) - 1
         raise PromptError(error.message or "syntax error", source=source, line=line) from None
-    parts, _ = compiler.body(tree.body, Scope({name: Known(value) for name, value in (vars or {}).items()}))
+    parts, _ = _Statements(expressions).body(
+        tree.body, Scope({name: Known(value) for name, value in (vars or {}).items()})
+    )
     expr = join(parts)
     return Prompt(expr, tuple(dict.fromkeys(columns_of(expr))))
 
 
-def join(parts: Iterable[Expr]) -> Expr:
-    """Give the text of printed parts, neighbouring constants merged."""
-    merged: list[Expr] = []
-    for part in parts:
-        flat = part.parts if isinstance(part, Join) else (part,)
-        for piece in flat:
-            if isinstance(piece, Const) and merged and isinstance(merged[-1], Const):
-                merged[-1] = Const(f"{merged[-1].value}{piece.value}")
-            elif piece != Const(""):
-                merged.append(piece)
-    if not merged:
-        return Const("")
-    return merged[0] if len(merged) == 1 else Join(tuple(merged))
-
-
-ARITHMETIC: dict[type[nodes.BinExpr], tuple[str, Callable[[Any, Any], Any]]] = {
-    nodes.Add: ("add", operator.add),
-    nodes.Sub: ("subtract", operator.sub),
-    nodes.Mul: ("multiply", operator.mul),
-    nodes.Div: ("/", operator.truediv),
-    nodes.FloorDiv: ("//", operator.floordiv),
-    nodes.Mod: ("%", operator.mod),
-    nodes.Pow: ("**", operator.pow),
-}
-KNOWN_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "lt": operator.lt,
-    "lteq": operator.le,
-    "gt": operator.gt,
-    "gteq": operator.ge,
-}
-
-
-class _Compiler:
-    def __init__(self, columns: dict[str, Type], default: Type | None, source: str, first_line: int) -> None:
-        self.env = environment()
-        self.context = self.env.from_string("").new_context()
-        self.columns, self.default = columns, default
-        self.source, self.first_line = source, first_line
+class _Statements:
+    def __init__(self, expressions: Expressions) -> None:
+        self.x = expressions
         self.printed_parts = 0
-
-    def refuse(self, node: nodes.Node, message: str) -> NoReturn:
-        line = self.first_line + (node.lineno or 1) - 1
-        raise PromptError(message, source=self.source, line=line) from None
 
     # Statements ------------------------------------------------------------------------------------------------
 
@@ -132,57 +69,35 @@ class _Compiler:
             parts.extend(more)
             self.printed_parts += len(more)
             if self.printed_parts > MAX_PARTS:
-                self.refuse(statement, f"the template prints over {MAX_PARTS} parts; shorten its loops")
+                self.x.refuse(statement, f"the template prints over {MAX_PARTS} parts; shorten its loops")
         return parts, scope
 
     def statement(self, node: nodes.Node, scope: Scope) -> tuple[list[Expr], Scope]:
         match node:
             case nodes.Output():
-                return [self.print(child, scope) for child in node.nodes], scope
+                return [self.x.print(child, scope) for child in node.nodes], scope
             case nodes.If():
                 return self.if_(node, scope)
             case nodes.For():
                 return self.for_(node, scope), scope
             case nodes.Assign():
-                return [], self.assign(node.target, self.value(node.node, scope), scope)
+                return [], self.assign(node.target, self.x.value(node.node, scope), scope)
             case nodes.AssignBlock(target=nodes.Name() as target, filter=None):
                 parts, _ = self.body(node.body, scope)
                 return [], scope.bind(target.name, join(parts))
             case nodes.With():
                 inner = scope
-                for target, value in zip(node.targets, node.values, strict=True):
-                    inner = self.assign(target, self.value(value, scope), inner)
+                for left, value in zip(node.targets, node.values, strict=True):
+                    inner = self.assign(left, self.x.value(value, scope), inner)
                 return self.body(node.body, inner)[0], scope
             case nodes.Scope() | nodes.ScopedEvalContextModifier():
                 return self.body(node.body, scope)[0], scope
         name = type(node).__name__.lower()
-        self.refuse(node, f'"{name}" is not compiled to SQL; write the text out, or prepare it in the source query')
-
-    def print(self, node: nodes.Expr, scope: Scope) -> Expr:
-        if isinstance(node, nodes.TemplateData):
-            return Const(node.data)
-        value = self.value(node, scope)
-        if isinstance(value, Known):
-            return Const("" if value.value is None else str(value.value))
-        try:
-            expr = lift(value)
-        except Refusal as refusal:
-            self.refuse(node, f"printing {refusal}")
-        self.check_printable(node, expr)
-        return printed(expr)
-
-    def check_printable(self, node: nodes.Node, expr: Expr) -> None:
-        if not printable(expr.type):
-            names = ", ".join(dict.fromkeys(columns_of(expr)))
-            self.refuse(
-                node,
-                f"printing {describe(expr.type)} ({names}) is not the same on all engines; "
-                "format it as text in the source query, or print its parts",
-            )
+        self.x.refuse(node, f'"{name}" is not compiled to SQL; write the text out, or prepare it in the source query')
 
     def if_(self, node: nodes.If, scope: Scope) -> tuple[list[Expr], Scope]:
-        arms = [(self.test(node.test, scope), node.body)]
-        arms += [(self.test(branch.test, scope), branch.body) for branch in node.elif_]
+        arms = [(self.x.test(node.test, scope), node.body)]
+        arms += [(self.x.test(branch.test, scope), branch.body) for branch in node.elif_]
         otherwise, scope_else = self.body(node.else_, scope)
         text, after = join(otherwise), scope_else
         for test, body in reversed(arms):
@@ -202,41 +117,28 @@ class _Compiler:
             if a is b or a == b:
                 merged[name] = a if a is not None else Fail()
                 continue
-            merged[name] = self.either(node, test, self.free(name, a), self.free(name, b))
+            merged[name] = self.x.either(node, test, self.free(name, a), self.free(name, b))
         return Scope(merged)
 
     def free(self, name: str, value: Value | None) -> Value:
         """Give a name's value in a branch that did not set it: the column of that name, else nothing."""
         if value is not None:
             return value
-        return Column(name, self.columns[name]) if name in self.columns else Fail()
-
-    def either(self, node: nodes.Node, test: Expr, then: Value, orelse: Value) -> Value:
-        try:
-            a, b = lift(then), lift(orelse)
-        except Refusal as refusal:
-            self.refuse(node, f"a choice by row between {refusal}")
-        if not same_type(a, b):
-            self.refuse(
-                node,
-                f"a value that is {describe(a.type)} for some rows and {describe(b.type)} for others; "
-                "make both the same type, e.g. with |string",
-            )
-        return choose(test, a, b)
+        return Column(name, self.x.columns[name]) if name in self.x.columns else Fail()
 
     def for_(self, node: nodes.For, scope: Scope) -> list[Expr]:
         if node.recursive:
-            self.refuse(node, "a recursive loop is not compiled to SQL; write the levels out")
-        iterable = self.value(node.iter, scope)
+            self.x.refuse(node, "a recursive loop is not compiled to SQL; write the levels out")
+        iterable = self.x.value(node.iter, scope)
         if isinstance(iterable, Known):
             try:
                 values: list[Value] = [Known(item) for item in iterable.value]
             except TypeError as error:
-                self.refuse(node, f"the loop fails for every row: {error}")
+                self.x.refuse(node, f"the loop fails for every row: {error}")
         elif isinstance(iterable, Items):
             values = list(iterable.values)
         else:
-            self.refuse(
+            self.x.refuse(
                 node,
                 f"a loop over {describe(iterable.type)} is not compiled to SQL; "
                 "loop over a constant list, or join the elements in the source query",
@@ -261,13 +163,13 @@ class _Compiler:
             parts.extend(self.body(node.body, inner)[0])
         return parts if values else self.body(node.else_, scope)[0]
 
-    def holds(self, node: nodes.Expr, scope: Scope) -> bool:
-        test = self.test(node, scope)
+    def holds(self, node: nodes.Node, scope: Scope) -> bool:
+        test = self.x.test(node, scope)
         if not isinstance(test, Const):
-            self.refuse(node, "a loop filter that differs by row; put an if inside the loop")
+            self.x.refuse(node, "a loop filter that differs by row; put an if inside the loop")
         return bool(test.value)
 
-    def assign(self, target: nodes.Expr, value: Value, scope: Scope) -> Scope:
+    def assign(self, target: nodes.Node, value: Value, scope: Scope) -> Scope:
         if isinstance(target, nodes.Name):
             return scope.bind(target.name, value)
         if isinstance(target, nodes.Tuple):
@@ -275,378 +177,9 @@ class _Compiler:
                 try:
                     value = Items(tuple(Known(item) for item in value.value))
                 except TypeError as error:
-                    self.refuse(target, f"unpacking fails for every row: {error}")
+                    self.x.refuse(target, f"unpacking fails for every row: {error}")
             if isinstance(value, Items) and len(value.values) == len(target.items):
                 for name, item in zip(target.items, value.values, strict=True):
                     scope = self.assign(name, item, scope)
                 return scope
-        self.refuse(target, "only plain names can be set; write {% set name = ... %}")
-
-    # Expressions -----------------------------------------------------------------------------------------------
-
-    def test(self, node: nodes.Expr, scope: Scope) -> Expr:
-        match node:
-            case nodes.And():
-                left, right = self.test(node.left, scope), self.test(node.right, scope)
-                return self.both("and", left, right)
-            case nodes.Or():
-                left, right = self.test(node.left, scope), self.test(node.right, scope)
-                return self.both("or", left, right)
-            case nodes.Not():
-                return negate(self.test(node.node, scope))
-        return truth(self.value(node, scope))
-
-    def both(self, name: str, left: Expr, right: Expr) -> Expr:
-        decides = name == "or"
-        if isinstance(left, Const):
-            return left if bool(left.value) is decides else right
-        if right == Const(not decides):
-            return left
-        return Op(name, (left, right), BOOLEAN)
-
-    def value(self, node: nodes.Expr, scope: Scope) -> Value:
-        try:
-            return self.expression(node, scope)
-        except Refusal as refusal:
-            self.refuse(node, str(refusal))
-
-    def expression(self, node: nodes.Expr, scope: Scope) -> Value:
-        match node:
-            case nodes.Const():
-                return Known(node.value)
-            case nodes.TemplateData():
-                return Known(node.data)
-            case nodes.Name():
-                return self.name(node, scope)
-            case nodes.List() | nodes.Tuple():
-                return _items([self.value(item, scope) for item in node.items], isinstance(node, nodes.Tuple))
-            case nodes.Dict():
-                pairs = [(self.value(p.key, scope), self.value(p.value, scope)) for p in node.items]
-                if all(isinstance(v, Known) for pair in pairs for v in pair):
-                    return Known({k.value: v.value for k, v in pairs if isinstance(k, Known) and isinstance(v, Known)})
-                raise Refusal("a mapping that holds row values; use if and elif")
-            case nodes.CondExpr():
-                test = self.test(node.test, scope)
-                orelse = self.value(node.expr2, scope) if node.expr2 is not None else Fail()
-                if isinstance(test, Const):
-                    return self.value(node.expr1, scope) if test.value else orelse
-                return self.either(node, test, self.value(node.expr1, scope), orelse)
-            case nodes.And() | nodes.Or():
-                return self.operand(node, scope)
-            case nodes.Not():
-                test = self.test(node, scope)
-                return Known(test.value) if isinstance(test, Const) else test
-            case nodes.Compare():
-                return self.compare(node, scope)
-            case nodes.Concat():
-                return self.concat(node, scope)
-            case nodes.Getattr():
-                return self.attribute(node, self.value(node.node, scope), node.attr)
-            case nodes.Getitem():
-                return self.item(node, scope)
-            case nodes.Filter():
-                return self.filter(node, scope)
-            case nodes.Test():
-                return self.jinja_test(node, scope)
-            case nodes.Call():
-                return self.call(node, scope)
-            case nodes.Neg() | nodes.Pos():
-                return self.signed(node, self.value(node.node, scope))
-            case nodes.BinExpr():
-                return self.arithmetic(node, self.value(node.left, scope), self.value(node.right, scope))
-        raise Refusal(f'"{type(node).__name__.lower()}" is not compiled to SQL; prepare the value in the source query')
-
-    def name(self, node: nodes.Name, scope: Scope) -> Value:
-        if (value := scope.names.get(node.name)) is not None:
-            return value
-        if node.name in self.columns:
-            return Column(node.name, self.columns[node.name])
-        if node.name in self.env.globals:
-            return Known(self.env.globals[node.name])
-        if self.default is None:
-            hint = did_you_mean(node.name, [*self.columns, *scope.names])
-            raise Refusal(f'unknown column "{node.name}"{hint}; there are: {", ".join(self.columns) or "none"}')
-        return Column(node.name, self.default)
-
-    def operand(self, node: nodes.And | nodes.Or, scope: Scope) -> Value:
-        """``a or b`` is worth one of its operands, not a boolean."""
-        left = self.value(node.left, scope)
-        test = truth(left)
-        if isinstance(test, Const):
-            keeps_left = bool(test.value) is isinstance(node, nodes.Or)
-            return left if keeps_left else self.value(node.right, scope)
-        right = self.value(node.right, scope)
-        pair = (left, right) if isinstance(node, nodes.Or) else (right, left)
-        return self.either(node, test, *pair)
-
-    def compare(self, node: nodes.Compare, scope: Scope) -> Value:
-        left = self.value(node.expr, scope)
-        result: Expr | None = None
-        for operand in node.ops:
-            right = self.value(operand.expr, scope)
-            test = self.comparison(operand.op, left, right)
-            result = test if result is None else self.both("and", result, test)
-            left = right
-        if result is None:
-            raise Refusal("an empty comparison")
-        return Known(result.value) if isinstance(result, Const) else result
-
-    def comparison(self, name: str, left: Value, right: Value) -> Expr:
-        if name in ("eq", "ne"):
-            return equal(left, right) if name == "eq" else negate(equal(left, right))
-        if name in ("in", "notin"):
-            found = contained(left, right)
-            return found if name == "in" else negate(found)
-        if isinstance(left, Known) and isinstance(right, Known):
-            return Const(KNOWN_COMPARISONS[name](left.value, right.value))
-        a, b = lift(left), lift(right)
-        if a.type != b.type or a.type not in (STRING, BIGINT, DATE):
-            raise Refusal(f"ordering {describe(a.type)} and {describe(b.type)}; both must be text or both integers")
-        return Op(name, (a, b), BOOLEAN)
-
-    def concat(self, node: nodes.Concat, scope: Scope) -> Value:
-        values = [self.value(child, scope) for child in node.nodes]
-        if all(isinstance(value, Known) for value in values):
-            return Known("".join(str(v.value) for v in values if isinstance(v, Known)))
-        parts = [functions.soft_text(lift(value)) for value in values]
-        for part in parts:
-            self.check_printable(node, part)
-        return join(parts)
-
-    def attribute(self, node: nodes.Node, base: Value, name: str) -> Value:
-        if isinstance(base, Known):
-            return self.known(node, lambda: self.env.getattr(base.value, name))
-        if isinstance(base, Dynamic) and isinstance(base.type, Struct):
-            if hasattr(dict, name):
-                raise Refusal(f'".{name}" means a method of the struct in Jinja; write ["{name}"]')
-            return self.field(base, name)
-        raise Refusal(f'".{name}" of {self.kind(base)}')
-
-    def field(self, base: Expr, name: str) -> Expr:
-        struct = base.type
-        if not isinstance(struct, Struct) or (kind := struct.field(name)) is None:
-            names = [n for n, _ in struct.fields] if isinstance(struct, Struct) else []
-            raise Refusal(f'no field "{name}"{did_you_mean(name, names)}; there are: {", ".join(names)}')
-        return Field(base, name, kind)
-
-    def item(self, node: nodes.Getitem, scope: Scope) -> Value:
-        base = self.value(node.node, scope)
-        if isinstance(node.arg, nodes.Slice):
-            return self.slice(node, node.arg, base, scope)
-        key = self.value(node.arg, scope)
-        if isinstance(base, Known) and isinstance(key, Known):
-            return self.known(node, lambda: self.env.getitem(base.value, key.value))
-        if isinstance(base, Known | Items):
-            return self.pick(base, lift(key)) if not isinstance(key, Known) else self.listed(base, key)
-        if isinstance(base.type, Struct) and isinstance(key, Known):
-            return self.field(base, str(key.value))
-        if base.type == STRING:
-            at = lift(key)
-            if at.type != BIGINT:
-                raise Refusal(f"text indexed by {describe(at.type)}; it must be an integer")
-            return Op("character", (functions.slice_text(base, key, Known(None)),), STRING)
-        raise Refusal(f"indexing {self.kind(base)}; take the element in the source query")
-
-    def listed(self, base: Known | Items, key: Known) -> Value:
-        if isinstance(base, Items) and isinstance(key.value, int):
-            try:
-                return base.values[key.value]
-            except IndexError:
-                raise Refusal(f"index {key.value} is out of range for every row") from None
-        raise Refusal(f"indexing a list with {key.value!r}")
-
-    def pick(self, base: Known | Items, key: Expr) -> Value:
-        arms: dict[str | int, Expr] = {}
-        if isinstance(base, Known) and isinstance(base.value, Mapping):
-            arms = {k: lift(Known(v)) for k, v in base.value.items()}
-            if not arms or any(type(k) is not (str if key.type == STRING else int) for k in arms):
-                raise Refusal(f"a mapping indexed by {describe(key.type)}; its keys must be of that type")
-        else:
-            values = base.values if isinstance(base, Items) else [Known(v) for v in base.value]
-            if key.type not in (BIGINT, BOOLEAN):
-                raise Refusal(f"a list indexed by {describe(key.type)}; declare the column as bigint")
-            if key.type == BOOLEAN:
-                key = choose(key, Const(1), Const(0))
-            for index, value in enumerate(values):
-                arms[index] = lift(value)
-                arms[index - len(values)] = arms[index]
-        if not arms:
-            raise Refusal("indexing an empty list fails for every row")
-        first = next(iter(arms.values()))
-        if not all(same_type(first, arm) for arm in arms.values()):
-            raise Refusal("a list of several types indexed by row; make its elements the same type")
-        return Pick(key, tuple(sorted(arms.items(), key=lambda arm: (str(type(arm[0])), arm[0]))))
-
-    def slice(self, node: nodes.Getitem, bounds: nodes.Slice, base: Value, scope: Scope) -> Value:
-        given = (bounds.start, bounds.stop, bounds.step)
-        start, stop, step = (Known(None) if b is None else self.value(b, scope) for b in given)
-        if isinstance(base, Known) and all(isinstance(b, Known) for b in (start, stop, step)):
-            window = slice(*(b.value for b in (start, stop, step) if isinstance(b, Known)))
-            return self.known(node, lambda: base.value[window])
-        if step not in (Known(None), Known(1)):
-            raise Refusal("a slice with a step")
-        if isinstance(base, Items) and isinstance(start, Known) and isinstance(stop, Known):
-            return _items(list(base.values[start.value : stop.value]), False)
-        text = lift(base)
-        if text.type != STRING:
-            raise Refusal(f"a slice of {describe(text.type)}; only text is sliced here")
-        return functions.slice_text(text, start, stop)
-
-    def filter(self, node: nodes.Filter, scope: Scope) -> Value:
-        if node.node is None:
-            raise Refusal("a filter block; filter each value where it is printed")
-        value = self.value(node.node, scope)
-        args, keywords = self.arguments(node, scope)
-        if isinstance(value, Known) and all(isinstance(v, Known) for v in [*args, *keywords.values()]):
-            return self.known(
-                node,
-                lambda: self.env.call_filter(
-                    node.name,
-                    value.value,
-                    [a.value for a in args if isinstance(a, Known)],
-                    {k: v.value for k, v in keywords.items() if isinstance(v, Known)},
-                    context=self.context,
-                ),
-            )
-        if node.name == "join" and isinstance(value, Items):
-            return self.join_items(node, value, args)
-        if node.name in ("first", "last") and isinstance(value, Items):
-            return value.values[0 if node.name == "first" else -1]
-        if node.name in ("length", "count") and isinstance(value, Items):
-            return Known(len(value.values))
-        function = functions.FILTERS.get(node.name)
-        if function is None:
-            known = "" if node.name in self.env.filters else did_you_mean(node.name, self.env.filters)
-            instead = functions.INSTEAD.get(node.name, "prepare the value in the source query")
-            raise Refusal(f'the filter "{node.name}"{known} is not compiled for row values; {instead}')
-        return self.apply(f'the filter "{node.name}"', function, lift(value), args, keywords)
-
-    def join_items(self, node: nodes.Node, value: Items, args: list[Value]) -> Value:
-        if len(args) > 1:
-            raise Refusal("join by an attribute of row values")
-        separator = functions.soft_text(lift(args[0])) if args else Const("")
-        parts: list[Expr] = []
-        for index, item in enumerate(value.values):
-            text = functions.soft_text(lift(item))
-            self.check_printable(node, text)
-            parts += [separator, text] if index else [text]
-        return join(parts)
-
-    def jinja_test(self, node: nodes.Test, scope: Scope) -> Value:
-        value = self.value(node.node, scope)
-        args, keywords = self.arguments(node, scope)
-        if isinstance(value, Known) and all(isinstance(v, Known) for v in [*args, *keywords.values()]):
-            arguments = [a.value for a in args if isinstance(a, Known)]
-            return self.known(node, lambda: self.env.call_test(node.name, value.value, arguments))
-        if (name := functions.TEST_COMPARISONS.get(node.name)) and len(args) == 1:
-            test = self.comparison(name, value, args[0])
-        elif function := functions.TESTS.get(node.name):
-            test = self.apply(f'the test "{node.name}"', function, lift(value), args, keywords)
-        else:
-            raise Refusal(f'the test "{node.name}" is not compiled for row values; compare the value instead')
-        return Known(test.value) if isinstance(test, Const) else test
-
-    def call(self, node: nodes.Call, scope: Scope) -> Value:
-        args, keywords = self.arguments(node, scope)
-        constant = all(isinstance(v, Known) for v in [*args, *keywords.values()])
-        if isinstance(node.node, nodes.Getattr):
-            base = self.value(node.node.node, scope)
-            method = node.node.attr
-            if not isinstance(base, Known):
-                if isinstance(base, Items):
-                    raise Refusal(f'the method "{method}" of a list that holds row values')
-                if base.type != STRING:
-                    raise Refusal(f'the method "{method}" of {describe(base.type)}; only text has methods here')
-                if (function := functions.METHODS.get(method)) is None:
-                    near = did_you_mean(method, functions.METHODS)
-                    raise Refusal(f'the method "{method}"{near} is not compiled; prepare the value in the source query')
-                return self.apply(f'the method "{method}"', function, base, args, keywords)
-            if method == "join" and isinstance(base.value, str) and len(args) == 1 and isinstance(args[0], Items):
-                return self.join_items(node, args[0], [base])
-        target = self.value(node.node, scope)
-        if not isinstance(target, Known) or not constant:
-            raise Refusal("a call with row values; only methods of text are compiled")
-        return self.known(
-            node,
-            lambda: target.value(
-                *(a.value for a in args if isinstance(a, Known)),
-                **{k: v.value for k, v in keywords.items() if isinstance(v, Known)},
-            ),
-        )
-
-    def signed(self, node: nodes.Neg | nodes.Pos, value: Value) -> Value:
-        sign = operator.neg if isinstance(node, nodes.Neg) else operator.pos
-        if isinstance(value, Known):
-            return self.known(node, lambda: sign(value.value))
-        number = lift(value)
-        if number.type != BIGINT:
-            raise Refusal(f"a sign before {describe(number.type)}")
-        return Op("negative", (number,), BIGINT) if isinstance(node, nodes.Neg) else number
-
-    def arithmetic(self, node: nodes.BinExpr, left: Value, right: Value) -> Value:
-        name, function = ARITHMETIC[type(node)]
-        if isinstance(left, Known) and isinstance(right, Known):
-            return self.known(node, lambda: function(left.value, right.value))
-        if name == "add" and isinstance(left, Known | Items) and isinstance(right, Known | Items):
-            both = [*_elements(left), *_elements(right)]
-            return _items(both, False)
-        a, b = lift(left), lift(right)
-        if name == "add":
-            return functions.add(a, b)
-        if name == "subtract":
-            return functions.subtract(a, b)
-        if name == "multiply" and a.type == b.type == BIGINT:
-            return Op("multiply", (a, b), BIGINT)
-        raise Refusal(f'"{node.operator}" on row values; compute it in the source query')
-
-    # Helpers ---------------------------------------------------------------------------------------------------
-
-    def arguments(
-        self, node: nodes.Filter | nodes.Test | nodes.Call, scope: Scope
-    ) -> tuple[list[Value], dict[str, Value]]:
-        if node.dyn_args is not None or node.dyn_kwargs is not None:
-            raise Refusal("arguments given with * or **; write them out")
-        keywords = {pair.key: self.value(pair.value, scope) for pair in node.kwargs or ()}
-        return [self.value(arg, scope) for arg in node.args or ()], keywords
-
-    def apply(
-        self, what: str, function: Callable[..., Expr], base: Expr, args: list[Value], keywords: dict[str, Value]
-    ) -> Expr:
-        if keywords == {"boolean": Known(True)} and function is functions.default:
-            args, keywords = [*args, *keywords.values()], {}
-        if keywords:
-            raise Refusal(f"{what} with named arguments; give them by position")
-        try:
-            return function(base, *args)
-        except TypeError:
-            raise Refusal(f"{what} with {len(args)} arguments") from None
-
-    def known(self, node: nodes.Node, compute: Callable[[], Any]) -> Known:
-        try:
-            value = compute()
-        except Exception as error:
-            self.refuse(node, f"this fails for every row: {error}")
-        if isinstance(value, jinja2.Undefined):
-            self.refuse(node, f"this fails for every row: {value._undefined_message}")
-        return Known(list(value) if isinstance(value, map | filter | zip) or _is_generator(value) else value)
-
-    def kind(self, value: Value) -> str:
-        return describe(value.type) if isinstance(value, Dynamic) else "a list"
-
-
-def _is_generator(value: object) -> bool:
-    return hasattr(value, "__next__")
-
-
-def _elements(value: Known | Items) -> list[Value]:
-    return list(value.values) if isinstance(value, Items) else [Known(item) for item in value.value]
-
-
-def _items(values: list[Value], as_tuple: bool) -> Value:
-    if all(isinstance(value, Known) for value in values):
-        known = [value.value for value in values if isinstance(value, Known)]
-        return Known(tuple(known) if as_tuple else known)
-    return Items(tuple(values))
-
-
-__all__ = ["MAX_PARTS", "Array", "Prompt", "compile_prompt", "join"]
+        self.x.refuse(target, "only plain names can be set; write {% set name = ... %}")

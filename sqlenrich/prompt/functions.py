@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..types import BIGINT, BOOLEAN, STRING
-from .ir import FALSE, TRUE, Const, Expr, Fail, Op, If, Join, is_none, none_possible, printed
+from .ir import FALSE, TRUE, Const, Expr, Fail, If, Join, Op, is_none, none_possible, printed
 from .values import Known, Refusal, Value, choose, describe, lift, truth
 
 # str.strip() without an argument: every character for which str.isspace() holds (Unicode 14 and later agree).

@@ -272,4 +272,3 @@ def printed(expr: Expr) -> Expr:
 def printable(value: Type) -> bool:
     """Tell whether every engine prints a type as Python does."""
     return isinstance(value, Scalar) and value.name in ("string", "bigint", "boolean", "date")
-

@@ -121,7 +121,10 @@ class _Printer:
             return value
         if expr.type == BOOLEAN:
             return exp.Case(
-                ifs=[exp.If(this=value, true=literal("True")), exp.If(this=exp.Not(this=value.copy()), true=literal("False"))]
+                ifs=[
+                    exp.If(this=value, true=literal("True")),
+                    exp.If(this=exp.Not(this=value.copy()), true=literal("False")),
+                ]
             )
         return self.text["text_date" if expr.type == DATE else "text_bigint"](value)
 
@@ -152,7 +155,9 @@ class _Printer:
             case Op("not", (Op("is_none", (subject,), _),), _):
                 return exp.Not(this=exp.Is(this=self.value(subject), expression=exp.Null()))
             case Op("not", (Op("truth", (subject,), _),), _) if subject.type == STRING:
-                return exp.EQ(this=exp.Coalesce(this=self.value(subject), expressions=[literal("")]), expression=literal(""))
+                return exp.EQ(
+                    this=exp.Coalesce(this=self.value(subject), expressions=[literal("")]), expression=literal("")
+                )
             case Op("and" | "or" as name, args, _):
                 tests = [self.holds(arg) for arg in args]
                 return exp.and_(*tests) if name == "and" else exp.or_(*tests)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import SpecError
@@ -33,7 +33,12 @@ from .tests import (
 
 BLANK = " \t\r\n"
 _MISSING = object()
-_OPERATORS = {"<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b}
+_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
 
 
 def check_response(schema: Any, text: str | None) -> str | None:
@@ -131,11 +136,11 @@ def _holds(test: Test, doc: Any, items: tuple[Any, ...]) -> bool:
         case Length(_, _, op, count):
             return _OPERATORS[op](len(value), count)
         case NoneOf(_, _, values):
-            return value not in values
+            return bool(value not in values)
         case NoMatch(_, pattern):
             return re.search(portable(pattern, end=r"\Z"), value) is None
         case Lacks(_, name):
-            return name not in value
+            return bool(name not in value)
         case OtherNames(_, names):
             return any(name not in names for name in value)
         case AnyItem(_, _, inner):

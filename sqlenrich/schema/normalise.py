@@ -74,7 +74,9 @@ class _Normaliser:
             self.members(schema, plain, place, seen)
         return plain
 
-    def resolve(self, schema: dict[str, Any], place: str, seen: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    def resolve(
+        self, schema: dict[str, Any], place: str, seen: tuple[str, ...]
+    ) -> tuple[dict[str, Any], tuple[str, ...]]:
         while isinstance(reference := schema.pop("$ref", None), str):
             target: Any = self.root
             if reference in seen:
@@ -182,7 +184,9 @@ class _Normaliser:
         plain["properties"] = {}
         for name, child in properties.items():
             if not NAME.fullmatch(str(name)):
-                self.report(f'the property name "{name}" is no column name: letters, digits, _ and -, at most 64', place)
+                self.report(
+                    f'the property name "{name}" is no column name: letters, digits, _ and -, at most 64', place
+                )
             plain["properties"][str(name)] = self.node(child, f"{place}.properties.{name}", seen)
         lower: dict[str, str] = {}
         for name in plain["properties"]:
@@ -194,7 +198,9 @@ class _Normaliser:
             required = []
         for name in required:
             if name not in plain["properties"]:
-                self.report(f'required "{name}"{did_you_mean(name, plain["properties"])} is not among the properties', place)
+                self.report(
+                    f'required "{name}"{did_you_mean(name, plain["properties"])} is not among the properties', place
+                )
         plain["required"] = list(dict.fromkeys(required))
         extra = schema.get("additionalProperties", True)
         if not isinstance(extra, bool):

@@ -7,7 +7,11 @@ import re
 FENCE_HEAD = r"^```[A-Za-z0-9_-]*[ \t]*\r?\n"
 FENCE = r"(?s)" + FENCE_HEAD + r"(.*)```$"
 """A trimmed text that is one Markdown code block, and what it holds."""
-_CLASSES = {"d": "0-9", "w": "A-Za-z0-9_", "s": r" \t\n\r\f\v\x{a0}\x{feff}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"}
+_CLASSES = {
+    "d": "0-9",
+    "w": "A-Za-z0-9_",
+    "s": r" \t\n\r\f\v\x{a0}\x{feff}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}",
+}
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "0": "\0"}
 _SPECIAL = set("\\^$.|?*+()[]{}/-")
 _REPEAT = re.compile(r"\{(\d+)(,(\d*))?\}")

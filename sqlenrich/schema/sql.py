@@ -11,10 +11,11 @@ text known to be one), ``get`` (by name), ``is``
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 from sqlglot import exp
 
-from ..engines.base import Build, Sql, all_of, any_of, case, literal
+from ..engines.base import Sql, all_of, any_of, case, literal
 from .tests import (
     All,
     AnyItem,
@@ -34,10 +35,12 @@ from .tests import (
     Verdicts,
 )
 
+JsonFunctions: TypeAlias = Mapping[str, Any]
+
 _OPERATORS: Mapping[str, type[exp.Binary]] = {"<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE}
 
 
-def repaired_sql(json: Mapping[str, Build], text: Sql, repairs: Sequence[str]) -> Sql:
+def repaired_sql(json: JsonFunctions, text: Sql, repairs: Sequence[str]) -> Sql:
     """Give the text after the declared repairs: ``trim`` (space, tab, CR, LF) and ``fence`` (a Markdown fence)."""
     trimmed = json["trim"](text)
     repaired = trimmed if "trim" in repairs else text
@@ -47,19 +50,19 @@ def repaired_sql(json: Mapping[str, Build], text: Sql, repairs: Sequence[str]) -
     return repaired
 
 
-def verdict_sql(json: Mapping[str, Build], text: Sql, doc: Sql, verdicts: Verdicts, *, detail: bool) -> Sql:
+def verdict_sql(json: JsonFunctions, text: Sql, doc: Sql, verdicts: Verdicts, *, detail: bool) -> Sql:
     """Give NULL for an accepted text, else its code, with ``detail`` followed by a space and a text for people.
 
     ``doc`` is the parsed ``text``.
     """
     printer = _Printer(json, doc)
     blank = exp.EQ(this=exp.Coalesce(this=json["trim"](text), expressions=[literal("")]), expression=literal(""))
-    arms = [
+    arms: list[tuple[Sql, str, str]] = [
         (blank, "NO_RESPONSE", "the model gave no text"),
         (exp.Is(this=doc.copy(), expression=exp.Null()), "BAD_JSON", "the text is not one JSON document"),
         (exp.Not(this=json["is"](doc.copy(), ("object",))), "NOT_OBJECT", "the JSON document is not an object"),
     ]
-    whens = [(test, f"{code} {words}" if detail else code) for test, code, words in arms]
+    whens: list[tuple[Sql, str]] = [(test, f"{code} {words}" if detail else code) for test, code, words in arms]
     if detail:
         whens += [(printer.test(v.violated), f"{v.code} {v.detail}") for v in verdicts]
     else:
@@ -71,7 +74,7 @@ def verdict_sql(json: Mapping[str, Build], text: Sql, doc: Sql, verdicts: Verdic
 
 
 class _Printer:
-    def __init__(self, json: Mapping[str, Build], doc: Sql) -> None:
+    def __init__(self, json: JsonFunctions, doc: Sql) -> None:
         self.json, self.doc = json, doc
 
     def ref(self, ref: Ref) -> Sql:
@@ -79,7 +82,8 @@ class _Printer:
             case Doc():
                 return self.doc.copy()
             case Get(base, name):
-                return self.json["get"](self.ref(base), name)
+                found: Sql = self.json["get"](self.ref(base), name)
+                return found
             case Item(depth):
                 return exp.column(f"x{depth}")
 
@@ -89,7 +93,7 @@ class _Printer:
             case All(tests):
                 return all_of(*map(self.test, tests))
             case Is(ref, kinds, negated):
-                holds = json["is"](self.ref(ref), kinds)
+                holds: Sql = json["is"](self.ref(ref), kinds)
                 return exp.Not(this=exp.paren(holds, copy=False)) if negated else holds
             case Compare(ref, op, limit, integer):
                 value = json["bigint" if integer else "number"](self.ref(ref))
@@ -98,7 +102,9 @@ class _Printer:
                 given = exp.Not(this=exp.Is(this=json["string"](self.ref(ref)), expression=exp.Null()))
                 return all_of(given, exp.Is(this=json["bigint"](self.ref(ref)), expression=exp.Null()))
             case Length(ref, what, op, count):
-                value = json["count"](self.ref(ref)) if what == "items" else json["length"](json["string"](self.ref(ref)))
+                value = (
+                    json["count"](self.ref(ref)) if what == "items" else json["length"](json["string"](self.ref(ref)))
+                )
                 return _OPERATORS[op](this=value, expression=literal(count))
             case NoneOf(ref, kind, values):
                 value = json["number" if kind == "number" else "string"](self.ref(ref))
@@ -109,6 +115,8 @@ class _Printer:
             case Lacks(ref, name):
                 return exp.Is(this=json["get"](self.ref(ref), name), expression=exp.Null())
             case OtherNames(ref, names):
-                return json["has_other_names"](self.ref(ref), names)
+                other: Sql = json["has_other_names"](self.ref(ref), names)
+                return other
             case AnyItem(ref, depth, inner):
-                return json["any_item"](self.ref(ref), f"x{depth}", lambda _: self.test(inner))
+                some: Sql = json["any_item"](self.ref(ref), f"x{depth}", lambda _: self.test(inner))
+                return some

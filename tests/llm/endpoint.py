@@ -29,9 +29,7 @@ def error(message: str, kind: str = "", param: str | None = None, code: str | No
     return json.dumps({"error": {"message": message, "type": kind, "param": param, "code": code}}).encode()
 
 
-TOO_LONG = (
-    "This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 tokens."
-)
+TOO_LONG = "This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 tokens."
 NO_FORMAT = "Grammar error: Unimplemented keys in response_format"
 # Fault name -> status, further header lines, body.
 STATUS_FAULTS: dict[str, tuple[int, str, bytes]] = {
@@ -174,9 +172,7 @@ class ScriptedEndpoint:
         asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
 
     async def _listen(self) -> None:
-        self._server = await self._loop.create_server(
-            lambda: _Connection(self), "127.0.0.1", self.port, backlog=4096
-        )
+        self._server = await self._loop.create_server(lambda: _Connection(self), "127.0.0.1", self.port, backlog=4096)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _die(self) -> None:
@@ -257,9 +253,7 @@ class _Connection(asyncio.Protocol):
             self.transport.close()
         while (end := self.buffer.find(b"\r\n\r\n")) >= 0:
             first, *lines = self.buffer[:end].decode("latin1").split("\r\n")
-            headers = {
-                name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
-            }
+            headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
             stop = end + 4 + int(headers.get("content-length", "0"))
             if len(self.buffer) < stop:
                 return
@@ -350,9 +344,7 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rate", action="append", default=[], metavar="FAULT=SHARE", help=", ".join(FAULTS))
-    parser.add_argument(
-        "--nth", action="append", default=[], metavar="N=FAULT", help="fault of the n-th request"
-    )
+    parser.add_argument("--nth", action="append", default=[], metavar="N=FAULT", help="fault of the n-th request")
     given = parser.parse_args()
     rates = {name: float(share) for name, _, share in (one.partition("=") for one in given.rate)}
     script = {int(number): name for number, _, name in (one.partition("=") for one in given.nth)}

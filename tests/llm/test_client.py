@@ -72,9 +72,7 @@ def sleeping(seconds: float) -> FakeModel:
     return FakeModel(act)
 
 
-def collect(
-    stream: Iterator[list[Answer]], into: list[Answer], after: Callable[[], object] | None = None
-) -> None:
+def collect(stream: Iterator[list[Answer]], into: list[Answer], after: Callable[[], object] | None = None) -> None:
     """Put all answers into a list, calling ``after`` after each batch."""
     for batch in stream:
         into += batch
@@ -113,9 +111,7 @@ def test_every_request_is_answered_once(count: int) -> None:
     ("concurrency", "unstored", "batch_rows"),
     [(1, 1, 1), (1, 1, 256), (8, 1, 256), (8, 30, 10), (64, 256, 256), (300, 20, 64)],
 )
-def test_exposed_requests_are_bounded(
-    concurrency: int, unstored: int, batch_rows: int, latency_s: float
-) -> None:
+def test_exposed_requests_are_bounded(concurrency: int, unstored: int, batch_rows: int, latency_s: float) -> None:
     limit = concurrency + unstored
     read = 0
 
@@ -130,9 +126,7 @@ def test_exposed_requests_are_bounded(
     stored = 0
     model = sleeping(latency_s)
     count = 700 if concurrency > 1 else 60
-    with Client(
-        model, concurrency=concurrency, unstored=unstored, batch_rows=batch_rows, batch_s=0.01
-    ) as client:
+    with Client(model, concurrency=concurrency, unstored=unstored, batch_rows=batch_rows, batch_s=0.01) as client:
         stream = client.stream(request for request, _ in zip(source(), range(count), strict=False))
         for batch in stream:
             assert 1 <= len(batch) <= batch_rows
@@ -159,10 +153,7 @@ def test_completion_order_and_the_age_of_a_batch() -> None:
 
     with Client(FakeModel(act), concurrency=4, batch_s=0.05) as client:
         started = time.monotonic()
-        arrived = [
-            (time.monotonic() - started, [a.request_hash for a in b])
-            for b in client.stream(iter(requests(4)))
-        ]
+        arrived = [(time.monotonic() - started, [a.request_hash for a in b]) for b in client.stream(iter(requests(4)))]
     assert [sorted(hashes) for _, hashes in arrived] == [["1"], ["2", "3"], ["0"]]
     for (at, _), (low, high) in zip(arrived, [(0.06, 0.19), (0.24, 0.5), (0.6, 0.9)], strict=True):
         assert low < at < high
@@ -354,9 +345,7 @@ def test_a_second_stop_abandons_at_once(phase: str) -> None:
         for delay in (0.1, 0.2):
             threading.Timer(delay, client.stop).start()
         started = time.monotonic()
-        found = (
-            list(client.stream(iter(requests(100)))) if phase == "stream" else client.preflight(requests(9))
-        )
+        found = list(client.stream(iter(requests(100)))) if phase == "stream" else client.preflight(requests(9))
         assert found == []
         assert 0.15 < time.monotonic() - started < 1
     assert model.in_flight == 0

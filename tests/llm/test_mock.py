@@ -121,9 +121,7 @@ VALUES: dict[str, object] = {
     "any_of": {"anyOf": [STRING, {"type": "integer"}]},
     "any_of_null": {"anyOf": [{"$ref": "#/$defs/color"}, {"type": "null"}]},
     "any_of_impossible": {"anyOf": [{"type": "string", "minLength": 5, "maxLength": 2}, {"const": 3}]},
-    "one_of": {
-        "oneOf": [props(kind={"const": "a"}, x=STRING), props(kind={"const": "b"}, y={"type": "null"})]
-    },
+    "one_of": {"oneOf": [props(kind={"const": "a"}, x=STRING), props(kind={"const": "b"}, y={"type": "null"})]},
     "all_of": {
         "allOf": [
             {"type": "object", "properties": {"a": {"type": "number", "minimum": 3}}, "required": ["a"]},
@@ -158,9 +156,7 @@ DEFS = {
 @pytest.mark.parametrize("name", VALUES)
 def test_answers_are_valid(name: str) -> None:
     schema = props(value=VALUES[name]) | {"$defs": DEFS}
-    checker = jsonschema.Draft202012Validator(
-        schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER
-    )
+    checker = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER)
     model = MockModel(schema)
     for number in range(120):
         made = answer(model, f"{PROMPT} {number}")
@@ -198,9 +194,7 @@ def test_optional_properties_are_there_about_half_of_the_time() -> None:
 
 
 def test_free_text_comes_from_the_end_of_the_prompt() -> None:
-    text = json.loads(MockModel(props(summary=STRING)).text("noise " * 500 + "alpha beta gamma delta " * 20))[
-        "summary"
-    ]
+    text = json.loads(MockModel(props(summary=STRING)).text("noise " * 500 + "alpha beta gamma delta " * 20))["summary"]
     assert set(text.split()) <= {"alpha", "beta", "gamma", "delta"}
     assert text
 
@@ -256,9 +250,7 @@ def test_wrong_failures(failures: dict[str, float], text: str) -> None:
         MockModel(SIMPLE, failures=failures)
 
 
-SIMPLE = props(
-    intent={"type": "string", "enum": ["a", "b"]}, urgency={"type": "integer", "minimum": 1, "maximum": 5}
-)
+SIMPLE = props(intent={"type": "string", "enum": ["a", "b"]}, urgency={"type": "integer", "minimum": 1, "maximum": 5})
 
 
 def verdict(made: Answer) -> str:
@@ -293,9 +285,7 @@ def test_shares_add_up() -> None:
         counts = Counter(verdict(made) for made in model.answers(requests))
         for kind, share in shares.items():
             assert counts[kind] == pytest.approx(8000 * share, rel=0.2), kind
-    both = [
-        answer(model, f"p{n}", 1).call_error and answer(model, f"p{n}", 2).call_error for n in range(2000)
-    ]
+    both = [answer(model, f"p{n}", 1).call_error and answer(model, f"p{n}", 2).call_error for n in range(2000)]
     assert 5 <= sum(one is not None for one in both) <= 40  # attempts draw apart: about 1 in 100
 
 
@@ -363,9 +353,7 @@ def scalars() -> st.SearchStrategy[dict[str, Any]]:
         typed("integer", st.integers(1, 999).map(lambda step: {"multipleOf": step})),
         typed("number", ordered("minimum", "maximum", reals)),
         typed("string", ordered("minLength", "maxLength", st.integers(0, 60))),
-        st.lists(plain | st.integers() | st.none() | st.booleans(), min_size=1).map(
-            lambda values: {"enum": values}
-        ),
+        st.lists(plain | st.integers() | st.none() | st.booleans(), min_size=1).map(lambda values: {"enum": values}),
         st.sampled_from(["boolean", "null", "string", "integer", "number"]).map(lambda name: {"type": name}),
     )
 

@@ -1,0 +1,77 @@
+"""Whom a client run asks: the mock model, or an endpoint of the flags, the settings or the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .compiler import resolve_model
+from .config import Config, Endpoint
+from .engines import get_engine
+from .enrichment import Enrichment
+from .errors import ConfigError
+from .request import ResolvedModel, hint_text
+from .schema.vendor import json_schema_format
+
+if TYPE_CHECKING:
+    from .llm.model import Model
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Whom a client run asks: a model made ready, its identity for the hash, and how many at a time."""
+
+    model: Model
+    resolved: ResolvedModel
+    concurrency: int
+    where: str
+
+
+def choose_model(
+    enrichment: Enrichment,
+    config: Config,
+    *,
+    endpoint: str | None,
+    model: str | None,
+    mock: bool,
+    failures: Mapping[str, float] | None = None,
+    concurrency: int | None = None,
+) -> Ask:
+    """Give whom to ask: the mock model, or an endpoint of the flags, the settings or the environment."""
+    from .llm.endpoint import EndpointConfig, EndpointModel
+    from .llm.mock import MockModel
+
+    engine = get_engine("duckdb")
+    if mock:
+        resolved = resolve_model(enrichment, engine, "mock")
+        return Ask(MockModel(enrichment.schema, failures=failures), resolved, concurrency or 64, "")
+    settings = config.endpoint(endpoint)
+    alias = config.model(model or enrichment.model, "endpoint") or config.model("default", "endpoint")
+    name = alias.name if alias is not None else only_model(settings)
+    resolved = resolve_model(enrichment, engine, name, alias.params if alias is not None else None)
+    response_format = None if enrichment.hint == "always" else json_schema_format(enrichment.name, enrichment.schema)
+    width = concurrency or settings.concurrency
+    client = EndpointConfig(
+        url=settings.url,
+        model=resolved.name,
+        api_key=settings.api_key,
+        concurrency=width,
+        timeout_s=settings.timeout,
+        params=resolved.params,
+        response_format=response_format,
+        hint=hint_text(enrichment.schema) if enrichment.hint == "always" else None,
+        extra_body=settings.extra_body,
+    )
+    return Ask(EndpointModel(client), resolved, width, f" at {settings.url}")
+
+
+def only_model(settings: Endpoint) -> str:
+    """Ask an endpoint for its models and give the only one. Raises ConfigError where there is none or a choice."""
+    from .llm.discover import list_models
+
+    names = list_models(settings.url, settings.api_key)
+    if len(names) == 1:
+        return names[0]
+    offered = f"the endpoint has: {', '.join(names[:20])}" if names else "the endpoint names none"
+    raise ConfigError(f"which model? Give --model, or models.default.endpoint in sqlenrich.toml; {offered}")
