@@ -105,13 +105,14 @@ def source_options(function: F) -> F:
 @cli.command()
 @click.argument("name")
 @click.option("--template", metavar="T", help="Start from a ready-made enrichment: see sqlenrich templates.")
+@click.option("--sample", is_flag=True, help="With --template: its labelled rows too, as NAME.csv.")
 @click.option("--from", "data", metavar="FILE", type=click.Path(dir_okay=False), help="Read columns and key from data.")
 @click.option("--force", is_flag=True, help="Replace a file of that name.")
-def new(name: str, template: str | None, data: str | None, force: bool) -> None:
+def new(name: str, template: str | None, sample: bool, data: str | None, force: bool) -> None:
     """Write a commented prompt file NAME.prompt."""
     from .new import new as write
 
-    click.echo(write(name, template=template, data=data, force=force))
+    click.echo(write(name, template=template, sample=sample, data=data, force=force))
 
 
 @cli.command(name="templates")
@@ -147,6 +148,7 @@ def preview(
 @model_options
 @click.option("--concurrency", metavar="N", type=click.IntRange(1, 10_000), help="Requests in flight at most.")
 @source_options
+@click.option("--responses", metavar="NAME", help="The table that keeps the answers, to share what was paid for.")
 @click.option("--max-rows", metavar="N", type=click.IntRange(0), help="Send at most so many requests, then stop.")
 @click.option("--yes", is_flag=True, help="Don't ask before the first call.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
@@ -169,10 +171,13 @@ def run(
     enrichment = load(file)
     if target is not None:
         chosen = find_config(enrichment.path).target(target)
-        raise ConfigError(
-            f'the target "{target}" is on {chosen.engine}, where a run is not supported yet; '
-            f"paste the script of: sqlenrich render {file} --target {target}"
-        )
+        if chosen.engine != "duckdb":
+            raise ConfigError(
+                f'the target "{target}" is on {chosen.engine}, where a run is not supported yet; '
+                f"paste the script of: sqlenrich render {file} --target {target}"
+            )
+        output = output or chosen.database
+        options["responses"] = options["responses"] or (chosen.responses or "").replace("{name}", enrichment.name) or None
     if output is None:
         raise click.UsageError("where to? Give --output out.duckdb (or .csv, .parquet)")
     stopper = Stopper()

@@ -6,11 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ..types import BIGINT, BOOLEAN, STRING
-from .ir import FALSE, TRUE, Const, Expr, Fail, If, Join, Op, is_none, none_possible, printed
-from .values import Known, Refusal, Value, choose, describe, lift, truth
+from .ir import FALSE, TRUE, Const, Expr, Fail, Field, If, Join, Op, is_none, none_possible, printed
+from .values import Known, Refusal, Value, choose, describe, lift, negate, same_type, truth
 
 # str.strip() without an argument: every character for which str.isspace() holds (Unicode 14 and later agree).
 WHITESPACE = "".join(chr(c) for c in range(0x3001) if chr(c).isspace())
+
+
+LONGEST = 1_000_000_000
+"""No text is longer: a slice bound above it is the same, and fits the integers that engines count characters in."""
 
 
 def soft_text(value: Expr) -> Expr:
@@ -38,7 +42,7 @@ def trimming(name: str) -> Callable[..., Expr]:
             raise Refusal("stripping characters that differ by row; write them as a constant")
         characters = WHITESPACE if chars.value is None else chars.value
         if not characters:
-            return text
+            return whole(text)
         return Op(name, (text, Const(characters)), STRING)
 
     return strip
@@ -97,11 +101,28 @@ def default(value: Expr, fallback: Value = Known(""), boolean: Value = Known(Fal
     """Give Jinja's ``default`` filter. A column is always defined, so only ``default(x, true)`` can matter."""
     if not isinstance(boolean, Known):
         raise Refusal("default with a second argument that differs by row")
+    given = choose(truth(value), value, lift(fallback)) if boolean.value else value
+    missing = undefined(value)
+    return given if missing == FALSE else choose_value(missing, lift(fallback), given)
+
+
+def undefined(value: Expr) -> Expr:
+    """Give the test whether Jinja calls a value undefined: a field of a missing struct is."""
     if isinstance(value, Fail):
-        return lift(fallback)
-    if not boolean.value:
-        return value
-    return choose(truth(value), value, lift(fallback))
+        return TRUE
+    return is_none(value.base) if isinstance(value, Field) and none_possible(value.base) else FALSE
+
+
+def choose_value(test: Expr, then: Expr, orelse: Expr) -> Expr:
+    """Give ``then if test else orelse`` for two values of one type."""
+    if not same_type(then, orelse):
+        raise Refusal(f"a default of another type than {describe(orelse.type)}")
+    return choose(test, then, orelse)
+
+
+def whole(text: Expr) -> Expr:
+    """Give a text as it is; what is None fails, as a method or a slice of None does."""
+    return Op("substr", (text, Const(1)), STRING) if none_possible(text) else text
 
 
 def _soft(function: Callable[..., Expr]) -> Callable[..., Expr]:
@@ -137,9 +158,9 @@ METHODS: dict[str, Callable[..., Expr]] = {
 """Methods of text by name. A method of None fails for the row."""
 
 TESTS: dict[str, Callable[..., Expr]] = {
-    "defined": lambda value: FALSE if isinstance(value, Fail) else TRUE,
-    "undefined": lambda value: TRUE if isinstance(value, Fail) else FALSE,
-    "none": lambda value: is_none(value) if none_possible(value) else FALSE,
+    "defined": lambda value: negate(undefined(value)),
+    "undefined": undefined,
+    "none": lambda value: choose(undefined(value), FALSE, is_none(value) if none_possible(value) else FALSE),
 }
 """Tests by name, beside the comparisons, which :mod:`.compile` knows."""
 
@@ -161,7 +182,7 @@ INSTEAD = {
 def slice_text(text: Expr, start: Value, stop: Value) -> Expr:
     """Give ``text[start:stop]`` in characters; either end may be absent, negative, or differ by row."""
 
-    def position(bound: Value) -> Expr | None:
+    def position(bound: Value, absent: int) -> Expr | None:
         expr = lift(bound)
         if expr == Const(None):
             return None
@@ -170,11 +191,13 @@ def slice_text(text: Expr, start: Value, stop: Value) -> Expr:
         from_end = Op("greatest", (Op("add", (Op("length", (text,), BIGINT), expr), BIGINT), Const(0)), BIGINT)
         if isinstance(expr, Const) and isinstance(expr.value, int):
             return from_end if expr.value < 0 else expr
-        return If(Op("lt", (expr, Const(0)), BOOLEAN), from_end, expr)
+        inside = If(Op("lt", (expr, Const(LONGEST)), BOOLEAN), expr, Const(LONGEST))
+        at = If(Op("lt", (expr, Const(0)), BOOLEAN), from_end, inside)
+        return If(is_none(expr), Const(absent), at) if none_possible(expr) else at
 
-    first, last = position(start), position(stop)
+    first, last = position(start, 0), position(stop, LONGEST)
     if first is None or first == Const(0):
-        return text if last is None else Op("substr", (text, Const(1), last), STRING)
+        return whole(text) if last is None else Op("substr", (text, Const(1), last), STRING)
     begin = add(first, Const(1))
     if last is None:
         return Op("substr", (text, begin), STRING)

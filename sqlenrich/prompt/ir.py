@@ -20,6 +20,10 @@ class Const:
 
     value: str | int | bool | None
 
+    def __eq__(self, other: object) -> bool:
+        # 1 == True in Python, but they are printed differently.
+        return isinstance(other, Const) and type(self.value) is type(other.value) and self.value == other.value
+
     @property
     def type(self) -> Type:
         """The type of the value; None counts as text."""

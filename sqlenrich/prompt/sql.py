@@ -64,7 +64,9 @@ class _Printer:
     def or_constant(self, expr: If) -> Sql | None:
         """``'None' if x is none else x`` reads better as COALESCE."""
         match expr:
-            case If(Op("is_none", (subject,), _), Const(str() as constant), orelse) if orelse == subject:
+            case If(Op("is_none", (subject,), _), Const(str() as constant), orelse) if (
+                orelse == subject and failure(subject) is None
+            ):
                 return exp.Coalesce(this=self.value(subject), expressions=[literal(constant)])
         return None
 

@@ -16,6 +16,10 @@ class Known:
 
     value: Any
 
+    def __eq__(self, other: object) -> bool:
+        # 1 == True == 1.0 in Python, but they are printed differently, in lists too.
+        return isinstance(other, Known) and self.value == other.value and repr(self.value) == repr(other.value)
+
 
 @dataclass(frozen=True, slots=True)
 class Items:
@@ -120,11 +124,21 @@ def equal(a: Value, b: Value) -> Expr:
         if isinstance(left.type, Scalar) and isinstance(right.type, Scalar):
             scalars = {STRING, BIGINT, BOOLEAN}
             if left.type in scalars and right.type in scalars:
-                return FALSE if failure(left) is None and failure(right) is None else choose(truth(left), FALSE, FALSE)
+                return unlike(left, right)
         raise Refusal(f"comparing {describe(left.type)} with {describe(right.type)}")
     if isinstance(left.type, Array | Struct):
         raise Refusal("comparing arrays or structs; compare their elements")
     return Op("eq", (left, right), BOOLEAN)
+
+
+def unlike(left: Expr, right: Expr) -> Expr:
+    """Give ``left == right`` for values of different types: only two None are equal."""
+    result: Expr = FALSE
+    if none_possible(left) and none_possible(right):
+        result = Op("and", (is_none(left), is_none(right)), BOOLEAN)
+    for operand in (right, left):
+        result = choose(is_none(operand), result, result)  # kept only where computing the operand can fail
+    return result
 
 
 def contained(item: Value, container: Value) -> Expr:

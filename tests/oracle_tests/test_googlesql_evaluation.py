@@ -14,9 +14,7 @@ from tests.standins.googlesql import Data, GoogleSQLError, googlesql
 
 pytestmark = pytest.mark.zetasql
 
-ROWS: Data = {
-    "p.d.t": ({"id": "INT64", "body": "STRING"}, [(1, "a"), (2, None), {"id": 3, "body": "é'`\\\n$"}])
-}
+ROWS: Data = {"p.d.t": ({"id": "INT64", "body": "STRING"}, [(1, "a"), (2, None), {"id": 3, "body": "é'`\\\n$"}])}
 
 VALUES: dict[str, list[tuple[Any, ...]]] = {
     "1 + 1": [(2,)],

@@ -23,16 +23,14 @@ BOTH = {
         "SELECT ai_query('e', CONCAT('a', body), responseFormat => '{\"type\":\"json_object\"}',"
         " modelParameters => named_struct('temperature', 0.0, 'max_tokens', 9),"
         " failOnError => false) AS r FROM `c`.`s`.`t`;",
-        "CREATE OR REPLACE TABLE x USING DELTA AS"
-        " SELECT try_variant_get(try_parse_json(r), '$.a', 'int') AS a FROM t;",
+        "CREATE OR REPLACE TABLE x USING DELTA AS SELECT try_variant_get(try_parse_json(r), '$.a', 'int') AS a FROM t;",
         "MERGE INTO c USING s ON c.k = s.k WHEN NOT MATCHED THEN INSERT (k) VALUES (s.k)",
         "SELECT 'it\\'s' AS a",
     ],
     "bigquery": [
         "SELECT * FROM AI.GENERATE_TEXT(MODEL `p.d.m`, (SELECT body AS prompt FROM `p.d.t`),"
         " STRUCT('{}' AS model_params));",
-        "CREATE OR REPLACE TABLE `p.d.x` AS"
-        " SELECT SAFE.PARSE_JSON(r, wide_number_mode => 'round') AS j FROM d.t;",
+        "CREATE OR REPLACE TABLE `p.d.x` AS SELECT SAFE.PARSE_JSON(r, wide_number_mode => 'round') AS j FROM d.t;",
         "SELECT r'\\d' AS a, '''it's''' AS b, JSON '{\"a\": 1}' AS c",
     ],
 }

@@ -171,7 +171,5 @@ def test_an_ai_query_that_fails(sql: str, reason: str) -> None:
 
 
 def test_nothing_is_left_in_the_working_folder() -> None:
-    left: list[Any] = [
-        path for path in ("spark-warehouse", "metastore_db", "derby.log") if Path(path).exists()
-    ]
+    left: list[Any] = [path for path in ("spark-warehouse", "metastore_db", "derby.log") if Path(path).exists()]
     assert left == []

@@ -74,9 +74,7 @@ def check_sqlglot(sql: str, dialect: str) -> None:
         try:
             again = sqlglot.parse_one(printed, read=dialect)
         except SqlglotError as error:
-            raise AssertionError(
-                f"sqlglot ({dialect}): its own print of {printed[:200]!r}: {error}"
-            ) from None
+            raise AssertionError(f"sqlglot ({dialect}): its own print of {printed[:200]!r}: {error}") from None
         if again != tree and _plain(again) != _plain(tree):
             raise AssertionError(f"sqlglot ({dialect}): printing changes {printed[:300]!r}")
 

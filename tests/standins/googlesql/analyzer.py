@@ -65,9 +65,7 @@ class GoogleSQL:
         self.options = analyzer_options(self.engine, self._language)
         self._types: dict[str, Any] = {}
 
-    def analyze(
-        self, sql: str, tables: Tables, models: Models = (), signatures: bool = True
-    ) -> list[tuple[str, str]]:
+    def analyze(self, sql: str, tables: Tables, models: Models = (), signatures: bool = True) -> list[tuple[str, str]]:
         """The output columns (name, type) of one statement; GoogleSQLError where it is refused.
 
         `tables` maps a table's dotted name to its columns' types. `models` names the remote models
@@ -97,9 +95,7 @@ class GoogleSQL:
                 if analyzed.table is not None:
                     # IF NOT EXISTS leaves a table that is already there as it is.
                     if not (statement.value("is_if_not_exists") and schema.find(analyzed.table)):
-                        schema.tables[schema.find(analyzed.table) or ".".join(analyzed.table)] = (
-                            analyzed.columns
-                        )
+                        schema.tables[schema.find(analyzed.table) or ".".join(analyzed.table)] = analyzed.columns
                 elif statement.kind == "DropStatement" and (path := statement.get("name")):
                     schema.tables.pop(schema.find(path_of(path)) or "", None)
         return found
@@ -152,9 +148,7 @@ class GoogleSQL:
         catalog.builtin_function_options.language_options.CopyFrom(self._language)
         return catalog
 
-    def analyze_statement(
-        self, raw: bytes, statement: Node, schema: Schema, signatures: bool = True
-    ) -> Analyzed:
+    def analyze_statement(self, raw: bytes, statement: Node, schema: Schema, signatures: bool = True) -> Analyzed:
         """Analyze one parsed statement; places in errors are those of the whole text."""
         catalog = self.catalog()
         fill(catalog, schema)
@@ -175,9 +169,7 @@ class GoogleSQL:
     def _resolve(
         self, text: bytes, catalog: Any, refuse: Callable[[str, int], GoogleSQLError] | None = None
     ) -> Analyzed:
-        request = pb().service.AnalyzeRequest(
-            options=self.options, simple_catalog=catalog, sql_statement=text.decode()
-        )
+        request = pb().service.AnalyzeRequest(options=self.options, simple_catalog=catalog, sql_statement=text.decode())
         resolved = self.engine.call("Analyze", request, pb().service.AnalyzeResponse).resolved_statement
         if refuse is not None:
             calls.check(resolved, restored, lambda message, node: refuse(message, _start(node)))
@@ -199,8 +191,7 @@ class GoogleSQL:
 
     def _schema(self, tables: Tables, models: Models) -> Schema:
         typed = {
-            name: [(column, self.type_of(text)) for column, text in columns.items()]
-            for name, columns in tables.items()
+            name: [(column, self.type_of(text)) for column, text in columns.items()] for name, columns in tables.items()
         }
         kinds = dict(models) if isinstance(models, Mapping) else dict.fromkeys(models, "gemini")
         return Schema(typed, kinds)

@@ -121,9 +121,7 @@ def register(
     return edits
 
 
-def check(
-    resolved: Any, restored: Callable[[str], str], refuse: Callable[[str, Any], GoogleSQLError]
-) -> None:
+def check(resolved: Any, restored: Callable[[str], str], refuse: Callable[[str, Any], GoogleSQLError]) -> None:
     """Refuse prompts and settings of the wrong type, which the registered signatures let through."""
     for node in _nodes(resolved):
         name = node.DESCRIPTOR.name

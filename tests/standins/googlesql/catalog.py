@@ -88,9 +88,7 @@ def overload(name: str, number: int) -> str:
 def restored(message: str) -> str:
     """An engine's message with the functions' own names."""
     for name in (*SCALAR, *TABLE):
-        message = re.sub(
-            rf"\b{re.escape(name[:-2])}(?:{name[-2]}\d|\d\d)\b", name, message, flags=re.IGNORECASE
-        )
+        message = re.sub(rf"\b{re.escape(name[:-2])}(?:{name[-2]}\d|\d\d)\b", name, message, flags=re.IGNORECASE)
     return message
 
 

@@ -136,8 +136,7 @@ def _create(session: Session, text: bytes, statement: Node, analyzed: Analyzed, 
     required = frozenset(
         str(name.value("id_string"))
         for column in (listing.all("elements") if listing else [])
-        if (name := column.get("name"))
-        and any(node.kind == "NotNullColumnAttribute" for node in column.walk())
+        if (name := column.get("name")) and any(node.kind == "NotNullColumnAttribute" for node in column.walk())
     )
     rows = session.query(text[query.start : query.end]).rows if query else []
     session.store(known or ".".join(path), Table(analyzed.columns, rows, required))

@@ -33,9 +33,7 @@ def type_text(type_: Any) -> str:
         return f"ARRAY<{type_text(type_.array_type.element_type)}>"
     if name == "STRUCT":
         fields = type_.struct_type.field
-        return (
-            "STRUCT<" + ", ".join(f"{f.field_name} {type_text(f.field_type)}".strip() for f in fields) + ">"
-        )
+        return "STRUCT<" + ", ".join(f"{f.field_name} {type_text(f.field_type)}".strip() for f in fields) + ">"
     return name
 
 
