@@ -16,7 +16,7 @@ demo: $(VENV)/.demo
 	$(BIN)/python -c "import duckdb; duckdb.connect('.demo/support_ticket.duckdb').sql('SELECT id, intent, urgency, needs_human, summary FROM support_ticket ORDER BY id LIMIT 5').show()"
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(if $(SQLENRICH_NO_SKIPS),-p tests.noskip) $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -7,8 +7,9 @@ place that prints them is :func:`print_sql`, always in the dialect they were bui
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, TypeAlias
 
 import sqlglot
@@ -186,21 +187,29 @@ def _escape_string(text: str) -> str:
 
 
 _ESCAPES = {"\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
-_DOLLAR_BRACE = "\ue000sqlenrich\ue001"  # stands for "${" while printing
+
+
+def _marks(texts: Sequence[str]) -> Iterator[str]:
+    """Give marks that stand in none of the texts and can't overlap with the end of one."""
+    for number in count():
+        mark = f"\ue000{number}\ue001"
+        if not any(mark in text for text in texts):
+            yield mark
 
 
 def print_sql(engine: Engine, statement: Sql, *, pretty: bool = True) -> str:
     """Print nodes in the dialect they were built for.
 
     Spark substitutes ``${...}`` in literals before it parses (measured on 4.3, as ``$\\{`` it does not), and
-    sqlglot's own placeholder for line breaks must not occur in a literal: both are handled here, once.
+    sqlglot's own placeholder for line breaks must not occur in a text or a name: both are handled here, once.
     """
     statement = statement.copy()
-    texts = [node.this for node in statement.find_all(exp.Literal) if node.is_string]
+    marks = _marks([node.name for node in statement.find_all(exp.Literal, exp.Identifier, exp.Var)])
+    line_break, dollar_brace = next(marks), next(marks)
     if engine.dialect in ("spark", "databricks"):
         for node in statement.find_all(exp.Literal):
             if node.is_string and "${" in node.this:
-                node.set("this", node.this.replace("${", _DOLLAR_BRACE))
+                node.set("this", node.this.replace("${", dollar_brace))
     if engine.dialect == "duckdb":
         for node in statement.find_all(exp.Literal):
             if node.is_string and _CONTROL.search(node.this):
@@ -208,11 +217,8 @@ def print_sql(engine: Engine, statement: Sql, *, pretty: bool = True) -> str:
     generator = sqlglot.Dialect.get_or_raise(engine.dialect).generator(
         pretty=pretty, normalize_functions=False, comments=True, max_text_width=100
     )
-    mark = "__LINE_BREAK__"
-    while any(mark in text for text in texts):
-        mark += "_"
-    generator.SENTINEL_LINE_BREAK = mark  # type: ignore[misc]
-    return generator.generate(statement).replace(_DOLLAR_BRACE, "$\\{")
+    generator.SENTINEL_LINE_BREAK = line_break  # type: ignore[misc]
+    return generator.generate(statement).replace(dollar_brace, "$\\{")
 
 
 def drop_null(values: Mapping[str, Any]) -> dict[str, Any]:

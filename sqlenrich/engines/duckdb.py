@@ -42,7 +42,7 @@ def sql_type(value: Type) -> exp.DataType:
         case Decimal(precision, scale):
             return exp.DataType.build(f"DECIMAL({precision}, {scale})", dialect="duckdb")
         case Array(item):
-            return exp.DataType(this=exp.DataType.Type.LIST, expressions=[sql_type(item)], nested=True)
+            return exp.DataType(this=exp.DataType.Type.ARRAY, expressions=[sql_type(item)], nested=True)
         case Struct(fields):
             definitions = [
                 exp.ColumnDef(this=exp.to_identifier(name, quoted=True), kind=sql_type(kind)) for name, kind in fields

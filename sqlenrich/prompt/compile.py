@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,8 @@ from jinja2 import nodes
 from ..errors import PromptError
 from ..types import STRING, Type
 from .expressions import Expressions, Scope, join
-from .ir import Column, Const, Expr, Fail, columns_of
-from .values import Items, Known, Value, choose, describe
+from .ir import Column, Const, Expr, Fail, Field, If, Join, Op, Pick, columns_of, failure
+from .values import Dynamic, Items, Known, Value, choose, describe, needing
 
 MAX_PARTS = 20_000
 """Loops are unrolled; a template that prints more parts than this is refused instead of exploding."""
@@ -54,6 +54,49 @@ def compile_prompt(
     return Prompt(expr, tuple(dict.fromkeys(columns_of(expr))))
 
 
+def guards(value: Value) -> list[Expr]:
+    """Give empty texts that fail where a value that is set fails: Jinja computes it even where nothing reads it."""
+    values = value.values if isinstance(value, Items) else (value,)
+    texts = [needing(computed(v), Const("")) for v in values if isinstance(v, Dynamic)]
+    return [text for text in texts if is_guard(text)]
+
+
+def computed(value: Expr) -> Expr:
+    """Give what Jinja computes at once: a missing field or element is only an error where it is used."""
+    match value:
+        case Field(base, _, _):
+            return base
+        case Pick(subject, _) | Op("character", (subject,), _):
+            return subject
+        case If(test, then, orelse):
+            return If(test, computed(then), computed(orelse))
+    return value
+
+
+def without_needless(parts: list[Expr]) -> list[Expr]:
+    """Leave out the guards that fail only where a part that is printed anyway fails."""
+    kept = [part for part in parts if not is_guard(part)]
+    if len(kept) == len(parts):
+        return parts
+    reasons = {reason for part in kept for reason in either_of(failure(part))}
+    return [part for part in parts if not is_guard(part) or not reasons.issuperset(either_of(failure(part)))]
+
+
+def is_guard(part: Expr) -> bool:
+    """Tell whether a part prints nothing, but may fail."""
+    return isinstance(part, If) and part.then == part.orelse == Const("")
+
+
+def either_of(condition: Expr | None) -> Iterator[Expr]:
+    """Give the conditions of which one must hold."""
+    match condition:
+        case Op("or", args, _):
+            for arg in args:
+                yield from either_of(arg)
+        case Const() | Column() | Field() | Op() | If() | Pick() | Join() | Fail():
+            yield condition
+
+
 class _Statements:
     def __init__(self, expressions: Expressions) -> None:
         self.x = expressions
@@ -70,7 +113,7 @@ class _Statements:
             self.printed_parts += len(more)
             if self.printed_parts > MAX_PARTS:
                 self.x.refuse(statement, f"the template prints over {MAX_PARTS} parts; shorten its loops")
-        return parts, scope
+        return without_needless(parts), scope
 
     def statement(self, node: nodes.Node, scope: Scope) -> tuple[list[Expr], Scope]:
         match node:
@@ -81,7 +124,8 @@ class _Statements:
             case nodes.For():
                 return self.for_(node, scope), scope
             case nodes.Assign():
-                return [], self.assign(node.target, self.x.value(node.node, scope), scope)
+                value = self.x.value(node.node, scope)
+                return guards(value), self.assign(node.target, value, scope)
             case nodes.AssignBlock(target=nodes.Name() as target, filter=None):
                 parts, _ = self.body(node.body, scope)
                 return [], scope.bind(target.name, join(parts))
@@ -147,7 +191,7 @@ class _Statements:
             values = [v for v in values if self.holds(node.test, self.assign(node.target, v, scope))]
         parts: list[Expr] = []
         for index, value in enumerate(values):
-            loop = {
+            loop: dict[str, Any] = {
                 "index": index + 1,
                 "index0": index,
                 "revindex": len(values) - index,
@@ -155,6 +199,7 @@ class _Statements:
                 "first": index == 0,
                 "last": index == len(values) - 1,
                 "length": len(values),
+                "cycle": lambda *choices, at=index: choices[at % len(choices)],
             }
             for name, neighbour in (("previtem", index - 1), ("nextitem", index + 1)):
                 if 0 <= neighbour < len(values) and isinstance(near := values[neighbour], Known):

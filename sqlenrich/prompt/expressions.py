@@ -13,7 +13,7 @@ from jinja2 import nodes
 from ..errors import PromptError, did_you_mean
 from ..types import BIGINT, BOOLEAN, DATE, STRING, Struct, Type
 from . import functions
-from .ir import Column, Const, Expr, Fail, Field, Join, Op, Pick, columns_of, printable, printed
+from .ir import Column, Const, Expr, Fail, Field, Join, Op, Pick, columns_of, is_none, none_possible, printable, printed
 from .reference import environment
 from .values import (
     Dynamic,
@@ -304,7 +304,8 @@ class Expressions:
             if key.type not in (BIGINT, BOOLEAN):
                 raise Refusal(f"a list indexed by {describe(key.type)}; declare the column as bigint")
             if key.type == BOOLEAN:
-                key = choose(key, Const(1), Const(0))
+                number = choose(truth(key), Const(1), Const(0))
+                key = choose(is_none(key), Fail(), number) if none_possible(key) else number
             for index, value in enumerate(values):
                 arms[index] = lift(value)
                 arms[index - len(values)] = arms[index]
@@ -370,6 +371,15 @@ class Expressions:
             parts += [separator, text] if index else [text]
         return join(parts)
 
+    def join_texts(self, separator: str, items: Items) -> Value:
+        """Python's own join, which takes texts only."""
+        parts: list[Expr] = []
+        for index, item in enumerate(map(lift, items.values)):
+            if item.type != STRING or item == Const(None):
+                raise Refusal(f'joining {describe(item.type)}; write [...]|join("{separator}"), which takes any value')
+            parts += [Const(separator)] * bool(index) + [functions.whole(item)]
+        return join(parts)
+
     def jinja_test(self, node: nodes.Test, scope: Scope) -> Value:
         value = self.value(node.node, scope)
         args, keywords = self.arguments(node, scope)
@@ -400,7 +410,7 @@ class Expressions:
                     raise Refusal(f'the method "{method}"{near} is not compiled; prepare the value in the source query')
                 return self.apply(f'the method "{method}"', function, base, args, keywords)
             if method == "join" and isinstance(base.value, str) and len(args) == 1 and isinstance(args[0], Items):
-                return self.join_items(node, args[0], [base])
+                return self.join_texts(base.value, args[0])
         target = self.value(node.node, scope)
         if not isinstance(target, Known) or not constant:
             raise Refusal("a call with row values; only methods of text are compiled")

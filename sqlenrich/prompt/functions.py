@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..types import BIGINT, BOOLEAN, STRING
-from .ir import FALSE, TRUE, Const, Expr, Fail, Field, If, Join, Op, is_none, none_possible, printed
-from .values import Known, Refusal, Value, choose, describe, lift, negate, same_type, truth
+from .ir import FALSE, TRUE, Const, Expr, Fail, Field, If, Join, Op, Pick, is_none, none_possible, printed
+from .values import Known, Refusal, Value, choose, describe, lift, needing, negate, same_type, truth
 
 # str.strip() without an argument: every character for which str.isspace() holds (Unicode 14 and later agree).
 WHITESPACE = "".join(chr(c) for c in range(0x3001) if chr(c).isspace())
@@ -57,6 +57,14 @@ def replace(text: Expr, old: Value, new: Value, count: Value = Known(None)) -> E
     return Op("replace", (text, Const(str(old.value)), soft_text(lift(new))), STRING)
 
 
+def replace_text(text: Expr, old: Value, new: Value, count: Value = Known(None)) -> Expr:
+    """Give Python's own ``text.replace``, which takes texts only."""
+    by = lift(new)
+    if by.type != STRING or by == Const(None) or not (isinstance(old, Known) and isinstance(old.value, str)):
+        raise Refusal("replacing what is no text; write x|replace(a, b), which takes any value")
+    return replace(text, old, whole(by), count)
+
+
 def _startswith(name: str) -> Callable[..., Expr]:
     def test(text: Expr, affix: Value) -> Expr:
         if isinstance(affix, Known) and isinstance(affix.value, tuple):
@@ -101,22 +109,27 @@ def default(value: Expr, fallback: Value = Known(""), boolean: Value = Known(Fal
     """Give Jinja's ``default`` filter. A column is always defined, so only ``default(x, true)`` can matter."""
     if not isinstance(boolean, Known):
         raise Refusal("default with a second argument that differs by row")
-    given = choose(truth(value), value, lift(fallback)) if boolean.value else value
+    instead = lift(fallback)
+    given = choose_value(truth(value), value, instead) if boolean.value else value
     missing = undefined(value)
-    return given if missing == FALSE else choose_value(missing, lift(fallback), given)
+    return needing(instead, given if missing == FALSE else choose_value(missing, instead, given))
 
 
 def undefined(value: Expr) -> Expr:
-    """Give the test whether Jinja calls a value undefined: a field of a missing struct is."""
+    """Give the test whether Jinja calls a value undefined: a missing struct's field, an index out of range."""
     if isinstance(value, Fail):
         return TRUE
+    if isinstance(value, Pick):
+        return negate(Op("in", (value.subject, *(Const(key) for key, _ in value.arms)), BOOLEAN))
+    if isinstance(value, Op) and value.name == "character":
+        raise Refusal("asking whether a text has a character at a place; compare its length instead")
     return is_none(value.base) if isinstance(value, Field) and none_possible(value.base) else FALSE
 
 
 def choose_value(test: Expr, then: Expr, orelse: Expr) -> Expr:
     """Give ``then if test else orelse`` for two values of one type."""
     if not same_type(then, orelse):
-        raise Refusal(f"a default of another type than {describe(orelse.type)}")
+        raise Refusal(f"a default that makes {describe(then.type)} out of {describe(orelse.type)}; add |string")
     return choose(test, then, orelse)
 
 
@@ -149,7 +162,7 @@ METHODS: dict[str, Callable[..., Expr]] = {
     "endswith": _startswith("endswith"),
     "lower": plain("lower"),
     "lstrip": trimming("ltrim"),
-    "replace": replace,
+    "replace": replace_text,
     "rstrip": trimming("rtrim"),
     "startswith": _startswith("startswith"),
     "strip": trimming("trim"),

@@ -52,7 +52,8 @@ class _Printer:
                 break
             if (broken := failure(rest.test)) is not None:
                 arms.append((self.holds(broken), literal(None)))
-            arms.append((self.holds(rest.test), arm(rest.then)))
+            if rest.then != rest.orelse:
+                arms.append((self.holds(rest.test), arm(rest.then)))
             rest = rest.orelse
         else:
             nothing = None
@@ -122,12 +123,8 @@ class _Printer:
         if expr.type == STRING:
             return value
         if expr.type == BOOLEAN:
-            return exp.Case(
-                ifs=[
-                    exp.If(this=value, true=literal("True")),
-                    exp.If(this=exp.Not(this=value.copy()), true=literal("False")),
-                ]
-            )
+            negated = exp.Paren(this=value.copy()) if isinstance(value, exp.Connector) else value.copy()
+            return case((value, literal("True")), (exp.Not(this=negated), literal("False")))
         return self.text["text_date" if expr.type == DATE else "text_bigint"](value)
 
     def integer(self, text: Expr, fallback: Expr) -> Sql:

@@ -136,9 +136,12 @@ def unlike(left: Expr, right: Expr) -> Expr:
     result: Expr = FALSE
     if none_possible(left) and none_possible(right):
         result = Op("and", (is_none(left), is_none(right)), BOOLEAN)
-    for operand in (right, left):
-        result = choose(is_none(operand), result, result)  # kept only where computing the operand can fail
-    return result
+    return needing(left, needing(right, result))
+
+
+def needing(operand: Expr, result: Expr) -> Expr:
+    """Give ``result``, failing where computing ``operand`` fails: Jinja computes it even where it decides nothing."""
+    return result if failure(operand) is None else If(is_none(operand), result, result)
 
 
 def contained(item: Value, container: Value) -> Expr:
