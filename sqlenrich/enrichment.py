@@ -133,6 +133,7 @@ class _Loader:
         self.text = text.replace("\r\n", "\n")
         self.name, self.path = name, path
         self.problems: list[str] = []
+        self.wrong: set[str] = set()
         self.source = str(path) if path is not None else f"{name}.prompt"
 
     def load(self) -> Enrichment:
@@ -151,6 +152,8 @@ class _Loader:
         source, query = self.table()
         retry = self.mapping("retry")
         version = self.values.get("version")
+        if isinstance(version, bool) or not isinstance(version, int | float | str | None):
+            self.report(f"version is a number or a text, not {version!r}", ("version",))
         enrichment = Enrichment(
             name=self.name,
             template=template,
@@ -176,7 +179,8 @@ class _Loader:
             max_attempts=retry.get("max_attempts", 3),
             max_quarantine=self.value("max_quarantine", (int, float), None),
         )
-        if not self.problems:
+        self.ranges(enrichment)
+        if not self.wrong & {"columns", "vars", "output"}:  # else a template's problems may only follow from these
             self.cross_check(enrichment)
         if self.problems:
             raise SpecError(self.source, self.problems)
@@ -185,6 +189,7 @@ class _Loader:
     def report(self, message: str, path: Sequence[str]) -> None:
         place = f" @ {'.'.join(path)}" if path else ""
         line = f"line {self.header.line(path)}: " if path else ""
+        self.wrong.update(path[:1])
         self.problems.append(f"{line}{message}{place}")
 
     def split(self) -> tuple[str, str, int]:
@@ -318,6 +323,7 @@ class _Loader:
         written = self.values.get("output")
         if written is None:
             self.report("output is missing: the JSON Schema of the answer", ())
+            self.wrong.add("output")
             return {"type": ["object"], "properties": {}, "required": [], "additionalProperties": True}
         if isinstance(written, dict) and "pydantic" in written:
             written = self.pydantic(written)
@@ -337,6 +343,13 @@ class _Loader:
             return {"type": "object", "properties": {"_": {"type": "string"}}}
 
     # What only the whole file shows ------------------------------------------------------------------------------
+
+    def ranges(self, enrichment: Enrichment) -> None:
+        if enrichment.max_quarantine is not None and not 0 <= enrichment.max_quarantine <= 1:
+            self.report("max_quarantine is a share from 0 to 1", ("max_quarantine",))
+        attempts = enrichment.max_attempts
+        if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
+            self.report("max_attempts is an integer of at least 1", ("retry", "max_attempts"))
 
     def cross_check(self, enrichment: Enrichment) -> None:
         try:
@@ -378,10 +391,6 @@ class _Loader:
                 self.report(
                     f'"{name}" is both a constant and {"reserved" if name == "output" else "a column"}', ("vars", name)
                 )
-        if enrichment.max_quarantine is not None and not 0 <= enrichment.max_quarantine <= 1:
-            self.report("max_quarantine is a share from 0 to 1", ("max_quarantine",))
-        if not isinstance(enrichment.max_attempts, int) or enrichment.max_attempts < 1:
-            self.report("max_attempts is an integer of at least 1", ("retry", "max_attempts"))
 
 
 def _param_problem(schema: Mapping[str, Any], value: Any) -> str | None:
@@ -391,7 +400,8 @@ def _param_problem(schema: Mapping[str, Any], value: Any) -> str | None:
     if isinstance(value, bool) or not isinstance(value, kinds[kind]):
         return f"is {words[kind]}"
     if isinstance(value, list):
-        return None if all(isinstance(item, str) for item in value) else "is a list of texts"
+        fits = all(isinstance(item, str) for item in value) and len(value) <= schema["maxItems"]
+        return None if fits else f"is a list of at most {schema['maxItems']} texts"
     if not schema.get("minimum", value) <= value <= schema.get("maximum", value):
         return f"is from {schema['minimum']}" + (f" to {schema['maximum']}" if "maximum" in schema else "")
     return None

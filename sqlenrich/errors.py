@@ -62,6 +62,6 @@ class RunError(SqlenrichError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Give `` (known_name?)`` for the nearest known name, else an empty text."""
-    near = get_close_matches(name.lower(), {k.lower(): k for k in known}, n=1, cutoff=0.6)
     originals = {k.lower(): k for k in known}
+    near = get_close_matches(name.lower(), originals, n=1, cutoff=0.6)
     return f" ({originals[near[0]]}?)" if near else ""

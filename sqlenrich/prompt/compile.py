@@ -124,8 +124,8 @@ class _Statements:
             case nodes.For():
                 return self.for_(node, scope), scope
             case nodes.Assign():
-                value = self.x.value(node.node, scope)
-                return guards(value), self.assign(node.target, value, scope)
+                given = self.x.value(node.node, scope)
+                return guards(given), self.assign(node.target, given, scope)
             case nodes.AssignBlock(target=nodes.Name() as target, filter=None):
                 parts, _ = self.body(node.body, scope)
                 return [], scope.bind(target.name, join(parts))

@@ -13,7 +13,7 @@ from jinja2 import nodes
 from ..errors import PromptError, did_you_mean
 from ..types import BIGINT, BOOLEAN, DATE, STRING, Struct, Type
 from . import functions
-from .ir import Column, Const, Expr, Fail, Field, Join, Op, Pick, columns_of, is_none, none_possible, printable, printed
+from .ir import Column, Const, Expr, Fail, Field, Join, Op, Pick, is_none, none_possible, printable, printed
 from .reference import environment
 from .values import (
     Dynamic,
@@ -97,17 +97,9 @@ class Expressions:
             expr = lift(value)
         except Refusal as refusal:
             self.refuse(node, f"printing {refusal}")
-        self.check_printable(node, expr)
-        return printed(expr)
-
-    def check_printable(self, node: nodes.Node, expr: Expr) -> None:
         if not printable(expr.type):
-            names = ", ".join(dict.fromkeys(columns_of(expr)))
-            self.refuse(
-                node,
-                f"printing {describe(expr.type)} ({names}) is not the same on all engines; "
-                "format it as text in the source query, or print its parts",
-            )
+            self.refuse(node, functions.unprintable(expr))
+        return printed(expr)
 
     def either(self, node: nodes.Node, test: Expr, then: Value, orelse: Value) -> Value:
         try:
@@ -246,10 +238,7 @@ class Expressions:
         values = [self.value(child, scope) for child in node.nodes]
         if all(isinstance(value, Known) for value in values):
             return Known("".join(str(v.value) for v in values if isinstance(v, Known)))
-        parts = [functions.soft_text(lift(value)) for value in values]
-        for part in parts:
-            self.check_printable(node, part)
-        return join(parts)
+        return join(functions.soft_text(lift(value)) for value in values)
 
     def attribute(self, node: nodes.Node, base: Value, name: str) -> Value:
         if isinstance(base, Known):
@@ -348,7 +337,7 @@ class Expressions:
                 ),
             )
         if node.name == "join" and isinstance(value, Items):
-            return self.join_items(node, value, args)
+            return self.join_items(value, args)
         if node.name in ("first", "last") and isinstance(value, Items):
             return value.values[0 if node.name == "first" else -1]
         if node.name in ("length", "count") and isinstance(value, Items):
@@ -360,14 +349,13 @@ class Expressions:
             raise Refusal(f'the filter "{node.name}"{known} is not compiled for row values; {instead}')
         return self.apply(f'the filter "{node.name}"', function, lift(value), args, keywords)
 
-    def join_items(self, node: nodes.Node, value: Items, args: list[Value]) -> Value:
+    def join_items(self, value: Items, args: list[Value]) -> Value:
         if len(args) > 1:
             raise Refusal("join by an attribute of row values")
         separator = functions.soft_text(lift(args[0])) if args else Const("")
         parts: list[Expr] = []
         for index, item in enumerate(value.values):
             text = functions.soft_text(lift(item))
-            self.check_printable(node, text)
             parts += [separator, text] if index else [text]
         return join(parts)
 
@@ -377,7 +365,7 @@ class Expressions:
         for index, item in enumerate(map(lift, items.values)):
             if item.type != STRING or item == Const(None):
                 raise Refusal(f'joining {describe(item.type)}; write [...]|join("{separator}"), which takes any value')
-            parts += [Const(separator)] * bool(index) + [functions.whole(item)]
+            parts += [Const(separator)] * bool(index) + [item]
         return join(parts)
 
     def jinja_test(self, node: nodes.Test, scope: Scope) -> Value:

@@ -6,8 +6,24 @@ from collections.abc import Callable
 from typing import Any
 
 from ..types import BIGINT, BOOLEAN, STRING
-from .ir import FALSE, TRUE, Const, Expr, Fail, Field, If, Join, Op, Pick, is_none, none_possible, printed
-from .values import Known, Refusal, Value, choose, describe, lift, needing, negate, same_type, truth
+from .ir import (
+    FALSE,
+    TRUE,
+    Const,
+    Expr,
+    Fail,
+    Field,
+    If,
+    Join,
+    Op,
+    Pick,
+    columns_of,
+    is_none,
+    none_possible,
+    printable,
+    printed,
+)
+from .values import Known, Refusal, Value, choose, describe, equal, lift, needing, negate, same_type, truth
 
 # str.strip() without an argument: every character for which str.isspace() holds (Unicode 14 and later agree).
 WHITESPACE = "".join(chr(c) for c in range(0x3001) if chr(c).isspace())
@@ -23,10 +39,21 @@ def soft_text(value: Expr) -> Expr:
         return Const(str(value.value))
     if isinstance(value, If):
         return choose(value.test, soft_text(value.then), soft_text(value.orelse))
+    if not printable(value.type):
+        raise Refusal(unprintable(value))
     text = value if value.type == STRING else printed(value)
     if not none_possible(value):
         return text
     return If(is_none(value), Const("None"), text if text is value else Op("text", (value,), STRING))
+
+
+def unprintable(value: Expr) -> str:
+    """Give the words that refuse to print a value."""
+    names = ", ".join(dict.fromkeys(columns_of(value)))
+    return (
+        f"printing {describe(value.type)} ({names}) is not the same on all engines; "
+        "format it as text in the source query, or print its parts"
+    )
 
 
 def plain(name: str) -> Callable[[Expr], Expr]:
@@ -110,9 +137,14 @@ def default(value: Expr, fallback: Value = Known(""), boolean: Value = Known(Fal
     if not isinstance(boolean, Known):
         raise Refusal("default with a second argument that differs by row")
     instead = lift(fallback)
-    given = choose_value(truth(value), value, instead) if boolean.value else value
     missing = undefined(value)
-    return needing(instead, given if missing == FALSE else choose_value(missing, instead, given))
+    if (boolean.value or missing != FALSE) and not same_type(value, instead):
+        raise Refusal(
+            f"a default that is {describe(instead.type)} of a value that is {describe(value.type)}; "
+            "make both text with |string"
+        )
+    given = choose(truth(value), value, instead) if boolean.value else value
+    return needing(instead, given if missing == FALSE else choose(missing, instead, given))
 
 
 def undefined(value: Expr) -> Expr:
@@ -124,13 +156,6 @@ def undefined(value: Expr) -> Expr:
     if isinstance(value, Op) and value.name == "character":
         raise Refusal("asking whether a text has a character at a place; compare its length instead")
     return is_none(value.base) if isinstance(value, Field) and none_possible(value.base) else FALSE
-
-
-def choose_value(test: Expr, then: Expr, orelse: Expr) -> Expr:
-    """Give ``then if test else orelse`` for two values of one type."""
-    if not same_type(then, orelse):
-        raise Refusal(f"a default that makes {describe(then.type)} out of {describe(orelse.type)}; add |string")
-    return choose(test, then, orelse)
 
 
 def whole(text: Expr) -> Expr:
@@ -173,7 +198,7 @@ METHODS: dict[str, Callable[..., Expr]] = {
 TESTS: dict[str, Callable[..., Expr]] = {
     "defined": lambda value: negate(undefined(value)),
     "undefined": undefined,
-    "none": lambda value: choose(undefined(value), FALSE, is_none(value) if none_possible(value) else FALSE),
+    "none": lambda value: choose(undefined(value), FALSE, equal(value, Known(None))),
 }
 """Tests by name, beside the comparisons, which :mod:`.compile` knows."""
 

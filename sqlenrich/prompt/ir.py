@@ -189,6 +189,8 @@ def failure(expr: Expr) -> Expr | None:
             broken = None
             for part in parts:
                 broken = either(broken, failure(part))
+                if none_possible(part):  # as in text + None; what is printed is never None
+                    broken = either(broken, is_none(part))
             return broken
         case Op(("and" | "or") as name, args, _):
             # Python stops at the first operand that decides: what follows can't fail then.

@@ -20,6 +20,11 @@ _COMPARISONS: Mapping[str, type[exp.Binary]] = {"lt": exp.LT, "lteq": exp.LTE, "
 _ARITHMETIC: Mapping[str, type[exp.Binary]] = {"add": exp.Add, "subtract": exp.Sub, "multiply": exp.Mul}
 _DIGITS = r"^[ \t\r\n]*[+-]?[0-9]{1,18}[ \t\r\n]*$"
 _NO_NUMBER = r"^[\x00-\x2a\x2c\x2f\x3a-\x5e\x60-\x7f]*$"  # ASCII without digits, sign, point or underscore
+_TITLED = (
+    "^[ßİǄ-ǌǱ-ǳև\u10d0-\u10fa\u10fd-\u10ff\u1f80-\u1faf\u1fb2-\u1fb4\u1fb7\u1fbc\u1fc2-\u1fc4\u1fc7\u1fcc"
+    "\u1ff2-\u1ff4\u1ff7\u1ffc\ufb00-\ufb06\ufb13-\ufb17]"
+)
+"""A first letter whose capital in a word is not its upper case, or that has no single lower case: no engine has it."""
 
 
 def prompt_sql(expr: Expr, text: Mapping[str, Build], column: ColumnSql) -> Sql:
@@ -103,7 +108,9 @@ class _Printer:
             case "capitalize":
                 text = self.value(args[0])
                 head = self.text["upper"](self.text["substr"](text, literal(1), literal(1)))
-                return exp.Paren(this=concat(head, self.text["lower"](self.text["substr"](text.copy(), literal(2)))))
+                tail = self.text["substr"](self.text["lower"](text.copy()), literal(2))  # a final sigma looks back
+                titled = self.text["matches"](text.copy(), literal(_TITLED))
+                return case((titled, literal(None)), default=concat(head, tail))
             case "character":
                 text = self.text["substr"](self.value(args[0]), literal(1), literal(1))
                 return exp.Nullif(this=text, expression=literal(""))

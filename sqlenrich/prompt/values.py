@@ -112,7 +112,7 @@ def equal(a: Value, b: Value) -> Expr:
     if isinstance(left, Const) and not isinstance(right, Const):
         left, right = right, left
     if right == Const(None):
-        return is_none(left) if none_possible(left) else FALSE
+        return is_none(left) if none_possible(left) else needing(left, FALSE)
     if isinstance(left, If):
         return choose(left.test, equal(left.then, right), equal(left.orelse, right))
     if left.type != right.type:

@@ -1,0 +1,447 @@
+"""A JSON Schema as it is read, as tests, as verdicts and as vendors take it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sqlenrich as se
+from sqlenrich.schema import CODES, build_tests, judge, normalise, output_columns
+from sqlenrich.schema.check import repair
+from sqlenrich.schema.vendor import SHAPE_ONLY, is_strict, json_schema_format
+from sqlenrich.types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Struct
+
+
+def obj(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """An object's schema."""
+    return {"type": "object", "properties": properties, **more}
+
+
+A = "output.properties.a"
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        pytest.param({"type": "strng"}, f'unknown type "strng" (string?) @ {A}', id="type"),
+        pytest.param({"type": 3}, f"type 3 is neither a name nor a list of names @ {A}", id="type as a number"),
+        pytest.param({"type": []}, f"type [] is neither a name nor a list of names @ {A}", id="no types"),
+        pytest.param(
+            {"type": ["string", "integer"]},
+            f"a column has one type (and null), not number and string @ {A}",
+            id="two types",
+        ),
+        pytest.param({"type": "null"}, f"a value that is always null is no column @ {A}", id="null"),
+        pytest.param({}, f"a type is missing: a column needs one @ {A}", id="no type"),
+        pytest.param(3, f"a schema is a mapping, not 3 @ {A}", id="no schema"),
+        pytest.param(
+            {"type": "string", "minLenght": 3},
+            f'the keyword "minLenght" (minLength?) is not supported @ {A}',
+            id="keyword",
+        ),
+        pytest.param({"type": "string", "not": {}}, f'the keyword "not" is not supported @ {A}', id="not"),
+        pytest.param({"type": "string", "enum": []}, f"enum is a list with at least one value @ {A}", id="empty enum"),
+        pytest.param(
+            {"type": "string", "enum": [[1]]},
+            f"enum and const hold texts, numbers, booleans or null @ {A}",
+            id="list in enum",
+        ),
+        pytest.param(
+            {"type": "string", "enum": [1]}, f"can't be met: no value of the enum is of type string @ {A}", id="unmet"
+        ),
+        pytest.param({"type": "integer", "minimum": "1"}, f"minimum is a number, not '1' @ {A}", id="minimum"),
+        pytest.param(
+            {"type": "integer", "minimum": 2, "maximum": 1},
+            f"can't be met: minimum 2 is above maximum 1 @ {A}",
+            id="range",
+        ),
+        pytest.param(
+            {"type": "string", "maxLength": -1}, f"maxLength is an integer of at least 0, not -1 @ {A}", id="length"
+        ),
+        pytest.param(
+            {"type": "string", "minLength": True}, f"minLength is an integer of at least 0, not True @ {A}", id="true"
+        ),
+        pytest.param(
+            {"type": "string", "pattern": "(?=a)"},
+            f'pattern "(?=a)": a group that starts with (? is not the same on all engines; write it without @ {A}',
+            id="pattern",
+        ),
+        pytest.param(
+            {"type": "array", "items": {"type": "strng"}}, f'unknown type "strng" (string?) @ {A}.items', id="items"
+        ),
+        pytest.param(
+            {"type": "object", "properties": 3}, f"properties is a mapping of names to schemas @ {A}", id="properties"
+        ),
+        pytest.param(
+            obj({"x y": {"type": "string"}}),
+            f'the property name "x y" is no column name: letters, digits, _ and -, at most 64 @ {A}',
+            id="name",
+        ),
+        pytest.param(
+            obj({"x": {"type": "string"}, "X": {"type": "string"}}),
+            f'"x" and "X" are equal but for case; SQL columns are not @ {A}',
+            id="case",
+        ),
+        pytest.param(
+            obj({"label": {"type": "string"}}, required=["lable"]),
+            f'required "lable" (label?) is not among the properties @ {A}',
+            id="required",
+        ),
+        pytest.param(
+            obj({"x": {"type": "string"}}, required="x"), f"required is a list of property names @ {A}", id="text"
+        ),
+        pytest.param(
+            obj({"x": {"type": "string"}}, additionalProperties={}),
+            f"additionalProperties is true or false @ {A}",
+            id="additionalProperties",
+        ),
+        pytest.param({"$ref": "#/$defs/none"}, f'"#/$defs/none" points to nothing in this schema @ {A}', id="no $ref"),
+        pytest.param(
+            {"$ref": "other.json"}, f'"other.json" points to nothing in this schema @ {A}', id="a file's $ref"
+        ),
+        pytest.param(
+            {"$ref": "#"}, f'"#" refers to itself; a column has a fixed depth @ {A}.properties.a', id="recursive"
+        ),
+    ],
+)
+def test_problems(schema: Any, problem: str) -> None:
+    _, problems = normalise(obj({"a": schema}))
+    assert str(problems[0]) == problem
+
+
+@pytest.mark.parametrize(
+    ("schema", "plain"),
+    [
+        ({"type": "string", "title": "x", "default": "y"}, {"type": ["string"]}),
+        ({"enum": ["a", "b"]}, {"type": ["string"], "enum": ["a", "b"]}),
+        ({"enum": ["a", None]}, {"type": ["string", "null"], "enum": ["a", None]}),
+        ({"const": 3}, {"type": ["integer"], "enum": [3]}),
+        ({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]}, {"type": ["integer", "null"], "minimum": 1}),
+        ({"items": {"type": "string"}}, {"type": ["array"], "items": {"type": ["string"]}}),
+        ({"$ref": "#/$defs/d", "description": "x"}, {"type": ["string"], "enum": ["p"], "description": "x"}),
+    ],
+)
+def test_plain_form(schema: Any, plain: dict[str, Any]) -> None:
+    given, problems = normalise({**obj({"a": schema}), "$defs": {"d": {"enum": ["p"]}}})
+    assert problems == []
+    assert given["properties"]["a"] == plain
+
+
+def test_columns() -> None:
+    plain, _ = normalise(
+        obj(
+            {
+                "s": {"type": "string"},
+                "i": {"type": ["integer", "null"]},
+                "d": {"type": "number"},
+                "b": {"type": "boolean"},
+                "l": {"type": "array", "items": {"type": "integer"}},
+                "o": obj({"x": {"type": "string"}}),
+                "j": {"type": "object"},
+                "m": {"type": "array"},
+            }
+        )
+    )
+    assert output_columns(plain) == {
+        "s": STRING,
+        "i": BIGINT,
+        "d": DOUBLE,
+        "b": BOOLEAN,
+        "l": Array(BIGINT),
+        "o": Struct((("x", STRING),)),
+        "j": STRING,
+        "m": Array(STRING),
+    }
+
+
+FULL = obj(
+    {
+        "t": {"type": "string", "minLength": 2, "maxLength": 4, "pattern": "^[a-z]*$"},
+        "e": {"type": "string", "enum": ["x", "y"]},
+        "i": {"type": "integer", "minimum": 1, "exclusiveMaximum": 5},
+        "d": {"type": "number", "exclusiveMinimum": 0, "maximum": 1.5},
+        "b": {"type": ["boolean", "null"], "enum": [True, None]},
+        "l": {"type": "array", "items": {"type": "string", "maxLength": 3}, "minItems": 1, "maxItems": 2},
+        "o": obj({"x": {"type": "integer"}}, required=["x"], additionalProperties=False),
+    },
+    required=["t"],
+    additionalProperties=False,
+)
+
+
+def test_the_tests_stand_in_the_order_of_their_codes() -> None:
+    verdicts = build_tests(normalise(FULL)[0])
+    places = [CODES.index(verdict.code) for verdict in verdicts]
+    assert places == sorted(places)
+    assert {verdict.code for verdict in verdicts} == {
+        "MISSING_FIELD",
+        "EXTRA_FIELD",
+        "WRONG_TYPE",
+        "NOT_IN_ENUM",
+        "OUT_OF_RANGE",
+        "BAD_LENGTH",
+        "BAD_PATTERN",
+        "BAD_ITEMS",
+    }
+
+
+JUDGED = [
+    (None, "NO_RESPONSE"),
+    ("", "NO_RESPONSE"),
+    (" \t\r\n", "NO_RESPONSE"),
+    ('{"t": "ab"}', None),
+    (' \n{"t": "ab"}\t', None),
+    ("\u00a0", "BAD_JSON"),
+    ("text", "BAD_JSON"),
+    ('{"t": "ab"', "BAD_JSON"),
+    ('{"t": "ab",}', "BAD_JSON"),
+    ('{"t": "ab"} x', "BAD_JSON"),
+    ('{"t": "ab"}{}', "BAD_JSON"),
+    ("{'t': 'ab'}", "BAD_JSON"),
+    ('{"t": "ab", "d": NaN}', "BAD_JSON"),
+    ('{"t": "ab", "d": -Infinity}', "BAD_JSON"),
+    ('{"t": "ab", "t": "ab"}', "BAD_JSON"),
+    ('{"t": "ab", "\\u0074": "ab"}', "BAD_JSON"),
+    ('{"t": "ab", "o": {"x": 1, "x": 1}}', "BAD_JSON"),
+    ('{"t": "\\ud800"}', "BAD_JSON"),
+    ('{"\\udc00": 1}', "BAD_JSON"),
+    ('{"t": "\\ud83d\\ude00"}', "BAD_LENGTH"),
+    ('{"t": "a\nb"}', "BAD_JSON"),
+    ('{"t": "ab", "i": 01}', "BAD_JSON"),
+    ('\ufeff{"t": "ab"}', "BAD_JSON"),
+    ("[]", "NOT_OBJECT"),
+    ("null", "NOT_OBJECT"),
+    ('"t"', "NOT_OBJECT"),
+    ("3", "NOT_OBJECT"),
+    ("{}", "MISSING_FIELD"),
+    ('{"t": "ab", "o": {}}', "MISSING_FIELD"),
+    ('{"t": "ab", "z": 1}', "EXTRA_FIELD"),
+    ('{"t": "ab", "o": {"x": 1, "y": 1}}', "EXTRA_FIELD"),
+    ('{"t": 1}', "WRONG_TYPE"),
+    ('{"t": null}', "WRONG_TYPE"),
+    ('{"t": "ab", "i": "1"}', "WRONG_TYPE"),
+    ('{"t": "ab", "i": 1.5}', "WRONG_TYPE"),
+    ('{"t": "ab", "i": true}', "WRONG_TYPE"),
+    ('{"t": "ab", "i": 1.0}', None),
+    ('{"t": "ab", "i": 1e0}', None),
+    ('{"t": "ab", "d": 1}', None),
+    ('{"t": "ab", "l": [1]}', "WRONG_TYPE"),
+    ('{"t": "ab", "l": {}}', "WRONG_TYPE"),
+    ('{"t": "ab", "b": null}', None),
+    ('{"t": "ab", "b": true}', None),
+    ('{"t": "ab", "b": false}', "NOT_IN_ENUM"),
+    ('{"t": "ab", "e": "z"}', "NOT_IN_ENUM"),
+    ('{"t": "ab", "e": "X"}', "NOT_IN_ENUM"),
+    ('{"t": "ab", "i": 0}', "OUT_OF_RANGE"),
+    ('{"t": "ab", "i": 5}', "OUT_OF_RANGE"),
+    ('{"t": "ab", "i": 4}', None),
+    ('{"t": "ab", "d": 0}', "OUT_OF_RANGE"),
+    ('{"t": "ab", "d": 1.6}', "OUT_OF_RANGE"),
+    ('{"t": "ab", "d": 1.5}', None),
+    ('{"t": "ab", "i": 9223372036854775808}', "OUT_OF_RANGE"),
+    ('{"t": "ab", "i": 1e400}', "OUT_OF_RANGE"),
+    ('{"t": "a"}', "BAD_LENGTH"),
+    ('{"t": "abcde"}', "BAD_LENGTH"),
+    ('{"t": "ab", "l": ["abcd"]}', "BAD_LENGTH"),
+    ('{"t": "AB"}', "BAD_PATTERN"),
+    ('{"t": "ab\\n"}', "BAD_PATTERN"),
+    ('{"t": "ab", "l": []}', "BAD_ITEMS"),
+    ('{"t": "ab", "l": ["a", "b", "c"]}', "BAD_ITEMS"),
+    # Where several apply, the first code in the order.
+    ('{"z": 1}', "MISSING_FIELD"),
+    ('{"t": 1, "z": 1}', "EXTRA_FIELD"),
+    ('{"t": 1, "e": "z"}', "WRONG_TYPE"),
+    ('{"t": "A", "e": "z"}', "NOT_IN_ENUM"),
+    ('{"t": "A", "i": 0}', "OUT_OF_RANGE"),
+    ('{"t": "A"}', "BAD_LENGTH"),
+    ('{"t": "AB", "l": []}', "BAD_PATTERN"),
+]
+
+
+@pytest.mark.parametrize(("text", "code"), JUDGED)
+def test_check_response(text: str | None, code: str | None) -> None:
+    assert se.check_response(FULL, text) == code
+
+
+def test_the_detail_says_where() -> None:
+    verdicts = build_tests(normalise(FULL)[0])
+    assert judge(verdicts, '{"t": "ab", "o": {}}') == ("MISSING_FIELD", "o.x is missing")
+    assert judge(verdicts, '{"t": "ab", "l": [1]}') == ("WRONG_TYPE", "l[] is not string")
+    assert judge(verdicts, '{"t": "ab", "i": 0}') == ("OUT_OF_RANGE", "i is below 1")
+    assert judge(verdicts, '{"t": "ab"}') is None
+
+
+def test_a_schema_that_can_t_be_checked_is_an_error() -> None:
+    with pytest.raises(se.SpecError, match='the keyword "not" is not supported @ output'):
+        se.check_response({"not": {}}, "{}")
+
+
+@pytest.mark.parametrize(
+    ("text", "repairs", "repaired"),
+    [
+        (None, ["trim"], None),
+        (" {} ", ["trim"], "{}"),
+        (" {} ", [], " {} "),
+        ("\u00a0{}", ["trim"], "\u00a0{}"),
+        ("```json\n{}\n```", ["fence"], "{}"),
+        ("```json\n{}\n```", ["trim"], "```json\n{}\n```"),
+        (" ```\n{}``` ", ["fence"], "{}"),
+        (" {} ", ["fence"], " {} "),
+    ],
+)
+def test_repair(text: str | None, repairs: list[str], repaired: str | None) -> None:
+    assert repair(text, repairs) == repaired
+
+
+@pytest.mark.parametrize(
+    ("schema", "strict"),
+    [
+        (obj({"a": {"type": "string"}}, required=["a"], additionalProperties=False), True),
+        (obj({"a": {"type": "string"}}, required=["a"]), False),
+        (obj({"a": {"type": "string"}}, additionalProperties=False), False),
+        (obj({"a": obj({"b": {"type": "string"}})}, required=["a"], additionalProperties=False), False),
+        (
+            obj(
+                {"a": {"type": "array", "items": obj({"b": {"type": "string"}})}},
+                required=["a"],
+                additionalProperties=False,
+            ),
+            False,
+        ),
+        (
+            obj(
+                {
+                    "a": {
+                        "type": "array",
+                        "items": obj({"b": {"type": "string"}}, required=["b"], additionalProperties=False),
+                    }
+                },
+                required=["a"],
+                additionalProperties=False,
+            ),
+            True,
+        ),
+    ],
+)
+def test_strict_only_where_everything_is_closed_and_required(schema: dict[str, Any], strict: bool) -> None:
+    plain, _ = normalise(schema)
+    assert is_strict(plain) is strict
+    assert json_schema_format("n" * 70, plain) == {
+        "type": "json_schema",
+        "json_schema": {"name": "n" * 64, "schema": schema, **({"strict": True} if strict else {})},
+    }
+
+
+def test_a_vendor_gets_only_the_keywords_that_it_takes() -> None:
+    plain, _ = normalise(obj({"a": {"type": "integer", "minimum": 1, "description": "x"}}, additionalProperties=False))
+    assert json_schema_format("n", plain, SHAPE_ONLY)["json_schema"]["schema"] == obj(
+        {"a": {"type": "integer", "description": "x"}}
+    )
+
+
+# Random schemas and documents: the verdict is that of another validator.
+
+WORDS = st.sampled_from(["", "a", "ab", "abc", "b1", "é😀"])
+NUMBERS = st.integers(-3, 4) | st.sampled_from([0.5, 1.5, -2.0, 3.0, 1e300])
+
+
+def _counts(low: str, high: str) -> st.SearchStrategy[dict[str, Any]]:
+    pairs = st.tuples(st.none() | st.integers(0, 3), st.none() | st.integers(0, 3))
+
+    def counts(pair: tuple[int | None, int | None]) -> dict[str, Any]:
+        least, most = pair
+        if least is not None and most is not None and least > most:
+            least, most = most, least
+        return {key: n for key, n in ((low, least), (high, most)) if n is not None}
+
+    return pairs.map(counts)
+
+
+def _kind(name: str, *parts: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    kinds = st.sampled_from([name, [name, "null"]])
+    return st.builds(
+        lambda kind, *more: {k: v for part in more for k, v in part.items()} | {"type": kind}, kinds, *parts
+    )
+
+
+def _enum(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.just({}) | st.lists(values, min_size=1, max_size=3).map(lambda listed: {"enum": listed})
+
+
+PATTERN = st.sampled_from([{}, {"pattern": "^a"}, {"pattern": "b$"}, {"pattern": r"\d"}])
+LEAVES = st.one_of(
+    _kind("string", _counts("minLength", "maxLength"), PATTERN, _enum(WORDS)),
+    _kind("integer", _counts("minimum", "maximum"), _enum(st.integers(-3, 4))),
+    _kind("number", _counts("exclusiveMinimum", "exclusiveMaximum"), _enum(NUMBERS)),
+    _kind("boolean", _enum(st.booleans())),
+)
+
+
+def _objects(values: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.builds(
+        lambda properties, required, extra: obj(
+            properties, required=[name for name in required if name in properties], additionalProperties=extra
+        ),
+        st.dictionaries(st.sampled_from(["a", "b", "c"]), values, min_size=1, max_size=3),
+        st.sets(st.sampled_from(["a", "b", "c"])).map(sorted),
+        st.booleans(),
+    )
+
+
+SCHEMAS = _objects(
+    st.recursive(
+        LEAVES,
+        lambda inner: (
+            _objects(inner)
+            | st.builds(
+                lambda item, counts: {"type": "array", "items": item, **counts}, inner, _counts("minItems", "maxItems")
+            )
+        ),
+        max_leaves=4,
+    )
+)
+DOCUMENTS = st.dictionaries(
+    st.sampled_from(["a", "b", "c", "d"]),
+    st.recursive(
+        st.none() | st.booleans() | NUMBERS | WORDS,
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), inner, max_size=3)
+        ),
+        max_leaves=4,
+    ),
+    max_size=4,
+)
+
+
+def _agrees(schema: dict[str, Any], document: Any) -> None:
+    code = se.check_response(schema, json.dumps(document))
+    assert (code is None) is jsonschema.Draft202012Validator(schema).is_valid(document), code
+
+
+def _fitting(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
+    """Documents that have the schema's names and types, so that the finer checks decide."""
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    match kinds[0]:
+        case "object":
+            return st.fixed_dictionaries({}, optional={n: _fitting(c) for n, c in schema["properties"].items()})
+        case "array":
+            return st.lists(_fitting(schema["items"]), max_size=4)
+        case "string":
+            return WORDS
+        case "boolean":
+            return st.booleans()
+    return st.integers(-3, 4) if kinds[0] == "integer" else NUMBERS
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_the_verdict_is_that_of_a_validator(data: st.DataObject) -> None:
+    schema = data.draw(SCHEMAS)
+    if normalise(schema)[1]:
+        return
+    _agrees(schema, data.draw(_fitting(schema) | DOCUMENTS))
