@@ -45,7 +45,13 @@ def choose_model(
     engine = get_engine("duckdb")
     if mock:
         resolved = resolve_model(enrichment, engine, "mock")
-        return Ask(MockModel(enrichment.schema, failures=failures), resolved, concurrency or 64, "")
+        try:
+            answers = MockModel(enrichment.schema, failures=failures)
+        except ValueError as error:
+            raise ConfigError(f"--mock: {error}") from None
+        return Ask(answers, resolved, concurrency or 64, "")
+    if failures:
+        raise ConfigError("--mock-failures goes with --mock: an endpoint fails by itself")
     settings = config.endpoint(endpoint)
     alias = config.model(model or enrichment.model, "endpoint") or config.model("default", "endpoint")
     name = alias.name if alias is not None else only_model(settings)

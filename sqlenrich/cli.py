@@ -17,6 +17,7 @@ from .errors import ConfigError, SqlenrichError, did_you_mean
 from .report import EXIT_ERROR, EXIT_STOPPED, EXIT_USAGE
 
 F = TypeVar("F", bound=Callable[..., Any])
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def main() -> NoReturn:
@@ -34,6 +35,9 @@ def main() -> NoReturn:
         sys.exit(EXIT_USAGE if isinstance(error, ConfigError) else EXIT_ERROR)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_ERROR)
+    except OSError as error:
+        click.echo(f"Error: {error.filename or 'the output'}: {error.strerror or error}", err=True)
         sys.exit(EXIT_ERROR)
     sys.exit(status or 0)
 
@@ -177,7 +181,8 @@ def run(
                 f"paste the script of: sqlenrich render {file} --target {target}"
             )
         output = output or chosen.database
-        options["responses"] = options["responses"] or (chosen.responses or "").replace("{name}", enrichment.name) or None
+        shared = (chosen.responses or "").replace("{name}", enrichment.name)
+        options["responses"] = options["responses"] or shared or None
     if output is None:
         raise click.UsageError("where to? Give --output out.duckdb (or .csv, .parquet)")
     stopper = Stopper()
@@ -200,7 +205,15 @@ def run(
 
 
 def _confirm(question: str) -> bool:
-    return click.confirm(question, default=True, err=True)
+    """Ask on the terminal; Ctrl-C, Ctrl-D and SIGTERM mean no."""
+    handlers = {number: signal.signal(number, signal.default_int_handler) for number in _SIGNALS}
+    try:
+        return click.confirm(question, default=True, err=True)
+    except click.Abort:
+        return False
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def _stop_on_signals(stop: Callable[[], None]) -> None:
@@ -216,7 +229,7 @@ def _stop_on_signals(stop: Callable[[], None]) -> None:
             click.echo("\nstopping: waiting for what is in flight (again: without it)", err=True)
         stop()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _SIGNALS:
         signal.signal(number, handle)
 
 

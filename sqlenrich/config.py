@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .enrichment import ENGINE_NAMES
+from .engines import ENGINES
 from .errors import ConfigError, did_you_mean
 
 FILE = "sqlenrich.toml"
 ENDPOINT_KEYS = ("url", "api_key_env", "concurrency", "extra_body", "timeout")
 NOT_YET = ("rpm", "tpm")
 TARGET_KEYS = ("engine", "profile", "connection", "database", "schema", "responses")
-MODEL_ENGINES = (*ENGINE_NAMES, "endpoint")
+MODEL_ENGINES = (*ENGINES, "endpoint")
 
 
 @dataclass(frozen=True)
@@ -200,8 +200,8 @@ def _endpoint(values: dict[str, Any], place: str, problems: list[str]) -> Endpoi
 def _target(name: str, values: dict[str, Any], place: str, problems: list[str]) -> Target:
     _known(values, TARGET_KEYS, place, problems)
     engine = values.get("engine")
-    if engine not in ENGINE_NAMES:
-        problems.append(f"engine is one of {', '.join(ENGINE_NAMES)}, not {engine!r} @ {place}")
+    if engine not in ENGINES:
+        problems.append(f"engine is one of {', '.join(ENGINES)}, not {engine!r} @ {place}")
     for key in TARGET_KEYS:
         if key in values and not isinstance(values[key], str):
             problems.append(f"{key} is a text @ {place}.{key}")

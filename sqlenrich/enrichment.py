@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from .engines import ENGINES
 from .errors import PromptError, SpecError, did_you_mean
 from .header import FOREIGN, HEADER, PARAMS, RESERVED, Header
 from .prompt import Prompt, compile_prompt
@@ -20,7 +21,6 @@ RESERVED_COLUMNS = (
     "_model", "_version", "_fingerprint", "answer",
 )  # fmt: skip
 """Names that sqlenrich's own columns take in a result table."""
-ENGINE_NAMES = ("databricks", "snowflake", "bigquery", "spark", "duckdb")
 DEFAULT_REPAIRS = ("trim", "fence")
 
 
@@ -151,6 +151,9 @@ class _Loader:
         params, engine_params = self.params()
         source, query = self.table()
         retry = self.mapping("retry")
+        for key in ("feedback", "escalate"):
+            if retry.get(key):
+                self.report(f"{key} is not supported yet", ("retry", key))
         version = self.values.get("version")
         if isinstance(version, bool) or not isinstance(version, int | float | str | None):
             self.report(f"version is a number or a text, not {version!r}", ("version",))
@@ -301,7 +304,7 @@ class _Loader:
         params: dict[str, Any] = {}
         engines: dict[str, dict[str, Any]] = {}
         for name, value in self.mapping("params").items():
-            if name in ENGINE_NAMES or name == "endpoint":
+            if name in ENGINES or name == "endpoint":
                 if isinstance(value, dict):
                     engines[name] = value
                 else:

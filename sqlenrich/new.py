@@ -10,10 +10,15 @@ from .errors import ConfigError, did_you_mean
 from .types import BOOLEAN, STRING, Type, type_json
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_KEYS = re.compile(r"^(id|.*_id|key|uuid)$", re.IGNORECASE)
+_KEYS = re.compile(r"^(id|.*[_ -]id|key|uuid)$", re.IGNORECASE)
 _TEXTS = re.compile(
     r"(text|body|message|comment|review|content|description|title|subject|note|question)", re.IGNORECASE
 )
+_NO_VARIABLES = (
+    "and", "or", "not", "in", "is", "if", "else", "true", "false", "none", "null", "output", "loop", "range", "zip",
+    "namespace", "self", "super", "caller", "varargs", "kwargs", "dict", "lipsum", "cycler", "joiner",
+)  # fmt: skip
+"""Words that mean something else in a template, or in YAML."""
 _BODY = """---
 description: {description}
 version: 1
@@ -122,7 +127,12 @@ def fresh_text(name: str, types: dict[str, Type], data: str | Path | None) -> st
     chosen = [column for column in types if column in chosen]
     if not chosen:
         raise ConfigError(f"{data} has no text column to ask about; there are: {', '.join(types)}")
-    variables = {column: variable_name(column) for column in chosen}
+    variables: dict[str, str] = {}
+    for column in chosen:
+        variable = variable_name(column)
+        while variable in variables.values() or (variable != column and variable in types):
+            variable += "_"
+        variables[column] = variable
     main = next((variables[c] for c in chosen if _TEXTS.search(c)), variables[chosen[0]])
     written = [_column(variables[column], column, types[column]) for column in chosen]
     key = (
@@ -146,7 +156,8 @@ def variable_name(column: str) -> str:
     """Give a name that a template can hold for a column of any name."""
     name = re.sub(r"\W+", "_", column, flags=re.ASCII).strip("_").lower() or "column"
     name = name if not name[0].isdigit() else f"column_{name}"
-    return column if _IDENTIFIER.fullmatch(column) else name
+    name = column if _IDENTIFIER.fullmatch(column) else name
+    return f"{name}_" if name.lower() in _NO_VARIABLES else name
 
 
 def quoted(text: str) -> str:
@@ -159,7 +170,8 @@ def quoted(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    plain = text.replace("\\", "\\\\").replace('"', '\\"')
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in plain)
 
 
 def _column(variable: str, column: str, kind: Type) -> str:

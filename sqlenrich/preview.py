@@ -10,8 +10,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from .ask import Ask, choose_model
-from .compiler import compile_plan
+from .compiler import compile_plan, resolve_model
 from .config import Config, find_config
+from .engines import get_engine
 from .enrichment import Enrichment
 from .errors import ConfigError
 from .request import ResolvedModel, hint_text
@@ -52,26 +53,35 @@ def preview(
         ask = choose_model(
             enrichment, config, endpoint=endpoint, model=model, mock=mock, failures=mock_failures, concurrency=rows
         )
-    resolved = ask.resolved if ask is not None else ResolvedModel(_model_name(enrichment, config, model))
+    resolved = ask.resolved if ask is not None else _resolve(enrichment, config, model)
     if input is None:
         raise ConfigError("which rows? Give --input PATH")
     with TemporaryDirectory() as folder, Store(Path(folder) / "preview.duckdb") as store:
         enrichment, types = open_source(store, enrichment, input)
         plan = compile_plan(enrichment, "duckdb", {"source": SOURCE}, model=resolved, source_types=types)
         prompts = plan.step("prompts")
-        total = store.one(f"SELECT count(*) FROM {SOURCE}")
+        total = store.reading(f"SELECT count(*) FROM ({prompts.sql})")[0][0]
         names = (*enrichment.key, *enrichment.keep)
-        found = store.db.execute(f"SELECT * FROM ({prompts.sql}) LIMIT {rows}").fetchall()
+        found = store.reading(f"SELECT * FROM ({prompts.sql}) LIMIT {rows}")
         shown = [dict(zip((*names, "prompt", "request_hash"), row, strict=True)) for row in found]
         if ask is None:
-            return _prompts(enrichment, shown, resolved, total)
-        distinct = store.one(f"SELECT count(DISTINCT request_hash) FROM ({prompts.sql})")
+            return _prompts(enrichment, shown, resolved, _extra_body(config, endpoint), total)
+        distinct = store.reading(f"SELECT count(DISTINCT request_hash) FROM ({prompts.sql})")[0][0]
         return _answers(enrichment, shown, ask, total, distinct)
 
 
-def _model_name(enrichment: Enrichment, config: Config, model: str | None) -> str:
+def _resolve(enrichment: Enrichment, config: Config, model: str | None) -> ResolvedModel:
+    """Give the model and the parameters that a run would send, without asking the endpoint for its model."""
     found = config.model(model or enrichment.model, "endpoint") or config.model("default", "endpoint")
-    return found.name if found is not None else "(the endpoint's model)"
+    name, changed = (found.name, found.params) if found is not None else ("(the endpoint's model)", None)
+    return resolve_model(enrichment, get_engine("duckdb"), name, changed)
+
+
+def _extra_body(config: Config, endpoint: str | None) -> Mapping[str, Any]:
+    try:
+        return config.endpoint(endpoint).extra_body
+    except ConfigError:  # no endpoint is named: a preview needs none
+        return {}
 
 
 def _title(enrichment: Enrichment, row: Mapping[str, Any], number: int) -> str:
@@ -85,16 +95,19 @@ def _state(row: Mapping[str, Any]) -> str | None:
     return "NO_INPUT: a required column is blank; it is not sent" if row["request_hash"] is None else None
 
 
-def _prompts(enrichment: Enrichment, rows: list[dict[str, Any]], resolved: ResolvedModel, total: int) -> str:
+def _prompts(
+    enrichment: Enrichment, rows: list[dict[str, Any]], resolved: ResolvedModel, extra: Mapping[str, Any], total: int
+) -> str:
     lines: list[str] = []
     for number, row in enumerate(rows, start=1):
         lines += [_title(enrichment, row, number), _state(row) or row["prompt"]]
     content = "<the prompt>"
     if enrichment.hint == "always":
         content += "\n\n" + hint_text(enrichment.schema)
-    body: dict[str, Any] = {"model": resolved.name, **resolved.params, **enrichment.params}
+    body: dict[str, Any] = {"model": resolved.name, **dict(sorted(resolved.params.items()))}
     if enrichment.hint != "always":
         body["response_format"] = json_schema_format(enrichment.name, enrichment.schema)
+    body |= dict(sorted(extra.items()))
     body["messages"] = [{"role": "user", "content": content}]
     lines += [RULE, "each is sent as POST /chat/completions:", json.dumps(body, indent=2, ensure_ascii=False)]
     lines += [RULE, f"{len(rows)} of {total:,} rows; nothing was sent"]

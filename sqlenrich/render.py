@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -116,12 +117,11 @@ TITLES = {
 
 def create_table_as(engine: Engine, table: exp.Table, select: str) -> list[str]:
     """Give the statements that make a table afresh from the text of a SELECT."""
-    mark = exp.var("\ue002SELECT\ue002")
-    made = [print_sql(engine, node) for node in engine.create_table_as(table, mark)]
-    return [
-        sql.replace("\n\ue002SELECT\ue002", "\ue002SELECT\ue002").replace("\ue002SELECT\ue002", "\n" + select)
-        for sql in made
-    ]
+    mark = "THE_SELECT"
+    while mark in table.sql(engine.dialect):
+        mark += "_"
+    made = [print_sql(engine, node) for node in engine.create_table_as(table, exp.var(mark))]
+    return [re.sub(rf"\s*{mark}$", lambda _: "\n" + select, sql) for sql in made]
 
 
 def create_if_missing(engine: Engine, table: exp.Table, step: Step) -> str:

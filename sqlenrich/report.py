@@ -73,8 +73,6 @@ class Report:
         if self.exit_status == EXIT_STOPPED:
             lines.append(f"stopped with {self.pending:,} requests to go; run the same command again to continue")
         if self.exit_status == EXIT_OVER_LIMIT:
-            limit = (
-                "all rows were refused" if self.max_quarantine is None else f"over max_quarantine {self.max_quarantine}"
-            )
+            limit = f"over max_quarantine {self.max_quarantine}" if self.enriched else "all rows were refused"
             lines.append(f"too many refused: {limit}; see {self.name}_quarantine")
         return "\n".join(lines)

@@ -69,13 +69,16 @@ def json_schema(schema: Mapping[str, Any], keep: tuple[str, ...] | None = None) 
 
 
 def request_constant(model: ResolvedModel, schema: Mapping[str, Any], hint: str | None) -> str:
-    """Give ``C``: the SHA-256, in hexadecimal, of everything but the prompt that decides an answer."""
+    """Give ``C``: the SHA-256, in hexadecimal, of everything but the prompt that decides an answer.
+
+    Of a hint only its wording counts: the schema in it may hold limits, and changing one must pay nothing.
+    """
     parts = {
         "v": HASH_VERSION,
         "model": model.name,
         "params": dict(model.params),
         "shape": shape(schema),
-        "hint": hint,
+        "hint": None if hint is None else HINT,
     }
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .ask import Ask, choose_model
-from .compiler import compile_plan
+from .compiler import RELATIONS, compile_plan
 from .config import Config, find_config
 from .enrichment import Enrichment, SourceColumn
 from .errors import ConfigError, SqlenrichError, did_you_mean
@@ -136,12 +136,15 @@ def run(
     )
     target = Path(output)
     database = database_path(target)
+    check_apart(enrichment, input, target)
     run_id = f"{started:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
     with Store(database) as store:
         enrichment, types = open_source(store, enrichment, input)
         relations = {"source": SOURCE, **({"responses": responses} if responses else {})}
         plan = compile_plan(enrichment, "duckdb", relations, model=ask.resolved, source_types=types)
         counts = store.prepare(plan, limit=max_rows)
+        if (warning := store.key_warning(plan, enrichment.key)) is not None:
+            observer.note(warning)
         cached = counts.distinct - counts.unanswered
         line = PlanLine(counts.rows, counts.distinct, cached, counts.pending, ask.resolved.name, ask.where)
         rounds = _Rounds(store, plan, ask, enrichment, run_id, observer, stopper)
@@ -259,6 +262,24 @@ def database_path(output: Path) -> Path:
         return output.parent / ".sqlenrich" / f"{output.name}.duckdb"
     known = (*DATABASE_SUFFIXES, *FILE_SUFFIXES)
     raise ConfigError(f"{output}: unknown kind of output{did_you_mean(suffix, known)}; there are: {', '.join(known)}")
+
+
+def check_apart(enrichment: Enrichment, input: str | Path | None, target: Path) -> None:
+    """Refuse to read what the run writes. Raises ConfigError."""
+    from .store import name_parts, quarantine_file
+
+    if input is not None and target.suffix.lower() in FILE_SUFFIXES:
+        for path in (target, quarantine_file(target)):
+            if path.resolve() == Path(input).resolve():
+                raise ConfigError(f"{input}: the run would write over its own input; give another --output")
+    own = input is None or Path(input).resolve() == target.resolve()
+    if own and enrichment.source is not None:
+        name = name_parts(enrichment.source)[-1].lower()
+        if name in {form.format(enrichment.name).lower() for form in RELATIONS.values()}:
+            raise ConfigError(
+                f"the source {enrichment.source} is a table that this run makes; rename the prompt file, "
+                "or give another --output"
+            )
 
 
 def with_settings(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from .engines.base import identifier
 from .engines.duckdb import ENGINE
@@ -24,18 +27,16 @@ SOURCE = "sqlenrich_source"
 LEDGER = "_sqlenrich_runs"
 CHUNK_ROWS = 4096
 MEMORY_LIMIT = "320MiB"
-_DELIMITED = (
-    "read_csv({path}, all_varchar = true, header = {header}, delim = '{delim}', "
-    "quote = '\"', escape = '\"', max_line_size = 33554432)"
-)
-_READERS = {
-    ".csv": _DELIMITED.replace("{delim}", ","),
-    ".tsv": _DELIMITED.replace("{delim}", "	"),
-    ".jsonl": "read_ndjson({path}, sample_size = -1)",
-    ".ndjson": "read_ndjson({path}, sample_size = -1)",
-    ".parquet": "read_parquet({path})",
-}
+THREADS = 4
+"""Each thread takes a share of the memory; more of them would make a run no faster, since the model is slower."""
+MAX_LINE = 2**24
+INPUT = "sqlenrich_input"
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_JSON_LINES = (".jsonl", ".ndjson")
 _DATABASES = (".duckdb", ".db")
+_FILES = (*_DELIMITERS, *_JSON_LINES, ".parquet", *_DATABASES)
+# JSON has texts only: what DuckDB takes for one of these stays the text it is. A field may be called DATE, too.
+_GUESSED = re.compile(r'("(?:[^"]|"")*")|(?:^|(?<=[^,] ))(?:TIMESTAMP WITH TIME ZONE|TIMESTAMP|DATE|TIME|UUID|JSON)\b')
 _SCALARS: Mapping[str, Type] = {
     **dict.fromkeys(
         ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"), BIGINT
@@ -85,6 +86,12 @@ class Counts:
     """Those of the unanswered requests that this run is to ask: fewer than all under a limit."""
 
 
+def name_parts(table: str) -> list[str]:
+    """Give the parts of a table's name: ``raw.messages``, with dots inside quotes kept."""
+    parts = re.findall(r'"(?:[^"]|"")*"|[^.]+', table)
+    return [part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts]
+
+
 def quote(name: str) -> str:
     """Give a name as DuckDB reads it exactly."""
     return identifier(ENGINE, name).sql("duckdb")
@@ -101,19 +108,27 @@ class Store:
     def __init__(self, path: Path) -> None:
         """Open or make the database. Raises RunError where another process has it open, naming the process."""
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            self.db = duckdb.connect(str(path), config={"memory_limit": MEMORY_LIMIT})
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"{path} can't be made: {error.strerror}: {error.filename}") from None
+        threads = min(THREADS, os.cpu_count() or 1)
+        try:
+            self.db = duckdb.connect(str(path), config={"memory_limit": MEMORY_LIMIT, "threads": threads})
         except duckdb.Error as error:
             raise _cannot_open(path, error) from None
+        self.paths: tuple[str, str] | None = None
         self.db.execute("SET preserve_insertion_order = true")
+        self.db.execute("SET enable_progress_bar = false")  # it goes to stdout, which is for data
         self.db.execute(f"SET temp_directory = {text(str(path) + '.tmp')}")
 
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self.db.close()
+        if isinstance(error, duckdb.Error):
+            raise RunError(_problem(error, f"{self.path}: ")) from None
 
     def one(self, sql: str) -> Any:
         """Run a query and give the first value of its first row."""
@@ -134,15 +149,15 @@ class Store:
         relation = self.relation(source, table, query)
         numbered = "row_number() OVER () AS _row, * " if number_rows else "* "
         try:
-            described = self.db.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
+            described = self.reading(f"DESCRIBE {query if query is not None else f'SELECT * FROM {relation}'}")
         except duckdb.Error as error:
-            raise ConfigError(f"{source or self.path} can't be read: {_reason(error)}") from None
+            raise ConfigError(_problem(error, f"{source or self.path} can't be read: ")) from None
         columns = {str(row[0]): str(row[1]) for row in described}
         self.check_names(str(source or self.path), list(columns))
         types = {name: portable_type(kind) for name, kind in columns.items()}
         casts = [f"CAST({quote(n)} AS VARCHAR) AS {quote(n)}" for n, kind in types.items() if kind is None]
         replace = f"REPLACE ({', '.join(casts)}) " if casts else ""
-        self.db.execute(f"CREATE OR REPLACE TEMP VIEW {SOURCE} AS SELECT {numbered}{replace}FROM {relation}")
+        self.reading(f"CREATE OR REPLACE TEMP VIEW {SOURCE} AS SELECT {numbered}{replace}FROM {relation}")
         found: dict[str, Type] = {name: kind or STRING for name, kind in types.items()}
         return {"_row": BIGINT, **found} if number_rows else found
 
@@ -151,59 +166,122 @@ class Store:
             return self.stored(table, query)
         path = Path(source)
         if not path.is_file():
-            raise ConfigError(f"{source}: no such file")
+            raise ConfigError(f"{source}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
         suffix = path.suffix.lower()
-        if suffix in _DATABASES:
-            if path.resolve() != self.path.resolve():
-                try:
-                    self.db.execute(f"ATTACH {text(str(path))} AS sqlenrich_input (READ_ONLY)")
-                except duckdb.Error as error:
-                    raise _cannot_open(path, error) from None
-                self.db.execute(f"SET search_path = {text(f'{self.catalog()}.main,sqlenrich_input.main')}")
-            return self.stored(table, query)
-        if suffix not in _READERS:
-            raise ConfigError(f"{source}: unknown kind of file; there are: {', '.join((*_READERS, *_DATABASES))}")
+        if suffix not in _FILES:
+            raise ConfigError(f"{source}: unknown kind of file; there are: {', '.join(_FILES)}")
         if path.stat().st_size == 0:
             raise ConfigError(f"{source} is empty: it has not even a header")
-        reader = _READERS[suffix].replace("{path}", text(str(path)))
-        if "{header}" in reader:
-            self.check_header(source, reader.replace("{header}", "false"))
-        return reader.replace("{header}", "true")
+        if suffix in _DATABASES:
+            if path.resolve() != self.path.resolve():
+                self.attach(path)
+            return self.stored(table, query)
+        if suffix in _DELIMITERS:
+            return self.delimited(path, _DELIMITERS[suffix])
+        if suffix in _JSON_LINES:
+            return self.json_lines(path)
+        return self.parquet(path)
+
+    def attach(self, path: Path) -> None:
+        """Attach the input's database; names of the source mean its tables first."""
+        try:
+            self.db.execute(f"ATTACH {text(str(path))} AS {INPUT} (READ_ONLY)")
+        except duckdb.Error as error:
+            raise _cannot_open(path, error) from None
+        own = f"{quote(self.catalog())}.main"
+        self.paths = (f"{INPUT}.main,{own}", f"{own},{INPUT}.main")
+        self.db.execute(f"SET search_path = {text(self.paths[1])}")
+
+    def reading(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run a statement that reads the source: its names mean the tables of the input's database first."""
+        if self.paths is None:
+            return self.db.execute(sql).fetchall()
+        self.db.execute(f"SET search_path = {text(self.paths[0])}")
+        try:
+            return self.db.execute(sql).fetchall()
+        finally:
+            self.db.execute(f"SET search_path = {text(self.paths[1])}")
 
     def stored(self, table: str | None, query: str | None) -> str:
         if query is not None:
-            return f"({query})"
+            return f"(\n{query}\n)"
         if table is None:
             raise ConfigError("which table? Write source: in the header, or give a file as --input")
-        return ".".join(quote(part) for part in re.findall(r'"(?:[^"]|"")*"|[^.]+', table))
+        return ".".join(quote(part) for part in name_parts(table))
 
     def catalog(self) -> str:
         return str(self.one("SELECT current_database()"))
 
-    def check_header(self, source: str, reader: str) -> None:
-        """DuckDB renames repeated names of a header silently: look at the names as they stand in the file."""
+    def delimited(self, path: Path, delimiter: str) -> str:
+        """Read every field as text. The header is read here and nothing is guessed: DuckDB's sniffer takes lines
+        that start with # for comments, leaves out a header that does not look like one, and renames columns."""
         try:
-            row = self.db.execute(f"SELECT * FROM {reader} LIMIT 1").fetchone()
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                lines: list[str] = []
+                reader = csv.reader(_kept(file, lines), delimiter=delimiter, strict=True)
+                header = next(reader, [])
+        except UnicodeDecodeError:
+            raise ConfigError(f"{path} can't be read: it is no UTF-8 text; save it as UTF-8") from None
+        except (csv.Error, OSError) as error:
+            raise ConfigError(f"{path} can't be read: {error} (in the header)") from None
+        if not header:
+            raise ConfigError(f"{path}: line 1 is blank; the header must stand there")
+        names = [name or f"column{index}" for index, name in enumerate(header)]
+        self.check_names(str(path), names)
+        columns = ", ".join(f"{text(name)}: 'VARCHAR'" for name in names)
+        end = re.search(r"\r?\n?$", lines[-1])
+        written = end[0].replace("\r", "\\r").replace("\n", "\\n") if end else ""
+        new_line = f"new_line = {text(written)}, " if written else ""
+        return (
+            f"read_csv({text(str(path))}, auto_detect = false, header = true, columns = {{{columns}}}, "
+            f"{new_line}delim = {text(delimiter)}, quote = '\"', escape = '\"', "
+            f"max_line_size = {MAX_LINE}, buffer_size = {2 * MAX_LINE})"
+        )
+
+    def json_lines(self, path: Path) -> str:
+        """Read JSON lines with the types of JSON: a text that looks like a date stays the text it is."""
+        given = f"{text(str(path))}, maximum_object_size = {MAX_LINE}"
+        try:
+            described = self.db.execute(f"DESCRIBE SELECT * FROM read_ndjson({given}, sample_size = -1)").fetchall()
+            if [row[:2] for row in described] == [("json", "JSON")]:
+                raise ConfigError(f"{path} can't be read: a line is no JSON object")
+            keys = self.db.execute(
+                f"SELECT DISTINCT unnest(json_keys(json)) FROM read_ndjson_objects({given}) ORDER BY ALL"
+            ).fetchall()
         except duckdb.Error as error:
-            raise ConfigError(f"{source} can't be read: {_reason(error)}") from None
-        self.check_names(source, [str(name) for name in row or () if name is not None])
+            raise ConfigError(_problem(error, f"{path} can't be read: ")) from None
+        self.check_names(str(path), [str(key) for (key,) in keys])
+        types = {str(row[0]): _GUESSED.sub(lambda m: m[1] or "VARCHAR", str(row[1])) for row in described}
+        columns = ", ".join(f"{text(name)}: {text(kind)}" for name, kind in types.items())
+        return f"read_ndjson({given}, columns = {{{columns}}})"
+
+    def parquet(self, path: Path) -> str:
+        """DuckDB renames columns that are equal but for case: look at the names as they stand in the file."""
+        try:
+            names = list(pq.read_schema(path).names)
+        except (pa.ArrowException, OSError) as error:
+            raise ConfigError(f"{path} can't be read: {str(error).splitlines()[0]}") from None
+        self.check_names(str(path), names)
+        return f"read_parquet({text(str(path))})"
 
     def check_names(self, source: str, names: Sequence[str]) -> None:
         seen: dict[str, str] = {}
         for name in names:
-            if name.lower() in seen:
-                raise ConfigError(
-                    f'{source}: the columns "{seen[name.lower()]}" and "{name}" are the same but for case; rename one'
-                )
+            other = seen.get(name.lower())
+            if other == name:
+                raise ConfigError(f'{source}: the column "{name}" stands twice; rename one')
+            if other is not None:
+                raise ConfigError(f'{source}: the columns "{other}" and "{name}" are the same but for case; rename one')
             seen[name.lower()] = name
 
     # The steps -------------------------------------------------------------------------------------------------
 
     def prepare(self, plan: Plan, *, limit: int | None) -> Counts:
         """Make the prompts, the responses where they are missing, and what is pending."""
-        for step in plan.steps:
-            self.check_ours(step)
         call = plan.step("responses")
+        for step in plan.steps:
+            self.check_ours(step.relation, step.columns, whole=step.kind == "append")
+        self.check_ours(str(call.pending_relation), ("request_hash",))
         self.make(plan.step("prompts"))
         columns = ", ".join(f"{quote(n)} {ENGINE.sql_type(kind).sql('duckdb')}" for n, kind in call.columns.items())
         self.db.execute(f"CREATE TABLE IF NOT EXISTS {call.relation} ({columns})")
@@ -215,6 +293,22 @@ class Store:
             distinct=self.one(f"SELECT count(DISTINCT request_hash) FROM {prompts}"),
             unanswered=unanswered,
             pending=pending,
+        )
+
+    def key_warning(self, plan: Plan, key: Sequence[str]) -> str | None:
+        """Give a line about keys that are repeated or NULL: legal, one output row per input row; None for none."""
+        if key == ("_row",):
+            return None
+        names, prompts = ", ".join(quote(name) for name in key), plan.step("prompts").relation
+        missing = " OR ".join(f"{quote(name)} IS NULL" for name in key)
+        rows, distinct, nulls = self.db.execute(
+            f"SELECT count(*), count(DISTINCT hash({names})), count(*) FILTER ({missing}) FROM {prompts}"
+        ).fetchall()[0]
+        if rows == distinct and not nulls:
+            return None
+        return (
+            f"warning: the key {', '.join(key)} does not name each row: {rows - distinct:,} of {rows:,} rows repeat "
+            f"another's, {nulls:,} are NULL; each row has its result all the same"
         )
 
     def refresh(self, plan: Plan, limit: int | None = None) -> int:
@@ -233,29 +327,31 @@ class Store:
             f"FROM {prompts} GROUP BY request_hash) AS rows USING (request_hash) ORDER BY first_row LIMIT {limit}"
         )
 
-    def check_ours(self, step: Step) -> None:
+    def check_ours(self, relation: str, columns: Iterable[str], *, whole: bool = False) -> None:
         """Refuse to replace or fill a table that sqlenrich did not make."""
         try:
-            found = [row[0] for row in self.db.execute(f"DESCRIBE {step.relation}").fetchall()]
+            found = {row[0] for row in self.db.execute(f"DESCRIBE {relation}").fetchall()}
         except duckdb.CatalogException:
             return
-        marks = [name for name in step.columns if "request_hash" in name]
-        if not set(marks) <= set(found):
+        if not {name for name in columns if "request_hash" in name} <= found:
             raise ConfigError(
-                f"{self.path}: the table {step.relation} is not sqlenrich's; "
-                "rename the prompt file or give another --output"
+                f"{self.path}: the table {relation} is not sqlenrich's; rename the prompt file or give another --output"
             )
-        if step.kind == "append" and set(step.columns) - set(found):
+        if whole and set(columns) - found:
             raise ConfigError(
-                f"{self.path}: {step.relation} was made by another version of sqlenrich; give another --output"
+                f"{self.path}: {relation} was made by another version of sqlenrich; give another --output"
             )
 
     def make(self, step: Step) -> None:
         """Make a table step afresh."""
         try:
-            self.db.execute(f"CREATE OR REPLACE TABLE {step.relation} AS {step.sql}")
+            if step.name == "prompts":
+                place = f"{quote(self.catalog())}.main.{step.relation}"
+                self.reading(f"CREATE OR REPLACE TABLE {place} AS {step.sql}")
+            else:
+                self.db.execute(f"CREATE OR REPLACE TABLE {step.relation} AS {step.sql}")
         except duckdb.Error as error:
-            raise RunError(f"the step {step.name} failed: {_reason(error)}") from None
+            raise RunError(_problem(error, f"the step {step.name} failed: ")) from None
 
     def requests(self, plan: Plan, rows: int) -> Iterator[Request]:
         """Give what is pending, a chunk at a time: never the table in memory."""
@@ -331,6 +427,12 @@ class Store:
             self.db.execute(f"COPY {plan.step(name).relation} TO {text(str(path))} ({form})")
 
 
+def _kept(lines: Iterable[str], seen: list[str]) -> Iterator[str]:
+    for line in lines:
+        seen.append(line)
+        yield line
+
+
 def quarantine_file(output: Path) -> Path:
     """Give the file beside an output file that holds the refused rows."""
     return output.with_name(f"{output.stem}_quarantine{output.suffix}")
@@ -370,9 +472,34 @@ def _split(fields: str) -> Iterator[str]:
     yield fields[start:]
 
 
+def _problem(error: Exception, place: str) -> str:
+    """Give one line for a database's message; what is wrong in a delimited file is told by file and line."""
+    message = str(error).strip()
+    file = re.search(r"^  file = (.*)$", message, re.MULTILINE)
+    if file is None:
+        candidates = re.search(r"^Candidate bindings: (.*)$", message, re.MULTILINE)
+        return f"{place}{_reason(error)}{f' There are: {candidates[1]}' if candidates else ''}"
+    line = re.search(r"CSV Error on Line: (\d+)", message)
+    where = f"{file[1]}, line {line[1]}" if line else file[1]
+    if fields := re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", message):
+        return f"{where}: {fields[2]} fields where the header has {fields[1]}"
+    for sign, meaning in _CSV_PROBLEMS.items():
+        if sign in message:
+            return f"{where}: {meaning}"
+    return f"{where}: {_reason(error)}"
+
+
+_CSV_PROBLEMS = {
+    "unterminated quote": "a quote is not closed",
+    "Invalid unicode": "no UTF-8 text; save the file as UTF-8",
+    "invalid state": "it is no plain CSV: a quote stands inside an unquoted field, or the lines end in different "
+    "ways (\\n and \\r\\n); write the file again",
+}
+
+
 def _reason(error: Exception) -> str:
     """The first line of a database's message, without its class."""
-    return re.sub(r"^\w[\w ]* Error: ", "", str(error).strip().splitlines()[0])
+    return re.sub(r"^\w[\w ]* Error: ", "", str(error).strip().splitlines()[0].strip())
 
 
 def _cannot_open(path: Path, error: Exception) -> RunError:

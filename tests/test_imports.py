@@ -29,10 +29,10 @@ RULES: dict[str, set[str]] = {
     "engines.base": {"types"},
     "engines": PURE | {"request", "schema.pattern", "schema.vendor", "engines.base", "engines.spark_sql"},
     "llm": {"errors", "llm"},
-    "enrichment": PURE | {"header", "prompt", "schema"},
+    "enrichment": PURE | {"engines", "header", "prompt", "schema"},
     "plan": {"types"},
     "report": set(),
-    "config": {"enrichment", "errors"},
+    "config": {"engines", "errors"},
     "compiler": PURE | {"enrichment", "engines", "plan", "prompt", "request", "schema"},
 }
 

@@ -483,7 +483,6 @@ def test_case_is_pythons_or_null(text: str, template: str, expected: str | None)
         assert reference(template, [row(text)]) == [expected]
 
 
-@pytest.mark.xfail(strict=True, raises=duckdb.OutOfRangeException, reason="a sum beyond 64 bits stops the query")
 def test_an_integer_beyond_64_bits_is_null() -> None:
     assert Table([row(n=2**63 - 1), row(n=1)]).render("{{ n + 1 }}") == [None, "2"]
 
@@ -753,6 +752,6 @@ def test_random_templates(template: str, rows: list[dict[str, Any]]) -> None:
 
 
 def test_most_random_templates_are_compiled() -> None:
-    if sum(COMPILED.values()) < 100:
-        pytest.skip("the random templates ran in another process")
+    if not any(COMPILED.values()):  # they may have run in another process
+        test_random_templates()
     assert COMPILED[True] > 4 * COMPILED[False]

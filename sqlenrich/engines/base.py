@@ -142,6 +142,11 @@ def relation(engine: Engine, name: str) -> exp.Table:
     return table
 
 
+def wrapped(value: Sql) -> Sql:
+    """Give a value that can stand beside an operator."""
+    return exp.Paren(this=value) if isinstance(value, exp.Binary | exp.Case | exp.Neg) else value
+
+
 def all_of(*tests: Sql) -> Sql:
     """Give the conjunction."""
     return exp.and_(*tests, copy=False)
@@ -183,7 +188,7 @@ _CONTROL = re.compile(r"[\x01-\x09\x0b-\x1f]")
 def _escape_string(text: str) -> str:
     """Give DuckDB's ``E'...'``: a carriage return or a tab would not survive being pasted."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-    return "E'" + _CONTROL.sub(lambda m: _ESCAPES.get(m[0]) or f"\\u{ord(m[0]):04x}", escaped) + "'"
+    return "E'" + _CONTROL.sub(lambda m: _ESCAPES.get(m[0]) or f"\\x{ord(m[0]):02x}", escaped) + "'"
 
 
 _ESCAPES = {"\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
@@ -203,7 +208,7 @@ def print_sql(engine: Engine, statement: Sql, *, pretty: bool = True) -> str:
     Spark substitutes ``${...}`` in literals before it parses (measured on 4.3, as ``$\\{`` it does not), and
     sqlglot's own placeholder for line breaks must not occur in a text or a name: both are handled here, once.
     """
-    statement = statement.copy()
+    statement = exp.Paren(this=statement.copy())  # a root of its own: what replaces a root is lost
     marks = _marks([node.name for node in statement.find_all(exp.Literal, exp.Identifier, exp.Var)])
     line_break, dollar_brace = next(marks), next(marks)
     if engine.dialect in ("spark", "databricks"):
@@ -218,17 +223,4 @@ def print_sql(engine: Engine, statement: Sql, *, pretty: bool = True) -> str:
         pretty=pretty, normalize_functions=False, comments=True, max_text_width=100
     )
     generator.SENTINEL_LINE_BREAK = line_break  # type: ignore[misc]
-    return generator.generate(statement).replace(dollar_brace, "$\\{")
-
-
-def drop_null(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the entries whose value is not None."""
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def chain(function: Build, values: Sequence[Sql]) -> Sql:
-    """Give ``f(f(a, b), c)`` for a function of two arguments."""
-    result = values[0]
-    for value in values[1:]:
-        result = function(result, value)
-    return result
+    return generator.generate(statement.this).replace(dollar_brace, "$\\{")

@@ -91,6 +91,10 @@ TEXT: dict[str, Build] = {
     "endswith": named_func("ENDS_WITH"),
     "text_bigint": _text,
     "text_date": _text,
+    "try_add": named_func("SAFE_ADD"),
+    "try_subtract": named_func("SAFE_SUBTRACT"),
+    "try_multiply": named_func("SAFE_MULTIPLY"),
+    "try_negative": named_func("SAFE_NEGATE"),
     "matches": named_func("REGEXP_CONTAINS"),
     "bigint": lambda text: safe_cast(func("TRIM", text, literal(BLANK)), "INT64"),
 }
@@ -136,7 +140,8 @@ def _parse(text: Sql) -> Sql:
     the text are counted against those of the document printed again."""
     doc = func("SAFE.PARSE_JSON", text, wide_number_mode=literal("round"))
     again = func("TO_JSON_STRING", doc.copy())
-    return case((exp.EQ(this=_names(text.copy()), expression=_names(again)), doc))
+    no_bom = exp.Not(this=func("STARTS_WITH", text.copy(), literal("\ufeff")))  # the parser would skip it
+    return case((all_of(no_bom, exp.EQ(this=_names(text.copy()), expression=_names(again))), doc))
 
 
 def _unnest(items: Sql, name: str, test: Sql) -> Sql:

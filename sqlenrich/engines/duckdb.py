@@ -22,6 +22,7 @@ from .base import (
     lambda_,
     literal,
     named_func,
+    wrapped,
 )
 
 _TYPES = {
@@ -90,6 +91,10 @@ TEXT: dict[str, Build] = {
     "endswith": named_func("ENDS_WITH"),
     "text_bigint": lambda value: cast(value, "VARCHAR"),
     "text_date": lambda value: cast(value, "VARCHAR"),
+    "try_add": lambda a, b: exp.Try(this=exp.Add(this=wrapped(a), expression=wrapped(b))),
+    "try_subtract": lambda a, b: exp.Try(this=exp.Sub(this=wrapped(a), expression=wrapped(b))),
+    "try_multiply": lambda a, b: exp.Try(this=exp.Mul(this=wrapped(a), expression=wrapped(b))),
+    "try_negative": lambda a: exp.Try(this=exp.Neg(this=wrapped(a))),
     "matches": named_func("REGEXP_MATCHES"),
     "bigint": lambda text: cast(func("TRIM", text, literal(" \t\r\n")), "BIGINT", safe=True),
 }

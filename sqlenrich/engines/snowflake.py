@@ -27,6 +27,7 @@ from .base import (
     lambda_,
     literal,
     named_func,
+    wrapped,
 )
 
 BLANK = " \t\r\n"
@@ -98,6 +99,11 @@ TEXT: dict[str, Build] = {
     "endswith": named_func("ENDSWITH"),
     "text_bigint": lambda value: cast(value, sql_type(Scalar("string"))),
     "text_date": lambda value: func("TO_CHAR", value, literal("YYYY-MM-DD")),
+    # Integers have 38 digits here: nothing overflows at 64 bits.
+    "try_add": lambda a, b: exp.Add(this=wrapped(a), expression=wrapped(b)),
+    "try_subtract": lambda a, b: exp.Sub(this=wrapped(a), expression=wrapped(b)),
+    "try_multiply": lambda a, b: exp.Mul(this=wrapped(a), expression=wrapped(b)),
+    "try_negative": lambda a: exp.Neg(this=wrapped(a)),
     "matches": matches,
     "bigint": lambda text: func("TRY_TO_NUMBER", func("TRIM", text, literal(BLANK)), literal(38), literal(0)),
 }

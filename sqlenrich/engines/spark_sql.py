@@ -70,6 +70,10 @@ TEXT: dict[str, Build] = {
     "endswith": named_func("ENDSWITH"),
     "text_bigint": lambda value: exp.Cast(this=value, to=exp.DataType.build("STRING", dialect="spark")),
     "text_date": lambda value: exp.Cast(this=value, to=exp.DataType.build("STRING", dialect="spark")),
+    "try_add": named_func("TRY_ADD"),
+    "try_subtract": named_func("TRY_SUBTRACT"),
+    "try_multiply": named_func("TRY_MULTIPLY"),
+    "try_negative": lambda value: func("TRY_SUBTRACT", literal(0), value),
     "matches": named_func("REGEXP_LIKE"),
     "bigint": lambda text: try_cast(exp.Trim(this=text, expression=literal(BLANK), position="BOTH"), "BIGINT"),
 }
@@ -106,7 +110,8 @@ def _kind(value: Sql, kind: str) -> Sql:
             )
         case "integer":
             number = _get(value.copy(), "$", "double")
-            whole = exp.EQ(this=number, expression=func("FLOOR", number.copy()))
+            # FLOOR gives a BIGINT, and 1e19 would then fail the whole query; RINT stays a double.
+            whole = exp.EQ(this=number, expression=func("RINT", number.copy()))
             return exp.paren(all_of(_kind(value, "number"), whole), copy=False)
     return exp.EQ(this=schema, expression=literal(_LABELS[kind]))
 

@@ -294,7 +294,7 @@ class Expressions:
                 raise Refusal(f"a list indexed by {describe(key.type)}; declare the column as bigint")
             if key.type == BOOLEAN:
                 number = choose(truth(key), Const(1), Const(0))
-                key = choose(is_none(key), Fail(), number) if none_possible(key) else number
+                key = choose(is_none(key), Const(None), number) if none_possible(key) else number
             for index, value in enumerate(values):
                 arms[index] = lift(value)
                 arms[index - len(values)] = arms[index]
@@ -417,7 +417,7 @@ class Expressions:
         number = lift(value)
         if number.type != BIGINT:
             raise Refusal(f"a sign before {describe(number.type)}")
-        return Op("negative", (number,), BIGINT) if isinstance(node, nodes.Neg) else number
+        return Op("try_negative", (number,), BIGINT) if isinstance(node, nodes.Neg) else number
 
     def arithmetic(self, node: nodes.BinExpr, left: Value, right: Value) -> Value:
         name, function = ARITHMETIC[type(node)]
@@ -432,7 +432,7 @@ class Expressions:
         if name == "subtract":
             return functions.subtract(a, b)
         if name == "multiply" and a.type == b.type == BIGINT:
-            return Op("multiply", (a, b), BIGINT)
+            return Op("try_multiply", (a, b), BIGINT)
         raise Refusal(f'"{node.operator}" on row values; compute it in the source query')
 
     # Helpers ---------------------------------------------------------------------------------------------------

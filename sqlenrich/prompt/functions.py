@@ -236,20 +236,27 @@ def slice_text(text: Expr, start: Value, stop: Value) -> Expr:
     first, last = position(start, 0), position(stop, LONGEST)
     if first is None or first == Const(0):
         return whole(text) if last is None else Op("substr", (text, Const(1), last), STRING)
-    begin = add(first, Const(1))
+    begin = _bounded("add", first, Const(1))
     if last is None:
         return Op("substr", (text, begin), STRING)
-    return Op("substr", (text, begin, Op("greatest", (subtract(last, first), Const(0)), BIGINT)), STRING)
+    return Op("substr", (text, begin, Op("greatest", (_bounded("subtract", last, first), Const(0)), BIGINT)), STRING)
+
+
+def _bounded(name: str, a: Expr, b: Expr) -> Expr:
+    """Give a sum or a difference of positions in a text: far from 64 bits."""
+    if isinstance(a, Const) and isinstance(b, Const):
+        return Const(_python(a) + _python(b) if name == "add" else _python(a) - _python(b))
+    return Op(name, (a, b), BIGINT)
 
 
 def add(a: Expr, b: Expr) -> Expr:
-    """Give ``a + b`` of integers, or the joined text of two texts."""
+    """Give ``a + b`` of integers, or the joined text of two texts. Beyond 64 bits it fails for the row."""
     if isinstance(a, Const) and isinstance(b, Const):
         return Const(_python(a) + _python(b))
     if a.type == b.type == STRING:
         return Join((a, b))
     if a.type == b.type == BIGINT:
-        return Op("add", (a, b), BIGINT)
+        return Op("try_add", (a, b), BIGINT)
     raise Refusal(f"adding {describe(a.type)} and {describe(b.type)}")
 
 
@@ -258,7 +265,7 @@ def subtract(a: Expr, b: Expr) -> Expr:
     if isinstance(a, Const) and isinstance(b, Const):
         return Const(_python(a) - _python(b))
     if a.type == b.type == BIGINT:
-        return Op("subtract", (a, b), BIGINT)
+        return Op("try_subtract", (a, b), BIGINT)
     raise Refusal(f"subtracting {describe(b.type)} from {describe(a.type)}")
 
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from ..engines.base import Build, Sql, case, concat, literal
+from ..engines.base import Build, Sql, case, concat, literal, wrapped
 from ..types import BIGINT, BOOLEAN, DATE, STRING
 from .ir import Column, Const, Expr, Fail, Field, If, Join, Op, Pick, failure, none_possible, null_on_failure
 
 ColumnSql = Callable[[str], Sql]
 
 _COMPARISONS: Mapping[str, type[exp.Binary]] = {"lt": exp.LT, "lteq": exp.LTE, "gt": exp.GT, "gteq": exp.GTE}
-_ARITHMETIC: Mapping[str, type[exp.Binary]] = {"add": exp.Add, "subtract": exp.Sub, "multiply": exp.Mul}
+_ARITHMETIC: Mapping[str, type[exp.Binary]] = {"add": exp.Add, "subtract": exp.Sub}
 _DIGITS = r"^[ \t\r\n]*[+-]?[0-9]{1,18}[ \t\r\n]*$"
 _NO_NUMBER = r"^[\x00-\x2a\x2c\x2f\x3a-\x5e\x60-\x7f]*$"  # ASCII without digits, sign, point or underscore
 _TITLED = (
@@ -116,10 +116,8 @@ class _Printer:
                 return exp.Nullif(this=text, expression=literal(""))
             case "int":
                 return self.integer(args[0], args[1])
-            case "negative":
-                return exp.Neg(this=exp.Paren(this=self.value(args[0])))
-            case "add" | "subtract" | "multiply" as name:
-                left, right = (exp.Paren(this=v) if isinstance(v, exp.Binary) else v for v in map(self.value, args))
+            case "add" | "subtract" as name:
+                left, right = (wrapped(self.value(arg)) for arg in args)
                 return _ARITHMETIC[name](this=left, expression=right)
         if expr.type == BOOLEAN:
             return self.boolean(expr)
