@@ -46,7 +46,8 @@ def main() -> None:
         total = sum(seconds.values())
         each.append(total / count)
         rounded = {name: round(value, 2) for name, value in seconds.items()}
-        print(json.dumps({"enrichments": count, "scripts": count * len(ENGINES), "seconds": round(total, 2), **rounded}))
+        sizes = {"enrichments": count, "scripts": count * len(ENGINES)}
+        print(json.dumps({**sizes, "seconds": round(total, 2), **rounded}))
     print(json.dumps({"per_enrichment_last_over_first": round(each[-1] / each[0], 3)}))
 
 
