@@ -511,6 +511,11 @@ def test_columns_default_to_text_and_keep_their_declared_type() -> None:
 # What is refused, at which line, and with which words.
 
 REFUSED = [
+    pytest.param(
+        "{% set l = [] %}{% if flag %}{{ l.append(1) }}{% endif %}", 1, "changes a value in place", id="append"
+    ),
+    pytest.param("{{ body }}\n{{ lipsum() }}", 2, "is random or keeps a state", id="lipsum"),
+    pytest.param("{% set j = joiner(',') %}{{ j() }}{{ body }}", 1, "is random or keeps a state", id="joiner"),
     pytest.param("a\n{{ body", 2, "unexpected end of template", id="not closed"),
     pytest.param("a\n{% if body %}", 2, "Unexpected end of template", id="if not closed"),
     pytest.param("{{ body|uper }}", 1, 'the filter "uper" (upper?) is not compiled', id="unknown filter"),

@@ -192,6 +192,8 @@ class Expressions:
         if node.name in self.columns:
             return Column(node.name, self.columns[node.name])
         if node.name in self.env.globals:
+            if node.name not in functions.GLOBALS:
+                raise Refusal(f'"{node.name}" is random or keeps a state; write the text out')
             return Known(self.env.globals[node.name])
         if self.default is None:
             hint = did_you_mean(node.name, [*self.columns, *scope.names])
@@ -388,6 +390,9 @@ class Expressions:
         if isinstance(node.node, nodes.Getattr):
             base = self.value(node.node.node, scope)
             method = node.node.attr
+            mutable = isinstance(base, Items) or (isinstance(base, Known) and isinstance(base.value, list | dict | set))
+            if mutable and method in functions.MUTATING:
+                raise Refusal(f'".{method}" changes a value in place; build it with {{% set %}}, join or if')
             if not isinstance(base, Known):
                 if isinstance(base, Items):
                     raise Refusal(f'the method "{method}" of a list that holds row values')

@@ -195,6 +195,12 @@ METHODS: dict[str, Callable[..., Expr]] = {
 }
 """Methods of text by name. A method of None fails for the row."""
 
+GLOBALS = ("range", "dict", "zip")
+"""Jinja's global functions that always give the same: not lipsum, cycler, joiner, namespace."""
+
+MUTATING = frozenset("add append clear discard extend insert pop popitem remove reverse setdefault sort update".split())
+"""Methods that change a list or a mapping in place: at compile time they would, whatever the row."""
+
 TESTS: dict[str, Callable[..., Expr]] = {
     "defined": lambda value: negate(undefined(value)),
     "undefined": undefined,
