@@ -6,11 +6,12 @@ import csv
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -23,10 +24,12 @@ from .llm.messages import Answer, Request
 from .plan import Plan, Step
 from .types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Array, Decimal, Struct, Type
 
+T = TypeVar("T")
 SOURCE = "sqlenrich_source"
 LEDGER = "_sqlenrich_runs"
 CHUNK_ROWS = 4096
-MEMORY_LIMIT = "320MiB"
+MEMORY_MIB = 320
+MEMORY_MOST_MIB = 16_384
 THREADS = 4
 """Each thread takes a share of the memory; more of them would make a run no faster, since the model is slower."""
 MAX_LINE = 2**24
@@ -114,9 +117,10 @@ class Store:
             raise RunError(f"{path} can't be made: {error.strerror}: {error.filename}") from None
         threads = min(THREADS, os.cpu_count() or 1)
         try:
-            self.db = duckdb.connect(str(path), config={"memory_limit": MEMORY_LIMIT, "threads": threads})
+            self.db = duckdb.connect(str(path), config={"memory_limit": f"{MEMORY_MIB}MiB", "threads": threads})
         except duckdb.Error as error:
             raise _cannot_open(path, error) from None
+        self.memory_mib = MEMORY_MIB
         self.paths: tuple[str, str] | None = None
         self.db.execute("SET preserve_insertion_order = true")
         self.db.execute("SET enable_progress_bar = false")  # it goes to stdout, which is for data
@@ -127,6 +131,8 @@ class Store:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self.db.close()
+        if isinstance(error, duckdb.OutOfMemoryException):
+            raise RunError(f"{self.path}: not enough memory; cut long texts in a source query, or run it in parts")
         if isinstance(error, duckdb.Error):
             raise RunError(_problem(error, f"{self.path}: ")) from None
 
@@ -134,6 +140,22 @@ class Store:
         """Run a query and give the first value of its first row."""
         row = self.db.execute(sql).fetchone()
         return row[0] if row is not None else None
+
+    def roomy(self, work: Callable[[], T]) -> T:
+        """Do what can be done again from its start, with twice the memory where there was too little.
+
+        Most runs stay within the first limit, however many rows they have; very long rows, and millions of them, don't.
+        """
+        while True:
+            try:
+                return work()
+            except duckdb.OutOfMemoryException:
+                with suppress(duckdb.TransactionException):
+                    self.db.execute("ROLLBACK")
+                if self.memory_mib >= MEMORY_MOST_MIB:
+                    raise
+                self.memory_mib *= 2
+                self.db.execute(f"SET memory_limit = '{self.memory_mib}MiB'")
 
     # The source ------------------------------------------------------------------------------------------------
 
@@ -146,7 +168,7 @@ class Store:
         the output database itself. With ``number_rows`` the column ``_row`` counts from 1.
         Raises ConfigError for what is missing or unreadable.
         """
-        relation = self.relation(source, table, query)
+        relation = self.roomy(lambda: self.relation(source, table, query))
         numbered = "row_number() OVER () AS _row, * " if number_rows else "* "
         try:
             described = self.reading(f"DESCRIBE {query if query is not None else f'SELECT * FROM {relation}'}")
@@ -173,7 +195,7 @@ class Store:
         if path.stat().st_size == 0:
             raise ConfigError(f"{source} is empty: it has not even a header")
         if suffix in _DATABASES:
-            if path.resolve() != self.path.resolve():
+            if path.resolve() != self.path.resolve() and self.paths is None:
                 self.attach(path)
             return self.stored(table, query)
         if suffix in _DELIMITERS:
@@ -195,10 +217,10 @@ class Store:
     def reading(self, sql: str) -> list[tuple[Any, ...]]:
         """Run a statement that reads the source: its names mean the tables of the input's database first."""
         if self.paths is None:
-            return self.db.execute(sql).fetchall()
+            return self.roomy(lambda: self.db.execute(sql).fetchall())
         self.db.execute(f"SET search_path = {text(self.paths[0])}")
         try:
-            return self.db.execute(sql).fetchall()
+            return self.roomy(lambda: self.db.execute(sql).fetchall())
         finally:
             self.db.execute(f"SET search_path = {text(self.paths[1])}")
 
@@ -248,6 +270,8 @@ class Store:
             keys = self.db.execute(
                 f"SELECT DISTINCT unnest(json_keys(json)) FROM read_ndjson_objects({given}) ORDER BY ALL"
             ).fetchall()
+        except duckdb.OutOfMemoryException:
+            raise
         except duckdb.Error as error:
             raise ConfigError(_problem(error, f"{path} can't be read: ")) from None
         self.check_names(str(path), [str(key) for (key,) in keys])
@@ -278,6 +302,9 @@ class Store:
 
     def prepare(self, plan: Plan, *, limit: int | None) -> Counts:
         """Make the prompts, the responses where they are missing, and what is pending."""
+        return self.roomy(lambda: self._prepare(plan, limit))
+
+    def _prepare(self, plan: Plan, limit: int | None) -> Counts:
         call = plan.step("responses")
         for step in plan.steps:
             self.check_ours(step.relation, step.columns, whole=step.kind == "append")
@@ -314,7 +341,8 @@ class Store:
     def refresh(self, plan: Plan, limit: int | None = None) -> int:
         """Make the pending relation afresh and give its count."""
         relation = plan.step("responses").pending_relation
-        self.db.execute(f"CREATE OR REPLACE TABLE {relation} AS {self.limited(plan, limit)}")
+        make = f"CREATE OR REPLACE TABLE {relation} AS {self.limited(plan, limit)}"
+        self.roomy(lambda: self.db.execute(make))
         return int(self.one(f"SELECT count(*) FROM {relation}"))
 
     def limited(self, plan: Plan, limit: int | None) -> str:
@@ -350,6 +378,8 @@ class Store:
                 self.reading(f"CREATE OR REPLACE TABLE {place} AS {step.sql}")
             else:
                 self.db.execute(f"CREATE OR REPLACE TABLE {step.relation} AS {step.sql}")
+        except duckdb.OutOfMemoryException:
+            raise
         except duckdb.Error as error:
             raise RunError(_problem(error, f"the step {step.name} failed: ")) from None
 
@@ -382,6 +412,9 @@ class Store:
 
         Raises RunError if a row is unaccounted for.
         """
+        return self.roomy(lambda: self._finish(plan))
+
+    def _finish(self, plan: Plan) -> tuple[int, int, dict[str, int], int]:
         checked, enriched, quarantine = (plan.step(name) for name in ("checked", "enriched", "quarantine"))
         self.db.execute("BEGIN")
         for step in (checked, enriched, quarantine):

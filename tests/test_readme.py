@@ -25,7 +25,14 @@ def run(command: str, folder: Path) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     env = {**os.environ, "PATH": path, "PYTHONWARNINGS": "ignore", "COLUMNS": "100", "PAGER": "cat"}
     done = subprocess.run(
-        command, shell=True, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120
+        command,
+        shell=True,
+        cwd=folder,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
     )
     assert done.returncode in (0, 3), f"{command}: exit {done.returncode}\n{done.stdout}"
     return done.stdout
