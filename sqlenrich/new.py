@@ -103,10 +103,11 @@ def columns_of(data: Path) -> dict[str, Type]:
     """Give the columns of a data file and their types."""
     from tempfile import TemporaryDirectory
 
-    from .store import Store
+    from .database import Database
+    from .source import open_source
 
-    with TemporaryDirectory() as folder, Store(Path(folder) / "new.duckdb") as store:
-        return store.open_source(str(data), None, None, number_rows=False)
+    with TemporaryDirectory() as folder, Database(Path(folder) / "new.duckdb") as store:
+        return open_source(store, str(data), None, None, number_rows=False)
 
 
 def fresh_text(name: str, types: dict[str, Type], data: str | Path | None) -> str:

@@ -16,7 +16,7 @@ from .engines import get_engine
 from .enrichment import Enrichment
 from .errors import ConfigError
 from .request import ResolvedModel, hint_text
-from .run import open_source, with_settings
+from .run import bind_source, with_settings
 from .schema import judge
 from .schema.check import repair
 from .schema.vendor import json_schema_format
@@ -44,7 +44,8 @@ def preview(
     With ``prompt_only``, or where no model is named, nothing is sent: the prompts, and the request around them. Else
     the rows are asked and judged, and what the whole table would take is told from them.
     """
-    from .store import SOURCE, Store
+    from .database import Database
+    from .source import SOURCE
 
     enrichment = with_settings(enrichment, key=key, columns=columns, where=where)
     config = config if config is not None else find_config(enrichment.path)
@@ -56,8 +57,8 @@ def preview(
     resolved = ask.resolved if ask is not None else _resolve(enrichment, config, model)
     if input is None:
         raise ConfigError("which rows? Give --input PATH")
-    with TemporaryDirectory() as folder, Store(Path(folder) / "preview.duckdb") as store:
-        enrichment, types = open_source(store, enrichment, input)
+    with TemporaryDirectory() as folder, Database(Path(folder) / "preview.duckdb") as store:
+        enrichment, types = bind_source(store, enrichment, input)
         plan = compile_plan(enrichment, "duckdb", {"source": SOURCE}, model=resolved, source_types=types)
         prompts = plan.step("prompts")
         total = store.reading(f"SELECT count(*) FROM ({prompts.sql})")[0][0]

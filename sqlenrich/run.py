@@ -20,6 +20,7 @@ from .plan import Plan
 from .report import Report
 
 if TYPE_CHECKING:  # "import sqlenrich" loads neither duckdb nor an HTTP client
+    from .database import Database
     from .llm.client import Client
     from .llm.messages import Answer
     from .store import Store
@@ -125,7 +126,8 @@ def run(
     change what the header says; ``max_rows`` is how many requests are sent at most. Rows that a model answered badly
     are in NAME_quarantine; this raises only for what keeps a run from starting or going on.
     """
-    from .store import SOURCE, Store
+    from .source import SOURCE
+    from .store import SLICES, Store
 
     started, clock = datetime.now(UTC), time.monotonic()
     enrichment = with_settings(enrichment, key=key, columns=columns, where=where)
@@ -139,9 +141,12 @@ def run(
     check_apart(enrichment, input, target)
     run_id = f"{started:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
     with Store(database) as store:
-        enrichment, types = open_source(store, enrichment, input)
+        enrichment, types = bind_source(store, enrichment, input)
         relations = {"source": SOURCE, **({"responses": responses} if responses else {})}
-        plan = compile_plan(enrichment, "duckdb", relations, model=ask.resolved, source_types=types)
+        plan, sliced = (
+            compile_plan(enrichment, "duckdb", {**relations, **over}, model=ask.resolved, source_types=types)
+            for over in ({}, SLICES)
+        )
         counts = store.prepare(plan, limit=max_rows)
         if (warning := store.key_warning(plan, enrichment.key)) is not None:
             observer.note(warning)
@@ -156,7 +161,7 @@ def run(
                 rounds.ask(counts.pending, repeat=max_rows is None)
             except SqlenrichError as error:
                 failure = error
-        good, bad, codes, pending = store.finish(plan)
+        good, bad, codes, pending = store.finish(plan, sliced.step("checked").sql)
         tokens_in, tokens_out = store.tokens(plan, run_id)
         report = Report(
             run_id=run_id,
@@ -187,11 +192,16 @@ def run(
     return report
 
 
-def open_source(store: Store, enrichment: Enrichment, input: str | Path | None) -> tuple[Enrichment, dict[str, Any]]:
-    """Open the input in a store; give the enrichment with its key settled, and the source's column types."""
+def bind_source(
+    database: Database, enrichment: Enrichment, input: str | Path | None
+) -> tuple[Enrichment, dict[str, Any]]:
+    """Open the input; give the enrichment with its key settled, and the source's column types."""
+    from .source import open_source
+
     number_rows = not enrichment.key
     table = enrichment.source
-    types = store.open_source(None if input is None else str(input), table, enrichment.query, number_rows=number_rows)
+    source = None if input is None else str(input)
+    types = open_source(database, source, table, enrichment.query, number_rows=number_rows)
     if number_rows:
         enrichment = replace(enrichment, key=("_row",))
     missing = [name for name in (*enrichment.key, *enrichment.keep) if enrichment.source_name(name) not in types]
@@ -266,7 +276,8 @@ def database_path(output: Path) -> Path:
 
 def check_apart(enrichment: Enrichment, input: str | Path | None, target: Path) -> None:
     """Refuse to read what the run writes. Raises ConfigError."""
-    from .store import name_parts, quarantine_file
+    from .database import name_parts
+    from .store import quarantine_file
 
     if input is not None and target.suffix.lower() in FILE_SUFFIXES:
         for path in (target, quarantine_file(target)):

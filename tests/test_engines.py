@@ -24,7 +24,7 @@ from sqlenrich.engines import ENGINES, get_engine
 from sqlenrich.enrichment import SourceColumn, templates
 from sqlenrich.plan import RESPONSES, STEPS
 from sqlenrich.schema import normalise
-from sqlenrich.store import portable_type
+from sqlenrich.source import portable_type
 from sqlenrich.types import BIGINT, STRING, Array, Scalar, Struct, Type
 from tests.hostile import NAMES, TEXTS
 from tests.standins.grammar import check_sqlfluff, check_sqlglot

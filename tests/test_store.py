@@ -9,8 +9,10 @@ import duckdb
 import pytest
 
 import sqlenrich as se
+from sqlenrich.database import name_parts
 from sqlenrich.errors import RunError
-from sqlenrich.store import CHUNK_ROWS, Store, name_parts, portable_type
+from sqlenrich.source import portable_type
+from sqlenrich.store import CHUNK_ROWS, Store
 from sqlenrich.types import parse_type
 
 from .runs import rows, run, write_prompt
@@ -76,7 +78,7 @@ def test_row_numbers_of_a_large_file_follow_the_file(tmp_path: Path, kind: str) 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
 def test_a_file_larger_than_the_memory_limit(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sqlenrich.store.MEMORY_MIB", 80)
+    monkeypatch.setattr("sqlenrich.database.MEMORY_MIB", 80)
     data, count = tmp_path / f"in.{kind}", 20_000
     line = '{"id":"%d","body":"%s"}\n' if kind == "jsonl" else '%d,"%s"\n'
     with data.open("w", encoding="utf-8") as file:
