@@ -61,7 +61,7 @@ def _engine(enrichment: Enrichment, name: str, config: Config, model: str | None
 def _settings(
     enrichment: Enrichment, engine: Engine, config: Config, model: str | None, resolved: ResolvedModel
 ) -> list[str]:
-    key = "endpoint" if engine.name == "duckdb" else engine.name
+    key = engine.settings_key
     wanted = model or enrichment.model
     origin = "--model" if model else "the file" if enrichment.model != "default" else "the engine's default"
     if wanted in config.models and key in config.models[wanted]:

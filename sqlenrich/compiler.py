@@ -80,7 +80,8 @@ def resolve_model(
         vendor = names.get(key)
         if vendor is not None:
             params[vendor] = value
-    params |= enrichment.engine_params.get(engine.name, {})
+    for key in dict.fromkeys((engine.name, engine.settings_key)):
+        params |= enrichment.engine_params.get(key, {})
     for key, value in (overrides or {}).items():
         params[names.get(key) or key] = value
     options = {key: params.pop(key) for key in engine.options if key in params}

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError
-from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 _COLUMN_TYPE: dict[str, Any] = {
@@ -104,13 +104,16 @@ class Header:
         yaml = YAML(typ="safe", pure=True)
         try:
             self._node: Node | None = yaml.compose(text)
-            _dates_as_text(self._node)
+            _plain_texts(self._node, first_line)
             self.values: Any = {} if self._node is None else yaml.constructor.construct_document(self._node)
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line = first_line + (mark.line if mark is not None else 0)
             problem = (error.problem or error.context or str(error)).strip().splitlines()[0]
             raise ValueError(f"line {line}: the header is no YAML: {problem}") from None
+        except YAMLError as error:
+            problem = str(error).strip().splitlines()[0]
+            raise ValueError(f"line {first_line}: the header is no YAML: {problem}") from None
         if not isinstance(self.values, dict):
             raise ValueError(f"line {first_line}: the header is a mapping of keys to values")
         self._first_line = first_line
@@ -133,18 +136,24 @@ class Header:
         return line
 
 
-def _dates_as_text(node: Node | None, seen: set[int] | None = None) -> None:
-    """YAML 1.2's core schema has no dates: ``2026-01-31`` is a text."""
+def _plain_texts(node: Node | None, first_line: int, seen: set[int] | None = None) -> None:
+    """YAML 1.2's core schema has no dates: ``2026-01-31`` is a text. Escaped surrogate pairs are one character."""
     seen = set() if seen is None else seen
     if node is None or id(node) in seen:
         return
     seen.add(id(node))
     if node.tag == "tag:yaml.org,2002:timestamp":
         node.tag = "tag:yaml.org,2002:str"
+    if isinstance(node, ScalarNode):
+        try:
+            node.value = node.value.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            line = first_line + node.start_mark.line
+            raise ValueError(f"line {line}: half of a surrogate pair is no character") from None
     if isinstance(node, MappingNode):
         for pair in node.value:
             for part in pair:
-                _dates_as_text(part, seen)
+                _plain_texts(part, first_line, seen)
     elif isinstance(node, SequenceNode):
         for item in node.value:
-            _dates_as_text(item, seen)
+            _plain_texts(item, first_line, seen)

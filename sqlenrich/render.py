@@ -49,7 +49,7 @@ def render(
 
 def model_for(enrichment: Enrichment, engine: str, config: Config, name: str | None = None) -> ResolvedModel:
     """Give the model of an engine: an alias of the settings, a model's own name, else the engine's default."""
-    key = "endpoint" if engine == "duckdb" else engine
+    key = get_engine(engine).settings_key
     found = config.model(name or enrichment.model, key) or config.model("default", key)
     if found is None:
         return resolve_model(enrichment, get_engine(engine))

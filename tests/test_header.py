@@ -99,3 +99,14 @@ def test_values(text: str, values: dict[str, Any]) -> None:
 def test_a_header_is_a_mapping(text: str) -> None:
     with pytest.raises(ValueError, match="line 2: the header is a mapping of keys to values"):
         Header(text, 2)
+
+
+def test_escaped_surrogates_are_one_character_or_an_error() -> None:
+    assert Header('a: "\\ud83d\\ude00"\n', 2).values == {"a": "\U0001f600"}
+    with pytest.raises(ValueError, match=r"^line 3: half of a surrogate pair is no character$"):
+        Header('b: 1\na: "\\ud83d"\n', 2)
+
+
+def test_a_control_character_is_told_in_one_line() -> None:
+    with pytest.raises(ValueError, match=r"^line 2: the header is no YAML: unacceptable character #x0001"):
+        Header("a: \x01\n", 2)

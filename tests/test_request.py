@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from sqlenrich.compiler import resolve_model
+from sqlenrich.engines import get_engine
+from sqlenrich.enrichment import loads
 from sqlenrich.request import (
     HINT,
     ResolvedModel,
@@ -156,3 +159,10 @@ def test_a_plain_schema_is_written_as_usual() -> None:
 def test_hint_text() -> None:
     plain, _ = normalise({"type": "object", "properties": {"a": {"type": "string"}}})
     assert hint_text(plain) == HINT + '{"properties":{"a":{"type":"string"}},"type":"object"}'
+
+
+def test_parameters_of_the_endpoint_reach_a_client_run() -> None:
+    header = "---\nparams: {temperature: 0, max_tokens: 9, endpoint: {min_p: 0.1}}\noutput:\n  type: object\n"
+    text = header + "  properties: {a: {type: string}}\n---\n{{ b }}"
+    resolved = resolve_model(loads(text, name="x"), get_engine("duckdb"), "gpt-5-mini")
+    assert resolved.params == {"max_completion_tokens": 9, "min_p": 0.1}

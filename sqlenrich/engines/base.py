@@ -83,10 +83,17 @@ class Engine:
     """Why the engine can't hold a table or column of this name, or None."""
     newer_params: tuple[tuple[str, Mapping[str, str | None]], ...] = ()
     """Parameters that models of some names take differently: a pattern of the name and the changed entries."""
+    settings: str = ""
+    """The name under which models and parameters are set, where it is not the engine's own."""
     options: tuple[str, ...] = ()
     """Settings under the engine's name in ``params`` that are no model parameters and no part of a request."""
     quotes_always: bool = True
     reserved: frozenset[str] = frozenset()
+
+    @property
+    def settings_key(self) -> str:
+        """The key of the engine in ``sqlenrich.toml`` and under ``params``."""
+        return self.settings or self.name
 
     def params_of(self, model: str) -> dict[str, str | None]:
         """Give the portable parameters under the names that this model takes; None for one that it refuses."""

@@ -259,6 +259,7 @@ ENGINE = Engine(
     sql_type=sql_type,
     column=column,
     create_table_as=create_table_as,
+    settings="endpoint",
     facts={
         "call": Fact("a client of any OpenAI-compatible endpoint", "sqlenrich run", "2026-11-20"),
         "default_model": Fact(None, "the endpoint's own, named in sqlenrich.toml or by --model", "2026-11-20"),
