@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import sqlglot
 from sqlglot import exp
 
+from .columns import SourceColumns
 from .engines import get_engine
 from .engines.base import (
     Call,
@@ -40,7 +40,6 @@ RELATIONS = {
     "quarantine": "{}_quarantine",
 }
 """The relations of an enrichment and how they are named after it."""
-BLANK = " \t\r\n"
 
 
 def compile_plan(
@@ -101,6 +100,7 @@ class _Compiler:
     ) -> None:
         self.e, self.engine, self.model, self.shard = enrichment, engine, model, shard
         self.source_types = source_types
+        self.columns = SourceColumns(enrichment, engine, source_types)
         self.relations = self.name_relations(relations)
         response_format = (
             None if options.get("schema") is False else engine.response_format(enrichment.name, enrichment.schema)
@@ -111,7 +111,7 @@ class _Compiler:
         hint = hint_text(enrichment.schema) if needs_hint and enrichment.hint != "never" else None
         self.call = Call(model.name, model.params, enrichment.schema, response_format, hint, options)
         self.constant = request_constant(model, enrichment.schema, hint)
-        self.kept = {name: self.source_type(name) for name in (*enrichment.key, *enrichment.keep)}
+        self.kept = {name: self.columns.type(name) for name in (*enrichment.key, *enrichment.keep)}
 
     # Names -----------------------------------------------------------------------------------------------------
 
@@ -161,11 +161,6 @@ class _Compiler:
         if isinstance(value, exp.Column) and value.name == name:
             return value
         return exp.Alias(this=value, alias=identifier(self.engine, name))
-
-    def source_type(self, name: str) -> Type:
-        declared = self.e.columns[name].type if name in self.e.columns else None
-        real = (self.source_types or {}).get(self.e.source_name(name))
-        return declared or real or (BIGINT if name == "_row" else STRING)
 
     # Steps -----------------------------------------------------------------------------------------------------
 
@@ -235,18 +230,18 @@ class _Compiler:
                 raise SpecError(
                     self.e.place, [f'no column "{self.e.source_name(name)}" in the source; there are: {available}']
                 )
-        prompt = prompt_sql(compiled.expr, self.engine.text, self.source_value)
-        broken = [test for name in compiled.columns if (test := self.cast_failed(name)) is not None]
+        prompt = prompt_sql(compiled.expr, self.engine.text, self.columns.value)
+        broken = [test for name in compiled.columns if (test := self.columns.cast_failed(name)) is not None]
         if broken:
             prompt = case((any_of(*broken), literal(None)), default=prompt)
         rendered = exp.select(
-            *(self.named(self.source_value(name), name) for name in self.kept),
+            *(self.named(self.columns.value(name), name) for name in self.kept),
             self.named(prompt, "prompt"),
-            self.named(self.no_input(compiled.columns), "no_input"),
+            self.named(self.columns.no_input(compiled.columns), "no_input"),
             copy=False,
         ).from_(self.source(), copy=False)
         if self.e.where:
-            rendered = rendered.where(self.where(self.e.where), copy=False)
+            rendered = rendered.where(self.columns.where(self.e.where), copy=False)
         no_input, text = self.col("no_input"), self.col("prompt")
         blank = exp.Coalesce(this=text.copy(), expressions=[literal("")])
         hashed = self.engine.sha256(concat(literal(self.constant), text.copy()))
@@ -262,70 +257,7 @@ class _Compiler:
         )
 
     def source(self) -> Sql:
-        if "source" in self.relations:
-            return self.table("source", "source")
-        try:
-            query = sqlglot.parse_one(str(self.e.query), read=self.engine.dialect)
-        except sqlglot.errors.SqlglotError as error:
-            raise SpecError(
-                self.e.place, [f"the source query is no SQL of {self.engine.name}: {_first_line(error)}"]
-            ) from None
-        if not isinstance(query, exp.Query):
-            raise SpecError(self.e.place, ["the source query must be one SELECT"])
-        return query.subquery("source", copy=False)
-
-    def where(self, written: str) -> Sql:
-        """A condition that is the same SQL on every engine: names are quoted as the engine's columns are."""
-        try:
-            test = sqlglot.parse_one(written)
-        except sqlglot.errors.SqlglotError as error:
-            raise SpecError(self.e.place, [f'where "{written}" is no SQL: {_first_line(error)}']) from None
-        portable = (
-            exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Connector, exp.Not, exp.Paren,
-            exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Is, exp.In, exp.Between, exp.Like, exp.Neg,
-            exp.Add, exp.Sub, exp.Mul, exp.Lower, exp.Upper, exp.Trim, exp.Length, exp.Coalesce, exp.DPipe,
-        )  # fmt: skip
-        for node in test.walk():
-            if not isinstance(node, portable):
-                raise SpecError(
-                    self.e.place,
-                    [f'where "{written}": "{node.sql()}" is not the same on all engines; filter in a source query'],
-                )
-        for name in test.find_all(exp.Identifier):
-            name.replace(identifier(self.engine, self.e.source_name(name.name)))
-        return test
-
-    def source_value(self, name: str) -> Sql:
-        value: Sql = self.col(self.e.source_name(name))
-        declared = self.e.columns[name].type if name in self.e.columns else None
-        real = (self.source_types or {}).get(self.e.source_name(name))
-        if declared is None or real is None or declared == real:
-            return value
-        if declared == STRING:
-            return exp.Cast(this=value, to=self.engine.sql_type(STRING))
-        trimmed = self.engine.text["trim"](value, literal(BLANK)) if real == STRING else value
-        return exp.TryCast(this=trimmed, to=self.engine.sql_type(declared))
-
-    def cast_failed(self, name: str) -> Sql | None:
-        value = self.source_value(name)
-        if not isinstance(value, exp.TryCast):
-            return None
-        given = exp.Not(this=exp.Is(this=self.col(self.e.source_name(name)), expression=exp.Null()))
-        return all_of(given, exp.Is(this=value, expression=exp.Null()))
-
-    def no_input(self, printed: Sequence[str]) -> Sql:
-        required = self.e.require
-        tests = [self.blank(name) for name in (printed if required is None else required)]
-        if not tests:
-            return literal(False)
-        return all_of(*tests) if required is None else any_of(*tests)
-
-    def blank(self, name: str) -> Sql:
-        value = self.source_value(name)
-        if self.source_type(name) != STRING:
-            return exp.Is(this=value, expression=exp.Null())
-        text = self.engine.text["trim"](exp.Coalesce(this=value, expressions=[literal("")]), literal(BLANK))
-        return exp.EQ(this=text, expression=literal(""))
+        return self.table("source", "source") if "source" in self.relations else self.columns.query()
 
     def pending(self) -> Sql:
         """What is to be asked: each distinct hash that has no answer, or whose latest attempt may be tried again."""
@@ -524,10 +456,6 @@ class _Compiler:
             .from_(self.table("checked"), copy=False)
             .where(exp.Not(this=exp.Is(this=col("_error"), expression=exp.Null())), copy=False)
         )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
 
 
 __all__ = ["RELATIONS", "STEPS", "compile_plan", "resolve_model"]

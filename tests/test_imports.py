@@ -33,7 +33,8 @@ RULES: dict[str, set[str]] = {
     "plan": {"types"},
     "report": set(),
     "config": {"engines", "errors"},
-    "compiler": PURE | {"enrichment", "engines", "plan", "prompt", "request", "schema"},
+    "columns": PURE | {"enrichment", "engines.base"},
+    "compiler": PURE | {"columns", "enrichment", "engines", "plan", "prompt", "request", "schema"},
 }
 
 
