@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ..types import BIGINT, BOOLEAN, STRING, Scalar, Type
+from ..types import BIGINT, BOOLEAN, STRING, Array, Scalar, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,75 @@ class Fail:
         return STRING
 
 
-Expr: TypeAlias = Const | Column | Field | Op | If | Pick | Join | Fail
+@dataclass(frozen=True, slots=True)
+class Var:
+    """The element at hand, or its position from 0, inside a :class:`Map`, :class:`Where` or :class:`Exists`."""
+
+    name: str
+    type: Type
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """An array of ``body``, evaluated for each element ``item`` of an array at its ``position``."""
+
+    array: Expr
+    item: Var
+    position: Var
+    body: Expr
+
+    @property
+    def type(self) -> Type:
+        """An array of the body's type."""
+        return Array(self.body.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The elements of an array for which ``test`` holds."""
+
+    array: Expr
+    item: Var
+    test: Expr
+
+    @property
+    def type(self) -> Type:
+        """The type of the array."""
+        return self.array.type
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """Whether ``test`` holds for an element of an array."""
+
+    array: Expr
+    item: Var
+    position: Var
+    test: Expr
+
+    @property
+    def type(self) -> Type:
+        """Always boolean."""
+        return BOOLEAN
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """The element at a position from 0, from the end where it is negative. Fails beyond the ends unless ``inside``."""
+
+    array: Expr
+    index: Expr
+    inside: bool = False
+
+    @property
+    def type(self) -> Type:
+        """The type of the elements."""
+        assert isinstance(self.array.type, Array)
+        return self.array.type.item
+
+
+Expr: TypeAlias = Const | Column | Field | Op | If | Pick | Join | Fail | Var | Map | Where | Exists | Element
 
 TRUE, FALSE = Const(True), Const(False)
 
@@ -139,6 +207,16 @@ OPERATIONS: dict[str, str] = {
     "gt": "strict",
     "gteq": "strict",
     "text": "strict",
+    "abs": "strict",
+    "least": "strict",
+    "array": "total",
+    "array_join": "strict",
+    "array_slice": "strict",
+    "sequence": "strict",
+    "size": "strict",
+    "split": "strict",
+    "array_index": "partial",
+    "text_index": "partial",
     "character": "partial",
     "int": "partial",
     "eq": "total",
@@ -159,11 +237,33 @@ def none_possible(expr: Expr) -> bool:
             return value is None
         case Column() | Field():
             return True
+        case Var(_, _, nullable):
+            return nullable
+        case Element(array, _, _):
+            return none_inside(array)
         case If(_, then, orelse):
             return none_possible(then) or none_possible(orelse)
         case Pick(_, arms):
             return any(none_possible(value) for _, value in arms)
     return False
+
+
+def none_inside(array: Expr) -> bool:
+    """Tell whether an array can hold None among its elements."""
+    match array:
+        case Map(_, _, _, body):
+            return none_possible(body)
+        case Where(inner, _, _):
+            return none_inside(inner)
+        case Op("array", values, _):
+            return any(none_possible(value) for value in values)
+        case Op("array_slice", (inner, *_), _):
+            return none_inside(inner)
+        case Op(("split" | "sequence"), _, _):
+            return False
+        case If(_, then, orelse):
+            return none_inside(then) or none_inside(orelse)
+    return True
 
 
 def failure(expr: Expr) -> Expr | None:
@@ -173,6 +273,19 @@ def failure(expr: Expr) -> Expr | None:
             return TRUE
         case Field(base, _, _):
             return either(failure(base), is_none(base) if none_possible(base) else None)
+        case Map(array, item, position, body):
+            inner = failure(body)
+            each = None if inner is None else Exists(array, item, position, inner)
+            return either(missing(array), each)
+        case Where(array, item, test):
+            inner = failure(test)
+            each = None if inner is None else Exists(array, item, Var(f"{item.name}_at", BIGINT), inner)
+            return either(missing(array), each)
+        case Exists(array, _, _, _):
+            return failure(array)
+        case Element(array, index, inside):
+            broken = either(missing(array), missing(index))
+            return broken if inside else either(broken, beyond(array, index))
         case If(test, then, orelse):
             in_then, in_else = failure(then), failure(orelse)
             arms = None
@@ -215,6 +328,22 @@ def failure(expr: Expr) -> Expr | None:
     return None
 
 
+def missing(expr: Expr) -> Expr | None:
+    """Give the condition that a value fails or is None."""
+    return either(failure(expr), is_none(expr) if none_possible(expr) else None)
+
+
+def beyond(array: Expr, index: Expr) -> Expr:
+    """Give the condition that an index lies beyond the ends of an array."""
+    size = Op("size", (array,), BIGINT)
+    if isinstance(index, Const) and isinstance(index.value, int):
+        needed = index.value + 1 if index.value >= 0 else -index.value
+        return Op("lt", (size, Const(needed)), BOOLEAN)
+    after = Op("gteq", (index, size), BOOLEAN)
+    before = Op("lt", (index, Op("negative", (size,), BIGINT)), BOOLEAN)
+    return Op("or", (after, before), BOOLEAN)
+
+
 def null_on_failure(expr: Expr) -> bool:
     """Tell whether the SQL of ``expr`` is NULL at least where evaluating it fails."""
     match expr:
@@ -224,6 +353,10 @@ def null_on_failure(expr: Expr) -> bool:
             return all(null_on_failure(value) for _, value in arms)
         case Join(parts):
             return all(null_on_failure(part) for part in parts)
+        case Map() | Where() | Exists():
+            return failure(expr) is None
+        case Element(array, index, _):
+            return null_on_failure(array) and null_on_failure(index)
         case Op(name, args, _):
             if name not in ("and", "or") and OPERATIONS[name] in ("strict", "partial"):
                 return all(null_on_failure(arg) for arg in args)
@@ -262,6 +395,27 @@ def columns_of(expr: Expr) -> Iterator[str]:
             yield from columns_of(subject)
             for _, value in arms:
                 yield from columns_of(value)
+        case Map(array, _, _, body) | Where(array, _, body) | Exists(array, _, _, body) | Element(array, body, _):
+            yield from columns_of(array)
+            yield from columns_of(body)
+
+
+def variables_of(expr: Expr) -> set[Var]:
+    """Give the variables of lambdas that an expression reads, its own ones too."""
+    match expr:
+        case Var():
+            return {expr}
+        case Field(base, _, _):
+            return variables_of(base)
+        case Op(_, args, _) | Join(args):
+            return set().union(*map(variables_of, args))
+        case If(test, then, orelse):
+            return variables_of(test) | variables_of(then) | variables_of(orelse)
+        case Pick(subject, arms):
+            return variables_of(subject).union(*(variables_of(value) for _, value in arms))
+        case Map(array, _, _, body) | Where(array, _, body) | Exists(array, _, _, body) | Element(array, body, _):
+            return variables_of(array) | variables_of(body)
+    return set()
 
 
 def printed(expr: Expr) -> Expr:

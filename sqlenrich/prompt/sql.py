@@ -10,9 +10,28 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from ..engines.base import Build, Sql, case, concat, literal, wrapped
-from ..types import BIGINT, BOOLEAN, DATE, STRING
-from .ir import Column, Const, Expr, Fail, Field, If, Join, Op, Pick, failure, none_possible, null_on_failure
+from ..engines.base import Body, Build, Sql, case, concat, literal, wrapped
+from ..types import BIGINT, BOOLEAN, DATE, STRING, Array
+from .ir import (
+    Column,
+    Const,
+    Element,
+    Exists,
+    Expr,
+    Fail,
+    Field,
+    If,
+    Join,
+    Map,
+    Op,
+    Pick,
+    Var,
+    Where,
+    failure,
+    none_possible,
+    null_on_failure,
+    variables_of,
+)
 
 ColumnSql = Callable[[str], Sql]
 
@@ -38,6 +57,7 @@ def prompt_sql(expr: Expr, text: Mapping[str, Build], column: ColumnSql) -> Sql:
 class _Printer:
     def __init__(self, text: Mapping[str, Build], column: ColumnSql) -> None:
         self.text, self.column = text, column
+        self.bound: dict[str, Sql] = {}
 
     def safe(self, expr: Expr) -> Sql:
         """The value, NULL wherever computing it fails."""
@@ -82,8 +102,19 @@ class _Printer:
                 return literal(value)
             case Column(name, _):
                 return self.column(name)
-            case Field(base, name, _):
-                return exp.Dot(this=self.value(base), expression=exp.to_identifier(name, quoted=True))
+            case Field(base, name, kind):
+                return self.text["field"](self.value(base), name, kind)
+            case Var(name, _, _):
+                return self.bound[name].copy()
+            case Map(array, item, position, body):
+                return self.map(array, item, position, body)
+            case Where(array, item, test):
+                inner = self.body(item, None, lambda: self.holds(test))
+                return self.text["where"](self.value(array), item.name, inner, item.type)
+            case Exists(array, item, position, test):
+                return self.exists(array, item, position, test)
+            case Element(array, index, _):
+                return self.text["element"](self.value(array), self.value(index), expr.type)
             case Fail():
                 return literal(None)
             case Join(parts):
@@ -93,6 +124,31 @@ class _Printer:
             case Pick(subject, arms):
                 return self.pick(subject, arms)
         return self.operation(expr)
+
+    def body(self, item: Var, position: Var | None, inner: Callable[[], Sql]) -> Body:
+        """A lambda's body as engines want it: a function of the element's and the position's SQL."""
+
+        def build(element: Sql, at: Sql | None) -> Sql:
+            before = dict(self.bound)
+            self.bound[item.name] = element
+            if position is not None and at is not None:
+                self.bound[position.name] = at
+            try:
+                return inner()
+            finally:
+                self.bound = before
+
+        return build
+
+    def map(self, array: Expr, item: Var, position: Var, body: Expr) -> Sql:
+        at = position if position in variables_of(body) else None
+        inner = self.body(item, at, lambda: self.safe(body))
+        return self.text["map"](self.value(array), item.name, at and at.name, inner, item.type)
+
+    def exists(self, array: Expr, item: Var, position: Var, test: Expr) -> Sql:
+        at = position if position in variables_of(test) else None
+        inner = self.body(item, at, lambda: self.holds(test))
+        return self.text["exists"](self.value(array), item.name, at and at.name, inner, item.type)
 
     def pick(self, subject: Expr, arms: tuple[tuple[str | int, Expr], ...]) -> Sql:
         whens = [exp.If(this=literal(key), true=self.safe(value)) for key, value in arms]
@@ -200,4 +256,6 @@ class _Printer:
             return exp.NEQ(this=value, expression=literal(0))
         if subject.type == BOOLEAN:
             return value
+        if isinstance(subject.type, Array):
+            return exp.GT(this=self.text["size"](value), expression=literal(0))
         return exp.Not(this=exp.Is(this=value, expression=exp.Null()))

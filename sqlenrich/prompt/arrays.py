@@ -1,0 +1,177 @@
+"""Arrays in a template: what Jinja's filters and Python's methods give for an array of the row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+
+from ..types import BIGINT, STRING, Array, Struct, Type
+from . import functions
+from .ir import Const, Element, Expr, Field, If, Map, Op, Var, Where, none_inside, none_possible
+from .values import FALSE, Items, Known, Refusal, Value, choose, describe, equal, lift, negate, truth
+
+
+@dataclass(frozen=True, slots=True)
+class Zip:
+    """Several lists of the row side by side, as long as the shortest."""
+
+    parts: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The ``loop`` variable inside a loop over an array."""
+
+    array: Expr
+    position: Var
+
+
+class Names:
+    """Names for the elements of lambdas that no column and no other name of the template has."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self._taken = {name.lower() for name in taken}
+        self._numbers: Iterator[int] = count(1)
+
+    def fresh(self, array: Expr) -> tuple[Var, Var]:
+        """Give the variables of an array's element and of its position."""
+        while True:
+            number = next(self._numbers)
+            item, at = f"x{number}", f"i{number}"
+            if item not in self._taken and at not in self._taken:
+                return Var(item, item_type(array), none_inside(array)), Var(at, BIGINT)
+
+
+def item_type(array: Expr) -> Type:
+    """Give the type of an array's elements. Raises Refusal for what is no array."""
+    if not isinstance(array.type, Array):
+        raise Refusal(f"an array is needed, not {describe(array.type)}")
+    return array.type.item
+
+
+def is_array(value: Value) -> bool:
+    """Tell whether a value is an array of the row."""
+    return not isinstance(value, Known | Items) and isinstance(value.type, Array)
+
+
+def size(array: Expr) -> Expr:
+    """Give ``len(array)``."""
+    return Op("size", (array,), BIGINT)
+
+
+def joined(names: Names, array: Expr, separator: Expr, attribute: str | None = None) -> Expr:
+    """Give Jinja's ``join``: each element as text, None as "None"."""
+    item, position = names.fresh(array)
+    text = functions.soft_text(item if attribute is None else member(item, attribute))
+    texts = array if text == item else Map(array, item, position, text)
+    return Op("array_join", (texts, separator), STRING)
+
+
+def member(value: Expr, name: str) -> Expr:
+    """Give a field of a struct. Raises Refusal for a field that is not there."""
+    if not isinstance(value.type, Struct) or (kind := value.type.field(name)) is None:
+        known = [n for n, _ in value.type.fields] if isinstance(value.type, Struct) else []
+        raise Refusal(f'no field "{name}" in {describe(value.type)}; there are: {", ".join(known) or "none"}')
+    return Field(value, name, kind)
+
+
+def sliced(array: Expr, start: Value, stop: Value) -> Expr:
+    """Give ``array[start:stop]``; either end may be absent, negative, or differ by row."""
+
+    def position(bound: Value) -> Expr | None:
+        expr = lift(bound)
+        if expr == Const(None):
+            return None
+        if expr.type != BIGINT:
+            raise Refusal(f"a slice bound that is {describe(expr.type)}; it must be an integer")
+        from_end = Op("greatest", (Op("add", (size(array), expr), BIGINT), Const(0)), BIGINT)
+        if isinstance(expr, Const) and isinstance(expr.value, int):
+            return from_end if expr.value < 0 else expr
+        return If(Op("lt", (expr, Const(0)), functions.BOOLEAN), from_end, expr)
+
+    first, last = position(start), position(stop)
+    bounds = (first or Const(0),) if last is None else (first or Const(0), last)
+    return array if bounds == (Const(0),) else Op("array_slice", (array, *bounds), array.type)
+
+
+def mapped(names: Names, array: Expr, body: Callable[[Expr], Expr]) -> Expr:
+    """Give ``[body(x) for x in array]``."""
+    item, position = names.fresh(array)
+    return Map(array, item, position, body(item))
+
+
+def kept(names: Names, array: Expr, test: Callable[[Expr], Expr]) -> Expr:
+    """Give ``[x for x in array if test(x)]``."""
+    item, _ = names.fresh(array)
+    found = test(item)
+    if found == functions.TRUE:
+        return array
+    return Where(array, item, found)
+
+
+def chosen(names: Names, array: Expr, test: Callable[[Expr], Expr] | None, attribute: str | None, keep: bool) -> Expr:
+    """Give select, reject, selectattr or rejectattr."""
+
+    def holds(item: Expr) -> Expr:
+        value = item if attribute is None else member(item, attribute)
+        found = truth(value) if test is None else test(value)
+        return found if keep else negate(found)
+
+    return kept(names, array, holds)
+
+
+def split(text: Expr, separator: Value = Known(None), most: Value = Known(-1)) -> Expr:
+    """Give ``text.split(separator)`` for a constant separator."""
+    if not isinstance(separator, Known) or not isinstance(separator.value, str) or not separator.value:
+        raise Refusal("splitting at white space or at a text that differs by row; give a constant separator")
+    if most != Known(-1):
+        raise Refusal("split with a limit; slice the parts instead")
+    return Op("split", (functions.whole(text), Const(separator.value)), Array(STRING))
+
+
+def text_index(text: Expr, part: Value) -> Expr:
+    """Give ``text.index(part)`` for a constant part; fails where it is not there."""
+    if not isinstance(part, Known) or not isinstance(part.value, str) or not part.value:
+        raise Refusal("index of a text that differs by row, or of an empty one; write it as a constant")
+    return Op("text_index", (text, Const(part.value)), BIGINT)
+
+
+def array_index(array: Expr, value: Value) -> Expr:
+    """Give ``array.index(value)``; fails where it is not there."""
+    sought = lift(value)
+    if sought.type != item_type(array):
+        raise Refusal(f"index of {describe(sought.type)} in {describe(array.type)}")
+    return Op("array_index", (array, sought), BIGINT)
+
+
+def contains(names: Names, array: Expr, value: Value) -> Expr:
+    """Give ``value in array``."""
+    from .ir import Exists
+
+    item, position = names.fresh(array)
+    test = equal(item, value)
+    return FALSE if test == FALSE else Exists(array, item, position, test)
+
+
+def equals_empty(array: Expr) -> Expr:
+    """Give ``array == []``."""
+    empty = Op("eq", (size(array), Const(0)), functions.BOOLEAN)
+    return choose(functions.is_none(array), FALSE, empty) if none_possible(array) else empty
+
+
+def element(array: Expr, index: Value) -> Expr:
+    """Give ``array[index]``."""
+    at = lift(index)
+    if at.type != BIGINT:
+        raise Refusal(f"an array indexed by {describe(at.type)}; it must be an integer")
+    return Element(array, at)
+
+
+def constant_array(values: list[Value]) -> Expr:
+    """Give a list of values as an array. Raises Refusal where they are of several types."""
+    lifted = tuple(lift(value) for value in values)
+    types = {value.type for value in lifted if value != Const(None)}
+    if len(types) != 1:
+        raise Refusal("a list of several types beside an array; make its elements the same type")
+    return Op("array", lifted, Array(types.pop()))
