@@ -168,6 +168,17 @@ def element(array: Expr, index: Value) -> Expr:
     return Element(array, at)
 
 
+def as_array(value: Value) -> Expr:
+    """Give a list of any kind as an array of the row."""
+    if isinstance(value, Known) and isinstance(value.value, list | tuple | range):
+        return constant_array([Known(item) for item in value.value])
+    if isinstance(value, Items):
+        return constant_array(list(value.values))
+    array = lift(value)
+    item_type(array)
+    return array
+
+
 def constant_array(values: list[Value]) -> Expr:
     """Give a list of values as an array. Raises Refusal where they are of several types."""
     lifted = tuple(lift(value) for value in values)

@@ -10,7 +10,9 @@ import jinja2
 from jinja2 import nodes
 
 from ..errors import PromptError
-from ..types import STRING, Type
+from ..types import BIGINT, BOOLEAN, STRING, Array, Type
+from . import arrays as arrays_
+from .arrays import Loop, Zip
 from .expressions import Expressions, Scope, join
 from .ir import Column, Const, Expr, Fail, Field, If, Join, Op, Pick, columns_of, failure
 from .values import Dynamic, Items, Known, Value, choose, describe, needing
@@ -181,12 +183,13 @@ class _Statements:
                 self.x.refuse(node, f"the loop fails for every row: {error}")
         elif isinstance(iterable, Items):
             values = list(iterable.values)
+        elif isinstance(iterable, Zip):
+            return self.side_by_side(node, iterable, scope)
+        elif isinstance(iterable, Loop) or not isinstance(iterable.type, Array):
+            what = "loop" if isinstance(iterable, Loop) else describe(iterable.type)
+            self.x.refuse(node, f"a loop over {what}; it must be an array")
         else:
-            self.x.refuse(
-                node,
-                f"a loop over {describe(iterable.type)} is not compiled to SQL; "
-                "loop over a constant list, or join the elements in the source query",
-            )
+            return self.over_array(node, iterable, scope)
         if node.test is not None:
             values = [v for v in values if self.holds(node.test, self.assign(node.target, v, scope))]
         parts: list[Expr] = []
@@ -207,6 +210,38 @@ class _Statements:
             inner = self.assign(node.target, value, scope).bind("loop", Known(loop))
             parts.extend(self.body(node.body, inner)[0])
         return parts if values else self.body(node.else_, scope)[0]
+
+    def over_array(self, node: nodes.For, array: Expr, scope: Scope) -> list[Expr]:
+        """A loop over an array of the row: the text of its body for each element, one after another."""
+        if node.test is not None:
+            item, position = self.x.names.fresh(array)
+            test = self.x.test(node.test, self.assign(node.target, item, scope))
+            array = Where(array, item, test)
+        item, position = self.x.names.fresh(array)
+        inner = self.assign(node.target, item, scope)
+        return self.repeat(node, array, item, position, inner, scope)
+
+    def side_by_side(self, node: nodes.For, lists: Zip, scope: Scope) -> list[Expr]:
+        """A loop over zip(...): over the positions of the shortest list."""
+        if node.test is not None:
+            self.x.refuse(node, "a filtered loop over zip; put an if inside the loop")
+        arrays = [arrays_.as_array(part) for part in lists.parts]
+        lengths = [arrays_.size(array) for array in arrays]
+        shortest = lengths[0] if len(lengths) == 1 else Op("least", tuple(lengths), BIGINT)
+        positions = Op("sequence", (shortest,), Array(BIGINT))
+        at, position = self.x.names.fresh(positions)
+        elements = Items(tuple(Element(array, at, inside=True) for array in arrays))
+        return self.repeat(node, positions, at, position, self.assign(node.target, elements, scope), scope)
+
+    def repeat(
+        self, node: nodes.For, array: Expr, item: Var, position: Var, inner: Scope, outer: Scope
+    ) -> list[Expr]:
+        parts, _ = self.body(node.body, inner.bind("loop", Loop(array, position)))
+        text = Op("array_join", (Map(array, item, position, join(parts)), Const("")), STRING)
+        if not node.else_:
+            return [text]
+        empty = Op("eq", (arrays_.size(array), Const(0)), BOOLEAN)
+        return [choose(empty, join(self.body(node.else_, outer)[0]), text)]
 
     def holds(self, node: nodes.Node, scope: Scope) -> bool:
         test = self.x.test(node, scope)
