@@ -12,7 +12,22 @@ from ..errors import UnsupportedError
 from ..request import compact_json
 from ..schema.pattern import FENCE, portable
 from ..types import Array, Decimal, Scalar, Struct, Type
-from .base import Answered, Body, Build, Call, Engine, Fact, Sql, all_of, any_of, case, concat, func, literal, named_func
+from .base import (
+    Answered,
+    Body,
+    Build,
+    Call,
+    Engine,
+    Fact,
+    Sql,
+    all_of,
+    any_of,
+    case,
+    concat,
+    func,
+    literal,
+    named_func,
+)
 
 BLANK = " \t\r\n"
 _DOCS = "https://docs.cloud.google.com/bigquery/docs/reference/standard-sql/"
@@ -143,7 +158,7 @@ def _element(array: Sql, index: Sql, _kind: Type) -> Sql:
     return exp.Bracket(this=array, expressions=[func("SAFE_OFFSET", at)])
 
 
-def _slice(array: Sql, start: Sql, stop: Sql | None) -> Sql:
+def _slice(array: Sql, start: Sql, stop: Sql | None = None) -> Sql:
     tests: list[Sql] = [exp.GTE(this=exp.column("x_at"), expression=start)]
     if stop is not None:
         tests.append(exp.LT(this=exp.column("x_at"), expression=stop))

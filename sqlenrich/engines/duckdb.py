@@ -131,7 +131,7 @@ def _element(array: Sql, index: Sql, _kind: Type) -> Sql:
     return func("LIST_EXTRACT", array, at)
 
 
-def _slice(array: Sql, start: Sql, stop: Sql | None) -> Sql:
+def _slice(array: Sql, start: Sql, stop: Sql | None = None) -> Sql:
     first = exp.Add(this=start, expression=literal(1))
     return func("LIST_SLICE", array, first, stop if stop is not None else func("LEN", array.copy()))
 

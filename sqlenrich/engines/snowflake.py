@@ -12,8 +12,8 @@ from ..schema.pattern import FENCE_HEAD, portable
 from ..schema.vendor import SHAPE_ONLY
 from ..types import Array, Decimal, Scalar, Struct, Type
 from .base import (
-    Body,
     Answered,
+    Body,
     Build,
     Call,
     Engine,
@@ -148,7 +148,7 @@ def _element(array: Sql, index: Sql, kind: Type) -> Sql:
     return _typed(func("GET", array, at), kind)
 
 
-def _slice(array: Sql, start: Sql, stop: Sql | None) -> Sql:
+def _slice(array: Sql, start: Sql, stop: Sql | None = None) -> Sql:
     end = stop if stop is not None else func("ARRAY_SIZE", array.copy())
     return func("ARRAY_SLICE", array, start, func("GREATEST", end, start.copy()))
 

@@ -107,7 +107,7 @@ def _element(array: Sql, index: Sql, _kind: Type) -> Sql:
     return func("GET", array, exp.Cast(this=at, to=exp.DataType.build("INT", dialect="spark")))
 
 
-def _slice(array: Sql, start: Sql, stop: Sql | None) -> Sql:
+def _slice(array: Sql, start: Sql, stop: Sql | None = None) -> Sql:
     end = stop if stop is not None else func("SIZE", array.copy())
     count = func("GREATEST", exp.Sub(this=end, expression=exp.paren(start.copy(), copy=False)), literal(0))
     return func("SLICE", array, exp.Add(this=start, expression=literal(1)), count)

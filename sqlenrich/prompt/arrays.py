@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import count
 
-from ..types import BIGINT, STRING, Array, Struct, Type
+from ..types import BIGINT, BOOLEAN, STRING, Array, Struct, Type
 from . import functions
-from .ir import Const, Element, Expr, Field, If, Map, Op, Var, Where, none_inside, none_possible
-from .values import FALSE, Items, Known, Refusal, Value, choose, describe, equal, lift, negate, truth
-
-
-@dataclass(frozen=True, slots=True)
-class Zip:
-    """Several lists of the row side by side, as long as the shortest."""
-
-    parts: tuple[Value, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """The ``loop`` variable inside a loop over an array."""
-
-    array: Expr
-    position: Var
+from .ir import (
+    FALSE,
+    TRUE,
+    Const,
+    Element,
+    Exists,
+    Expr,
+    Fail,
+    Field,
+    If,
+    Map,
+    Op,
+    Var,
+    Where,
+    is_none,
+    none_inside,
+    none_possible,
+)
+from .values import Dynamic, Items, Known, Loop, Refusal, Value, choose, describe, equal, lift, negate, truth
 
 
 class Names:
@@ -52,7 +53,7 @@ def item_type(array: Expr) -> Type:
 
 def is_array(value: Value) -> bool:
     """Tell whether a value is an array of the row."""
-    return not isinstance(value, Known | Items) and isinstance(value.type, Array)
+    return isinstance(value, Dynamic) and isinstance(value.type, Array)
 
 
 def size(array: Expr) -> Expr:
@@ -66,6 +67,13 @@ def joined(names: Names, array: Expr, separator: Expr, attribute: str | None = N
     text = functions.soft_text(item if attribute is None else member(item, attribute))
     texts = array if text == item else Map(array, item, position, text)
     return Op("array_join", (texts, separator), STRING)
+
+
+def texts(names: Names, array: Expr) -> Expr:
+    """Give an array of texts for Python's own join, which fails for None."""
+    if not none_inside(array):
+        return array
+    return mapped(names, array, functions.whole)
 
 
 def member(value: Expr, name: str) -> Expr:
@@ -88,7 +96,7 @@ def sliced(array: Expr, start: Value, stop: Value) -> Expr:
         from_end = Op("greatest", (Op("add", (size(array), expr), BIGINT), Const(0)), BIGINT)
         if isinstance(expr, Const) and isinstance(expr.value, int):
             return from_end if expr.value < 0 else expr
-        return If(Op("lt", (expr, Const(0)), functions.BOOLEAN), from_end, expr)
+        return If(Op("lt", (expr, Const(0)), BOOLEAN), from_end, expr)
 
     first, last = position(start), position(stop)
     bounds = (first or Const(0),) if last is None else (first or Const(0), last)
@@ -105,7 +113,7 @@ def kept(names: Names, array: Expr, test: Callable[[Expr], Expr]) -> Expr:
     """Give ``[x for x in array if test(x)]``."""
     item, _ = names.fresh(array)
     found = test(item)
-    if found == functions.TRUE:
+    if found == TRUE:
         return array
     return Where(array, item, found)
 
@@ -121,22 +129,6 @@ def chosen(names: Names, array: Expr, test: Callable[[Expr], Expr] | None, attri
     return kept(names, array, holds)
 
 
-def split(text: Expr, separator: Value = Known(None), most: Value = Known(-1)) -> Expr:
-    """Give ``text.split(separator)`` for a constant separator."""
-    if not isinstance(separator, Known) or not isinstance(separator.value, str) or not separator.value:
-        raise Refusal("splitting at white space or at a text that differs by row; give a constant separator")
-    if most != Known(-1):
-        raise Refusal("split with a limit; slice the parts instead")
-    return Op("split", (functions.whole(text), Const(separator.value)), Array(STRING))
-
-
-def text_index(text: Expr, part: Value) -> Expr:
-    """Give ``text.index(part)`` for a constant part; fails where it is not there."""
-    if not isinstance(part, Known) or not isinstance(part.value, str) or not part.value:
-        raise Refusal("index of a text that differs by row, or of an empty one; write it as a constant")
-    return Op("text_index", (text, Const(part.value)), BIGINT)
-
-
 def array_index(array: Expr, value: Value) -> Expr:
     """Give ``array.index(value)``; fails where it is not there."""
     sought = lift(value)
@@ -147,8 +139,6 @@ def array_index(array: Expr, value: Value) -> Expr:
 
 def contains(names: Names, array: Expr, value: Value) -> Expr:
     """Give ``value in array``."""
-    from .ir import Exists
-
     item, position = names.fresh(array)
     test = equal(item, value)
     return FALSE if test == FALSE else Exists(array, item, position, test)
@@ -156,8 +146,8 @@ def contains(names: Names, array: Expr, value: Value) -> Expr:
 
 def equals_empty(array: Expr) -> Expr:
     """Give ``array == []``."""
-    empty = Op("eq", (size(array), Const(0)), functions.BOOLEAN)
-    return choose(functions.is_none(array), FALSE, empty) if none_possible(array) else empty
+    empty = Op("eq", (size(array), Const(0)), BOOLEAN)
+    return choose(is_none(array), FALSE, empty) if none_possible(array) else empty
 
 
 def element(array: Expr, index: Value) -> Expr:
@@ -186,3 +176,33 @@ def constant_array(values: list[Value]) -> Expr:
     if len(types) != 1:
         raise Refusal("a list of several types beside an array; make its elements the same type")
     return Op("array", lifted, Array(types.pop()))
+
+
+def loop_attribute(loop: Loop, name: str) -> Value:
+    """Give an attribute of the ``loop`` variable."""
+    at, length = loop.position, size(loop.array)
+    last = Op("subtract", (length, Const(1)), BIGINT)
+    match name:
+        case "index":
+            return Op("add", (at, Const(1)), BIGINT)
+        case "index0":
+            return at
+        case "revindex":
+            return Op("subtract", (length, at), BIGINT)
+        case "revindex0":
+            return Op("subtract", (last, at), BIGINT)
+        case "first":
+            return Op("eq", (at, Const(0)), BOOLEAN)
+        case "last":
+            return Op("eq", (at, last), BOOLEAN)
+        case "length":
+            return length
+        case "previtem":
+            before = Element(loop.array, Op("subtract", (at, Const(1)), BIGINT), inside=True)
+            return If(Op("eq", (at, Const(0)), BOOLEAN), Fail(), before)
+        case "nextitem":
+            after = Element(loop.array, Op("add", (at, Const(1)), BIGINT), inside=True)
+            return If(Op("eq", (at, last), BOOLEAN), Fail(), after)
+    raise Refusal(
+        f'"loop.{name}" over an array of the row; write index, index0, first, last, length, previtem or nextitem'
+    )

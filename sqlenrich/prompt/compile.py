@@ -12,10 +12,24 @@ from jinja2 import nodes
 from ..errors import PromptError
 from ..types import BIGINT, BOOLEAN, STRING, Array, Type
 from . import arrays as arrays_
-from .arrays import Loop, Zip
 from .expressions import Expressions, Scope, join
-from .ir import Column, Const, Expr, Fail, Field, If, Join, Op, Pick, columns_of, failure
-from .values import Dynamic, Items, Known, Value, choose, describe, needing
+from .ir import (
+    Column,
+    Const,
+    Element,
+    Expr,
+    Fail,
+    Field,
+    If,
+    Map,
+    Op,
+    Pick,
+    Var,
+    Where,
+    columns_of,
+    failure,
+)
+from .values import Dynamic, Items, Known, Loop, Table, Value, Zip, choose, describe, needing
 
 MAX_PARTS = 20_000
 """Loops are unrolled; a template that prints more parts than this is refused instead of exploding."""
@@ -49,6 +63,7 @@ def compile_prompt(
     except jinja2.TemplateSyntaxError as error:
         line = first_line + (error.lineno or 1) - 1
         raise PromptError(error.message or "syntax error", source=source, line=line) from None
+    expressions.names = arrays_.Names({*expressions.columns, *(name.name for name in tree.find_all(nodes.Name))})
     parts, _ = _Statements(expressions).body(
         tree.body, Scope({name: Known(value) for name, value in (vars or {}).items()})
     )
@@ -70,6 +85,8 @@ def computed(value: Expr) -> Expr:
             return base
         case Pick(subject, _) | Op("character", (subject,), _):
             return subject
+        case Element(array, index, _):
+            return array if failure(index) is None else value
         case If(test, then, orelse):
             return If(test, computed(then), computed(orelse))
     return value
@@ -95,7 +112,7 @@ def either_of(condition: Expr | None) -> Iterator[Expr]:
         case Op("or", args, _):
             for arg in args:
                 yield from either_of(arg)
-        case Const() | Column() | Field() | Op() | If() | Pick() | Join() | Fail():
+        case _ if condition is not None:
             yield condition
 
 
@@ -185,8 +202,8 @@ class _Statements:
             values = list(iterable.values)
         elif isinstance(iterable, Zip):
             return self.side_by_side(node, iterable, scope)
-        elif isinstance(iterable, Loop) or not isinstance(iterable.type, Array):
-            what = "loop" if isinstance(iterable, Loop) else describe(iterable.type)
+        elif isinstance(iterable, Loop | Table) or not isinstance(iterable.type, Array):
+            what = "a mapping" if isinstance(iterable, Loop | Table) else describe(iterable.type)
             self.x.refuse(node, f"a loop over {what}; it must be an array")
         else:
             return self.over_array(node, iterable, scope)
@@ -233,9 +250,7 @@ class _Statements:
         elements = Items(tuple(Element(array, at, inside=True) for array in arrays))
         return self.repeat(node, positions, at, position, self.assign(node.target, elements, scope), scope)
 
-    def repeat(
-        self, node: nodes.For, array: Expr, item: Var, position: Var, inner: Scope, outer: Scope
-    ) -> list[Expr]:
+    def repeat(self, node: nodes.For, array: Expr, item: Var, position: Var, inner: Scope, outer: Scope) -> list[Expr]:
         parts, _ = self.body(node.body, inner.bind("loop", Loop(array, position)))
         text = Op("array_join", (Map(array, item, position, join(parts)), Const("")), STRING)
         if not node.else_:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..types import BIGINT, BOOLEAN, STRING
+from ..types import BIGINT, BOOLEAN, STRING, Array
 from .ir import (
     FALSE,
     TRUE,
@@ -107,6 +107,22 @@ def _startswith(name: str) -> Callable[..., Expr]:
     return test
 
 
+def split(text: Expr, separator: Value = Known(None), most: Value = Known(-1)) -> Expr:
+    """Give ``text.split(separator)`` for a constant separator."""
+    if not isinstance(separator, Known) or not isinstance(separator.value, str) or not separator.value:
+        raise Refusal("splitting at white space or at a text that differs by row; give a constant separator")
+    if most != Known(-1):
+        raise Refusal("split with a limit; slice the parts instead")
+    return Op("split", (whole(text), Const(separator.value)), Array(STRING))
+
+
+def text_index(text: Expr, part: Value) -> Expr:
+    """Give ``text.index(part)`` for a constant part; fails where it is not there."""
+    if not isinstance(part, Known) or not isinstance(part.value, str) or not part.value:
+        raise Refusal("index of a text that differs by row, or of an empty one; write it as a constant")
+    return Op("text_index", (text, Const(part.value)), BIGINT)
+
+
 def length(value: Expr) -> Expr:
     """Give ``len(value)``: characters of a text."""
     if value.type != STRING:
@@ -167,7 +183,15 @@ def _soft(function: Callable[..., Expr]) -> Callable[..., Expr]:
     return lambda value, *args: function(soft_text(value), *args)
 
 
+def absolute(value: Expr) -> Expr:
+    """Give ``abs(value)`` of an integer."""
+    if value.type != BIGINT:
+        raise Refusal(f"the absolute value of {describe(value.type)}; cast it in the source query")
+    return Op("abs", (value,), BIGINT)
+
+
 FILTERS: dict[str, Callable[..., Expr]] = {
+    "abs": absolute,
     "capitalize": _soft(plain("capitalize")),
     "default": default,
     "d": default,
@@ -185,10 +209,12 @@ FILTERS: dict[str, Callable[..., Expr]] = {
 METHODS: dict[str, Callable[..., Expr]] = {
     "capitalize": plain("capitalize"),
     "endswith": _startswith("endswith"),
+    "index": text_index,
     "lower": plain("lower"),
     "lstrip": trimming("ltrim"),
     "replace": replace_text,
     "rstrip": trimming("rtrim"),
+    "split": split,
     "startswith": _startswith("startswith"),
     "strip": trimming("trim"),
     "upper": plain("upper"),

@@ -340,7 +340,7 @@ def beyond(array: Expr, index: Expr) -> Expr:
         needed = index.value + 1 if index.value >= 0 else -index.value
         return Op("lt", (size, Const(needed)), BOOLEAN)
     after = Op("gteq", (index, size), BOOLEAN)
-    before = Op("lt", (index, Op("negative", (size,), BIGINT)), BOOLEAN)
+    before = Op("lt", (Op("add", (index, size), BIGINT), Const(0)), BOOLEAN)
     return Op("or", (after, before), BOOLEAN)
 
 

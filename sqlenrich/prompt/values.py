@@ -7,7 +7,27 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..types import BIGINT, BOOLEAN, STRING, Array, Scalar, Struct, Type, type_json
-from .ir import FALSE, TRUE, Column, Const, Expr, Fail, Field, If, Join, Op, Pick, failure, is_none, none_possible
+from .ir import (
+    FALSE,
+    TRUE,
+    Column,
+    Const,
+    Element,
+    Exists,
+    Expr,
+    Fail,
+    Field,
+    If,
+    Join,
+    Map,
+    Op,
+    Pick,
+    Var,
+    Where,
+    failure,
+    is_none,
+    none_possible,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +48,30 @@ class Items:
     values: tuple[Value, ...]
 
 
-Value: TypeAlias = Known | Items | Expr
-Dynamic = (Const, Column, Field, Op, If, Pick, Join, Fail)
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A mapping literal that holds at least one value of the row."""
+
+    entries: tuple[tuple[Any, Value], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Zip:
+    """Several lists side by side, as long as the shortest; at least one is of the row."""
+
+    parts: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The ``loop`` variable inside a loop over an array of the row."""
+
+    array: Expr
+    position: Var
+
+
+Value: TypeAlias = Known | Items | Table | Zip | Loop | Expr
+Dynamic = (Const, Column, Field, Op, If, Pick, Join, Fail, Var, Map, Where, Exists, Element)
 
 
 class Refusal(Exception):  # noqa: N818 (not an error by itself: the compiler adds the place and raises PromptError)
@@ -44,8 +86,10 @@ def lift(value: Value) -> Expr:
         if isinstance(value.value, float):
             raise Refusal("a float constant beside a row value; write it as text or as an integer")
         raise Refusal(f"a {type(value.value).__name__} where one value is needed; join it or index it")
-    if isinstance(value, Items):
+    if isinstance(value, Items | Zip):
         raise Refusal("a list where one value is needed; join it or index it")
+    if isinstance(value, Table | Loop):
+        raise Refusal("a mapping where one value is needed; index it")
     return value
 
 
@@ -59,8 +103,10 @@ def truth(value: Value) -> Expr:
     """Give the boolean expression of Python's ``bool(value)``."""
     if isinstance(value, Known):
         return TRUE if value.value else FALSE
-    if isinstance(value, Items):
+    if isinstance(value, Items | Table | Loop):
         return TRUE
+    if isinstance(value, Zip):
+        raise Refusal("whether a zip is empty; test one of its lists")
     match value:
         case Const(constant):
             return TRUE if constant else FALSE
