@@ -38,6 +38,7 @@ ColumnSql = Callable[[str], Sql]
 _COMPARISONS: Mapping[str, type[exp.Binary]] = {"lt": exp.LT, "lteq": exp.LTE, "gt": exp.GT, "gteq": exp.GTE}
 _ARITHMETIC: Mapping[str, type[exp.Binary]] = {"add": exp.Add, "subtract": exp.Sub}
 _DIGITS = r"^[ \t\r\n]*[+-]?[0-9]{1,18}[ \t\r\n]*$"
+_DECIMAL = r"^[ \t\r\n]*[+-]?[0-9]{1,9}\.[0-9]{0,5}[ \t\r\n]*$"  # few digits: no double rounds across an integer
 _NO_NUMBER = r"^[\x00-\x2a\x2c\x2f\x3a-\x5e\x60-\x7f]*$"  # ASCII without digits, sign, point or underscore
 _TITLED = (
     "^[ßİǄ-ǌǱ-ǳև\u10d0-\u10fa\u10fd-\u10ff\u1f80-\u1faf\u1fb2-\u1fb4\u1fb7\u1fbc\u1fc2-\u1fc4\u1fc7\u1fcc"
@@ -189,10 +190,13 @@ class _Printer:
         return self.text["text_date" if expr.type == DATE else "text_bigint"](value)
 
     def integer(self, text: Expr, fallback: Expr) -> Sql:
-        """Python's int() of a text: plain integers, the fallback for text that is no number, else a failure."""
+        """Jinja's int of a text: integers, decimals cut, the fallback for text that is no number, else a failure."""
         value = self.value(text)
+        point = self.text["text_index"](value.copy(), literal("."))
+        whole_part = self.text["substr"](value.copy(), literal(1), point)
         return case(
             (self.text["matches"](value, literal(_DIGITS)), self.text["bigint"](value.copy())),
+            (self.text["matches"](value.copy(), literal(_DECIMAL)), self.text["bigint"](whole_part)),
             (self.text["matches"](value.copy(), literal(_NO_NUMBER)), self.value(fallback)),
         )
 
