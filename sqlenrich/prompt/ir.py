@@ -282,7 +282,7 @@ def failure(expr: Expr) -> Expr | None:
             each = None if inner is None else Exists(array, item, Var(f"{item.name}_at", BIGINT), inner)
             return either(missing(array), each)
         case Exists(array, _, _, _):
-            return failure(array)
+            return missing(array)
         case Element(array, index, inside):
             broken = either(missing(array), missing(index))
             return broken if inside else either(broken, beyond(array, index))
@@ -295,11 +295,11 @@ def failure(expr: Expr) -> Expr | None:
         case Pick(subject, arms):
             keys = tuple(Const(key) for key, _ in arms)
             unknown = Op("not", (Op("in", (subject, *keys), BOOLEAN),), BOOLEAN)
-            inner: Expr | None = None
+            broken = either(failure(subject), unknown)
             for key, value in arms:
                 if (in_arm := failure(value)) is not None:
-                    inner = either(inner, If(Op("eq", (subject, Const(key)), BOOLEAN), in_arm, FALSE))
-            return either(either(failure(subject), unknown), inner)
+                    broken = either(broken, If(Op("eq", (subject, Const(key)), BOOLEAN), in_arm, FALSE))
+            return broken
         case Join(parts):
             broken = None
             for part in parts:
