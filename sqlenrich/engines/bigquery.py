@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Any
 
 from sqlglot import exp
@@ -158,16 +159,25 @@ def _element(array: Sql, index: Sql, _kind: Type) -> Sql:
     return exp.Bracket(this=array, expressions=[func("SAFE_OFFSET", at)])
 
 
+def _unused(*values: Sql) -> tuple[str, str]:
+    """Names for an element and its position that stand nowhere in these values."""
+    taken = {node.name.lower() for value in values for node in value.find_all(exp.Identifier)}
+    item = next(name for number in count() if not taken & {name := f"e{number}", f"e{number}_at"})
+    return item, f"{item}_at"
+
+
 def _slice(array: Sql, start: Sql, stop: Sql | None = None) -> Sql:
-    tests: list[Sql] = [exp.GTE(this=exp.column("x_at"), expression=start)]
+    item, at = _unused(start) if stop is None else _unused(start, stop)
+    tests: list[Sql] = [exp.GTE(this=exp.column(at), expression=start)]
     if stop is not None:
-        tests.append(exp.LT(this=exp.column("x_at"), expression=stop))
-    return _array_of(exp.column("x"), array, "x", "x_at", all_of(*tests))
+        tests.append(exp.LT(this=exp.column(at), expression=stop))
+    return _array_of(exp.column(item), array, item, at, all_of(*tests))
 
 
 def _array_index(array: Sql, value: Sql) -> Sql:
-    query = exp.select(func("MIN", exp.column("x_at")), copy=False).from_(_rows(array, "x", "x_at"), copy=False)
-    return query.where(exp.EQ(this=exp.column("x"), expression=value), copy=False).subquery(copy=False)
+    item, at = _unused(value)
+    query = exp.select(func("MIN", exp.column(at)), copy=False).from_(_rows(array, item, at), copy=False)
+    return query.where(exp.EQ(this=exp.column(item), expression=value), copy=False).subquery(copy=False)
 
 
 def _found(position: Sql) -> Sql:

@@ -10,7 +10,7 @@ from sqlglot import exp
 from ..request import compact_json
 from ..schema.pattern import FENCE, portable
 from ..types import Array, Decimal, Scalar, Struct, Type
-from .base import Answered, Body, Build, Call, Sql, all_of, any_of, case, concat, func, lambda_, literal, named_func
+from .base import Answered, Body, Build, Call, Sql, all_of, any_of, case, concat, func, lambda_, literal, named_func, wrapped
 
 BLANK = " \t\r\n"
 RETRYABLE = r"(?i)(429|500|502|503|504|rate.?limit|REQUEST_LIMIT_EXCEEDED|RESOURCE_EXHAUSTED|timed? ?out|temporarily)"
@@ -104,13 +104,20 @@ def _element(array: Sql, index: Sql, _kind: Type) -> Sql:
     if isinstance(index, exp.Neg):
         return func("GET", array, from_end)
     at = case((exp.LT(this=index, expression=literal(0)), from_end), default=index.copy())
-    return func("GET", array, exp.Cast(this=at, to=exp.DataType.build("INT", dialect="spark")))
+    return func("GET", array, try_cast(at, "INT"))
 
 
 def _slice(array: Sql, start: Sql, stop: Sql | None = None) -> Sql:
     end = stop if stop is not None else func("SIZE", array.copy())
-    count = func("GREATEST", exp.Sub(this=end, expression=exp.paren(start.copy(), copy=False)), literal(0))
-    return func("SLICE", array, exp.Add(this=start, expression=literal(1)), count)
+    size = func("GREATEST", exp.Sub(this=wrapped(end), expression=wrapped(start.copy())), literal(0))
+    return func("SLICE", array, _int(exp.Add(this=wrapped(start), expression=literal(1))), _int(size))
+
+
+def _int(value: Sql) -> Sql:
+    """An INT, as array functions count; a number beyond it lies beyond any array, and would fail the query."""
+    if isinstance(value, exp.Literal):
+        return value
+    return exp.Cast(this=value, to=exp.DataType.build("INT", dialect="spark"))
 
 
 def _sequence(count: Sql) -> Sql:

@@ -17,15 +17,22 @@ from .ir import (
     Fail,
     Field,
     If,
+    Join,
     Map,
     Op,
     Var,
     Where,
+    at_once,
+    beyond,
+    either,
+    failure,
     is_none,
+    missing,
     none_inside,
     none_possible,
+    requiring,
 )
-from .values import Dynamic, Items, Known, Loop, Refusal, Value, choose, describe, equal, lift, negate, truth
+from .values import Dynamic, Items, Known, Loop, Refusal, Value, choose, describe, equal, lift, needing, negate, truth
 
 
 class Names:
@@ -40,7 +47,7 @@ class Names:
         while True:
             number = next(self._numbers)
             item, at = f"x{number}", f"i{number}"
-            if item not in self._taken and at not in self._taken:
+            if self._taken.isdisjoint((item, at, f"{item}_at")):
                 return Var(item, item_type(array), none_inside(array)), Var(at, BIGINT)
 
 
@@ -56,8 +63,15 @@ def is_array(value: Value) -> bool:
     return isinstance(value, Dynamic) and isinstance(value.type, Array)
 
 
+def or_empty(array: Expr) -> Expr:
+    """Give an array, empty where it is None: what map and select start from."""
+    return Op("or_empty", (array,), array.type) if none_possible(array) else array
+
+
 def size(array: Expr) -> Expr:
     """Give ``len(array)``."""
+    if isinstance(array, Map) and at_once(array.body) is None:
+        return size(array.array)
     return Op("size", (array,), BIGINT)
 
 
@@ -65,6 +79,10 @@ def joined(names: Names, array: Expr, separator: Expr, attribute: str | None = N
     """Give Jinja's ``join``: each element as text, None as "None"."""
     item, position = names.fresh(array)
     text = functions.soft_text(item if attribute is None else member(item, attribute))
+    if not isinstance(separator, Const):  # DuckDB joins with a constant only
+        apart = If(Op("eq", (position, Const(0)), BOOLEAN), text, Join((separator, text)))
+        joined = Op("array_join", (Map(array, item, position, apart), Const("")), STRING)
+        return requiring(failure(separator), joined)
     texts = array if text == item else Map(array, item, position, text)
     return Op("array_join", (texts, separator), STRING)
 
@@ -87,7 +105,7 @@ def member(value: Expr, name: str) -> Expr:
 def sliced(array: Expr, start: Value, stop: Value) -> Expr:
     """Give ``array[start:stop]``; either end may be absent, negative, or differ by row."""
 
-    def position(bound: Value) -> Expr | None:
+    def position(bound: Value, absent: Expr) -> Expr | None:
         expr = lift(bound)
         if expr == Const(None):
             return None
@@ -96,9 +114,12 @@ def sliced(array: Expr, start: Value, stop: Value) -> Expr:
         from_end = Op("greatest", (Op("add", (size(array), expr), BIGINT), Const(0)), BIGINT)
         if isinstance(expr, Const) and isinstance(expr.value, int):
             return from_end if expr.value < 0 else expr
-        return If(Op("lt", (expr, Const(0)), BOOLEAN), from_end, expr)
+        longest = Const(functions.LONGEST)
+        inside = If(Op("lt", (expr, longest), BOOLEAN), expr, longest)
+        at = If(Op("lt", (expr, Const(0)), BOOLEAN), from_end, inside)
+        return If(is_none(expr), absent, at) if none_possible(expr) else at
 
-    first, last = position(start), position(stop)
+    first, last = position(start, Const(0)), position(stop, size(array))
     bounds = (first or Const(0),) if last is None else (first or Const(0), last)
     return array if bounds == (Const(0),) else Op("array_slice", (array, *bounds), array.type)
 
@@ -129,11 +150,18 @@ def chosen(names: Names, array: Expr, test: Callable[[Expr], Expr] | None, attri
     return kept(names, array, holds)
 
 
-def array_index(array: Expr, value: Value) -> Expr:
+def array_index(names: Names, array: Expr, value: Value) -> Expr:
     """Give ``array.index(value)``; fails where it is not there."""
     sought = lift(value)
     if sought.type != item_type(array):
         raise Refusal(f"index of {describe(sought.type)} in {describe(array.type)}")
+    if none_possible(sought) and none_inside(array):  # no engine's own function finds NULL
+        places = Op("sequence", (size(array),), Array(BIGINT))
+        at, _ = names.fresh(places)
+        test = equal(Element(array, at, inside=True), sought)
+        found = Where(places, at, test)
+        broken = either(either(missing(array), failure(sought)), beyond(found, Const(0)))
+        return requiring(broken, Element(found, Const(0), inside=True))
     return Op("array_index", (array, sought), BIGINT)
 
 
@@ -141,7 +169,9 @@ def contains(names: Names, array: Expr, value: Value) -> Expr:
     """Give ``value in array``."""
     item, position = names.fresh(array)
     test = equal(item, value)
-    return FALSE if test == FALSE else Exists(array, item, position, test)
+    if test == FALSE:
+        return needing(size(array), FALSE)
+    return Exists(array, item, position, test)
 
 
 def equals_empty(array: Expr) -> Expr:
@@ -150,12 +180,22 @@ def equals_empty(array: Expr) -> Expr:
     return choose(is_none(array), FALSE, empty) if none_possible(array) else empty
 
 
-def element(array: Expr, index: Value) -> Expr:
-    """Give ``array[index]``."""
+def element(array: Expr, index: Value, strict: bool = False) -> Expr:
+    """Give ``array[index]``; ``strict`` as ``first`` and ``last`` are."""
     at = lift(index)
     if at.type != BIGINT:
         raise Refusal(f"an array indexed by {describe(at.type)}; it must be an integer")
-    return Element(array, at)
+    return Element(array, at, strict=strict)
+
+
+def extreme(name: str, numbers: list[Expr]) -> Expr:
+    """Give the least or the greatest of some integers; some engines would leave a NULL out."""
+    if len(numbers) == 1:
+        return numbers[0]
+    broken: Expr | None = None
+    for number in numbers:
+        broken = either(broken, missing(number))
+    return requiring(broken, Op(name, tuple(numbers), BIGINT))
 
 
 def as_array(value: Value) -> Expr:
@@ -169,13 +209,27 @@ def as_array(value: Value) -> Expr:
     return array
 
 
-def constant_array(values: list[Value]) -> Expr:
+def alike(value: Value, kind: Type) -> Value:
+    """Give a list literal as an array where an array of this type stands beside it; another value as it is."""
+    if not isinstance(kind, Array):
+        return value
+    if isinstance(value, Items):
+        return constant_array(list(value.values), kind.item)
+    if isinstance(value, Known) and isinstance(value.value, list | tuple | range):
+        return constant_array([Known(item) for item in value.value], kind.item)
+    return value
+
+
+def constant_array(values: list[Value], kind: Type | None = None) -> Expr:
     """Give a list of values as an array. Raises Refusal where they are of several types."""
     lifted = tuple(lift(value) for value in values)
-    types = {value.type for value in lifted if value != Const(None)}
+    types = {value.type for value in lifted if value != Const(None)} or {kind}
+    types.discard(None)
     if len(types) != 1:
         raise Refusal("a list of several types beside an array; make its elements the same type")
-    return Op("array", lifted, Array(types.pop()))
+    found = types.pop()
+    assert found is not None
+    return Op("array", lifted, Array(found))
 
 
 def loop_attribute(loop: Loop, name: str) -> Value:

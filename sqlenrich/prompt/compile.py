@@ -19,17 +19,17 @@ from .ir import (
     Element,
     Expr,
     Fail,
-    Field,
     If,
     Map,
     Op,
-    Pick,
     Var,
     Where,
+    at_once,
     columns_of,
     failure,
+    requiring,
 )
-from .values import Dynamic, Items, Known, Loop, Table, Value, Zip, choose, describe, needing
+from .values import Dynamic, Items, Known, Lazy, Loop, Refusal, Table, Value, Zip, choose, describe
 
 MAX_PARTS = 20_000
 """Loops are unrolled; a template that prints more parts than this is refused instead of exploding."""
@@ -73,23 +73,21 @@ def compile_prompt(
 
 def guards(value: Value) -> list[Expr]:
     """Give empty texts that fail where a value that is set fails: Jinja computes it even where nothing reads it."""
-    values = value.values if isinstance(value, Items) else (value,)
-    texts = [needing(computed(v), Const("")) for v in values if isinstance(v, Dynamic)]
-    return [text for text in texts if is_guard(text)]
+    broken = [at_once(v) for v in parts_of(value) if isinstance(v, Dynamic)]
+    return [requiring(condition, Const("")) for condition in broken if condition is not None]
 
 
-def computed(value: Expr) -> Expr:
-    """Give what Jinja computes at once: a missing field or element is only an error where it is used."""
+def parts_of(value: Value) -> Iterator[Value]:
+    """Give the values inside lists and mappings, or the value itself."""
     match value:
-        case Field(base, _, _):
-            return base
-        case Pick(subject, _) | Op("character", (subject,), _):
-            return subject
-        case Element(array, index, _):
-            return array if failure(index) is None else value
-        case If(test, then, orelse):
-            return If(test, computed(then), computed(orelse))
-    return value
+        case Items(values):
+            for inner in values:
+                yield from parts_of(inner)
+        case Table(entries):
+            for _, inner in entries:
+                yield from parts_of(inner)
+        case _:
+            yield value
 
 
 def without_needless(parts: list[Expr]) -> list[Expr]:
@@ -103,7 +101,7 @@ def without_needless(parts: list[Expr]) -> list[Expr]:
 
 def is_guard(part: Expr) -> bool:
     """Tell whether a part prints nothing, but may fail."""
-    return isinstance(part, If) and part.then == part.orelse == Const("")
+    return isinstance(part, If) and part.then == Fail(True) and part.orelse == Const("")
 
 
 def either_of(condition: Expr | None) -> Iterator[Expr]:
@@ -127,7 +125,10 @@ class _Statements:
         """Give the printed parts of some statements and the scope after them."""
         parts: list[Expr] = []
         for statement in statements:
-            more, scope = self.statement(statement, scope)
+            try:
+                more, scope = self.statement(statement, scope)
+            except Refusal as refusal:
+                self.x.refuse(statement, str(refusal))
             parts.extend(more)
             self.printed_parts += len(more)
             if self.printed_parts > MAX_PARTS:
@@ -149,10 +150,12 @@ class _Statements:
                 parts, _ = self.body(node.body, scope)
                 return [], scope.bind(target.name, join(parts))
             case nodes.With():
-                inner = scope
+                inner, before = scope, []
                 for left, value in zip(node.targets, node.values, strict=True):
-                    inner = self.assign(left, self.x.value(value, scope), inner)
-                return self.body(node.body, inner)[0], scope
+                    given = self.x.value(value, scope)
+                    before += guards(given)
+                    inner = self.assign(left, given, inner)
+                return without_needless([*before, *self.body(node.body, inner)[0]]), scope
             case nodes.Scope() | nodes.ScopedEvalContextModifier():
                 return self.body(node.body, scope)[0], scope
         name = type(node).__name__.lower()
@@ -200,6 +203,8 @@ class _Statements:
                 self.x.refuse(node, f"the loop fails for every row: {error}")
         elif isinstance(iterable, Items):
             values = list(iterable.values)
+        elif isinstance(iterable, Lazy):
+            return self.over_array(node, iterable.array, scope)
         elif isinstance(iterable, Zip):
             return self.side_by_side(node, iterable, scope)
         elif isinstance(iterable, Loop | Table) or not isinstance(iterable.type, Array):
@@ -243,8 +248,7 @@ class _Statements:
         if node.test is not None:
             self.x.refuse(node, "a filtered loop over zip; put an if inside the loop")
         arrays = [arrays_.as_array(part) for part in lists.parts]
-        lengths = [arrays_.size(array) for array in arrays]
-        shortest = lengths[0] if len(lengths) == 1 else Op("least", tuple(lengths), BIGINT)
+        shortest = arrays_.extreme("least", [arrays_.size(array) for array in arrays])
         positions = Op("sequence", (shortest,), Array(BIGINT))
         at, position = self.x.names.fresh(positions)
         elements = Items(tuple(Element(array, at, inside=True) for array in arrays))
@@ -265,6 +269,8 @@ class _Statements:
         return bool(test.value)
 
     def assign(self, target: nodes.Node, value: Value, scope: Scope) -> Scope:
+        if isinstance(value, Lazy | Zip):
+            self.x.refuse(target, "a map, a select or a zip can be read only once; write |list after it")
         if isinstance(target, nodes.Name):
             return scope.bind(target.name, value)
         if isinstance(target, nodes.Tuple):

@@ -13,12 +13,31 @@ from jinja2 import nodes
 from ..errors import PromptError, did_you_mean
 from ..types import BIGINT, BOOLEAN, DATE, STRING, Array, Struct, Type
 from . import arrays, functions
-from .ir import Column, Const, Expr, Fail, Field, Join, Op, Pick, is_none, none_possible, printable, printed
+from .ir import (
+    Column,
+    Const,
+    Expr,
+    Fail,
+    Field,
+    Join,
+    Op,
+    Pick,
+    at_once,
+    either,
+    failure,
+    is_none,
+    missing,
+    none_possible,
+    printable,
+    printed,
+    requiring,
+)
 from .reference import environment
 from .values import (
     Dynamic,
     Items,
     Known,
+    Lazy,
     Loop,
     Refusal,
     Table,
@@ -77,6 +96,12 @@ KNOWN_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
+LAZY = ("map", "select", "reject", "selectattr", "rejectattr")
+"""Filters that give a generator: it has no length, and is empty when read again."""
+MAX_RANGE = 100_000
+"""A row whose ``range`` is longer fails, before it fills an engine's memory."""
+
+
 class Expressions:
     """Gives what an expression is worth in a scope. Raises PromptError with its line for what can't be compiled."""
 
@@ -107,6 +132,9 @@ class Expressions:
 
     def either(self, node: nodes.Node, test: Expr, then: Value, orelse: Value) -> Value:
         try:
+            for one, other in ((then, orelse), (orelse, then)):
+                if isinstance(one, Dynamic):
+                    then, orelse = (arrays.alike(value, one.type) for value in (then, orelse))
             a, b = lift(then), lift(orelse)
         except Refusal as refusal:
             self.refuse(node, f"a choice by row between {refusal}")
@@ -235,6 +263,10 @@ class Expressions:
             if isinstance(array, Dynamic) and isinstance(array.type, Array):
                 empty = arrays.equals_empty(array)
                 return empty if name == "eq" else negate(empty)
+        if isinstance(right, Lazy):
+            if failure(right.array) is not None:
+                raise Refusal("looking in a map or a select that may fail for an element; write |list after it")
+            right = right.array
         if name in ("in", "notin") and isinstance(right, Dynamic) and isinstance(right.type, Array):
             inside = arrays.contains(self.names, right, left)
             return inside if name == "in" else negate(inside)
@@ -261,6 +293,8 @@ class Expressions:
             return arrays.loop_attribute(base, name)
         if isinstance(base, Known):
             return self.known(node, lambda: self.env.getattr(base.value, name))
+        if isinstance(base, Table) and not hasattr(dict, name):
+            return self.looked_up(base, Known(name))
         if isinstance(base, Dynamic) and isinstance(base.type, Struct):
             if hasattr(dict, name):
                 raise Refusal(f'".{name}" means a method of the struct in Jinja; write ["{name}"]')
@@ -283,7 +317,7 @@ class Expressions:
             return self.known(node, lambda: self.env.getitem(base.value, key.value))
         if isinstance(base, Table):
             return self.looked_up(base, key)
-        if isinstance(base, Zip | Loop):
+        if isinstance(base, Zip | Lazy | Loop):
             raise Refusal(f"indexing {self.kind(base)}")
         if isinstance(base, Known | Items):
             return self.pick(base, lift(key)) if not isinstance(key, Known) else self.listed(base, key)
@@ -302,7 +336,7 @@ class Expressions:
         if isinstance(key, Known):
             for name, value in base.entries:
                 if name == key.value and type(name) is type(key.value):
-                    return value
+                    return self.beside(value, [other for _, other in base.entries])
             raise Refusal(f"the mapping has no {key.value!r}: this fails for every row")
         subject = lift(key)
         arms = tuple((name, lift(value)) for name, value in base.entries)
@@ -310,12 +344,20 @@ class Expressions:
             raise Refusal(f"a mapping indexed by {describe(subject.type)}; its keys must be of that type")
         if not all(same_type(arms[0][1], arm) for _, arm in arms):
             raise Refusal("a mapping to several types indexed by row; make its values the same type")
-        return Pick(subject, tuple(sorted(arms)))
+        return self.beside(Pick(subject, tuple(sorted(arms))), [value for _, value in base.entries])
+
+    def beside(self, value: Value, others: Iterable[Value]) -> Value:
+        """A value of a list or a mapping, of which Jinja computes all: what fails there fails here."""
+        broken: Expr | None = None
+        for other in others:
+            if other is not value and isinstance(other, Dynamic):
+                broken = either(broken, at_once(other))
+        return value if broken is None else requiring(broken, lift(value))
 
     def listed(self, base: Known | Items, key: Known) -> Value:
         if isinstance(base, Items) and isinstance(key.value, int):
             try:
-                return base.values[key.value]
+                return self.beside(base.values[key.value], base.values)
             except IndexError:
                 raise Refusal(f"index {key.value} is out of range for every row") from None
         raise Refusal(f"indexing a list with {key.value!r}")
@@ -341,7 +383,8 @@ class Expressions:
         first = next(iter(arms.values()))
         if not all(same_type(first, arm) for arm in arms.values()):
             raise Refusal("a list of several types indexed by row; make its elements the same type")
-        return Pick(key, tuple(sorted(arms.items(), key=lambda arm: (str(type(arm[0])), arm[0]))))
+        picked = Pick(key, tuple(sorted(arms.items(), key=lambda arm: (str(type(arm[0])), arm[0]))))
+        return self.beside(picked, base.values) if isinstance(base, Items) else picked
 
     def slice(self, node: nodes.Getitem, bounds: nodes.Slice, base: Value, scope: Scope) -> Value:
         given = (bounds.start, bounds.stop, bounds.step)
@@ -376,8 +419,15 @@ class Expressions:
                     context=self.context,
                 ),
             )
+        if isinstance(value, Lazy):
+            if node.name not in ("join", "list", "first", *LAZY):
+                raise Refusal(f'"{node.name}" of a map or a select; write |list before it')
+            if node.name == "first" and failure(value.array) is not None:
+                raise Refusal("the first of a map or a select that may fail for an element; write |list before it")
+            value = value.array
         if isinstance(value, Dynamic) and isinstance(value.type, Array):
-            return self.array_filter(node.name, value, args, keywords)
+            given = self.array_filter(node.name, value, args, keywords)
+            return Lazy(lift(given)) if node.name in LAZY else given
         if node.name in ("min", "max") and isinstance(value, Items):
             return self.extreme(node.name, value)
         if node.name == "list" and isinstance(value, Items):
@@ -385,9 +435,10 @@ class Expressions:
         if node.name == "join" and isinstance(value, Items):
             return self.join_items(value, args)
         if node.name in ("first", "last") and isinstance(value, Items):
-            return value.values[0 if node.name == "first" else -1]
+            return self.beside(value.values[0 if node.name == "first" else -1], value.values)
         if node.name in ("length", "count") and isinstance(value, Items):
-            return Known(len(value.values))
+            length = self.beside(Const(len(value.values)), value.values)
+            return Known(length.value) if isinstance(length, Const) else length
         function = functions.FILTERS.get(node.name)
         if function is None:
             known = "" if node.name in self.env.filters else did_you_mean(node.name, self.env.filters)
@@ -399,11 +450,13 @@ class Expressions:
         numbers = tuple(map(lift, value.values))
         if any(number.type != BIGINT for number in numbers):
             raise Refusal(f"the {name} of values that are no integers")
-        return Op("least" if name == "min" else "greatest", numbers, BIGINT)
+        return arrays.extreme("least" if name == "min" else "greatest", list(numbers))
 
     def array_filter(self, name: str, array: Expr, args: list[Value], keywords: dict[str, Value]) -> Value:
         """A filter on an array of the row."""
         names = self.names
+        if name in LAZY:
+            array = arrays.or_empty(array)
         constants = [arg.value for arg in args if isinstance(arg, Known)]
         attribute = keywords.get("attribute")
         given = attribute.value if isinstance(attribute, Known) else None
@@ -414,7 +467,7 @@ class Expressions:
             case (("length" | "count"), 0) if not keywords:
                 return arrays.size(array)
             case (("first" | "last"), 0) if not keywords:
-                return arrays.element(array, Known(0 if name == "first" else -1))
+                return arrays.element(array, Known(0 if name == "first" else -1), strict=True)
             case "list", 0 if not keywords:
                 return array
             case "map", 0 if isinstance(given, str) and set(keywords) == {"attribute"}:
@@ -432,13 +485,17 @@ class Expressions:
                 test = self.element_test(args[1:])
                 return arrays.chosen(names, array, test, str(args[0].value), name == "selectattr")
         if name in ("default", "d"):
-            return functions.default(array, *args, **keywords)
+            return functions.default(array, *(arrays.alike(arg, array.type) for arg in args), **keywords)
+        if name == "string":
+            raise Refusal(functions.unprintable(array))
         raise Refusal(f'the filter "{name}" on an array is not compiled; prepare it in the source query')
 
     def element_test(self, args: list[Value]) -> Callable[[Expr], Expr] | None:
         """The test of select and its kin: by name, with an argument or none."""
         if not args:
             return None
+        if any(isinstance(arg, Lazy) for arg in args):
+            raise Refusal("a map or a select as a test's argument; write |list after it")
         name = str(args[0].value) if isinstance(args[0], Known) else ""
         if (comparison := functions.TEST_COMPARISONS.get(name)) and len(args) == 2:
             return lambda item: self.comparison(comparison, item, args[1])
@@ -489,10 +546,10 @@ class Expressions:
             if mutable and method in functions.MUTATING:
                 raise Refusal(f'".{method}" changes a value in place; build it with {{% set %}}, join or if')
             if not isinstance(base, Known):
-                if not isinstance(base, Dynamic):
+                if isinstance(base, Lazy) or not isinstance(base, Dynamic):
                     raise Refusal(f'the method "{method}" of {self.kind(base)} that holds row values')
                 if isinstance(base.type, Array) and method == "index" and len(args) == 1 and not keywords:
-                    return arrays.array_index(base, args[0])
+                    return arrays.array_index(self.names, base, args[0])
                 if base.type != STRING:
                     raise Refusal(f'the method "{method}" of {describe(base.type)}; only text has methods here')
                 if (function := functions.METHODS.get(method)) is None:
@@ -502,15 +559,17 @@ class Expressions:
             if method == "join" and isinstance(base.value, str) and len(args) == 1:
                 if isinstance(args[0], Items):
                     return self.join_texts(base.value, args[0])
-                if isinstance(args[0], Dynamic) and args[0].type == Array(STRING):
-                    return Op("array_join", (arrays.texts(self.names, args[0]), Const(base.value)), STRING)
+                given = args[0].array if isinstance(args[0], Lazy) else args[0]
+                if isinstance(given, Dynamic) and given.type == Array(STRING):
+                    return Op("array_join", (arrays.texts(self.names, given), Const(base.value)), STRING)
         target = self.value(node.node, scope)
         if target == Known(zip) and not constant and not keywords:
             return Zip(tuple(args))
         if target == Known(range) and not constant and len(args) == 1 and not keywords:
             count = lift(args[0])
             if count.type == BIGINT:
-                return Op("sequence", (count,), Array(BIGINT))
+                long = Op("gt", (count, Const(MAX_RANGE)), BOOLEAN)
+                return requiring(either(missing(count), long), Op("sequence", (count,), Array(BIGINT)))
         if not isinstance(target, Known) or not constant:
             raise Refusal("a call with row values; only methods of text are compiled")
         return self.known(
@@ -580,6 +639,8 @@ class Expressions:
     def kind(self, value: Value) -> str:
         if isinstance(value, Dynamic):
             return describe(value.type)
+        if isinstance(value, Lazy):
+            return "a map or a select; write |list after it"
         return "a mapping" if isinstance(value, Table | Loop) else "a list"
 
 

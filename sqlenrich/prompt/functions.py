@@ -10,6 +10,7 @@ from .ir import (
     FALSE,
     TRUE,
     Const,
+    Element,
     Expr,
     Fail,
     Field,
@@ -17,7 +18,9 @@ from .ir import (
     Join,
     Op,
     Pick,
+    beyond,
     columns_of,
+    either,
     is_none,
     none_possible,
     printable,
@@ -166,7 +169,15 @@ def default(value: Expr, fallback: Value = Known(""), boolean: Value = Known(Fal
 def undefined(value: Expr) -> Expr:
     """Give the test whether Jinja calls a value undefined: a missing struct's field, an index out of range."""
     if isinstance(value, Fail):
-        return TRUE
+        return FALSE if value.error else TRUE
+    if isinstance(value, If):
+        return choose(value.test, undefined(value.then), undefined(value.orelse))
+    if isinstance(value, Element):
+        if value.inside:
+            return FALSE
+        absent = None if value.strict or not none_possible(value.array) else is_none(value.array)
+        nowhere = is_none(value.index) if none_possible(value.index) else None
+        return either(either(absent, nowhere), beyond(value.array, value.index)) or FALSE
     if isinstance(value, Pick):
         return negate(Op("in", (value.subject, *(Const(key) for key, _ in value.arms)), BOOLEAN))
     if isinstance(value, Op) and value.name == "character":

@@ -69,7 +69,7 @@ class If:
     @property
     def type(self) -> Type:
         """The type of both arms; an arm that is a bare None takes the other's."""
-        arm = self.orelse if self.then in (Const(None), Fail()) else self.then
+        arm = self.orelse if self.then == Const(None) or isinstance(self.then, Fail) else self.then
         return arm.type
 
 
@@ -100,7 +100,9 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """A value whose computation fails for each row that reaches it."""
+    """What Jinja calls undefined: using it fails. With ``error``, computing it fails already."""
+
+    error: bool = False
 
     @property
     def type(self) -> Type:
@@ -163,11 +165,15 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """The element at a position from 0, from the end where it is negative. Fails beyond the ends unless ``inside``."""
+    """The element at a position from 0, from the end where it is negative. Undefined beyond the ends, where it can be.
+
+    An index of None is undefined, ``first`` and ``last`` of None are an error: they are ``strict``.
+    """
 
     array: Expr
     index: Expr
     inside: bool = False
+    strict: bool = False
 
     @property
     def type(self) -> Type:
@@ -210,6 +216,7 @@ OPERATIONS: dict[str, str] = {
     "abs": "strict",
     "least": "strict",
     "array": "total",
+    "or_empty": "total",
     "array_join": "strict",
     "array_slice": "strict",
     "sequence": "strict",
@@ -239,7 +246,7 @@ def none_possible(expr: Expr) -> bool:
             return True
         case Var(_, _, nullable):
             return nullable
-        case Element(array, _, _):
+        case Element(array, _, _, _):
             return none_inside(array)
         case If(_, then, orelse):
             return none_possible(then) or none_possible(orelse)
@@ -257,7 +264,7 @@ def none_inside(array: Expr) -> bool:
             return none_inside(inner)
         case Op("array", values, _):
             return any(none_possible(value) for value in values)
-        case Op("array_slice", (inner, *_), _):
+        case Op(("array_slice" | "or_empty"), (inner, *_), _):
             return none_inside(inner)
         case Op(("split" | "sequence"), _, _):
             return False
@@ -283,13 +290,15 @@ def failure(expr: Expr) -> Expr | None:
             return either(missing(array), each)
         case Exists(array, _, _, _):
             return missing(array)
-        case Element(array, index, inside):
+        case Element(array, index, inside, _):
             broken = either(missing(array), missing(index))
             return broken if inside else either(broken, beyond(array, index))
         case If(test, then, orelse):
             in_then, in_else = failure(then), failure(orelse)
             arms = None
-            if in_then is not None or in_else is not None:
+            if in_then == TRUE and in_else is None:
+                arms = test
+            elif in_then is not None or in_else is not None:
                 arms = If(test, in_then or FALSE, in_else or FALSE)
             return either(failure(test), arms)
         case Pick(subject, arms):
@@ -328,6 +337,34 @@ def failure(expr: Expr) -> Expr | None:
     return None
 
 
+def at_once(expr: Expr) -> Expr | None:
+    """Give the condition that computing ``expr`` fails: not where it is only undefined, an error once it is used."""
+    match expr:
+        case Fail(error):
+            return TRUE if error else None
+        case Field(base, _, _):
+            return failure(base)
+        case Pick(subject, _) | Op("character", (subject,), _):
+            return failure(subject)
+        case Element(array, index, _, strict):
+            return either(missing(array) if strict else failure(array), failure(index))
+        case If(test, then, orelse):
+            in_then, in_else = at_once(then), at_once(orelse)
+            if in_then is None and in_else is None:
+                return failure(test)
+            return failure(If(test, Const("") if in_then is None else If(in_then, Fail(True), Const("")),
+                              Const("") if in_else is None else If(in_else, Fail(True), Const(""))))
+        case Map(array, item, position, body):
+            inner = at_once(body)
+            return either(missing(array), None if inner is None else Exists(array, item, position, inner))
+    return failure(expr)
+
+
+def requiring(broken: Expr | None, value: Expr) -> Expr:
+    """Give a value that fails where a condition holds."""
+    return value if broken is None else If(broken, Fail(True), value)
+
+
 def missing(expr: Expr) -> Expr | None:
     """Give the condition that a value fails or is None."""
     return either(failure(expr), is_none(expr) if none_possible(expr) else None)
@@ -355,7 +392,7 @@ def null_on_failure(expr: Expr) -> bool:
             return all(null_on_failure(part) for part in parts)
         case Map() | Where() | Exists():
             return failure(expr) is None
-        case Element(array, index, _):
+        case Element(array, index, _, _):
             return null_on_failure(array) and null_on_failure(index)
         case Op(name, args, _):
             if name not in ("and", "or") and OPERATIONS[name] in ("strict", "partial"):
@@ -395,7 +432,7 @@ def columns_of(expr: Expr) -> Iterator[str]:
             yield from columns_of(subject)
             for _, value in arms:
                 yield from columns_of(value)
-        case Map(array, _, _, body) | Where(array, _, body) | Exists(array, _, _, body) | Element(array, body, _):
+        case Map(array, _, _, body) | Where(array, _, body) | Exists(array, _, _, body) | Element(array, body, _, _):
             yield from columns_of(array)
             yield from columns_of(body)
 
@@ -413,7 +450,7 @@ def variables_of(expr: Expr) -> set[Var]:
             return variables_of(test) | variables_of(then) | variables_of(orelse)
         case Pick(subject, arms):
             return variables_of(subject).union(*(variables_of(value) for _, value in arms))
-        case Map(array, _, _, body) | Where(array, _, body) | Exists(array, _, _, body) | Element(array, body, _):
+        case Map(array, _, _, body) | Where(array, _, body) | Exists(array, _, _, body) | Element(array, body, _, _):
             return variables_of(array) | variables_of(body)
     return set()
 

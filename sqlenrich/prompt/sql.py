@@ -114,7 +114,7 @@ class _Printer:
                 return self.text["where"](self.value(array), item.name, inner, item.type)
             case Exists(array, item, position, test):
                 return self.exists(array, item, position, test)
-            case Element(array, index, _):
+            case Element(array, index, _, _):
                 return self.text["element"](self.value(array), self.value(index), expr.type)
             case Fail():
                 return literal(None)
@@ -171,6 +171,8 @@ class _Printer:
             case "character":
                 text = self.text["substr"](self.value(args[0]), literal(1), literal(1))
                 return exp.Nullif(this=text, expression=literal(""))
+            case "or_empty":
+                return exp.Coalesce(this=self.value(args[0]), expressions=[self.text["array"]()])
             case "int":
                 return self.integer(args[0], args[1])
             case "add" | "subtract" as name:

@@ -63,6 +63,13 @@ class Zip:
 
 
 @dataclass(frozen=True, slots=True)
+class Lazy:
+    """What map, select and their kin give: it can be read once, and has no length."""
+
+    array: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Loop:
     """The ``loop`` variable inside a loop over an array of the row."""
 
@@ -70,7 +77,7 @@ class Loop:
     position: Var
 
 
-Value: TypeAlias = Known | Items | Table | Zip | Loop | Expr
+Value: TypeAlias = Known | Items | Table | Zip | Lazy | Loop | Expr
 Dynamic = (Const, Column, Field, Op, If, Pick, Join, Fail, Var, Map, Where, Exists, Element)
 
 
@@ -88,6 +95,8 @@ def lift(value: Value) -> Expr:
         raise Refusal(f"a {type(value.value).__name__} where one value is needed; join it or index it")
     if isinstance(value, Items | Zip):
         raise Refusal("a list where one value is needed; join it or index it")
+    if isinstance(value, Lazy):
+        raise Refusal("what map and select give can be read only once; write |list after it")
     if isinstance(value, Table | Loop):
         raise Refusal("a mapping where one value is needed; index it")
     return value
@@ -107,6 +116,8 @@ def truth(value: Value) -> Expr:
         return TRUE
     if isinstance(value, Zip):
         raise Refusal("whether a zip is empty; test one of its lists")
+    if isinstance(value, Lazy):
+        raise Refusal("whether a map or a select is empty; write |list after it")
     match value:
         case Const(constant):
             return TRUE if constant else FALSE
@@ -146,8 +157,7 @@ def choose(test: Expr, then: Expr, orelse: Expr) -> Expr:
 
 def same_type(a: Expr, b: Expr) -> bool:
     """Tell whether two arms can share one SQL column: equal types, or one of them a bare None."""
-    free = (Const(None), Fail())
-    return a in free or b in free or a.type == b.type
+    return any(arm == Const(None) or isinstance(arm, Fail) for arm in (a, b)) or a.type == b.type
 
 
 def equal(a: Value, b: Value) -> Expr:
