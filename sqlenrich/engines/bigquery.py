@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Any
+from typing import Any, NoReturn
 
 from sqlglot import exp
 
@@ -184,7 +184,14 @@ def _found(position: Sql) -> Sql:
     return exp.Sub(this=func("NULLIF", position, literal(0)), expression=literal(1))
 
 
+def _nested_array() -> NoReturn:
+    raise UnsupportedError(
+        "bigquery", "an array of arrays in a prompt", "make it an array of structs, or join the inner ones in the source"
+    )
+
+
 ARRAYS: dict[str, Build] = {
+    "nested_array": _nested_array,
     "map": _map,
     "where": _where,
     "exists": _exists,

@@ -24,7 +24,6 @@ from .ir import (
     Pick,
     at_once,
     either,
-    failure,
     is_none,
     missing,
     none_possible,
@@ -264,8 +263,6 @@ class Expressions:
                 empty = arrays.equals_empty(array)
                 return empty if name == "eq" else negate(empty)
         if isinstance(right, Lazy):
-            if failure(right.array) is not None:
-                raise Refusal("looking in a map or a select that may fail for an element; write |list after it")
             right = right.array
         if name in ("in", "notin") and isinstance(right, Dynamic) and isinstance(right.type, Array):
             inside = arrays.contains(self.names, right, left)
@@ -422,11 +419,15 @@ class Expressions:
         if isinstance(value, Lazy):
             if node.name not in ("join", "list", "first", *LAZY):
                 raise Refusal(f'"{node.name}" of a map or a select; write |list before it')
-            if node.name == "first" and failure(value.array) is not None:
-                raise Refusal("the first of a map or a select that may fail for an element; write |list before it")
             value = value.array
         if isinstance(value, Dynamic) and isinstance(value.type, Array):
             given = self.array_filter(node.name, value, args, keywords)
+            broken: Expr | None = None
+            for arg in args:  # computed though the array may be empty
+                if isinstance(arg, Dynamic):
+                    broken = either(broken, at_once(arg))
+            if broken is not None:
+                given = requiring(broken, lift(given))
             return Lazy(lift(given)) if node.name in LAZY else given
         if node.name in ("min", "max") and isinstance(value, Items):
             return self.extreme(node.name, value)

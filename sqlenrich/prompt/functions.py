@@ -18,6 +18,7 @@ from .ir import (
     Join,
     Op,
     Pick,
+    at_once,
     beyond,
     columns_of,
     either,
@@ -25,8 +26,9 @@ from .ir import (
     none_possible,
     printable,
     printed,
+    requiring,
 )
-from .values import Known, Refusal, Value, choose, describe, equal, lift, needing, negate, same_type, truth
+from .values import Known, Refusal, Value, choose, describe, equal, lift, negate, same_type, truth
 
 # str.strip() without an argument: every character for which str.isspace() holds (Unicode 14 and later agree).
 WHITESPACE = "".join(chr(c) for c in range(0x3001) if chr(c).isspace())
@@ -163,7 +165,7 @@ def default(value: Expr, fallback: Value = Known(""), boolean: Value = Known(Fal
             "make both text with |string"
         )
     given = choose(truth(value), value, instead) if boolean.value else value
-    return needing(instead, given if missing == FALSE else choose(missing, instead, given))
+    return requiring(at_once(instead), given if missing == FALSE else choose(missing, instead, given))
 
 
 def undefined(value: Expr) -> Expr:

@@ -1,7 +1,7 @@
 """A typed text expression to SQL, through an engine's table of text functions.
 
 The table holds, by name: ``upper lower trim ltrim rtrim replace length substr greatest contains startswith endswith
-text_bigint text_date matches bigint``. The rest is the same SQL everywhere and stands here.
+text_bigint text_date matches bigint``; where an engine has no arrays of arrays, ``nested_array`` refuses. The rest is the same SQL everywhere and stands here.
 """
 
 from __future__ import annotations
@@ -98,6 +98,8 @@ class _Printer:
         return None
 
     def value(self, expr: Expr) -> Sql:
+        if isinstance(expr.type, Array) and isinstance(expr.type.item, Array) and "nested_array" in self.text:
+            return self.text["nested_array"]()
         match expr:
             case Const(value):
                 return literal(value)
