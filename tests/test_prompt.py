@@ -553,7 +553,9 @@ REFUSED = [
     pytest.param("{{ [body][3] }}", 1, "index 3 is out of range for every row", id="range of row values"),
     pytest.param("{{ {'a': body} }}", 1, "printing a mapping where one value is needed; index it", id="mapping"),
     pytest.param("{{ [body, other] }}", 1, "printing a list where one value is needed", id="a list"),
-    pytest.param("a\nb {% for c in body %}{{ c }}{% endfor %}", 2, "a loop over string; it must be an array", id="loop"),
+    pytest.param(
+        "a\nb {% for c in body %}{{ c }}{% endfor %}", 2, "a loop over string; it must be an array", id="loop"
+    ),
     pytest.param("{% for l in labels if l == body %}{% endfor %}", 1, "put an if inside the loop", id="loop filter"),
     pytest.param("{% for i in 5 %}{% endfor %}", 1, "the loop fails for every row", id="loop over integer"),
     pytest.param("{% for l in labels recursive %}{% endfor %}", 1, "a recursive loop", id="recursive"),

@@ -505,7 +505,7 @@ def test_a_column_is_never_taken_for_an_element(name: str) -> None:
     columns = {"tags": {"array": "string"}, name: "string"}
     sql = se.prompt_sql(template, "duckdb", columns=columns)
     with duckdb.connect() as connection:
-        connection.execute(f'CREATE TABLE source AS SELECT [\'a\', \'z\', \'b\'] AS tags, \'v\' AS "{name}"')
+        connection.execute(f"CREATE TABLE source AS SELECT ['a', 'z', 'b'] AS tags, 'v' AS \"{name}\"")
         assert connection.execute(f"SELECT {sql} FROM source").fetchall() == [("av1bv2",)]
 
 
@@ -539,10 +539,14 @@ REFUSED = [
     pytest.param("{{ body.split(',', 1)|join }}", 1, "split with a limit", id="split with a limit"),
     pytest.param("a\n\n{% for a, b in grid %}{% endfor %}", 3, "only plain names can be set", id="unpacking"),
     pytest.param("{% for t in box %}{% endfor %}", 1, "it must be an array", id="loop over a struct"),
-    pytest.param("{% for t in tags %}{{ loop.cycle('a', 'b') }}{% endfor %}", 1, 'the method "cycle" of a mapping', id="cycle"),
+    pytest.param(
+        "{% for t in tags %}{{ loop.cycle('a', 'b') }}{% endfor %}", 1, 'the method "cycle" of a mapping', id="cycle"
+    ),
     pytest.param("{% for t in tags %}{{ loop.depth }}{% endfor %}", 1, '"loop.depth" over an array', id="depth"),
     pytest.param("{% for a, b in zip(tags, more) if a %}{% endfor %}", 1, "a filtered loop over zip", id="zip filter"),
-    pytest.param("{{ ['a', 1]|join }}{% for a, b in zip(tags, ['a', 1]) %}{% endfor %}", 1, "several types", id="mixed"),
+    pytest.param(
+        "{{ ['a', 1]|join }}{% for a, b in zip(tags, ['a', 1]) %}{% endfor %}", 1, "several types", id="mixed"
+    ),
     pytest.param("{{ tags|join(', ') if flag else nums }}", 1, "for some rows and", id="array or text"),
 ]
 
@@ -590,7 +594,9 @@ def _expressions(depth: int, loop: bool) -> dict[str, Strategy]:
     """Texts, integers, conditions and arrays of texts, integers and structs, with so many levels of nesting."""
     base = {
         "text": st.sampled_from(["body", "x1", "'a'", "t", "p.name", "box.title", "tags[0]", "tags[-1]", "more[n]"]),
-        "number": st.sampled_from(["n", "k", "1", "0", "(-2)", "nums[0]", "u", "p.age", *(["loop.index", "loop.index0"] * loop)]),
+        "number": st.sampled_from(
+            ["n", "k", "1", "0", "(-2)", "nums[0]", "u", "p.age", *(["loop.index", "loop.index0"] * loop)]
+        ),
         "test": st.sampled_from(["flag", "tags", "nums", "people", "n", "body", *(["loop.first", "loop.last"] * loop)]),
         "texts": st.sampled_from(["tags", "more", "box.list", "p.pets", "body.split(',')", "['a', body]"]),
         "numbers": st.sampled_from(["nums", "grid[0]", "grid[n]", "range(n)", "[n, 2]"]),
@@ -701,7 +707,9 @@ def _templates() -> Strategy:
             st.builds("{{% for t in {}{} %}}{}{}{{% endfor %}}".format, e["texts"], test, body, orelse),
             st.builds("{{% for u in {}{} %}}{}{}{{% endfor %}}".format, e["numbers"], test, body, orelse),
             st.builds("{{% for p in {}{} %}}{}{}{{% endfor %}}".format, e["people"], test, body, orelse),
-            st.builds("{{% for t, u in zip({}, {}) %}}{}{}{{% endfor %}}".format, e["texts"], e["numbers"], body, orelse),
+            st.builds(
+                "{{% for t, u in zip({}, {}) %}}{}{}{{% endfor %}}".format, e["texts"], e["numbers"], body, orelse
+            ),
         )
 
     one = loops(inside)
@@ -723,20 +731,28 @@ COMPILED: dict[bool, int] = {True: 0, False: 0}
 def test_random_templates(template: str, rows: list[dict[str, Any]]) -> None:
     rows = [*rows, *ROWS]
     try:
-        se.prompt_sql(template, "duckdb", columns=COLUMNS, vars=VARS)
+        sql = se.prompt_sql(template, "duckdb", columns=COLUMNS, vars=VARS)
     except se.PromptError:
         COMPILED[False] += 1
         return
     COMPILED[True] += 1
+    if len(sql) > 50_000:  # DuckDB would take minutes
+        return
     table = Table(rows)
     try:
         given = table.render(template)
     finally:
         table.connection.close()
-    expected = reference(template, rows)
-    assert [g for g, e in zip(given, expected, strict=True) if g not in (e, None)] == []
-    COUNTED["cautious"] += sum(g != e for g, e in zip(given, expected, strict=True))
-    COUNTED["equal"] += sum(g == e for g, e in zip(given, expected, strict=True))
+    for found, expected in zip(given, reference(template, rows), strict=True):
+        assert found in (expected, None)  # None where jinja2 never reads the element that fails
+        EQUAL[found == expected] += 1
 
 
-COUNTED = {"cautious": 0, "equal": 0}
+EQUAL: dict[bool, int] = {True: 0, False: 0}
+
+
+def test_most_random_templates_are_compiled_and_equal() -> None:
+    if not any(COMPILED.values()):  # they may have run in another process
+        test_random_templates()
+    assert COMPILED[True] > 2 * COMPILED[False]
+    assert EQUAL[True] > 50 * EQUAL[False]

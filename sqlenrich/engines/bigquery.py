@@ -186,7 +186,9 @@ def _found(position: Sql) -> Sql:
 
 def _nested_array() -> NoReturn:
     raise UnsupportedError(
-        "bigquery", "an array of arrays in a prompt", "make it an array of structs, or join the inner ones in the source"
+        "bigquery",
+        "an array of arrays in a prompt",
+        "make it an array of structs, or join the inner ones in the source",
     )
 
 

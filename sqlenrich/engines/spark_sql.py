@@ -10,7 +10,22 @@ from sqlglot import exp
 from ..request import compact_json
 from ..schema.pattern import FENCE, portable
 from ..types import Array, Decimal, Scalar, Struct, Type
-from .base import Answered, Body, Build, Call, Sql, all_of, any_of, case, concat, func, lambda_, literal, named_func, wrapped
+from .base import (
+    Answered,
+    Body,
+    Build,
+    Call,
+    Sql,
+    all_of,
+    any_of,
+    case,
+    concat,
+    func,
+    lambda_,
+    literal,
+    named_func,
+    wrapped,
+)
 
 BLANK = " \t\r\n"
 RETRYABLE = r"(?i)(429|500|502|503|504|rate.?limit|REQUEST_LIMIT_EXCEEDED|RESOURCE_EXHAUSTED|timed? ?out|temporarily)"

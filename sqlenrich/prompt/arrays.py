@@ -223,13 +223,12 @@ def alike(value: Value, kind: Type) -> Value:
 def constant_array(values: list[Value], kind: Type | None = None) -> Expr:
     """Give a list of values as an array. Raises Refusal where they are of several types."""
     lifted = tuple(lift(value) for value in values)
-    types = {value.type for value in lifted if value != Const(None)} or {kind}
-    types.discard(None)
+    types = {value.type for value in lifted if value != Const(None)}
+    if not types and kind is not None:
+        types = {kind}
     if len(types) != 1:
         raise Refusal("a list of several types beside an array; make its elements the same type")
-    found = types.pop()
-    assert found is not None
-    return Op("array", lifted, Array(found))
+    return Op("array", lifted, Array(types.pop()))
 
 
 def loop_attribute(loop: Loop, name: str) -> Value:

@@ -131,9 +131,10 @@ class Expressions:
 
     def either(self, node: nodes.Node, test: Expr, then: Value, orelse: Value) -> Value:
         try:
-            for one, other in ((then, orelse), (orelse, then)):
-                if isinstance(one, Dynamic):
-                    then, orelse = (arrays.alike(value, one.type) for value in (then, orelse))
+            if isinstance(then, Dynamic):
+                orelse = arrays.alike(orelse, then.type)
+            elif isinstance(orelse, Dynamic):
+                then = arrays.alike(then, orelse.type)
             a, b = lift(then), lift(orelse)
         except Refusal as refusal:
             self.refuse(node, f"a choice by row between {refusal}")
@@ -438,8 +439,9 @@ class Expressions:
         if node.name in ("first", "last") and isinstance(value, Items):
             return self.beside(value.values[0 if node.name == "first" else -1], value.values)
         if node.name in ("length", "count") and isinstance(value, Items):
-            length = self.beside(Const(len(value.values)), value.values)
-            return Known(length.value) if isinstance(length, Const) else length
+            size = len(value.values)
+            counted = self.beside(Const(size), value.values)
+            return Known(size) if counted == Const(size) else counted
         function = functions.FILTERS.get(node.name)
         if function is None:
             known = "" if node.name in self.env.filters else did_you_mean(node.name, self.env.filters)

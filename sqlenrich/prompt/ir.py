@@ -352,8 +352,13 @@ def at_once(expr: Expr) -> Expr | None:
             in_then, in_else = at_once(then), at_once(orelse)
             if in_then is None and in_else is None:
                 return failure(test)
-            return failure(If(test, Const("") if in_then is None else If(in_then, Fail(True), Const("")),
-                              Const("") if in_else is None else If(in_else, Fail(True), Const(""))))
+            return failure(
+                If(
+                    test,
+                    Const("") if in_then is None else If(in_then, Fail(True), Const("")),
+                    Const("") if in_else is None else If(in_else, Fail(True), Const("")),
+                )
+            )
         case Map(array, item, position, body):
             inner = at_once(body)
             return either(missing(array), None if inner is None else Exists(array, item, position, inner))

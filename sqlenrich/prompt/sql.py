@@ -1,7 +1,8 @@
 """A typed text expression to SQL, through an engine's table of text functions.
 
 The table holds, by name: ``upper lower trim ltrim rtrim replace length substr greatest contains startswith endswith
-text_bigint text_date matches bigint``; where an engine has no arrays of arrays, ``nested_array`` refuses. The rest is the same SQL everywhere and stands here.
+text_bigint text_date matches bigint``, and those of arrays; ``nested_array`` where the engine refuses arrays of
+arrays. The rest is the same SQL everywhere and stands here.
 """
 
 from __future__ import annotations
