@@ -411,7 +411,7 @@ RENDERED = {
     ],
     "zip": [
         "{% for a, b in zip(tags, more) %}{{ a }}{{ b }};{% endfor %}",
-        "{% for a, b in zip(tags, nums) %}{{ loop.index }}{{ a }}={{ b }}{% if not loop.last %},{% endif %}{% endfor %}",
+        "{% for a, b in zip(tags, nums) %}{{ loop.index }}{{ a }}={{ b }}{{ loop.last }}{% endfor %}",
         "{% for a, b in zip(tags, ['x', 'y']) %}{{ a }}{{ b }};{% endfor %}",
         "{% for a, b in zip(['x', 'y', none], tags) %}{{ a }}{{ b }};{% endfor %}",
         "{% for a, b in zip(range(10), tags) %}{{ a }}{{ b }};{% endfor %}",

@@ -420,9 +420,9 @@ class Expressions:
         if isinstance(value, Lazy):
             if node.name not in ("join", "list", "first", *LAZY):
                 raise Refusal(f'"{node.name}" of a map or a select; write |list before it')
-            value = value.array
-        if isinstance(value, Dynamic) and isinstance(value.type, Array):
-            given = self.array_filter(node.name, value, args, keywords)
+        array = value.array if isinstance(value, Lazy) else value
+        if isinstance(array, Dynamic) and isinstance(array.type, Array):
+            given = self.array_filter(node.name, array, args, keywords)
             broken: Expr | None = None
             for arg in args:  # computed though the array may be empty
                 if isinstance(arg, Dynamic):
