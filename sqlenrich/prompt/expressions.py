@@ -417,9 +417,8 @@ class Expressions:
                     context=self.context,
                 ),
             )
-        if isinstance(value, Lazy):
-            if node.name not in ("join", "list", "first", *LAZY):
-                raise Refusal(f'"{node.name}" of a map or a select; write |list before it')
+        if isinstance(value, Lazy) and node.name not in ("join", "list", "first", *LAZY):
+            raise Refusal(f'"{node.name}" of a map or a select; write |list before it')
         array = value.array if isinstance(value, Lazy) else value
         if isinstance(array, Dynamic) and isinstance(array.type, Array):
             given = self.array_filter(node.name, array, args, keywords)
