@@ -19,6 +19,8 @@ from ..types import Type
 
 Sql: TypeAlias = exp.Expr
 Build = Callable[..., Sql]
+Body = Callable[[Sql, Sql | None], Sql]
+"""The body of a lambda: from the element and its position from 0 (None where it is not asked for)."""
 
 
 @dataclass(frozen=True)

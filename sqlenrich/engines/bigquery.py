@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from itertools import count
+from typing import Any, NoReturn
 
 from sqlglot import exp
 
@@ -12,7 +13,22 @@ from ..errors import UnsupportedError
 from ..request import compact_json
 from ..schema.pattern import FENCE, portable
 from ..types import Array, Decimal, Scalar, Struct, Type
-from .base import Answered, Build, Call, Engine, Fact, Sql, all_of, any_of, case, concat, func, literal, named_func
+from .base import (
+    Answered,
+    Body,
+    Build,
+    Call,
+    Engine,
+    Fact,
+    Sql,
+    all_of,
+    any_of,
+    case,
+    concat,
+    func,
+    literal,
+    named_func,
+)
 
 BLANK = " \t\r\n"
 _DOCS = "https://docs.cloud.google.com/bigquery/docs/reference/standard-sql/"
@@ -97,6 +113,104 @@ TEXT: dict[str, Build] = {
     "try_negative": named_func("SAFE_NEGATE"),
     "matches": named_func("REGEXP_CONTAINS"),
     "bigint": lambda text: safe_cast(func("TRIM", text, literal(BLANK)), "INT64"),
+}
+
+# Arrays: subqueries over UNNEST, whose order only WITH OFFSET fixes.
+
+
+def _rows(array: Sql, item: str, position: str) -> exp.Unnest:
+    return exp.Unnest(
+        expressions=[array],
+        alias=exp.TableAlias(columns=[exp.to_identifier(item)]),
+        offset=exp.to_identifier(position),
+    )
+
+
+def _array_of(value: Sql, array: Sql, item: str, position: str, test: Sql | None = None) -> Sql:
+    query = exp.select(value, copy=False).from_(_rows(array, item, position), copy=False)
+    if test is not None:
+        query = query.where(test, copy=False)
+    return func("ARRAY", query.order_by(exp.column(position), copy=False))
+
+
+def _map(array: Sql, item: str, position: str | None, body: Body, _kind: Type) -> Sql:
+    at = position or f"{item}_at"
+    return _array_of(body(exp.column(item), exp.column(at)), array, item, at)
+
+
+def _where(array: Sql, item: str, test: Body, _kind: Type) -> Sql:
+    return _array_of(exp.column(item), array, item, f"{item}_at", test(exp.column(item), None))
+
+
+def _exists(array: Sql, item: str, position: str | None, test: Body, _kind: Type) -> Sql:
+    at = position or f"{item}_at"
+    query = exp.select("1", copy=False).from_(_rows(array, item, at), copy=False)
+    return exp.Exists(this=query.where(test(exp.column(item), exp.column(at)), copy=False))
+
+
+def _element(array: Sql, index: Sql, _kind: Type) -> Sql:
+    from_end = exp.Add(this=func("ARRAY_LENGTH", array.copy()), expression=index.copy())
+    if isinstance(index, exp.Literal):
+        at: Sql = index
+    elif isinstance(index, exp.Neg):
+        at = from_end
+    else:
+        at = case((exp.LT(this=index, expression=literal(0)), from_end), default=index.copy())
+    return exp.Bracket(this=array, expressions=[func("SAFE_OFFSET", at)])
+
+
+def _unused(*values: Sql) -> tuple[str, str]:
+    """Names for an element and its position that stand nowhere in these values."""
+    taken = {node.name.lower() for value in values for node in value.find_all(exp.Identifier)}
+    item = next(name for number in count() if not taken & {name := f"e{number}", f"e{number}_at"})
+    return item, f"{item}_at"
+
+
+def _slice(array: Sql, start: Sql, stop: Sql | None = None) -> Sql:
+    item, at = _unused(start) if stop is None else _unused(start, stop)
+    tests: list[Sql] = [exp.GTE(this=exp.column(at), expression=start)]
+    if stop is not None:
+        tests.append(exp.LT(this=exp.column(at), expression=stop))
+    return _array_of(exp.column(item), array, item, at, all_of(*tests))
+
+
+def _array_index(array: Sql, value: Sql) -> Sql:
+    item, at = _unused(value)
+    query = exp.select(func("MIN", exp.column(at)), copy=False).from_(_rows(array, item, at), copy=False)
+    return query.where(exp.EQ(this=exp.column(item), expression=value), copy=False).subquery(copy=False)
+
+
+def _found(position: Sql) -> Sql:
+    return exp.Sub(this=func("NULLIF", position, literal(0)), expression=literal(1))
+
+
+def _nested_array() -> NoReturn:
+    raise UnsupportedError(
+        "bigquery",
+        "an array of arrays in a prompt",
+        "make it an array of structs, or join the inner ones in the source",
+    )
+
+
+ARRAYS: dict[str, Build] = {
+    "nested_array": _nested_array,
+    "map": _map,
+    "where": _where,
+    "exists": _exists,
+    "element": _element,
+    "array": lambda *values: exp.Array(expressions=list(values)),
+    "array_index": _array_index,
+    "array_join": named_func("ARRAY_TO_STRING"),
+    "array_slice": _slice,
+    "field": lambda value, name, _kind: exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True)),
+    "least": named_func("LEAST"),
+    "sequence": lambda count: func(
+        "GENERATE_ARRAY", literal(0), exp.Sub(this=exp.paren(count, copy=False), expression=literal(1))
+    ),
+    "size": named_func("ARRAY_LENGTH"),
+    "split": named_func("SPLIT"),
+    "text_index": lambda text, part: _found(func("STRPOS", text, part)),
+    "abs": named_func("ABS"),
 }
 
 # JSON -------------------------------------------------------------------------------------------------------------
@@ -366,7 +480,7 @@ def name_problem(name: str) -> str | None:
 ENGINE = Engine(
     name="bigquery",
     dialect="bigquery",
-    text=TEXT,
+    text={**TEXT, **ARRAYS},
     json=JSON,
     sha256=lambda text: func("TO_HEX", func("SHA256", text)),
     sql_type=sql_type,

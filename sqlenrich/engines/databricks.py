@@ -35,7 +35,7 @@ def must_exist(call: Call) -> list[str]:
 ENGINE = Engine(
     name="databricks",
     dialect="databricks",
-    text=spark_sql.TEXT,
+    text={**spark_sql.TEXT, **spark_sql.ARRAYS},
     json=spark_sql.JSON,
     sha256=lambda text: named_func("SHA2")(text, exp.Literal.number(256)),
     sql_type=spark_sql.sql_type,

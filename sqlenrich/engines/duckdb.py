@@ -10,6 +10,7 @@ from sqlglot import exp
 from ..schema.pattern import FENCE, portable
 from ..types import Array, Decimal, Scalar, Struct, Type
 from .base import (
+    Body,
     Build,
     Engine,
     Fact,
@@ -97,6 +98,64 @@ TEXT: dict[str, Build] = {
     "try_negative": lambda a: exp.Try(this=exp.Neg(this=wrapped(a))),
     "matches": named_func("REGEXP_MATCHES"),
     "bigint": lambda text: cast(func("TRIM", text, literal(" \t\r\n")), "BIGINT", safe=True),
+}
+
+# Arrays: positions count from 0; DuckDB counts from 1 and gives NULL beyond the ends.
+
+
+def _map(array: Sql, item: str, position: str | None, body: Body, _kind: Type) -> Sql:
+    if position is None:
+        return func("LIST_TRANSFORM", array, lambda_(item, lambda x: body(x, None)))
+    parameters = [exp.to_identifier(item), exp.to_identifier(position)]
+    zero_based = exp.paren(exp.Sub(this=exp.column(position), expression=literal(1)), copy=False)
+    return func("LIST_TRANSFORM", array, exp.Lambda(this=body(exp.column(item), zero_based), expressions=parameters))
+
+
+def _where(array: Sql, item: str, test: Body, _kind: Type) -> Sql:
+    return func("LIST_FILTER", array, lambda_(item, lambda x: test(x, None)))
+
+
+def _exists(array: Sql, item: str, position: str | None, test: Body, kind: Type) -> Sql:
+    return func("COALESCE", func("LIST_BOOL_OR", _map(array, item, position, test, kind)), literal(False))
+
+
+def _element(array: Sql, index: Sql, _kind: Type) -> Sql:
+    if isinstance(index, exp.Literal):
+        return func("LIST_EXTRACT", array, literal(int(index.this) + 1))
+    if isinstance(index, exp.Neg):
+        return func("LIST_EXTRACT", array, index)
+    at = case(
+        (exp.LT(this=index, expression=literal(0)), index.copy()),
+        default=exp.Add(this=index.copy(), expression=literal(1)),
+    )
+    return func("LIST_EXTRACT", array, at)
+
+
+def _slice(array: Sql, start: Sql, stop: Sql | None = None) -> Sql:
+    first = exp.Add(this=start, expression=literal(1))
+    return func("LIST_SLICE", array, first, stop if stop is not None else func("LEN", array.copy()))
+
+
+def _found(position: Sql) -> Sql:
+    return exp.Sub(this=func("NULLIF", position, literal(0)), expression=literal(1))
+
+
+ARRAYS: dict[str, Build] = {
+    "map": _map,
+    "where": _where,
+    "exists": _exists,
+    "element": _element,
+    "array": lambda *values: exp.Array(expressions=list(values)),
+    "array_index": lambda array, value: _found(func("LIST_POSITION", array, value)),
+    "array_join": named_func("ARRAY_TO_STRING"),
+    "array_slice": _slice,
+    "field": lambda value, name, _kind: exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True)),
+    "least": named_func("LEAST"),
+    "sequence": named_func("RANGE"),
+    "size": named_func("LEN"),
+    "split": named_func("STRING_SPLIT"),
+    "text_index": lambda text, part: _found(func("STRPOS", text, part)),
+    "abs": named_func("ABS"),
 }
 
 # JSON -------------------------------------------------------------------------------------------------------------
@@ -253,7 +312,7 @@ def response_format(_name: str, _schema: Any) -> Any:
 ENGINE = Engine(
     name="duckdb",
     dialect="duckdb",
-    text=TEXT,
+    text={**TEXT, **ARRAYS},
     json=JSON,
     sha256=named_func("SHA256"),
     sql_type=sql_type,

@@ -13,6 +13,7 @@ from ..schema.vendor import SHAPE_ONLY
 from ..types import Array, Decimal, Scalar, Struct, Type
 from .base import (
     Answered,
+    Body,
     Build,
     Call,
     Engine,
@@ -106,6 +107,72 @@ TEXT: dict[str, Build] = {
     "try_negative": lambda a: exp.Neg(this=wrapped(a)),
     "matches": matches,
     "bigint": lambda text: func("TRY_TO_NUMBER", func("TRIM", text, literal(BLANK)), literal(38), literal(0)),
+}
+
+# Arrays are semi-structured: an element is a VARIANT, cast to its type where it is read.
+
+
+def _typed(value: Sql, kind: Type) -> Sql:
+    return value if isinstance(kind, Array | Struct) else cast(value, sql_type(kind))
+
+
+def _map(array: Sql, item: str, position: str | None, body: Body, kind: Type) -> Sql:
+    """A lambda gets no position: over positions, the elements are read by theirs."""
+    if position is None:
+        return func("TRANSFORM", array, lambda_(item, lambda x: body(_typed(x, kind), None)))
+    positions = func("ARRAY_GENERATE_RANGE", literal(0), func("ARRAY_SIZE", array.copy()))
+
+    def at(i: Sql) -> Sql:
+        return body(_typed(func("GET", array.copy(), i), kind), cast(i.copy(), sql_type(Scalar("bigint"))))
+
+    return func("TRANSFORM", positions, lambda_(position, at))
+
+
+def _where(array: Sql, item: str, test: Body, kind: Type) -> Sql:
+    return func("FILTER", array, lambda_(item, lambda x: test(_typed(x, kind), None)))
+
+
+def _exists(array: Sql, item: str, position: str | None, test: Body, kind: Type) -> Sql:
+    found = _map(array, item, position, lambda x, i: func("COALESCE", test(x, i), literal(False)), kind)
+    return func("ARRAY_CONTAINS", func("TO_VARIANT", literal(True)), found)
+
+
+def _element(array: Sql, index: Sql, kind: Type) -> Sql:
+    from_end = exp.Add(this=func("ARRAY_SIZE", array.copy()), expression=index.copy())
+    if isinstance(index, exp.Literal):
+        at: Sql = index
+    elif isinstance(index, exp.Neg):
+        at = from_end
+    else:
+        at = case((exp.LT(this=index, expression=literal(0)), from_end), default=index.copy())
+    return _typed(func("GET", array, at), kind)
+
+
+def _slice(array: Sql, start: Sql, stop: Sql | None = None) -> Sql:
+    end = stop if stop is not None else func("ARRAY_SIZE", array.copy())
+    return func("ARRAY_SLICE", array, start, func("GREATEST", end, start.copy()))
+
+
+def _found(position: Sql) -> Sql:
+    return exp.Sub(this=func("NULLIF", position, literal(0)), expression=literal(1))
+
+
+ARRAYS: dict[str, Build] = {
+    "map": _map,
+    "where": _where,
+    "exists": _exists,
+    "element": _element,
+    "array": named_func("ARRAY_CONSTRUCT"),
+    "array_index": lambda array, value: func("ARRAY_POSITION", func("TO_VARIANT", value), array),
+    "array_join": named_func("ARRAY_TO_STRING"),
+    "array_slice": _slice,
+    "field": lambda value, name, kind: _typed(func("GET", value, literal(name)), kind),
+    "least": named_func("LEAST"),
+    "sequence": lambda count: func("ARRAY_GENERATE_RANGE", literal(0), func("GREATEST", count, literal(0))),
+    "size": named_func("ARRAY_SIZE"),
+    "split": named_func("SPLIT"),
+    "text_index": lambda text, part: _found(func("POSITION", part, text)),
+    "abs": named_func("ABS"),
 }
 
 # JSON -------------------------------------------------------------------------------------------------------------
@@ -386,7 +453,7 @@ RESERVED = frozenset(
 ENGINE = Engine(
     name="snowflake",
     dialect="snowflake",
-    text=TEXT,
+    text={**TEXT, **ARRAYS},
     json=JSON,
     sha256=lambda text: func("SHA2", text, literal(256)),
     sql_type=sql_type,

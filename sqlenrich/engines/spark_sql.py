@@ -10,7 +10,22 @@ from sqlglot import exp
 from ..request import compact_json
 from ..schema.pattern import FENCE, portable
 from ..types import Array, Decimal, Scalar, Struct, Type
-from .base import Answered, Build, Call, Sql, all_of, any_of, case, concat, func, lambda_, literal, named_func
+from .base import (
+    Answered,
+    Body,
+    Build,
+    Call,
+    Sql,
+    all_of,
+    any_of,
+    case,
+    concat,
+    func,
+    lambda_,
+    literal,
+    named_func,
+    wrapped,
+)
 
 BLANK = " \t\r\n"
 RETRYABLE = r"(?i)(429|500|502|503|504|rate.?limit|REQUEST_LIMIT_EXCEEDED|RESOURCE_EXHAUSTED|timed? ?out|temporarily)"
@@ -76,6 +91,83 @@ TEXT: dict[str, Build] = {
     "try_negative": lambda value: func("TRY_SUBTRACT", literal(0), value),
     "matches": named_func("REGEXP_LIKE"),
     "bigint": lambda text: try_cast(exp.Trim(this=text, expression=literal(BLANK), position="BOTH"), "BIGINT"),
+}
+
+# Arrays: positions count from 0.
+
+
+def _map(array: Sql, item: str, position: str | None, body: Body, _kind: Type) -> Sql:
+    if position is None:
+        return func("TRANSFORM", array, lambda_(item, lambda x: body(x, None)))
+    parameters = [exp.to_identifier(item), exp.to_identifier(position)]
+    inner = body(exp.column(item), exp.column(position))
+    return func("TRANSFORM", array, exp.Lambda(this=inner, expressions=parameters))
+
+
+def _exists(array: Sql, item: str, position: str | None, test: Body, kind: Type) -> Sql:
+    if position is None:
+        return func("EXISTS", array, lambda_(item, lambda x: func("COALESCE", test(x, None), literal(False))))
+    found = _map(array, item, position, lambda x, i: func("COALESCE", test(x, i), literal(False)), kind)
+    return func("ARRAY_CONTAINS", found, literal(True))
+
+
+def _element(array: Sql, index: Sql, _kind: Type) -> Sql:
+    """GET gives NULL beyond the ends; brackets and ELEMENT_AT would fail the query."""
+    if isinstance(index, exp.Literal):
+        return func("GET", array, index)
+    from_end = exp.Add(this=func("SIZE", array.copy()), expression=index.copy())
+    if isinstance(index, exp.Neg):
+        return func("GET", array, from_end)
+    at = case((exp.LT(this=index, expression=literal(0)), from_end), default=index.copy())
+    return func("GET", array, try_cast(at, "INT"))
+
+
+def _slice(array: Sql, start: Sql, stop: Sql | None = None) -> Sql:
+    end = stop if stop is not None else func("SIZE", array.copy())
+    size = func("GREATEST", exp.Sub(this=wrapped(end), expression=wrapped(start.copy())), literal(0))
+    return func("SLICE", array, _int(exp.Add(this=wrapped(start), expression=literal(1))), _int(size))
+
+
+def _int(value: Sql) -> Sql:
+    """An INT, as array functions count; a number beyond it lies beyond any array, and would fail the query."""
+    if isinstance(value, exp.Literal):
+        return value
+    return exp.Cast(this=value, to=exp.DataType.build("INT", dialect="spark"))
+
+
+def _sequence(count: Sql) -> Sql:
+    """SEQUENCE(0, -1) counts down."""
+    empty = exp.Cast(this=func("ARRAY"), to=exp.DataType.build("ARRAY<BIGINT>", dialect="spark"))
+    last = exp.Sub(this=exp.paren(count.copy(), copy=False), expression=literal(1))
+    return case(
+        (exp.GT(this=count, expression=literal(0)), func("SEQUENCE", _bigint(literal(0)), _bigint(last))), default=empty
+    )
+
+
+def _bigint(value: Sql) -> Sql:
+    return exp.Cast(this=value, to=exp.DataType.build("BIGINT", dialect="spark"))
+
+
+def _found(position: Sql) -> Sql:
+    return exp.Sub(this=func("NULLIF", position, literal(0)), expression=literal(1))
+
+
+ARRAYS: dict[str, Build] = {
+    "map": _map,
+    "where": lambda array, item, test, _kind: func("FILTER", array, lambda_(item, lambda x: test(x, None))),
+    "exists": _exists,
+    "element": _element,
+    "array": named_func("ARRAY"),
+    "array_index": lambda array, value: _found(func("ARRAY_POSITION", array, value)),
+    "array_join": named_func("ARRAY_JOIN"),
+    "array_slice": _slice,
+    "field": lambda value, name, _kind: exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True)),
+    "least": named_func("LEAST"),
+    "sequence": _sequence,
+    "size": lambda array: _bigint(func("SIZE", array)),
+    "split": lambda text, separator: func("SPLIT", text, literal("\\Q" + separator.this + "\\E"), literal(-1)),
+    "text_index": lambda text, part: _found(func("INSTR", text, part)),
+    "abs": named_func("ABS"),
 }
 
 # JSON -------------------------------------------------------------------------------------------------------------

@@ -10,10 +10,26 @@ import jinja2
 from jinja2 import nodes
 
 from ..errors import PromptError
-from ..types import STRING, Type
+from ..types import BIGINT, BOOLEAN, STRING, Array, Type
+from . import arrays as arrays_
 from .expressions import Expressions, Scope, join
-from .ir import Column, Const, Expr, Fail, Field, If, Join, Op, Pick, columns_of, failure
-from .values import Dynamic, Items, Known, Value, choose, describe, needing
+from .ir import (
+    Column,
+    Const,
+    Element,
+    Expr,
+    Fail,
+    If,
+    Map,
+    Op,
+    Var,
+    Where,
+    at_once,
+    columns_of,
+    failure,
+    requiring,
+)
+from .values import Dynamic, Items, Known, Lazy, Loop, Refusal, Table, Value, Zip, choose, describe
 
 MAX_PARTS = 20_000
 """Loops are unrolled; a template that prints more parts than this is refused instead of exploding."""
@@ -47,6 +63,7 @@ def compile_prompt(
     except jinja2.TemplateSyntaxError as error:
         line = first_line + (error.lineno or 1) - 1
         raise PromptError(error.message or "syntax error", source=source, line=line) from None
+    expressions.names = arrays_.Names({*expressions.columns, *(name.name for name in tree.find_all(nodes.Name))})
     parts, _ = _Statements(expressions).body(
         tree.body, Scope({name: Known(value) for name, value in (vars or {}).items()})
     )
@@ -56,21 +73,21 @@ def compile_prompt(
 
 def guards(value: Value) -> list[Expr]:
     """Give empty texts that fail where a value that is set fails: Jinja computes it even where nothing reads it."""
-    values = value.values if isinstance(value, Items) else (value,)
-    texts = [needing(computed(v), Const("")) for v in values if isinstance(v, Dynamic)]
-    return [text for text in texts if is_guard(text)]
+    broken = [at_once(v) for v in parts_of(value) if isinstance(v, Dynamic)]
+    return [requiring(condition, Const("")) for condition in broken if condition is not None]
 
 
-def computed(value: Expr) -> Expr:
-    """Give what Jinja computes at once: a missing field or element is only an error where it is used."""
+def parts_of(value: Value) -> Iterator[Value]:
+    """Give the values inside lists and mappings, or the value itself."""
     match value:
-        case Field(base, _, _):
-            return base
-        case Pick(subject, _) | Op("character", (subject,), _):
-            return subject
-        case If(test, then, orelse):
-            return If(test, computed(then), computed(orelse))
-    return value
+        case Items(values):
+            for inner in values:
+                yield from parts_of(inner)
+        case Table(entries):
+            for _, inner in entries:
+                yield from parts_of(inner)
+        case _:
+            yield value
 
 
 def without_needless(parts: list[Expr]) -> list[Expr]:
@@ -84,7 +101,7 @@ def without_needless(parts: list[Expr]) -> list[Expr]:
 
 def is_guard(part: Expr) -> bool:
     """Tell whether a part prints nothing, but may fail."""
-    return isinstance(part, If) and part.then == part.orelse == Const("")
+    return isinstance(part, If) and part.then == Fail(True) and part.orelse == Const("")
 
 
 def either_of(condition: Expr | None) -> Iterator[Expr]:
@@ -93,7 +110,7 @@ def either_of(condition: Expr | None) -> Iterator[Expr]:
         case Op("or", args, _):
             for arg in args:
                 yield from either_of(arg)
-        case Const() | Column() | Field() | Op() | If() | Pick() | Join() | Fail():
+        case _ if condition is not None:
             yield condition
 
 
@@ -108,7 +125,10 @@ class _Statements:
         """Give the printed parts of some statements and the scope after them."""
         parts: list[Expr] = []
         for statement in statements:
-            more, scope = self.statement(statement, scope)
+            try:
+                more, scope = self.statement(statement, scope)
+            except Refusal as refusal:
+                self.x.refuse(statement, str(refusal))
             parts.extend(more)
             self.printed_parts += len(more)
             if self.printed_parts > MAX_PARTS:
@@ -130,10 +150,12 @@ class _Statements:
                 parts, _ = self.body(node.body, scope)
                 return [], scope.bind(target.name, join(parts))
             case nodes.With():
-                inner = scope
+                inner, before = scope, []
                 for left, value in zip(node.targets, node.values, strict=True):
-                    inner = self.assign(left, self.x.value(value, scope), inner)
-                return self.body(node.body, inner)[0], scope
+                    given = self.x.value(value, scope)
+                    before += guards(given)
+                    inner = self.assign(left, given, inner)
+                return without_needless([*before, *self.body(node.body, inner)[0]]), scope
             case nodes.Scope() | nodes.ScopedEvalContextModifier():
                 return self.body(node.body, scope)[0], scope
         name = type(node).__name__.lower()
@@ -181,12 +203,15 @@ class _Statements:
                 self.x.refuse(node, f"the loop fails for every row: {error}")
         elif isinstance(iterable, Items):
             values = list(iterable.values)
+        elif isinstance(iterable, Lazy):
+            return self.over_array(node, iterable.array, scope)
+        elif isinstance(iterable, Zip):
+            return self.side_by_side(node, iterable, scope)
+        elif isinstance(iterable, Loop | Table) or not isinstance(iterable.type, Array):
+            what = "a mapping" if isinstance(iterable, Loop | Table) else describe(iterable.type)
+            self.x.refuse(node, f"a loop over {what}; it must be an array")
         else:
-            self.x.refuse(
-                node,
-                f"a loop over {describe(iterable.type)} is not compiled to SQL; "
-                "loop over a constant list, or join the elements in the source query",
-            )
+            return self.over_array(node, iterable, scope)
         if node.test is not None:
             values = [v for v in values if self.holds(node.test, self.assign(node.target, v, scope))]
         parts: list[Expr] = []
@@ -208,6 +233,35 @@ class _Statements:
             parts.extend(self.body(node.body, inner)[0])
         return parts if values else self.body(node.else_, scope)[0]
 
+    def over_array(self, node: nodes.For, array: Expr, scope: Scope) -> list[Expr]:
+        """A loop over an array of the row: the text of its body for each element, one after another."""
+        if node.test is not None:
+            item, position = self.x.names.fresh(array)
+            test = self.x.test(node.test, self.assign(node.target, item, scope))
+            array = Where(array, item, test)
+        item, position = self.x.names.fresh(array)
+        inner = self.assign(node.target, item, scope)
+        return self.repeat(node, array, item, position, inner, scope)
+
+    def side_by_side(self, node: nodes.For, lists: Zip, scope: Scope) -> list[Expr]:
+        """A loop over zip(...): over the positions of the shortest list."""
+        if node.test is not None:
+            self.x.refuse(node, "a filtered loop over zip; put an if inside the loop")
+        arrays = [arrays_.as_array(part) for part in lists.parts]
+        shortest = arrays_.extreme("least", [arrays_.size(array) for array in arrays])
+        positions = Op("sequence", (shortest,), Array(BIGINT))
+        at, position = self.x.names.fresh(positions)
+        elements = Items(tuple(Element(array, at, inside=True) for array in arrays))
+        return self.repeat(node, positions, at, position, self.assign(node.target, elements, scope), scope)
+
+    def repeat(self, node: nodes.For, array: Expr, item: Var, position: Var, inner: Scope, outer: Scope) -> list[Expr]:
+        parts, _ = self.body(node.body, inner.bind("loop", Loop(array, position)))
+        text = Op("array_join", (Map(array, item, position, join(parts)), Const("")), STRING)
+        if not node.else_:
+            return [text]
+        empty = Op("eq", (arrays_.size(array), Const(0)), BOOLEAN)
+        return [choose(empty, join(self.body(node.else_, outer)[0]), text)]
+
     def holds(self, node: nodes.Node, scope: Scope) -> bool:
         test = self.x.test(node, scope)
         if not isinstance(test, Const):
@@ -215,6 +269,8 @@ class _Statements:
         return bool(test.value)
 
     def assign(self, target: nodes.Node, value: Value, scope: Scope) -> Scope:
+        if isinstance(value, Lazy | Zip):
+            self.x.refuse(target, "a map, a select or a zip can be read only once; write |list after it")
         if isinstance(target, nodes.Name):
             return scope.bind(target.name, value)
         if isinstance(target, nodes.Tuple):

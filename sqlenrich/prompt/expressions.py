@@ -11,16 +11,37 @@ import jinja2
 from jinja2 import nodes
 
 from ..errors import PromptError, did_you_mean
-from ..types import BIGINT, BOOLEAN, DATE, STRING, Struct, Type
-from . import functions
-from .ir import Column, Const, Expr, Fail, Field, Join, Op, Pick, is_none, none_possible, printable, printed
+from ..types import BIGINT, BOOLEAN, DATE, STRING, Array, Struct, Type
+from . import arrays, functions
+from .ir import (
+    Column,
+    Const,
+    Expr,
+    Fail,
+    Field,
+    Join,
+    Op,
+    Pick,
+    at_once,
+    either,
+    is_none,
+    missing,
+    none_possible,
+    printable,
+    printed,
+    requiring,
+)
 from .reference import environment
 from .values import (
     Dynamic,
     Items,
     Known,
+    Lazy,
+    Loop,
     Refusal,
+    Table,
     Value,
+    Zip,
     choose,
     contained,
     describe,
@@ -74,6 +95,12 @@ KNOWN_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
+LAZY = ("map", "select", "reject", "selectattr", "rejectattr")
+"""Filters that give a generator: it has no length, and is empty when read again."""
+MAX_RANGE = 100_000
+"""A row whose ``range`` is longer fails, before it fills an engine's memory."""
+
+
 class Expressions:
     """Gives what an expression is worth in a scope. Raises PromptError with its line for what can't be compiled."""
 
@@ -82,6 +109,7 @@ class Expressions:
         self.context = self.env.from_string("").new_context()
         self.columns, self.default = columns, default
         self.source, self.first_line = source, first_line
+        self.names = arrays.Names(set(columns))
 
     def refuse(self, node: nodes.Node, message: str) -> NoReturn:
         line = self.first_line + (node.lineno or 1) - 1
@@ -103,6 +131,10 @@ class Expressions:
 
     def either(self, node: nodes.Node, test: Expr, then: Value, orelse: Value) -> Value:
         try:
+            if isinstance(then, Dynamic):
+                orelse = arrays.alike(orelse, then.type)
+            elif isinstance(orelse, Dynamic):
+                then = arrays.alike(then, orelse.type)
             a, b = lift(then), lift(orelse)
         except Refusal as refusal:
             self.refuse(node, f"a choice by row between {refusal}")
@@ -154,7 +186,9 @@ class Expressions:
                 pairs = [(self.value(p.key, scope), self.value(p.value, scope)) for p in node.items]
                 if all(isinstance(v, Known) for pair in pairs for v in pair):
                     return Known({k.value: v.value for k, v in pairs if isinstance(k, Known) and isinstance(v, Known)})
-                raise Refusal("a mapping that holds row values; use if and elif")
+                if not all(isinstance(k, Known) for k, _ in pairs):
+                    raise Refusal("a mapping whose keys differ by row; use if and elif")
+                return Table(tuple((k.value, v) for k, v in pairs if isinstance(k, Known)))
             case nodes.CondExpr():
                 test = self.test(node.test, scope)
                 orelse = self.value(node.expr2, scope) if node.expr2 is not None else Fail()
@@ -224,6 +258,16 @@ class Expressions:
         return Known(result.value) if isinstance(result, Const) else result
 
     def comparison(self, name: str, left: Value, right: Value) -> Expr:
+        if name in ("eq", "ne") and Known([]) in (left, right):
+            array = left if right == Known([]) else right
+            if isinstance(array, Dynamic) and isinstance(array.type, Array):
+                empty = arrays.equals_empty(array)
+                return empty if name == "eq" else negate(empty)
+        if isinstance(right, Lazy):
+            right = right.array
+        if name in ("in", "notin") and isinstance(right, Dynamic) and isinstance(right.type, Array):
+            inside = arrays.contains(self.names, right, left)
+            return inside if name == "in" else negate(inside)
         if name in ("eq", "ne"):
             return equal(left, right) if name == "eq" else negate(equal(left, right))
         if name in ("in", "notin"):
@@ -243,8 +287,12 @@ class Expressions:
         return join(functions.soft_text(lift(value)) for value in values)
 
     def attribute(self, node: nodes.Node, base: Value, name: str) -> Value:
+        if isinstance(base, Loop):
+            return arrays.loop_attribute(base, name)
         if isinstance(base, Known):
             return self.known(node, lambda: self.env.getattr(base.value, name))
+        if isinstance(base, Table) and not hasattr(dict, name):
+            return self.looked_up(base, Known(name))
         if isinstance(base, Dynamic) and isinstance(base.type, Struct):
             if hasattr(dict, name):
                 raise Refusal(f'".{name}" means a method of the struct in Jinja; write ["{name}"]')
@@ -265,8 +313,14 @@ class Expressions:
         key = self.value(node.arg, scope)
         if isinstance(base, Known) and isinstance(key, Known):
             return self.known(node, lambda: self.env.getitem(base.value, key.value))
+        if isinstance(base, Table):
+            return self.looked_up(base, key)
+        if isinstance(base, Zip | Lazy | Loop):
+            raise Refusal(f"indexing {self.kind(base)}")
         if isinstance(base, Known | Items):
             return self.pick(base, lift(key)) if not isinstance(key, Known) else self.listed(base, key)
+        if isinstance(base.type, Array):
+            return arrays.element(base, key)
         if isinstance(base.type, Struct) and isinstance(key, Known):
             return self.field(base, str(key.value))
         if base.type == STRING:
@@ -276,10 +330,32 @@ class Expressions:
             return Op("character", (functions.slice_text(base, key, Known(None)),), STRING)
         raise Refusal(f"indexing {self.kind(base)}; take the element in the source query")
 
+    def looked_up(self, base: Table, key: Value) -> Value:
+        if isinstance(key, Known):
+            for name, value in base.entries:
+                if name == key.value and type(name) is type(key.value):
+                    return self.beside(value, [other for _, other in base.entries])
+            raise Refusal(f"the mapping has no {key.value!r}: this fails for every row")
+        subject = lift(key)
+        arms = tuple((name, lift(value)) for name, value in base.entries)
+        if any(type(name) is not (str if subject.type == STRING else int) for name, _ in arms):
+            raise Refusal(f"a mapping indexed by {describe(subject.type)}; its keys must be of that type")
+        if not all(same_type(arms[0][1], arm) for _, arm in arms):
+            raise Refusal("a mapping to several types indexed by row; make its values the same type")
+        return self.beside(Pick(subject, tuple(sorted(arms))), [value for _, value in base.entries])
+
+    def beside(self, value: Value, others: Iterable[Value]) -> Value:
+        """A value of a list or a mapping, of which Jinja computes all: what fails there fails here."""
+        broken: Expr | None = None
+        for other in others:
+            if other is not value and isinstance(other, Dynamic):
+                broken = either(broken, at_once(other))
+        return value if broken is None else requiring(broken, lift(value))
+
     def listed(self, base: Known | Items, key: Known) -> Value:
         if isinstance(base, Items) and isinstance(key.value, int):
             try:
-                return base.values[key.value]
+                return self.beside(base.values[key.value], base.values)
             except IndexError:
                 raise Refusal(f"index {key.value} is out of range for every row") from None
         raise Refusal(f"indexing a list with {key.value!r}")
@@ -305,7 +381,8 @@ class Expressions:
         first = next(iter(arms.values()))
         if not all(same_type(first, arm) for arm in arms.values()):
             raise Refusal("a list of several types indexed by row; make its elements the same type")
-        return Pick(key, tuple(sorted(arms.items(), key=lambda arm: (str(type(arm[0])), arm[0]))))
+        picked = Pick(key, tuple(sorted(arms.items(), key=lambda arm: (str(type(arm[0])), arm[0]))))
+        return self.beside(picked, base.values) if isinstance(base, Items) else picked
 
     def slice(self, node: nodes.Getitem, bounds: nodes.Slice, base: Value, scope: Scope) -> Value:
         given = (bounds.start, bounds.stop, bounds.step)
@@ -318,8 +395,10 @@ class Expressions:
         if isinstance(base, Items) and isinstance(start, Known) and isinstance(stop, Known):
             return _items(list(base.values[start.value : stop.value]), False)
         text = lift(base)
+        if isinstance(text.type, Array):
+            return arrays.sliced(text, start, stop)
         if text.type != STRING:
-            raise Refusal(f"a slice of {describe(text.type)}; only text is sliced here")
+            raise Refusal(f"a slice of {describe(text.type)}; it must be text or an array")
         return functions.slice_text(text, start, stop)
 
     def filter(self, node: nodes.Filter, scope: Scope) -> Value:
@@ -338,18 +417,93 @@ class Expressions:
                     context=self.context,
                 ),
             )
+        if isinstance(value, Lazy) and node.name not in ("join", "list", "first", *LAZY):
+            raise Refusal(f'"{node.name}" of a map or a select; write |list before it')
+        array = value.array if isinstance(value, Lazy) else value
+        if isinstance(array, Dynamic) and isinstance(array.type, Array):
+            given = self.array_filter(node.name, array, args, keywords)
+            broken: Expr | None = None
+            for arg in args:  # computed though the array may be empty
+                if isinstance(arg, Dynamic):
+                    broken = either(broken, at_once(arg))
+            if broken is not None:
+                given = requiring(broken, lift(given))
+            return Lazy(lift(given)) if node.name in LAZY else given
+        if node.name in ("min", "max") and isinstance(value, Items):
+            return self.extreme(node.name, value)
+        if node.name == "list" and isinstance(value, Items):
+            return value
         if node.name == "join" and isinstance(value, Items):
             return self.join_items(value, args)
         if node.name in ("first", "last") and isinstance(value, Items):
-            return value.values[0 if node.name == "first" else -1]
+            return self.beside(value.values[0 if node.name == "first" else -1], value.values)
         if node.name in ("length", "count") and isinstance(value, Items):
-            return Known(len(value.values))
+            size = len(value.values)
+            counted = self.beside(Const(size), value.values)
+            return Known(size) if counted == Const(size) else counted
         function = functions.FILTERS.get(node.name)
         if function is None:
             known = "" if node.name in self.env.filters else did_you_mean(node.name, self.env.filters)
             instead = functions.INSTEAD.get(node.name, "prepare the value in the source query")
             raise Refusal(f'the filter "{node.name}"{known} is not compiled for row values; {instead}')
         return self.apply(f'the filter "{node.name}"', function, lift(value), args, keywords)
+
+    def extreme(self, name: str, value: Items) -> Expr:
+        numbers = tuple(map(lift, value.values))
+        if any(number.type != BIGINT for number in numbers):
+            raise Refusal(f"the {name} of values that are no integers")
+        return arrays.extreme("least" if name == "min" else "greatest", list(numbers))
+
+    def array_filter(self, name: str, array: Expr, args: list[Value], keywords: dict[str, Value]) -> Value:
+        """A filter on an array of the row."""
+        names = self.names
+        if name in LAZY:
+            array = arrays.or_empty(array)
+        constants = [arg.value for arg in args if isinstance(arg, Known)]
+        attribute = keywords.get("attribute")
+        given = attribute.value if isinstance(attribute, Known) else None
+        match name, len(args):
+            case "join", (0 | 1 | 2) if set(keywords) <= {"attribute"}:
+                separator = functions.soft_text(lift(args[0])) if args else Const("")
+                return arrays.joined(names, array, separator, constants[1] if len(constants) > 1 else given)
+            case (("length" | "count"), 0) if not keywords:
+                return arrays.size(array)
+            case (("first" | "last"), 0) if not keywords:
+                return arrays.element(array, Known(0 if name == "first" else -1), strict=True)
+            case "list", 0 if not keywords:
+                return array
+            case "map", 0 if isinstance(given, str) and set(keywords) == {"attribute"}:
+                return arrays.mapped(names, array, lambda item: arrays.member(item, given))
+            case "map", count if count and isinstance(args[0], Known) and not keywords:
+                function = functions.FILTERS.get(str(args[0].value))
+                if function is None:
+                    raise Refusal(f'map with the filter "{args[0].value}", which is not compiled for row values')
+                what = f'the filter "{args[0].value}"'
+                return arrays.mapped(names, array, lambda item: self.apply(what, function, item, args[1:], {}))
+            case (("select" | "reject"), _) if not keywords and len(constants[:1]) == min(len(args), 1):
+                test = self.element_test(args)
+                return arrays.chosen(names, array, test, None, name == "select")
+            case (("selectattr" | "rejectattr"), count) if count and not keywords and isinstance(args[0], Known):
+                test = self.element_test(args[1:])
+                return arrays.chosen(names, array, test, str(args[0].value), name == "selectattr")
+        if name in ("default", "d"):
+            return functions.default(array, *(arrays.alike(arg, array.type) for arg in args), **keywords)
+        if name == "string":
+            raise Refusal(functions.unprintable(array))
+        raise Refusal(f'the filter "{name}" on an array is not compiled; prepare it in the source query')
+
+    def element_test(self, args: list[Value]) -> Callable[[Expr], Expr] | None:
+        """The test of select and its kin: by name, with an argument or none."""
+        if not args:
+            return None
+        if any(isinstance(arg, Lazy) for arg in args):
+            raise Refusal("a map or a select as a test's argument; write |list after it")
+        name = str(args[0].value) if isinstance(args[0], Known) else ""
+        if (comparison := functions.TEST_COMPARISONS.get(name)) and len(args) == 2:
+            return lambda item: self.comparison(comparison, item, args[1])
+        if (function := functions.TESTS.get(name)) and len(args) == 1:
+            return function
+        raise Refusal(f'the test "{name}" is not compiled for elements of an array')
 
     def join_items(self, value: Items, args: list[Value]) -> Value:
         if len(args) > 1:
@@ -394,17 +548,30 @@ class Expressions:
             if mutable and method in functions.MUTATING:
                 raise Refusal(f'".{method}" changes a value in place; build it with {{% set %}}, join or if')
             if not isinstance(base, Known):
-                if isinstance(base, Items):
-                    raise Refusal(f'the method "{method}" of a list that holds row values')
+                if isinstance(base, Lazy) or not isinstance(base, Dynamic):
+                    raise Refusal(f'the method "{method}" of {self.kind(base)} that holds row values')
+                if isinstance(base.type, Array) and method == "index" and len(args) == 1 and not keywords:
+                    return arrays.array_index(self.names, base, args[0])
                 if base.type != STRING:
                     raise Refusal(f'the method "{method}" of {describe(base.type)}; only text has methods here')
                 if (function := functions.METHODS.get(method)) is None:
                     near = did_you_mean(method, functions.METHODS)
                     raise Refusal(f'the method "{method}"{near} is not compiled; prepare the value in the source query')
                 return self.apply(f'the method "{method}"', function, base, args, keywords)
-            if method == "join" and isinstance(base.value, str) and len(args) == 1 and isinstance(args[0], Items):
-                return self.join_texts(base.value, args[0])
+            if method == "join" and isinstance(base.value, str) and len(args) == 1:
+                if isinstance(args[0], Items):
+                    return self.join_texts(base.value, args[0])
+                given = args[0].array if isinstance(args[0], Lazy) else args[0]
+                if isinstance(given, Dynamic) and given.type == Array(STRING):
+                    return Op("array_join", (arrays.texts(self.names, given), Const(base.value)), STRING)
         target = self.value(node.node, scope)
+        if target == Known(zip) and not constant and not keywords:
+            return Zip(tuple(args))
+        if target == Known(range) and not constant and len(args) == 1 and not keywords:
+            count = lift(args[0])
+            if count.type == BIGINT:
+                long = Op("gt", (count, Const(MAX_RANGE)), BOOLEAN)
+                return requiring(either(missing(count), long), Op("sequence", (count,), Array(BIGINT)))
         if not isinstance(target, Known) or not constant:
             raise Refusal("a call with row values; only methods of text are compiled")
         return self.known(
@@ -472,7 +639,11 @@ class Expressions:
         return Known(list(value) if isinstance(value, map | filter | zip) or _is_generator(value) else value)
 
     def kind(self, value: Value) -> str:
-        return describe(value.type) if isinstance(value, Dynamic) else "a list"
+        if isinstance(value, Dynamic):
+            return describe(value.type)
+        if isinstance(value, Lazy):
+            return "a map or a select; write |list after it"
+        return "a mapping" if isinstance(value, Table | Loop) else "a list"
 
 
 def _is_generator(value: object) -> bool:

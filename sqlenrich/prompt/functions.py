@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..types import BIGINT, BOOLEAN, STRING
+from ..types import BIGINT, BOOLEAN, STRING, Array
 from .ir import (
     FALSE,
     TRUE,
     Const,
+    Element,
     Expr,
     Fail,
     Field,
@@ -17,13 +18,17 @@ from .ir import (
     Join,
     Op,
     Pick,
+    at_once,
+    beyond,
     columns_of,
+    either,
     is_none,
     none_possible,
     printable,
     printed,
+    requiring,
 )
-from .values import Known, Refusal, Value, choose, describe, equal, lift, needing, negate, same_type, truth
+from .values import Known, Refusal, Value, choose, describe, equal, lift, negate, same_type, truth
 
 # str.strip() without an argument: every character for which str.isspace() holds (Unicode 14 and later agree).
 WHITESPACE = "".join(chr(c) for c in range(0x3001) if chr(c).isspace())
@@ -107,6 +112,22 @@ def _startswith(name: str) -> Callable[..., Expr]:
     return test
 
 
+def split(text: Expr, separator: Value = Known(None), most: Value = Known(-1)) -> Expr:
+    """Give ``text.split(separator)`` for a constant separator."""
+    if not isinstance(separator, Known) or not isinstance(separator.value, str) or not separator.value:
+        raise Refusal("splitting at white space or at a text that differs by row; give a constant separator")
+    if most != Known(-1):
+        raise Refusal("split with a limit; slice the parts instead")
+    return Op("split", (whole(text), Const(separator.value)), Array(STRING))
+
+
+def text_index(text: Expr, part: Value) -> Expr:
+    """Give ``text.index(part)`` for a constant part; fails where it is not there."""
+    if not isinstance(part, Known) or not isinstance(part.value, str) or not part.value:
+        raise Refusal("index of a text that differs by row, or of an empty one; write it as a constant")
+    return Op("text_index", (text, Const(part.value)), BIGINT)
+
+
 def length(value: Expr) -> Expr:
     """Give ``len(value)``: characters of a text."""
     if value.type != STRING:
@@ -144,13 +165,21 @@ def default(value: Expr, fallback: Value = Known(""), boolean: Value = Known(Fal
             "make both text with |string"
         )
     given = choose(truth(value), value, instead) if boolean.value else value
-    return needing(instead, given if missing == FALSE else choose(missing, instead, given))
+    return requiring(at_once(instead), given if missing == FALSE else choose(missing, instead, given))
 
 
 def undefined(value: Expr) -> Expr:
     """Give the test whether Jinja calls a value undefined: a missing struct's field, an index out of range."""
     if isinstance(value, Fail):
-        return TRUE
+        return FALSE if value.error else TRUE
+    if isinstance(value, If):
+        return choose(value.test, undefined(value.then), undefined(value.orelse))
+    if isinstance(value, Element):
+        if value.inside:
+            return FALSE
+        absent = None if value.strict or not none_possible(value.array) else is_none(value.array)
+        nowhere = is_none(value.index) if none_possible(value.index) else None
+        return either(either(absent, nowhere), beyond(value.array, value.index)) or FALSE
     if isinstance(value, Pick):
         return negate(Op("in", (value.subject, *(Const(key) for key, _ in value.arms)), BOOLEAN))
     if isinstance(value, Op) and value.name == "character":
@@ -167,7 +196,15 @@ def _soft(function: Callable[..., Expr]) -> Callable[..., Expr]:
     return lambda value, *args: function(soft_text(value), *args)
 
 
+def absolute(value: Expr) -> Expr:
+    """Give ``abs(value)`` of an integer."""
+    if value.type != BIGINT:
+        raise Refusal(f"the absolute value of {describe(value.type)}; cast it in the source query")
+    return Op("abs", (value,), BIGINT)
+
+
 FILTERS: dict[str, Callable[..., Expr]] = {
+    "abs": absolute,
     "capitalize": _soft(plain("capitalize")),
     "default": default,
     "d": default,
@@ -185,10 +222,12 @@ FILTERS: dict[str, Callable[..., Expr]] = {
 METHODS: dict[str, Callable[..., Expr]] = {
     "capitalize": plain("capitalize"),
     "endswith": _startswith("endswith"),
+    "index": text_index,
     "lower": plain("lower"),
     "lstrip": trimming("ltrim"),
     "replace": replace_text,
     "rstrip": trimming("rtrim"),
+    "split": split,
     "startswith": _startswith("startswith"),
     "strip": trimming("trim"),
     "upper": plain("upper"),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ..types import BIGINT, BOOLEAN, STRING, Scalar, Type
+from ..types import BIGINT, BOOLEAN, STRING, Array, Scalar, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class If:
     @property
     def type(self) -> Type:
         """The type of both arms; an arm that is a bare None takes the other's."""
-        arm = self.orelse if self.then in (Const(None), Fail()) else self.then
+        arm = self.orelse if self.then == Const(None) or isinstance(self.then, Fail) else self.then
         return arm.type
 
 
@@ -100,7 +100,9 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """A value whose computation fails for each row that reaches it."""
+    """What Jinja calls undefined: using it fails. With ``error``, computing it fails already."""
+
+    error: bool = False
 
     @property
     def type(self) -> Type:
@@ -108,7 +110,79 @@ class Fail:
         return STRING
 
 
-Expr: TypeAlias = Const | Column | Field | Op | If | Pick | Join | Fail
+@dataclass(frozen=True, slots=True)
+class Var:
+    """The element at hand, or its position from 0, inside a :class:`Map`, :class:`Where` or :class:`Exists`."""
+
+    name: str
+    type: Type
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """An array of ``body``, evaluated for each element ``item`` of an array at its ``position``."""
+
+    array: Expr
+    item: Var
+    position: Var
+    body: Expr
+
+    @property
+    def type(self) -> Type:
+        """An array of the body's type."""
+        return Array(self.body.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The elements of an array for which ``test`` holds."""
+
+    array: Expr
+    item: Var
+    test: Expr
+
+    @property
+    def type(self) -> Type:
+        """The type of the array."""
+        return self.array.type
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """Whether ``test`` holds for an element of an array."""
+
+    array: Expr
+    item: Var
+    position: Var
+    test: Expr
+
+    @property
+    def type(self) -> Type:
+        """Always boolean."""
+        return BOOLEAN
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """The element at a position from 0, from the end where it is negative. Undefined beyond the ends, where it can be.
+
+    An index of None is undefined, ``first`` and ``last`` of None are an error: they are ``strict``.
+    """
+
+    array: Expr
+    index: Expr
+    inside: bool = False
+    strict: bool = False
+
+    @property
+    def type(self) -> Type:
+        """The type of the elements."""
+        assert isinstance(self.array.type, Array)
+        return self.array.type.item
+
+
+Expr: TypeAlias = Const | Column | Field | Op | If | Pick | Join | Fail | Var | Map | Where | Exists | Element
 
 TRUE, FALSE = Const(True), Const(False)
 
@@ -139,6 +213,17 @@ OPERATIONS: dict[str, str] = {
     "gt": "strict",
     "gteq": "strict",
     "text": "strict",
+    "abs": "strict",
+    "least": "strict",
+    "array": "total",
+    "or_empty": "total",
+    "array_join": "strict",
+    "array_slice": "strict",
+    "sequence": "strict",
+    "size": "strict",
+    "split": "strict",
+    "array_index": "partial",
+    "text_index": "partial",
     "character": "partial",
     "int": "partial",
     "eq": "total",
@@ -159,11 +244,33 @@ def none_possible(expr: Expr) -> bool:
             return value is None
         case Column() | Field():
             return True
+        case Var(_, _, nullable):
+            return nullable
+        case Element(array, _, _, _):
+            return none_inside(array)
         case If(_, then, orelse):
             return none_possible(then) or none_possible(orelse)
         case Pick(_, arms):
             return any(none_possible(value) for _, value in arms)
     return False
+
+
+def none_inside(array: Expr) -> bool:
+    """Tell whether an array can hold None among its elements."""
+    match array:
+        case Map(_, _, _, body):
+            return none_possible(body)
+        case Where(inner, _, _):
+            return none_inside(inner)
+        case Op("array", values, _):
+            return any(none_possible(value) for value in values)
+        case Op(("array_slice" | "or_empty"), (inner, *_), _):
+            return none_inside(inner)
+        case Op(("split" | "sequence"), _, _):
+            return False
+        case If(_, then, orelse):
+            return none_inside(then) or none_inside(orelse)
+    return True
 
 
 def failure(expr: Expr) -> Expr | None:
@@ -173,20 +280,35 @@ def failure(expr: Expr) -> Expr | None:
             return TRUE
         case Field(base, _, _):
             return either(failure(base), is_none(base) if none_possible(base) else None)
+        case Map(array, item, position, body):
+            inner = failure(body)
+            each = None if inner is None else Exists(array, item, position, inner)
+            return either(missing(array), each)
+        case Where(array, item, test):
+            inner = failure(test)
+            each = None if inner is None else Exists(array, item, Var(f"{item.name}_at", BIGINT), inner)
+            return either(missing(array), each)
+        case Exists(array, _, _, _):
+            return missing(array)
+        case Element(array, index, inside, _):
+            broken = either(missing(array), missing(index))
+            return broken if inside else either(broken, beyond(array, index))
         case If(test, then, orelse):
             in_then, in_else = failure(then), failure(orelse)
             arms = None
-            if in_then is not None or in_else is not None:
+            if in_then == TRUE and in_else is None:
+                arms = test
+            elif in_then is not None or in_else is not None:
                 arms = If(test, in_then or FALSE, in_else or FALSE)
             return either(failure(test), arms)
         case Pick(subject, arms):
             keys = tuple(Const(key) for key, _ in arms)
             unknown = Op("not", (Op("in", (subject, *keys), BOOLEAN),), BOOLEAN)
-            inner: Expr | None = None
+            broken = either(failure(subject), unknown)
             for key, value in arms:
                 if (in_arm := failure(value)) is not None:
-                    inner = either(inner, If(Op("eq", (subject, Const(key)), BOOLEAN), in_arm, FALSE))
-            return either(either(failure(subject), unknown), inner)
+                    broken = either(broken, If(Op("eq", (subject, Const(key)), BOOLEAN), in_arm, FALSE))
+            return broken
         case Join(parts):
             broken = None
             for part in parts:
@@ -215,6 +337,55 @@ def failure(expr: Expr) -> Expr | None:
     return None
 
 
+def at_once(expr: Expr) -> Expr | None:
+    """Give the condition that computing ``expr`` fails: not where it is only undefined, an error once it is used."""
+    match expr:
+        case Fail(error):
+            return TRUE if error else None
+        case Field(base, _, _):
+            return failure(base)
+        case Pick(subject, _) | Op("character", (subject,), _):
+            return failure(subject)
+        case Element(array, index, _, strict):
+            return either(missing(array) if strict else failure(array), failure(index))
+        case If(test, then, orelse):
+            in_then, in_else = at_once(then), at_once(orelse)
+            if in_then is None and in_else is None:
+                return failure(test)
+            return failure(
+                If(
+                    test,
+                    Const("") if in_then is None else If(in_then, Fail(True), Const("")),
+                    Const("") if in_else is None else If(in_else, Fail(True), Const("")),
+                )
+            )
+        case Map(array, item, position, body):
+            inner = at_once(body)
+            return either(missing(array), None if inner is None else Exists(array, item, position, inner))
+    return failure(expr)
+
+
+def requiring(broken: Expr | None, value: Expr) -> Expr:
+    """Give a value that fails where a condition holds."""
+    return value if broken is None else If(broken, Fail(True), value)
+
+
+def missing(expr: Expr) -> Expr | None:
+    """Give the condition that a value fails or is None."""
+    return either(failure(expr), is_none(expr) if none_possible(expr) else None)
+
+
+def beyond(array: Expr, index: Expr) -> Expr:
+    """Give the condition that an index lies beyond the ends of an array."""
+    size = Op("size", (array,), BIGINT)
+    if isinstance(index, Const) and isinstance(index.value, int):
+        needed = index.value + 1 if index.value >= 0 else -index.value
+        return Op("lt", (size, Const(needed)), BOOLEAN)
+    after = Op("gteq", (index, size), BOOLEAN)
+    before = Op("lt", (Op("add", (index, size), BIGINT), Const(0)), BOOLEAN)
+    return Op("or", (after, before), BOOLEAN)
+
+
 def null_on_failure(expr: Expr) -> bool:
     """Tell whether the SQL of ``expr`` is NULL at least where evaluating it fails."""
     match expr:
@@ -224,6 +395,10 @@ def null_on_failure(expr: Expr) -> bool:
             return all(null_on_failure(value) for _, value in arms)
         case Join(parts):
             return all(null_on_failure(part) for part in parts)
+        case Map() | Where() | Exists():
+            return failure(expr) is None
+        case Element(array, index, _, _):
+            return null_on_failure(array) and null_on_failure(index)
         case Op(name, args, _):
             if name not in ("and", "or") and OPERATIONS[name] in ("strict", "partial"):
                 return all(null_on_failure(arg) for arg in args)
@@ -262,6 +437,27 @@ def columns_of(expr: Expr) -> Iterator[str]:
             yield from columns_of(subject)
             for _, value in arms:
                 yield from columns_of(value)
+        case Map(array, _, _, body) | Where(array, _, body) | Exists(array, _, _, body) | Element(array, body, _, _):
+            yield from columns_of(array)
+            yield from columns_of(body)
+
+
+def variables_of(expr: Expr) -> set[Var]:
+    """Give the variables of lambdas that an expression reads, its own ones too."""
+    match expr:
+        case Var():
+            return {expr}
+        case Field(base, _, _):
+            return variables_of(base)
+        case Op(_, args, _) | Join(args):
+            return set().union(*map(variables_of, args))
+        case If(test, then, orelse):
+            return variables_of(test) | variables_of(then) | variables_of(orelse)
+        case Pick(subject, arms):
+            return variables_of(subject).union(*(variables_of(value) for _, value in arms))
+        case Map(array, _, _, body) | Where(array, _, body) | Exists(array, _, _, body) | Element(array, body, _, _):
+            return variables_of(array) | variables_of(body)
+    return set()
 
 
 def printed(expr: Expr) -> Expr:

@@ -1,7 +1,8 @@
 """A typed text expression to SQL, through an engine's table of text functions.
 
 The table holds, by name: ``upper lower trim ltrim rtrim replace length substr greatest contains startswith endswith
-text_bigint text_date matches bigint``. The rest is the same SQL everywhere and stands here.
+text_bigint text_date matches bigint``, and those of arrays; ``nested_array`` where the engine refuses arrays of
+arrays. The rest is the same SQL everywhere and stands here.
 """
 
 from __future__ import annotations
@@ -10,15 +11,35 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from ..engines.base import Build, Sql, case, concat, literal, wrapped
-from ..types import BIGINT, BOOLEAN, DATE, STRING
-from .ir import Column, Const, Expr, Fail, Field, If, Join, Op, Pick, failure, none_possible, null_on_failure
+from ..engines.base import Body, Build, Sql, case, concat, literal, wrapped
+from ..types import BIGINT, BOOLEAN, DATE, STRING, Array
+from .ir import (
+    Column,
+    Const,
+    Element,
+    Exists,
+    Expr,
+    Fail,
+    Field,
+    If,
+    Join,
+    Map,
+    Op,
+    Pick,
+    Var,
+    Where,
+    failure,
+    none_possible,
+    null_on_failure,
+    variables_of,
+)
 
 ColumnSql = Callable[[str], Sql]
 
 _COMPARISONS: Mapping[str, type[exp.Binary]] = {"lt": exp.LT, "lteq": exp.LTE, "gt": exp.GT, "gteq": exp.GTE}
 _ARITHMETIC: Mapping[str, type[exp.Binary]] = {"add": exp.Add, "subtract": exp.Sub}
 _DIGITS = r"^[ \t\r\n]*[+-]?[0-9]{1,18}[ \t\r\n]*$"
+_DECIMAL = r"^[ \t\r\n]*[+-]?[0-9]{1,9}\.[0-9]{0,5}[ \t\r\n]*$"  # few digits: no double rounds across an integer
 _NO_NUMBER = r"^[\x00-\x2a\x2c\x2f\x3a-\x5e\x60-\x7f]*$"  # ASCII without digits, sign, point or underscore
 _TITLED = (
     "^[ßİǄ-ǌǱ-ǳև\u10d0-\u10fa\u10fd-\u10ff\u1f80-\u1faf\u1fb2-\u1fb4\u1fb7\u1fbc\u1fc2-\u1fc4\u1fc7\u1fcc"
@@ -38,6 +59,7 @@ def prompt_sql(expr: Expr, text: Mapping[str, Build], column: ColumnSql) -> Sql:
 class _Printer:
     def __init__(self, text: Mapping[str, Build], column: ColumnSql) -> None:
         self.text, self.column = text, column
+        self.bound: dict[str, Sql] = {}
 
     def safe(self, expr: Expr) -> Sql:
         """The value, NULL wherever computing it fails."""
@@ -77,13 +99,26 @@ class _Printer:
         return None
 
     def value(self, expr: Expr) -> Sql:
+        if isinstance(expr.type, Array) and isinstance(expr.type.item, Array) and "nested_array" in self.text:
+            return self.text["nested_array"]()
         match expr:
             case Const(value):
                 return literal(value)
             case Column(name, _):
                 return self.column(name)
-            case Field(base, name, _):
-                return exp.Dot(this=self.value(base), expression=exp.to_identifier(name, quoted=True))
+            case Field(base, name, kind):
+                return self.text["field"](self.value(base), name, kind)
+            case Var(name, _, _):
+                return self.bound[name].copy()
+            case Map(array, item, position, body):
+                return self.map(array, item, position, body)
+            case Where(array, item, test):
+                inner = self.body(item, None, lambda: self.holds(test))
+                return self.text["where"](self.value(array), item.name, inner, item.type)
+            case Exists(array, item, position, test):
+                return self.exists(array, item, position, test)
+            case Element(array, index, _, _):
+                return self.text["element"](self.value(array), self.value(index), expr.type)
             case Fail():
                 return literal(None)
             case Join(parts):
@@ -93,6 +128,31 @@ class _Printer:
             case Pick(subject, arms):
                 return self.pick(subject, arms)
         return self.operation(expr)
+
+    def body(self, item: Var, position: Var | None, inner: Callable[[], Sql]) -> Body:
+        """A lambda's body as engines want it: a function of the element's and the position's SQL."""
+
+        def build(element: Sql, at: Sql | None) -> Sql:
+            before = dict(self.bound)
+            self.bound[item.name] = element
+            if position is not None and at is not None:
+                self.bound[position.name] = at
+            try:
+                return inner()
+            finally:
+                self.bound = before
+
+        return build
+
+    def map(self, array: Expr, item: Var, position: Var, body: Expr) -> Sql:
+        at = position if position in variables_of(body) else None
+        inner = self.body(item, at, lambda: self.safe(body))
+        return self.text["map"](self.value(array), item.name, at and at.name, inner, item.type)
+
+    def exists(self, array: Expr, item: Var, position: Var, test: Expr) -> Sql:
+        at = position if position in variables_of(test) else None
+        inner = self.body(item, at, lambda: self.holds(test))
+        return self.text["exists"](self.value(array), item.name, at and at.name, inner, item.type)
 
     def pick(self, subject: Expr, arms: tuple[tuple[str | int, Expr], ...]) -> Sql:
         whens = [exp.If(this=literal(key), true=self.safe(value)) for key, value in arms]
@@ -114,6 +174,8 @@ class _Printer:
             case "character":
                 text = self.text["substr"](self.value(args[0]), literal(1), literal(1))
                 return exp.Nullif(this=text, expression=literal(""))
+            case "or_empty":
+                return exp.Coalesce(this=self.value(args[0]), expressions=[self.text["array"]()])
             case "int":
                 return self.integer(args[0], args[1])
             case "add" | "subtract" as name:
@@ -133,10 +195,13 @@ class _Printer:
         return self.text["text_date" if expr.type == DATE else "text_bigint"](value)
 
     def integer(self, text: Expr, fallback: Expr) -> Sql:
-        """Python's int() of a text: plain integers, the fallback for text that is no number, else a failure."""
+        """Jinja's int of a text: integers, decimals cut, the fallback for text that is no number, else a failure."""
         value = self.value(text)
+        point = self.text["text_index"](value.copy(), literal("."))
+        whole_part = self.text["substr"](value.copy(), literal(1), point)
         return case(
             (self.text["matches"](value, literal(_DIGITS)), self.text["bigint"](value.copy())),
+            (self.text["matches"](value.copy(), literal(_DECIMAL)), self.text["bigint"](whole_part)),
             (self.text["matches"](value.copy(), literal(_NO_NUMBER)), self.value(fallback)),
         )
 
@@ -200,4 +265,6 @@ class _Printer:
             return exp.NEQ(this=value, expression=literal(0))
         if subject.type == BOOLEAN:
             return value
+        if isinstance(subject.type, Array):
+            return exp.GT(this=self.text["size"](value), expression=literal(0))
         return exp.Not(this=exp.Is(this=value, expression=exp.Null()))

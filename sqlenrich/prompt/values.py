@@ -7,7 +7,27 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..types import BIGINT, BOOLEAN, STRING, Array, Scalar, Struct, Type, type_json
-from .ir import FALSE, TRUE, Column, Const, Expr, Fail, Field, If, Join, Op, Pick, failure, is_none, none_possible
+from .ir import (
+    FALSE,
+    TRUE,
+    Column,
+    Const,
+    Element,
+    Exists,
+    Expr,
+    Fail,
+    Field,
+    If,
+    Join,
+    Map,
+    Op,
+    Pick,
+    Var,
+    Where,
+    failure,
+    is_none,
+    none_possible,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +48,37 @@ class Items:
     values: tuple[Value, ...]
 
 
-Value: TypeAlias = Known | Items | Expr
-Dynamic = (Const, Column, Field, Op, If, Pick, Join, Fail)
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A mapping literal that holds at least one value of the row."""
+
+    entries: tuple[tuple[Any, Value], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Zip:
+    """Several lists side by side, as long as the shortest; at least one is of the row."""
+
+    parts: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lazy:
+    """What map, select and their kin give: it can be read once, and has no length."""
+
+    array: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The ``loop`` variable inside a loop over an array of the row."""
+
+    array: Expr
+    position: Var
+
+
+Value: TypeAlias = Known | Items | Table | Zip | Lazy | Loop | Expr
+Dynamic = (Const, Column, Field, Op, If, Pick, Join, Fail, Var, Map, Where, Exists, Element)
 
 
 class Refusal(Exception):  # noqa: N818 (not an error by itself: the compiler adds the place and raises PromptError)
@@ -44,8 +93,12 @@ def lift(value: Value) -> Expr:
         if isinstance(value.value, float):
             raise Refusal("a float constant beside a row value; write it as text or as an integer")
         raise Refusal(f"a {type(value.value).__name__} where one value is needed; join it or index it")
-    if isinstance(value, Items):
+    if isinstance(value, Items | Zip):
         raise Refusal("a list where one value is needed; join it or index it")
+    if isinstance(value, Lazy):
+        raise Refusal("what map and select give can be read only once; write |list after it")
+    if isinstance(value, Table | Loop):
+        raise Refusal("a mapping where one value is needed; index it")
     return value
 
 
@@ -59,8 +112,12 @@ def truth(value: Value) -> Expr:
     """Give the boolean expression of Python's ``bool(value)``."""
     if isinstance(value, Known):
         return TRUE if value.value else FALSE
-    if isinstance(value, Items):
+    if isinstance(value, Items | Table | Loop):
         return TRUE
+    if isinstance(value, Zip):
+        raise Refusal("whether a zip is empty; test one of its lists")
+    if isinstance(value, Lazy):
+        raise Refusal("whether a map or a select is empty; write |list after it")
     match value:
         case Const(constant):
             return TRUE if constant else FALSE
@@ -100,8 +157,7 @@ def choose(test: Expr, then: Expr, orelse: Expr) -> Expr:
 
 def same_type(a: Expr, b: Expr) -> bool:
     """Tell whether two arms can share one SQL column: equal types, or one of them a bare None."""
-    free = (Const(None), Fail())
-    return a in free or b in free or a.type == b.type
+    return any(arm == Const(None) or isinstance(arm, Fail) for arm in (a, b)) or a.type == b.type
 
 
 def equal(a: Value, b: Value) -> Expr:
