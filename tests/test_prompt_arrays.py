@@ -756,3 +756,9 @@ def test_most_random_templates_are_compiled_and_equal() -> None:
         test_random_templates()
     assert COMPILED[True] > COMPILED[False]
     assert EQUAL[True] > 10 * EQUAL[False]
+
+
+def test_a_prompt_that_would_explode_is_refused() -> None:
+    template = "{% set x = grid[n][n] %}" + "".join(f"{{% set x = grid[x|length][x|length + {i}] %}}" for i in range(9))
+    with pytest.raises(se.PromptError, match="the prompt needs over 10,000 SQL expressions"):
+        se.prompt_sql(template + "{{ x }}", "duckdb", {"grid": {"array": {"array": "string"}}, "n": "bigint"})

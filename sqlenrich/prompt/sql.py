@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from sqlglot import exp
 
 from ..engines.base import Body, Build, Sql, case, concat, literal, wrapped
+from ..errors import PromptError
 from ..types import BIGINT, BOOLEAN, DATE, STRING, Array
 from .ir import (
     Column,
@@ -33,6 +34,9 @@ from .ir import (
     null_on_failure,
     variables_of,
 )
+
+MAX_EXPRESSIONS = 10_000
+"""A prompt of more is refused: hundreds of kilobytes of SQL that no warehouse plans well."""
 
 ColumnSql = Callable[[str], Sql]
 
@@ -60,6 +64,7 @@ class _Printer:
     def __init__(self, text: Mapping[str, Build], column: ColumnSql) -> None:
         self.text, self.column = text, column
         self.bound: dict[str, Sql] = {}
+        self.printed = 0
 
     def safe(self, expr: Expr) -> Sql:
         """The value, NULL wherever computing it fails."""
@@ -99,6 +104,11 @@ class _Printer:
         return None
 
     def value(self, expr: Expr) -> Sql:
+        self.printed += 1
+        if self.printed > MAX_EXPRESSIONS:
+            raise PromptError(
+                f"the prompt needs over {MAX_EXPRESSIONS:,} SQL expressions; prepare what is nested in the source query"
+            )
         if isinstance(expr.type, Array) and isinstance(expr.type.item, Array) and "nested_array" in self.text:
             return self.text["nested_array"]()
         match expr:
