@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from .compiler import resolve_model
@@ -16,6 +16,9 @@ from .schema.vendor import json_schema_format
 
 if TYPE_CHECKING:
     from .llm.model import Model
+
+
+MOCK = "mock"
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,17 @@ def choose_model(
     concurrency: int | None = None,
 ) -> Ask:
     """Give whom to ask: the mock model, or an endpoint of the flags, the settings or the environment."""
+    from .llm.discover import without_query
     from .llm.endpoint import EndpointConfig, EndpointModel
     from .llm.mock import MockModel
 
     engine = get_engine("duckdb")
     if mock:
-        resolved = resolve_model(enrichment, engine, "mock")
+        if endpoint is not None or model is not None:
+            raise ConfigError("--mock asks nobody: give it without --endpoint and --model")
+        named = resolve_model(enrichment, engine, MOCK)
+        # An endpoint may serve a model of this name: its answers are others.
+        resolved = replace(named, params={**named.params, "sqlenrich": MOCK})
         try:
             answers = MockModel(enrichment.schema, failures=failures)
         except ValueError as error:
@@ -53,23 +61,35 @@ def choose_model(
     if failures:
         raise ConfigError("--mock-failures goes with --mock: an endpoint fails by itself")
     settings = config.endpoint(endpoint)
-    alias = config.model(model or enrichment.model, "endpoint") or config.model("default", "endpoint")
+    if settings.origin.startswith("endpoints.") and settings.api_key_env and settings.api_key is None:
+        raise ConfigError(
+            f"the variable {settings.api_key_env}, which {settings.origin} names as api_key_env, is not set"
+        )
+    wanted = model or enrichment.model
+    alias = config.model(wanted, "endpoint")
+    if alias is None and wanted != "default":
+        raise ConfigError(f'the model "{wanted}" has no name for an endpoint: write endpoint under [models.{wanted}]')
+    checked = EndpointConfig(url=settings.url, model="", api_key=settings.api_key)  # before anything is sent there
     name = alias.name if alias is not None else only_model(settings)
     resolved = resolve_model(enrichment, engine, name, alias.params if alias is not None else None)
-    response_format = None if enrichment.hint == "always" else json_schema_format(enrichment.name, enrichment.schema)
+    taken = sorted({*resolved.params, "response_format"} & set(settings.extra_body))
+    if taken:
+        raise ConfigError(
+            f"{', '.join(taken)} of {settings.origin}.extra_body is set by sqlenrich: write it under params"
+        )
+    # What an endpoint is always sent decides its answers too.
+    resolved = replace(resolved, params={**resolved.params, **settings.extra_body})
     width = concurrency or settings.concurrency
-    client = EndpointConfig(
-        url=settings.url,
+    client = replace(
+        checked,
         model=resolved.name,
-        api_key=settings.api_key,
         concurrency=width,
         timeout_s=settings.timeout,
         params=resolved.params,
-        response_format=response_format,
+        response_format=None if enrichment.hint == "always" else json_schema_format(enrichment.name, enrichment.schema),
         hint=hint_text(enrichment.schema) if enrichment.hint == "always" else None,
-        extra_body=settings.extra_body,
     )
-    return Ask(EndpointModel(client), resolved, width, f" at {settings.url}")
+    return Ask(EndpointModel(client), resolved, width, f" at {without_query(settings.url)}")
 
 
 def only_model(settings: Endpoint) -> str:

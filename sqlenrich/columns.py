@@ -7,12 +7,19 @@ from collections.abc import Mapping, Sequence
 import sqlglot
 from sqlglot import exp
 
-from .engines.base import Engine, Sql, all_of, any_of, column, identifier, literal
+from .engines.base import Engine, Sql, all_of, any_of, case, column, literal
 from .enrichment import Enrichment
 from .errors import SpecError
-from .types import BIGINT, STRING, Type
+from .types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, Scalar, Type
 
 BLANK = " \t\r\n"
+_PLAIN = {
+    BIGINT: "^[+-]?[0-9]+$",
+    DOUBLE: r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$",
+    DATE: "^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+    BOOLEAN: "^([Tt]rue|TRUE|[Ff]alse|FALSE)$",
+}
+"""What a text of a delimited file must look like to be a value of a type."""
 
 
 class SourceColumns:
@@ -60,8 +67,10 @@ class SourceColumns:
                     self.e.place,
                     [f'where "{written}": "{node.sql()}" is not the same on all engines; filter in a source query'],
                 )
-        for name in test.find_all(exp.Identifier):
-            name.replace(identifier(self.engine, self.e.source_name(name.name)))
+        for found in list(test.find_all(exp.Column)):
+            if found is test:
+                return self.value(found.name)
+            found.replace(self.value(found.name))
         return test
 
     def value(self, name: str) -> Sql:
@@ -73,13 +82,18 @@ class SourceColumns:
             return value
         if declared == STRING:
             return exp.Cast(this=value, to=self.engine.sql_type(STRING))
-        trimmed = self.engine.text["trim"](value, literal(BLANK)) if real == STRING else value
-        return exp.TryCast(this=trimmed, to=self.engine.sql_type(declared))
+        if real != STRING:
+            return exp.TryCast(this=value, to=self.engine.sql_type(declared))
+        trimmed = self.engine.text["trim"](value, literal(BLANK))
+        cast = exp.TryCast(this=trimmed, to=self.engine.sql_type(declared))
+        # A cast rounds 12.5, reads 0x10 and epoch, and cuts the time off a date: only the plain form is a value.
+        pattern = _PLAIN.get(declared) if isinstance(declared, Scalar) else None
+        return cast if pattern is None else case((self.engine.text["matches"](trimmed.copy(), literal(pattern)), cast))
 
     def cast_failed(self, name: str) -> Sql | None:
         """Give the test that a value does not fit its declared type; None where it can't happen."""
         value = self.value(name)
-        if not isinstance(value, exp.TryCast):
+        if not isinstance(value, exp.TryCast | exp.Case):
             return None
         given = exp.Not(this=exp.Is(this=self.col(self.e.source_name(name)), expression=exp.Null()))
         return all_of(given, exp.Is(this=value, expression=exp.Null()))
@@ -93,8 +107,10 @@ class SourceColumns:
         return all_of(*tests) if required is None else any_of(*tests)
 
     def _blank(self, name: str) -> Sql:
-        value = self.value(name)
-        if self.type(name) != STRING:
+        """What stands in the source decides: a value that doesn't fit its type is there, and BAD_PROMPT."""
+        value = self.col(self.e.source_name(name))
+        real = (self.source_types or {}).get(self.e.source_name(name)) or self.type(name)
+        if real != STRING:
             return exp.Is(this=value, expression=exp.Null())
         text = self.engine.text["trim"](exp.Coalesce(this=value, expressions=[literal("")]), literal(BLANK))
         return exp.EQ(this=text, expression=literal(""))

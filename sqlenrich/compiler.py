@@ -237,12 +237,12 @@ class _Compiler:
         rendered = exp.select(
             *(self.named(self.columns.value(name), name) for name in self.kept),
             self.named(prompt, "prompt"),
-            self.named(self.columns.no_input(compiled.columns), "no_input"),
+            self.named(self.columns.no_input(compiled.columns), "_no_input"),
             copy=False,
         ).from_(self.source(), copy=False)
         if self.e.where:
             rendered = rendered.where(self.columns.where(self.e.where), copy=False)
-        no_input, text = self.col("no_input"), self.col("prompt")
+        no_input, text = self.col("_no_input"), self.col("prompt")
         blank = exp.Coalesce(this=text.copy(), expressions=[literal("")])
         hashed = self.engine.sha256(concat(literal(self.constant), text.copy()))
         return (

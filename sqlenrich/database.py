@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,9 @@ from .errors import RunError
 
 T = TypeVar("T")
 INPUT = "sqlenrich_input"
+_LOCK = threading.Lock()
+_OPEN: set[str] = set()
+"""The databases open in this process: DuckDB itself keeps out only other processes."""
 MEMORY_MIB = 320
 MEMORY_MOST_MIB = 16_384
 THREADS = 4
@@ -49,10 +53,16 @@ class Database:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"{path} can't be made: {error.strerror}: {error.filename}") from None
+        self.place = str(path.resolve())
+        with _LOCK:
+            if self.place in _OPEN:
+                raise RunError(f"{path} is in use by another run of this process ({os.getpid()}); wait for it")
+            _OPEN.add(self.place)
         threads = min(THREADS, os.cpu_count() or 1)
         try:
             self.db = duckdb.connect(str(path), config={"memory_limit": f"{MEMORY_MIB}MiB", "threads": threads})
         except duckdb.Error as error:
+            _OPEN.discard(self.place)
             raise cannot_open(path, error) from None
         self.memory_mib = MEMORY_MIB
         self.paths: tuple[str, str] | None = None
@@ -65,6 +75,7 @@ class Database:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self.db.close()
+        _OPEN.discard(self.place)
         if isinstance(error, duckdb.OutOfMemoryException):
             raise RunError(f"{self.path}: not enough memory; cut long texts in a source query, or run it in parts")
         if isinstance(error, duckdb.Error):
@@ -148,4 +159,6 @@ def reason(error: Exception) -> str:
 def cannot_open(path: Path, error: Exception) -> RunError:
     if match := re.search(r"PID (\d+)", str(error)):
         return RunError(f"{path} is in use by the process {match[1]}; wait for it, or end it, then run again")
+    if "different configuration" in str(error):
+        return RunError(f"{path} is open in this process: close your own connection to it first")
     return RunError(f"{path} can't be opened: {reason(error)}")

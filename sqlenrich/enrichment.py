@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from .types import STRING, Type, parse_type
 
 RESERVED_COLUMNS = (
     "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "_request_hash", "request_hash",
-    "_model", "_version", "_fingerprint", "answer",
+    "_model", "_version", "_fingerprint", "answer", "_no_input",
 )  # fmt: skip
 """Names that sqlenrich's own columns take in a result table."""
 DEFAULT_REPAIRS = ("trim", "fence")
@@ -114,7 +115,8 @@ def load(path: str | Path) -> Enrichment:
         if str(path) not in known:
             hint = did_you_mean(str(path), known) if file.suffix != ".prompt" else ""
             raise SpecError(str(path), [f"no such file, and no template of that name{hint}; see: sqlenrich templates"])
-        file = known[str(path)]
+        # Its settings are those of the folder where it is used, not of the package.
+        return replace(load(known[str(path)]), path=None)
     try:
         text = file.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -338,12 +340,18 @@ class _Loader:
     def pydantic(self, written: dict[str, Any]) -> Any:
         reference = written["pydantic"]
         module, _, attribute = str(reference).partition(":")
+        folder = str(self.path.resolve().parent) if self.path is not None else None
+        if folder is not None:
+            sys.path.insert(0, folder)  # a module beside the prompt file, wherever the command is run
         try:
             model = getattr(import_module(module), attribute)
             return model.model_json_schema()
         except Exception as error:
             self.report(f'"{reference}" gives no Pydantic model ({error}); write "package.module:Model"', ("output",))
             return {"type": "object", "properties": {"_": {"type": "string"}}}
+        finally:
+            if folder is not None:
+                sys.path.remove(folder)
 
     # What only the whole file shows ------------------------------------------------------------------------------
 

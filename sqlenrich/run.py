@@ -154,14 +154,19 @@ def run(
         line = PlanLine(counts.rows, counts.distinct, cached, counts.pending, ask.resolved.name, ask.where)
         rounds = _Rounds(store, plan, ask, enrichment, run_id, observer, stopper)
         failure: SqlenrichError | None = None
-        if not observer.plan(line):
+        if declined := not observer.plan(line):
             stopper.stop()
         elif counts.pending:
             try:
                 rounds.ask(counts.pending, repeat=max_rows is None)
             except SqlenrichError as error:
                 failure = error
-        good, bad, codes, pending = store.finish(plan, sliced.step("checked").sql)
+        # Where nothing was answered the tables of an earlier run stay as they were.
+        kept_as_is = (declined or failure is not None) and not rounds.kept and store.has(plan.step("enriched"))
+        if kept_as_is:
+            good, bad, codes, pending = 0, counts.rows, {"NOT_ASKED": counts.rows}, counts.unanswered
+        else:
+            good, bad, codes, pending = store.finish(plan, sliced.step("checked").sql)
         tokens_in, tokens_out = store.tokens(plan, run_id)
         report = Report(
             run_id=run_id,
@@ -183,7 +188,7 @@ def run(
             max_quarantine=enrichment.max_quarantine,
             stopped=stopper.requested,
         )
-        if target != database:
+        if target != database and not kept_as_is:
             store.export(plan, target)
         status = "failed" if failure is not None else "stopped" if report.stopped or pending else "done"
         store.record(run_id, enrichment.name, started, status, report.to_dict())
@@ -226,7 +231,7 @@ class _Rounds:
     ) -> None:
         self.store, self.plan, self.model, self.enrichment = store, plan, ask, enrichment
         self.run_id, self.observer, self.stopper = run_id, observer, stopper
-        self.total = self.calls = self.retries = 0
+        self.total = self.calls = self.retries = self.kept = 0
 
     def ask(self, pending: int, *, repeat: bool) -> None:
         """Ask the pending relation; with ``repeat`` also what is pending after that."""
@@ -260,6 +265,7 @@ class _Rounds:
         if answers:
             e = self.enrichment
             self.store.append(self.plan, answers, run_id=self.run_id, version=e.version, fingerprint=e.fingerprint)
+            self.kept += len(answers)
             self.observer.answered(answers, self.total)
 
 

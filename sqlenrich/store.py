@@ -143,6 +143,14 @@ class Store(Database):
         except duckdb.Error as error:
             raise RunError(problem(error, f"the step {step.name} failed: ")) from None
 
+    def has(self, step: Step) -> bool:
+        """Tell whether the table of a step is there."""
+        try:
+            self.db.execute(f"DESCRIBE {step.relation}")
+        except duckdb.CatalogException:
+            return False
+        return True
+
     def check(self, plan: Plan, checked_slice: str) -> None:
         """Make the checked step a slice of hashes at a time."""
         table = plan.step("checked").relation

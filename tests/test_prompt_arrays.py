@@ -235,6 +235,7 @@ RENDERED = {
         "{{ 'a' in tags }}",
         "{{ 'a' not in tags }}",
         "{{ body in tags }}",
+        "{{ 1 if (box.title in tags) else 0 }}",
         "{{ none in tags }}",
         "{{ n in nums }}{{ k not in nums }}",
         "{{ 1 in nums }}",

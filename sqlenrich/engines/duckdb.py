@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from ..schema.pattern import FENCE, portable
+from ..schema.pattern import FENCE, MAX_BRACKETS, portable
 from ..types import Array, Decimal, Scalar, Struct, Type
 from .base import (
     Body,
@@ -244,7 +244,10 @@ def _parse(text: Sql) -> Sql:
     loose = func("REGEXP_MATCHES", emptied, literal(r"(?i)nan|inf|,\s*[\]}]"))
     again = cast(cast(cast(json.copy(), "VARIANT"), "JSON"), "VARCHAR")
     repeated = exp.NEQ(this=_names(text.copy()), expression=_names(exp.Try(this=again)))
-    return case((loose, literal(None)), (repeated, literal(None)), default=json)
+    brackets = func("LENGTH", func("REGEXP_REPLACE", emptied.copy(), literal(r"[^\[{]+"), literal(""), literal("g")))
+    # Its parser recurses: 50,000 levels end the process (measured on 2.0).
+    too_many = exp.GT(this=brackets, expression=literal(MAX_BRACKETS))
+    return case((any_of(too_many, loose), literal(None)), (repeated, literal(None)), default=json)
 
 
 JSON: dict[str, Callable[..., Any]] = {
@@ -327,7 +330,7 @@ ENGINE = Engine(
     # https://platform.openai.com/docs/guides/reasoning: these models refuse sampling parameters and max_tokens.
     newer_params=(
         (
-            r"^(gpt-5|o[134])(-|$)",
+            r"(?i)(^|/)(gpt-5|o[134])([-.]|$)",
             {"max_tokens": "max_completion_tokens", "temperature": None, "top_p": None, "stop": None},
         ),
     ),

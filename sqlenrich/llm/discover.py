@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.request
 
-from ..errors import ConfigError, RunError
+from ..errors import RunError
 
 
 def list_models(url: str, api_key: str | None, *, timeout_s: float = 10.0) -> list[str]:
@@ -14,23 +15,42 @@ def list_models(url: str, api_key: str | None, *, timeout_s: float = 10.0) -> li
 
     Raises RunError where nothing answers, and where the endpoint refuses the key.
     """
-    if not url.startswith(("http://", "https://")):
-        raise ConfigError(f'the endpoint "{url}" must start with http:// or https://')
-    request = urllib.request.Request(f"{url}/models")
+    shown = without_query(url)
+    place, _, query = url.partition("?")
+    request = urllib.request.Request(f"{place}/models" + (f"?{query}" if query else ""))
     if api_key:
         request.add_header("Authorization", f"Bearer {api_key}")
     try:
-        with urllib.request.urlopen(request, timeout=timeout_s) as response:
+        with _OPENER.open(request, timeout=timeout_s) as response:
             body = json.load(response)
     except urllib.error.HTTPError as error:
         error.close()
         if error.code in (401, 403):
             raise RunError(
-                f"{url} refuses the key (HTTP {error.code}): set the variable that api_key_env names, or OPENAI_API_KEY"
+                f"{shown} refuses the key (HTTP {error.code}): "
+                "set the variable that api_key_env names, or OPENAI_API_KEY"
             ) from None
         return []
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise RunError(f"{url} can't be reached: {reason}; is the server running, and the URL right?") from None
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        # Of the error only its kind: its text may hold what was sent.
+        reason = getattr(error, "reason", None)
+        words = reason if isinstance(reason, OSError) else type(error).__name__
+        raise RunError(f"{shown} can't be reached: {words}; is the server running, and the URL right?") from None
     data = body.get("data") if isinstance(body, dict) else None
-    return [str(model["id"]) for model in data or () if isinstance(model, dict) and "id" in model]
+    models = data if isinstance(data, list) else []
+    return [str(model["id"]) for model in models if isinstance(model, dict) and "id" in model]
+
+
+def without_query(url: str) -> str:
+    """Give a URL as it may be shown: a query can hold a key."""
+    return url.partition("?")[0]
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A key must not follow to where somebody else points."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        """Take a redirect for the answer that it is."""
+
+
+_OPENER = urllib.request.build_opener(_NoRedirect)

@@ -171,7 +171,12 @@ def contains(names: Names, array: Expr, value: Value) -> Expr:
     test = equal(item, value)
     if test == FALSE:
         return needing(size(array), FALSE)
-    return Exists(array, item, position, test)
+    found, sought = Exists(array, item, position, test), lift(value)
+    if failure(sought) is None:
+        return found
+    # Nothing is compared with an element of an empty array: what fails is not touched.
+    empty = Op("eq", (size(array), Const(0)), BOOLEAN)
+    return choose(empty, FALSE, needing(sought, found))
 
 
 def equals_empty(array: Expr) -> Expr:

@@ -327,7 +327,7 @@ class Expressions:
             at = lift(key)
             if at.type != BIGINT:
                 raise Refusal(f"text indexed by {describe(at.type)}; it must be an integer")
-            return Op("character", (functions.slice_text(base, key, Known(None)),), STRING)
+            return functions.character(base, at)
         raise Refusal(f"indexing {self.kind(base)}; take the element in the source query")
 
     def looked_up(self, base: Table, key: Value) -> Value:

@@ -287,6 +287,18 @@ def slice_text(text: Expr, start: Value, stop: Value) -> Expr:
     return Op("substr", (text, begin, Op("greatest", (_bounded("subtract", last, first), Const(0)), BIGINT)), STRING)
 
 
+def character(text: Expr, at: Expr) -> Expr:
+    """Give ``text[at]``; fails beyond either end, and where the index is None."""
+    found = Op("character", (slice_text(text, at, Known(None)),), STRING)
+    if isinstance(at, Const) and isinstance(at.value, int):
+        if at.value >= 0:
+            return found
+        return choose(Op("lt", (Op("length", (text,), BIGINT), Const(-at.value)), BOOLEAN), Fail(), found)
+    before = Op("lt", (Op("add", (at, Op("length", (text,), BIGINT)), BIGINT), Const(0)), BOOLEAN)
+    inside = choose(before, Fail(), found)
+    return choose(is_none(at), Fail(), inside) if none_possible(at) else inside
+
+
 def _bounded(name: str, a: Expr, b: Expr) -> Expr:
     """Give a sum or a difference of positions in a text: far from 64 bits."""
     if isinstance(a, Const) and isinstance(b, Const):

@@ -145,6 +145,9 @@ class _Normaliser:
         if any(isinstance(value, list | dict) for value in allowed):
             self.report("enum and const hold texts, numbers, booleans or null", place)
             return
+        kinds = {"number" if (kind := json_kind(value)) == "integer" else kind for value in allowed} - {"null"}
+        if len(kinds) > 1:
+            self.report(f"an enum holds values of one type (and null), not {' and '.join(sorted(kinds))}", place)
         fitting = [value for value in allowed if _fits(value, plain["type"])]
         if not fitting:
             self.report(f"can't be met: no value of the enum is of type {' or '.join(plain['type'])}", place)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from re import _parser as _re_parser  # type: ignore[attr-defined]
+from typing import Any
 
 FENCE_HEAD = r"^```[A-Za-z0-9_-]*[ \t]*\r?\n"
 FENCE = r"(?s)" + FENCE_HEAD + r"(.*)```$"
@@ -15,7 +18,9 @@ _CLASSES = {
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "0": "\0"}
 _SPECIAL = set("\\^$.|?*+()[]{}/-")
 _REPEAT = re.compile(r"\{(\d+)(,(\d*))?\}")
-_NAMED = re.compile(r"x\{([0-9a-f]+)\}")
+_NAMED = re.compile(r"\\x\{([0-9a-f]+)\}")
+MAX_BRACKETS = 10_000
+"""An answer that opens more objects and arrays is not parsed."""
 MAX_REPEAT = 1000
 """RE2, and so DuckDB and BigQuery, takes no larger count."""
 
@@ -33,11 +38,31 @@ def portable(pattern: object, *, end: str = "$") -> str:
         piece, position = _piece(pattern, position, end)
         out.append(piece)
     translated = "".join(out)
+    if "\0" in translated:
+        raise _refuse(pattern, "the character NUL")
     try:
         re.compile(translated.replace(end, "$") if end != "$" else translated)
     except re.error as error:
         raise ValueError(f'pattern "{pattern}" is not a regular expression: {error}') from None
+    if _repeated(_re_parser.parse(translated.replace(end, "$"))) > MAX_REPEAT:
+        raise _refuse(pattern, f"a repeat of repeats above {MAX_REPEAT}")
     return translated
+
+
+def _repeated(parsed: Iterable[Any]) -> int:
+    """Give how often the most repeated part may stand: counts of nested repeats multiply."""
+    most = 1
+    for operator, argument in parsed:
+        name = str(operator)
+        if name == "MAX_REPEAT":
+            low, high, inner = argument
+            count = low if str(high) == "MAXREPEAT" else high
+            most = max(most, max(int(count), 1) * _repeated(inner))
+        elif name == "SUBPATTERN":
+            most = max(most, _repeated(argument[3]))
+        elif name == "BRANCH":
+            most = max(most, *(_repeated(branch) for branch in argument[1]))
+    return most
 
 
 def _refuse(pattern: str, what: str) -> ValueError:

@@ -37,6 +37,7 @@ from .tests import (
 
 JsonFunctions: TypeAlias = Mapping[str, Any]
 
+_READ = {"string": "string", "boolean": "string", "number": "number", "integer": "bigint"}
 _OPERATORS: Mapping[str, type[exp.Binary]] = {"<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE}
 
 
@@ -107,7 +108,7 @@ class _Printer:
                 )
                 return _OPERATORS[op](this=value, expression=literal(count))
             case NoneOf(ref, kind, values):
-                value = json["number" if kind == "number" else "string"](self.ref(ref))
+                value = json[_READ[kind]](self.ref(ref))
                 texts = ["true" if v is True else "false" if v is False else v for v in values]
                 return exp.Not(this=exp.In(this=value, expressions=[literal(v) for v in texts]))
             case NoMatch(ref, pattern):

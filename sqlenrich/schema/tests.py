@@ -83,7 +83,7 @@ class NoneOf:
     """The value of this type equals none of these."""
 
     ref: Ref
-    kind: Literal["string", "number", "boolean"]
+    kind: Literal["string", "integer", "number", "boolean"]
     values: tuple[str | int | float | bool, ...]
 
 
@@ -181,7 +181,8 @@ def _not_in(values: list[Any], kinds: list[str], ref: Ref) -> Iterator[Test]:
     elif "boolean" in kinds:
         yield NoneOf(ref, "boolean", truths)
     else:
-        yield NoneOf(ref, "number", numbers)
+        exact = "number" not in kinds and all(abs(v) < BIGINT_LIMIT and isinstance(v, int) for v in numbers)
+        yield NoneOf(ref, "integer" if exact else "number", numbers)
 
 
 def _number(schema: Mapping[str, Any], ref: Ref, where: str, *, integer: bool) -> Iterator[Verdict]:

@@ -13,14 +13,14 @@ WITH rendered AS (
       THEN 'Amount: ' || COALESCE(`amount`, '') || CASE WHEN `currency` <> '' THEN ' ' || COALESCE(`currency`, '') ELSE '' END || '\n'
       ELSE ''
     END || '</line>' AS `prompt`,
-    TRIM(COALESCE(`details`, ''), ' \t\r\n') = '' AS `no_input`
+    TRIM(COALESCE(`details`, ''), ' \t\r\n') = '' AS `_no_input`
   FROM `raw`.`transactions` AS source
 )
 SELECT
   `id`,
-  CASE WHEN `no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
+  CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
   CASE
-    WHEN NOT `no_input`
+    WHEN NOT `_no_input`
     THEN TO_HEX(SHA256('7aef05f3296a903014a27bafd3e40396cbd806bc0543082d1e721441a64201ca' || `prompt`))
   END AS `request_hash`
 FROM rendered;

@@ -18,14 +18,14 @@ WITH rendered AS (
       ELSE ''
     END || '</right>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`left_name`, '')) = ''
-    OR TRIM(BOTH ' \t\r\n' FROM COALESCE(`right_name`, '')) = '' AS `no_input`
+    OR TRIM(BOTH ' \t\r\n' FROM COALESCE(`right_name`, '')) = '' AS `_no_input`
   FROM `raw`.`company_pairs` AS source
 )
 SELECT
   `id`,
-  CASE WHEN `no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
+  CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
   CASE
-    WHEN NOT `no_input`
+    WHEN NOT `_no_input`
     THEN SHA2('21a16676e8897b05c7769d4264d8be85e42c59ca4f02319ceb11b696a06ae574' || `prompt`, 256)
   END AS `request_hash`
 FROM rendered;

@@ -13,14 +13,14 @@ WITH rendered AS (
       THEN 'Amount: ' || COALESCE(`amount`, '') || CASE WHEN `currency` <> '' THEN ' ' || COALESCE(`currency`, '') ELSE '' END || '\n'
       ELSE ''
     END || '</line>' AS `prompt`,
-    TRIM(BOTH ' \t\r\n' FROM COALESCE(`details`, '')) = '' AS `no_input`
+    TRIM(BOTH ' \t\r\n' FROM COALESCE(`details`, '')) = '' AS `_no_input`
   FROM `raw`.`transactions` AS source
 )
 SELECT
   `id`,
-  CASE WHEN `no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
+  CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
   CASE
-    WHEN NOT `no_input`
+    WHEN NOT `_no_input`
     THEN SHA2('631d3fad639297a8c07b29f606165331359c4a2a4d53b1b904270b27aa6e082e' || `prompt`, 256)
   END AS `request_hash`
 FROM rendered;

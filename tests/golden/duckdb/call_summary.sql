@@ -34,14 +34,14 @@ Answer with one JSON object with the keys summary, outcome and action_items, eac
 ' || CASE WHEN "direction" <> '' THEN 'Direction: ' || COALESCE("direction", '') || '
 ' ELSE '' END || COALESCE("transcript", '') || '
 </transcript>' AS "prompt",
-    TRIM(COALESCE("transcript", ''), E' \t\r\n') = '' AS "no_input"
+    TRIM(COALESCE("transcript", ''), E' \t\r\n') = '' AS "_no_input"
   FROM "raw"."calls" AS source
 )
 SELECT
   "id",
-  CASE WHEN "no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
+  CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
   CASE
-    WHEN NOT "no_input"
+    WHEN NOT "_no_input"
     THEN SHA256('c2047efc94f45705e1b28c2bb29bd1aa8c06f6ab40e42452c54b18400971b628' || "prompt")
   END AS "request_hash"
 FROM rendered;
@@ -125,7 +125,8 @@ WITH answered AS (
   SELECT
     *,
     CASE
-      WHEN REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|,\s*[\]}]')
+      WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^\[{]+', '', 'g')) > 10000
+      OR REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|,\s*[\]}]')
       THEN NULL
       WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^:]+', '', 'g')) <> LENGTH(
         REGEXP_REPLACE(

@@ -30,14 +30,14 @@ Answer with one JSON object with the keys label and quote.
 ' || CASE WHEN "title" <> '' THEN COALESCE("title", '') || '
 ' ELSE '' END || SUBSTRING("text", 1, 4000) || '
 </text>' AS "prompt",
-    TRIM(COALESCE("text", ''), E' \t\r\n') = '' AS "no_input"
+    TRIM(COALESCE("text", ''), E' \t\r\n') = '' AS "_no_input"
   FROM "raw"."feedback" AS source
 )
 SELECT
   "id",
-  CASE WHEN "no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
+  CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
   CASE
-    WHEN NOT "no_input"
+    WHEN NOT "_no_input"
     THEN SHA256('5c11109aa334fce0d8e5bcab1b763a2b9b60532ea019fe17fc4c7cdab9b5185b' || "prompt")
   END AS "request_hash"
 FROM rendered;
@@ -121,7 +121,8 @@ WITH answered AS (
   SELECT
     *,
     CASE
-      WHEN REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|,\s*[\]}]')
+      WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^\[{]+', '', 'g')) > 10000
+      OR REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|,\s*[\]}]')
       THEN NULL
       WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^:]+', '', 'g')) <> LENGTH(
         REGEXP_REPLACE(

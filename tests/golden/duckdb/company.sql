@@ -31,14 +31,14 @@ Answer with one JSON object with the keys industry, b2b and what_they_do.
 ' ELSE '' END || CASE WHEN "website" <> '' THEN 'Website: ' || SUBSTRING("website", 1, 200) || '
 ' ELSE '' END || SUBSTRING("about", 1, 4000) || '
 </company>' AS "prompt",
-    TRIM(COALESCE("about", ''), E' \t\r\n') = '' AS "no_input"
+    TRIM(COALESCE("about", ''), E' \t\r\n') = '' AS "_no_input"
   FROM "raw"."companies" AS source
 )
 SELECT
   "id",
-  CASE WHEN "no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
+  CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
   CASE
-    WHEN NOT "no_input"
+    WHEN NOT "_no_input"
     THEN SHA256('81b55be8c091cfcc4e57d51be402992cc76f60079c64001c3df8582cc940d441' || "prompt")
   END AS "request_hash"
 FROM rendered;
@@ -122,7 +122,8 @@ WITH answered AS (
   SELECT
     *,
     CASE
-      WHEN REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|,\s*[\]}]')
+      WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^\[{]+', '', 'g')) > 10000
+      OR REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|,\s*[\]}]')
       THEN NULL
       WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^:]+', '', 'g')) <> LENGTH(
         REGEXP_REPLACE(

@@ -46,14 +46,14 @@ Answer with one JSON object with the keys function and seniority.
 Title: ' || SUBSTRING("title", 1, 300) || '
 ' || CASE WHEN "department" <> '' THEN 'Department: ' || SUBSTRING("department", 1, 100) || '
 ' ELSE '' END || '</person>' AS "prompt",
-    TRIM(COALESCE("title", ''), E' \t\r\n') = '' AS "no_input"
+    TRIM(COALESCE("title", ''), E' \t\r\n') = '' AS "_no_input"
   FROM "raw"."contacts" AS source
 )
 SELECT
   "id",
-  CASE WHEN "no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
+  CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
   CASE
-    WHEN NOT "no_input"
+    WHEN NOT "_no_input"
     THEN SHA256('1fe8e9322513327ddf903ad1720e7bb672b3477d2a9cb55e49958e73945e9fef' || "prompt")
   END AS "request_hash"
 FROM rendered;
@@ -137,7 +137,8 @@ WITH answered AS (
   SELECT
     *,
     CASE
-      WHEN REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|,\s*[\]}]')
+      WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^\[{]+', '', 'g')) > 10000
+      OR REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|,\s*[\]}]')
       THEN NULL
       WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^:]+', '', 'g')) <> LENGTH(
         REGEXP_REPLACE(

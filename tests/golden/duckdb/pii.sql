@@ -34,14 +34,14 @@ Answer with one JSON object with the keys has_pii and entities, each entity with
 ' || CASE WHEN "subject" <> '' THEN COALESCE("subject", '') || '
 ' ELSE '' END || COALESCE("body", '') || '
 </text>' AS "prompt",
-    TRIM(COALESCE("body", ''), E' \t\r\n') = '' AS "no_input"
+    TRIM(COALESCE("body", ''), E' \t\r\n') = '' AS "_no_input"
   FROM "raw"."messages" AS source
 )
 SELECT
   "id",
-  CASE WHEN "no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
+  CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
   CASE
-    WHEN NOT "no_input"
+    WHEN NOT "_no_input"
     THEN SHA256('7e24694c51d0a167b418051da46e37981d81e4c758bd8f476ce58a2dad5d8147' || "prompt")
   END AS "request_hash"
 FROM rendered;
@@ -125,7 +125,8 @@ WITH answered AS (
   SELECT
     *,
     CASE
-      WHEN REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|,\s*[\]}]')
+      WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^\[{]+', '', 'g')) > 10000
+      OR REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|,\s*[\]}]')
       THEN NULL
       WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^:]+', '', 'g')) <> LENGTH(
         REGEXP_REPLACE(

@@ -26,14 +26,14 @@ Answer with one JSON object.
 Title: ' || SUBSTRING("title", 1, 500) || '
 ' || CASE WHEN "details" <> '' THEN 'Details: ' || SUBSTRING("details", 1, 4000) || '
 ' ELSE '' END || '</product>' AS "prompt",
-    TRIM(COALESCE("title", ''), E' \t\r\n') = '' AS "no_input"
+    TRIM(COALESCE("title", ''), E' \t\r\n') = '' AS "_no_input"
   FROM "raw"."products" AS source
 )
 SELECT
   "id",
-  CASE WHEN "no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
+  CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
   CASE
-    WHEN NOT "no_input"
+    WHEN NOT "_no_input"
     THEN SHA256('69981acf67fa7655e8fd9672137df70970b2087ae0bf7de86b71a4369472d032' || "prompt")
   END AS "request_hash"
 FROM rendered;
@@ -117,7 +117,8 @@ WITH answered AS (
   SELECT
     *,
     CASE
-      WHEN REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|,\s*[\]}]')
+      WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^\[{]+', '', 'g')) > 10000
+      OR REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|,\s*[\]}]')
       THEN NULL
       WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^:]+', '', 'g')) <> LENGTH(
         REGEXP_REPLACE(

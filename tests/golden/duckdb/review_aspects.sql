@@ -32,14 +32,14 @@ Answer with one JSON object with the keys overall and aspects, each aspect with 
 ' || CASE WHEN "title" <> '' THEN COALESCE("title", '') || '
 ' ELSE '' END || SUBSTRING("review", 1, 6000) || '
 </review>' AS "prompt",
-    TRIM(COALESCE("review", ''), E' \t\r\n') = '' AS "no_input"
+    TRIM(COALESCE("review", ''), E' \t\r\n') = '' AS "_no_input"
   FROM "raw"."reviews" AS source
 )
 SELECT
   "id",
-  CASE WHEN "no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
+  CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
   CASE
-    WHEN NOT "no_input"
+    WHEN NOT "_no_input"
     THEN SHA256('77cf7a5339099582aa9aa249c842c1b18ac9baf66a5e5aaebb188967fe732091' || "prompt")
   END AS "request_hash"
 FROM rendered;
@@ -123,7 +123,8 @@ WITH answered AS (
   SELECT
     *,
     CASE
-      WHEN REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|,\s*[\]}]')
+      WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^\[{]+', '', 'g')) > 10000
+      OR REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|,\s*[\]}]')
       THEN NULL
       WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^:]+', '', 'g')) <> LENGTH(
         REGEXP_REPLACE(

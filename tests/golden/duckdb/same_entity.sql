@@ -54,14 +54,14 @@ name: ' || SUBSTRING("right_name", 1, 200) || '
 '
       ELSE ''
     END || '</right>' AS "prompt",
-    TRIM(COALESCE("left_name", ''), E' \t\r\n') = '' OR TRIM(COALESCE("right_name", ''), E' \t\r\n') = '' AS "no_input"
+    TRIM(COALESCE("left_name", ''), E' \t\r\n') = '' OR TRIM(COALESCE("right_name", ''), E' \t\r\n') = '' AS "_no_input"
   FROM "raw"."company_pairs" AS source
 )
 SELECT
   "id",
-  CASE WHEN "no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
+  CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
   CASE
-    WHEN NOT "no_input"
+    WHEN NOT "_no_input"
     THEN SHA256('644f6c9709bb41d4ae95666404b76cb63cc3b77f4d7685d0c39997cf9d2372e1' || "prompt")
   END AS "request_hash"
 FROM rendered;
@@ -145,7 +145,8 @@ WITH answered AS (
   SELECT
     *,
     CASE
-      WHEN REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|,\s*[\]}]')
+      WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^\[{]+', '', 'g')) > 10000
+      OR REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|,\s*[\]}]')
       THEN NULL
       WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^:]+', '', 'g')) <> LENGTH(
         REGEXP_REPLACE(

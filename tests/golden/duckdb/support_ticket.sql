@@ -43,14 +43,14 @@ Answer with one JSON object with the keys intent, urgency, product (optional), n
 ' || CASE WHEN "subject" <> '' THEN 'Subject: ' || COALESCE("subject", '') || '
 ' ELSE '' END || SUBSTRING("body", 1, 6000) || '
 </ticket>' AS "prompt",
-    TRIM(COALESCE("body", ''), E' \t\r\n') = '' AS "no_input"
+    TRIM(COALESCE("body", ''), E' \t\r\n') = '' AS "_no_input"
   FROM "raw"."tickets" AS source
 )
 SELECT
   "id",
-  CASE WHEN "no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
+  CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
   CASE
-    WHEN NOT "no_input"
+    WHEN NOT "_no_input"
     THEN SHA256('95ef48fa2a03be44b063a2cfc249a6cf00fa375a1a52b57050eab82f17de2b0b' || "prompt")
   END AS "request_hash"
 FROM rendered;
@@ -134,7 +134,8 @@ WITH answered AS (
   SELECT
     *,
     CASE
-      WHEN REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|,\s*[\]}]')
+      WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^\[{]+', '', 'g')) > 10000
+      OR REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|,\s*[\]}]')
       THEN NULL
       WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^:]+', '', 'g')) <> LENGTH(
         REGEXP_REPLACE(

@@ -13,14 +13,14 @@ WITH rendered AS (
       THEN 'Amount: ' || COALESCE(amount, '') || CASE WHEN currency <> '' THEN ' ' || COALESCE(currency, '') ELSE '' END || '\n'
       ELSE ''
     END || '</line>' AS prompt,
-    TRIM(COALESCE(details, ''), ' \t\r\n') = '' AS no_input
+    TRIM(COALESCE(details, ''), ' \t\r\n') = '' AS _no_input
   FROM raw.transactions AS source
 )
 SELECT
   id,
-  CASE WHEN no_input THEN COALESCE(prompt, '') ELSE prompt END AS prompt,
+  CASE WHEN _no_input THEN COALESCE(prompt, '') ELSE prompt END AS prompt,
   CASE
-    WHEN NOT no_input
+    WHEN NOT _no_input
     THEN SHA2('1958ae652b41078caba3c1a283df989cf51fddf333ae236832e81c76242271fa' || prompt, 256)
   END AS request_hash
 FROM rendered;

@@ -20,14 +20,14 @@ WITH rendered AS (
       ELSE ''
     END || '</right>' AS `prompt`,
     TRIM(BOTH ' \t\r\n' FROM COALESCE(`left_name`, '')) = ''
-    OR TRIM(BOTH ' \t\r\n' FROM COALESCE(`right_name`, '')) = '' AS `no_input`
+    OR TRIM(BOTH ' \t\r\n' FROM COALESCE(`right_name`, '')) = '' AS `_no_input`
   FROM `raw`.`company_pairs` AS source
 )
 SELECT
   `id`,
-  CASE WHEN `no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
+  CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
   CASE
-    WHEN NOT `no_input`
+    WHEN NOT `_no_input`
     THEN SHA2('212b010d58124a1a0ca97ac285d2e291ad3c5408eea0c153c3591a0ceed59ba9' || `prompt`, 256)
   END AS `request_hash`
 FROM rendered;

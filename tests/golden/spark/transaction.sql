@@ -15,14 +15,14 @@ WITH rendered AS (
       THEN 'Amount: ' || COALESCE(`amount`, '') || CASE WHEN `currency` <> '' THEN ' ' || COALESCE(`currency`, '') ELSE '' END || '\n'
       ELSE ''
     END || '</line>' AS `prompt`,
-    TRIM(BOTH ' \t\r\n' FROM COALESCE(`details`, '')) = '' AS `no_input`
+    TRIM(BOTH ' \t\r\n' FROM COALESCE(`details`, '')) = '' AS `_no_input`
   FROM `raw`.`transactions` AS source
 )
 SELECT
   `id`,
-  CASE WHEN `no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
+  CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
   CASE
-    WHEN NOT `no_input`
+    WHEN NOT `_no_input`
     THEN SHA2('82ce3fb8d90194d9edb99563f6bc6adbe0ceef90a125bdb51d7bdbbe6623cd1b' || `prompt`, 256)
   END AS `request_hash`
 FROM rendered;
