@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 import sqlglot
 from sqlglot import exp
 
-from .engines.base import Engine, Sql, all_of, any_of, case, column, literal
+from .engines.base import BLANK, Engine, Sql, all_of, any_of, case, column, literal
 from .enrichment import Enrichment
 from .errors import SpecError
 from .types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, Scalar, Type
 
-BLANK = " \t\r\n"
 _PLAIN = {
     BIGINT: "^[+-]?[0-9]+$",
     DOUBLE: r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$",

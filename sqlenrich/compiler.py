@@ -107,7 +107,7 @@ class _Compiler:
         )
         needs_hint = enrichment.hint == "always" or (enrichment.hint == "auto" and response_format is None)
         if engine.call is None:
-            needs_hint = enrichment.hint == "always" or bool(options.get("hint"))
+            needs_hint = enrichment.hint == "always"
         hint = hint_text(enrichment.schema) if needs_hint and enrichment.hint != "never" else None
         self.call = Call(model.name, model.params, enrichment.schema, response_format, hint, options)
         self.constant = request_constant(model, enrichment.schema, hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +111,8 @@ def test_escaped_surrogates_are_one_character_or_an_error() -> None:
 def test_a_control_character_is_told_in_one_line() -> None:
     with pytest.raises(ValueError, match=r"^line 2: the header is no YAML: unacceptable character #x0001"):
         Header("a: \x01\n", 2)
+
+
+def test_the_schema_in_the_docs_is_the_one_of_the_code() -> None:
+    page = Path(__file__).parent.parent / "docs" / "header.schema.json"
+    assert json.loads(page.read_text(encoding="utf-8")) == header_schema(), "write header_schema() to the page"

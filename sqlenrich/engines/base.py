@@ -18,6 +18,9 @@ from sqlglot import exp
 from ..types import Type
 
 Sql: TypeAlias = exp.Expr
+BLANK = " \t\r\n"
+"""The characters that are blank in a prompt's input and trimmed from an answer."""
+
 Build = Callable[..., Sql]
 Body = Callable[[Sql, Sql | None], Sql]
 """The body of a lambda: from the element and its position from 0 (None where it is not asked for)."""
@@ -149,6 +152,11 @@ def relation(engine: Engine, name: str) -> exp.Table:
         if isinstance(part, exp.Identifier) and not part.quoted:
             part.replace(identifier(engine, part.name))
     return table
+
+
+def replace_table(table: exp.Table, select: Sql) -> list[Sql]:
+    """Give the statement that makes a table afresh from a SELECT, where the engine has CREATE OR REPLACE TABLE."""
+    return [exp.Create(this=table, kind="TABLE", expression=select, replace=True)]
 
 
 def wrapped(value: Sql) -> Sql:

@@ -14,6 +14,7 @@ from ..request import compact_json
 from ..schema.pattern import FENCE, portable
 from ..types import Array, Decimal, Scalar, Struct, Type
 from .base import (
+    BLANK,
     Answered,
     Body,
     Build,
@@ -28,9 +29,9 @@ from .base import (
     func,
     literal,
     named_func,
+    replace_table,
 )
 
-BLANK = " \t\r\n"
 _DOCS = "https://docs.cloud.google.com/bigquery/docs/reference/standard-sql/"
 _TEXT_DOCS = _DOCS + "bigqueryml-syntax-ai-generate-text"
 _READ = "2026-08-22"
@@ -456,11 +457,6 @@ def _setting(value: Any) -> Sql:
     return exp.Array(expressions=[literal(v) for v in value]) if isinstance(value, list) else literal(value)
 
 
-def create_table_as(table: exp.Table, select: Sql) -> list[Sql]:
-    """Give the statements that make a table afresh from a SELECT."""
-    return [exp.Create(this=table, kind="TABLE", expression=select, replace=True)]
-
-
 def must_exist(request: Call) -> list[str]:
     """Give what the script needs beforehand, with the statement that makes it."""
     if request.options.get("function") == "AI.GENERATE":
@@ -485,7 +481,7 @@ ENGINE = Engine(
     sha256=lambda text: func("TO_HEX", func("SHA256", text)),
     sql_type=sql_type,
     column=column,
-    create_table_as=create_table_as,
+    create_table_as=replace_table,
     facts={
         "call": Fact("AI.GENERATE_TEXT (or AI.GENERATE)", _TEXT_DOCS, _READ),
         "default_model": Fact("sqlenrich.gemini", "the remote model that you make once", _READ),

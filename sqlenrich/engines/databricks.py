@@ -9,14 +9,9 @@ from sqlglot import exp
 
 from ..schema.vendor import SHAPE_ONLY, json_schema_format
 from . import spark_sql
-from .base import Call, Engine, Fact, Sql, named_func
+from .base import Call, Engine, Fact, named_func, replace_table
 
 _DOCS = "https://docs.databricks.com/aws/en/sql/language-manual/functions/ai_query"
-
-
-def create_table_as(table: exp.Table, select: Sql) -> list[Sql]:
-    """Give the statements that make a table afresh from a SELECT."""
-    return [exp.Create(this=table, kind="TABLE", expression=select, replace=True)]
 
 
 def response_format(name: str, schema: Mapping[str, Any]) -> Any:
@@ -40,7 +35,7 @@ ENGINE = Engine(
     sha256=lambda text: named_func("SHA2")(text, exp.Literal.number(256)),
     sql_type=spark_sql.sql_type,
     column=spark_sql.column,
-    create_table_as=create_table_as,
+    create_table_as=replace_table,
     facts={
         "call": Fact("ai_query", _DOCS, "2026-11-20"),
         "default_model": Fact("databricks-meta-llama-3-3-70b-instruct", _DOCS, "2026-11-20"),

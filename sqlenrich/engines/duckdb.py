@@ -23,6 +23,7 @@ from .base import (
     lambda_,
     literal,
     named_func,
+    replace_table,
     wrapped,
 )
 
@@ -302,11 +303,6 @@ def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
     return cast(_string(value), sql_type(kind), safe=True)
 
 
-def create_table_as(table: exp.Table, select: Sql) -> list[Sql]:
-    """Give the statements that make a table afresh from a SELECT."""
-    return [exp.Create(this=table, kind="TABLE", expression=select, replace=True)]
-
-
 def response_format(_name: str, _schema: Any) -> Any:
     """A client asks the model here: see :mod:`sqlenrich.schema.vendor`."""
     return None
@@ -320,7 +316,7 @@ ENGINE = Engine(
     sha256=named_func("SHA256"),
     sql_type=sql_type,
     column=column,
-    create_table_as=create_table_as,
+    create_table_as=replace_table,
     settings="endpoint",
     facts={
         "call": Fact("a client of any OpenAI-compatible endpoint", "sqlenrich run", "2026-11-20"),

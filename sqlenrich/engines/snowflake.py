@@ -12,6 +12,7 @@ from ..schema.pattern import FENCE_HEAD, portable
 from ..schema.vendor import SHAPE_ONLY
 from ..types import Array, Decimal, Scalar, Struct, Type
 from .base import (
+    BLANK,
     Answered,
     Body,
     Build,
@@ -28,10 +29,10 @@ from .base import (
     lambda_,
     literal,
     named_func,
+    replace_table,
     wrapped,
 )
 
-BLANK = " \t\r\n"
 RETRYABLE = ".*(429|500|502|503|504|rate limit|throttl|timed out|temporarily|overloaded).*"
 _DOCS = "https://docs.snowflake.com/en/sql-reference/functions/"
 _COMPLETE = _DOCS + "ai_complete-single-string"
@@ -340,11 +341,6 @@ def call(pending: Sql, request: Call) -> Answered:
     return Answered(exp.alias_(asked.subquery(copy=False), "asked", table=True, copy=False), columns)
 
 
-def create_table_as(table: exp.Table, select: Sql) -> list[Sql]:
-    """Give the statements that make a table afresh from a SELECT."""
-    return [exp.Create(this=table, kind="TABLE", expression=select, replace=True)]
-
-
 def must_exist(request: Call) -> list[str]:
     """Give what the script needs beforehand."""
     return [
@@ -458,7 +454,7 @@ ENGINE = Engine(
     sha256=lambda text: func("SHA2", text, literal(256)),
     sql_type=sql_type,
     column=column,
-    create_table_as=create_table_as,
+    create_table_as=replace_table,
     facts={
         "call": Fact("AI_COMPLETE", _COMPLETE, "2026-11-20"),
         "default_model": Fact("llama3.3-70b", _DOCS + "ai_complete-prompt-object", "2026-11-20"),

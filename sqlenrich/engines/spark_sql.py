@@ -11,6 +11,7 @@ from ..request import compact_json
 from ..schema.pattern import FENCE, portable
 from ..types import Array, Decimal, Scalar, Struct, Type
 from .base import (
+    BLANK,
     Answered,
     Body,
     Build,
@@ -27,7 +28,6 @@ from .base import (
     wrapped,
 )
 
-BLANK = " \t\r\n"
 RETRYABLE = r"(?i)(429|500|502|503|504|rate.?limit|REQUEST_LIMIT_EXCEEDED|RESOURCE_EXHAUSTED|timed? ?out|temporarily)"
 _TYPES = {
     "string": "STRING",

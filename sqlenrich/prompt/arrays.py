@@ -32,7 +32,7 @@ from .ir import (
     none_possible,
     requiring,
 )
-from .values import Dynamic, Items, Known, Loop, Refusal, Value, choose, describe, equal, lift, needing, negate, truth
+from .values import Items, Known, Loop, Refusal, Value, choose, describe, equal, lift, needing, negate, truth
 
 
 class Names:
@@ -56,11 +56,6 @@ def item_type(array: Expr) -> Type:
     if not isinstance(array.type, Array):
         raise Refusal(f"an array is needed, not {describe(array.type)}")
     return array.type.item
-
-
-def is_array(value: Value) -> bool:
-    """Tell whether a value is an array of the row."""
-    return isinstance(value, Dynamic) and isinstance(value.type, Array)
 
 
 def or_empty(array: Expr) -> Expr:
@@ -104,22 +99,8 @@ def member(value: Expr, name: str) -> Expr:
 
 def sliced(array: Expr, start: Value, stop: Value) -> Expr:
     """Give ``array[start:stop]``; either end may be absent, negative, or differ by row."""
-
-    def position(bound: Value, absent: Expr) -> Expr | None:
-        expr = lift(bound)
-        if expr == Const(None):
-            return None
-        if expr.type != BIGINT:
-            raise Refusal(f"a slice bound that is {describe(expr.type)}; it must be an integer")
-        from_end = Op("greatest", (Op("add", (size(array), expr), BIGINT), Const(0)), BIGINT)
-        if isinstance(expr, Const) and isinstance(expr.value, int):
-            return from_end if expr.value < 0 else expr
-        longest = Const(functions.LONGEST)
-        inside = If(Op("lt", (expr, longest), BOOLEAN), expr, longest)
-        at = If(Op("lt", (expr, Const(0)), BOOLEAN), from_end, inside)
-        return If(is_none(expr), absent, at) if none_possible(expr) else at
-
-    first, last = position(start, Const(0)), position(stop, size(array))
+    length = size(array)
+    first, last = functions.slice_bound(start, length, Const(0)), functions.slice_bound(stop, length, length)
     bounds = (first or Const(0),) if last is None else (first or Const(0), last)
     return array if bounds == (Const(0),) else Op("array_slice", (array, *bounds), array.type)
 

@@ -247,7 +247,6 @@ TESTS: dict[str, Callable[..., Expr]] = {
 }
 """Tests by name, beside the comparisons, which :mod:`.compile` knows."""
 
-COMPARISONS = {"lt": "lt", "lteq": "lteq", "gt": "gt", "gteq": "gteq"}
 TEST_COMPARISONS = {
     "eq": "eq", "equalto": "eq", "==": "eq", "ne": "ne", "!=": "ne", "lt": "lt", "lessthan": "lt", "<": "lt",
     "le": "lteq", "<=": "lteq", "gt": "gt", "greaterthan": "gt", ">": "gt", "ge": "gteq", ">=": "gteq", "in": "in",
@@ -262,23 +261,25 @@ INSTEAD = {
 """What to write instead of a filter that is not compiled."""
 
 
+def slice_bound(bound: Value, length: Expr, absent: Expr) -> Expr | None:
+    """Give a bound of a slice as a position from 0; None for no bound, ``absent`` where it is None for the row."""
+    expr = lift(bound)
+    if expr == Const(None):
+        return None
+    if expr.type != BIGINT:
+        raise Refusal(f"a slice bound that is {describe(expr.type)}; it must be an integer")
+    from_end = Op("greatest", (Op("add", (length, expr), BIGINT), Const(0)), BIGINT)
+    if isinstance(expr, Const) and isinstance(expr.value, int):
+        return from_end if expr.value < 0 else expr
+    inside = If(Op("lt", (expr, Const(LONGEST)), BOOLEAN), expr, Const(LONGEST))
+    at = If(Op("lt", (expr, Const(0)), BOOLEAN), from_end, inside)
+    return If(is_none(expr), absent, at) if none_possible(expr) else at
+
+
 def slice_text(text: Expr, start: Value, stop: Value) -> Expr:
     """Give ``text[start:stop]`` in characters; either end may be absent, negative, or differ by row."""
-
-    def position(bound: Value, absent: int) -> Expr | None:
-        expr = lift(bound)
-        if expr == Const(None):
-            return None
-        if expr.type != BIGINT:
-            raise Refusal(f"a slice bound that is {describe(expr.type)}; it must be an integer")
-        from_end = Op("greatest", (Op("add", (Op("length", (text,), BIGINT), expr), BIGINT), Const(0)), BIGINT)
-        if isinstance(expr, Const) and isinstance(expr.value, int):
-            return from_end if expr.value < 0 else expr
-        inside = If(Op("lt", (expr, Const(LONGEST)), BOOLEAN), expr, Const(LONGEST))
-        at = If(Op("lt", (expr, Const(0)), BOOLEAN), from_end, inside)
-        return If(is_none(expr), Const(absent), at) if none_possible(expr) else at
-
-    first, last = position(start, 0), position(stop, LONGEST)
+    length = Op("length", (text,), BIGINT)
+    first, last = slice_bound(start, length, Const(0)), slice_bound(stop, length, Const(LONGEST))
     if first is None or first == Const(0):
         return whole(text) if last is None else Op("substr", (text, Const(1), last), STRING)
     begin = _bounded("add", first, Const(1))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..engines.base import BLANK
 from ..errors import SpecError
 from .normalise import json_kind, normalise
 from .pattern import FENCE, MAX_BRACKETS, portable
@@ -31,7 +32,6 @@ from .tests import (
     build_tests,
 )
 
-BLANK = " \t\r\n"
 _MISSING = object()
 _STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
