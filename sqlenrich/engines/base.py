@@ -6,6 +6,7 @@ place that prints them is :func:`print_sql`, always in the dialect they were bui
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -118,6 +119,60 @@ def literal(value: str | int | float | bool | None) -> Sql:
     if isinstance(value, str):
         return exp.Literal.string(value)
     return exp.Literal.number(value) if value >= 0 else exp.Neg(this=exp.Literal.number(-value))
+
+
+def double(value: float) -> Sql:
+    """Give a constant that every engine reads as a double, not as a decimal."""
+    written = repr(abs(value))
+    number = exp.Literal.number(written if "e" in written else written + "E0")
+    return exp.Neg(this=number) if math.copysign(1, value) < 0 else number
+
+
+def double_function(operator: type[exp.Binary]) -> Build:
+    """Give a builder of an operation on two doubles."""
+    return lambda a, b: operator(this=wrapped(a), expression=wrapped(b))
+
+
+def double_divide(a: Sql, b: Sql) -> Sql:
+    """Give a quotient of doubles; NULL for a divisor of 0, where Python raises."""
+    divisor = b if isinstance(b, exp.Literal | exp.Neg) else func("NULLIF", b, double(0.0))
+    return exp.Div(this=wrapped(a), expression=wrapped(divisor), typed=True, safe=False)
+
+
+def half_even(value: Sql, digits: int, nearest: Build) -> Sql:
+    """Give a double rounded to some decimals as Python does: by its exact value, half to even.
+
+    ``nearest`` rounds to a whole double, half to even. A product with 10 to the ``digits`` is rounded itself, so a
+    half that it shows may be none: Dekker's product gives what was cut off.
+    """
+    if digits == 0:
+        return nearest(value)
+    power = double(float(10**digits))
+    big = exp.Mul(this=double(134217729.0), expression=wrapped(value))
+    high = exp.paren(exp.Sub(this=big, expression=exp.paren(exp.Sub(this=big.copy(), expression=wrapped(value)))))
+    low = exp.paren(exp.Sub(this=wrapped(value), expression=high.copy()))
+    product = exp.Mul(this=wrapped(value), expression=power)
+    cut_off = exp.Add(
+        this=exp.paren(exp.Sub(this=exp.Mul(this=high, expression=power.copy()), expression=product.copy())),
+        expression=exp.Mul(this=low, expression=power.copy()),
+    )
+    apart = exp.Sub(this=product.copy(), expression=nearest(product.copy()))
+    half = exp.EQ(this=func("ABS", apart), expression=double(0.5))
+    up = exp.Sub(this=double(-0.5), expression=product.copy())  # the sign of a zero stays
+    whole = case(
+        (exp.Not(this=exp.paren(half)), nearest(product.copy())),
+        (exp.GT(this=cut_off, expression=double(0.0)), exp.Mul(this=double(-1.0), expression=exp.paren(up))),
+        (
+            exp.LT(this=cut_off.copy(), expression=double(0.0)),
+            exp.Sub(this=product.copy(), expression=double(0.5)),
+        ),
+        default=nearest(product.copy()),
+    )
+    return exp.Div(this=exp.paren(whole), expression=power.copy(), typed=True, safe=False)
+
+
+TRAILING_ZEROS = "([.][0-9]*[1-9])0+$|([.]0)0+$"
+"""Python prints no zeros at the end of a double, but one after the point."""
 
 
 def func(name: str, *args: Sql, **named: Sql) -> Sql:

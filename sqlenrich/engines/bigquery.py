@@ -15,6 +15,7 @@ from ..schema.pattern import FENCE, portable
 from ..types import Array, Decimal, Scalar, Struct, Type
 from .base import (
     BLANK,
+    TRAILING_ZEROS,
     Answered,
     Body,
     Build,
@@ -26,6 +27,7 @@ from .base import (
     any_of,
     case,
     concat,
+    double,
     func,
     literal,
     named_func,
@@ -93,6 +95,38 @@ def _text(value: Sql) -> Sql:
     return exp.Cast(this=value, to=exp.DataType.build("STRING", dialect="bigquery"))
 
 
+def _double(value: Sql) -> Sql:
+    return exp.Cast(this=value, to=exp.DataType.build("FLOAT64", dialect="bigquery"))
+
+
+def _with_sign(value: Sql, text: Sql) -> Sql:
+    """FORMAT drops the sign of a negative zero."""
+    zero = exp.EQ(this=value, expression=double(0.0))
+    below = exp.LT(this=func("IEEE_DIVIDE", double(1.0), value.copy()), expression=double(0.0))
+    return concat(case((all_of(zero, below), literal("-")), default=literal("")), text)
+
+
+def _round(value: Sql, digits: int) -> Sql:
+    """FORMAT rounds the exact value, half to even, as Python does."""
+    text = func("FORMAT", literal(f"%.{digits}f"), value)
+    return case((exp.EQ(this=value.copy(), expression=double(0.0)), value.copy()), default=_double(text))
+
+
+def _text_double(value: Sql, digits: int) -> Sql:
+    """A cast would print 3.0 as 3."""
+    text = func("FORMAT", literal(f"%.{max(digits, 1)}f"), value)
+    if digits > 1:
+        text = func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal(r"\1\2"))
+    return _with_sign(value.copy(), text)
+
+
+def _text_timestamp(value: Sql) -> Sql:
+    """Python's text: microseconds only where there are some."""
+    some = exp.NEQ(this=func("FORMAT_TIMESTAMP", literal("%E6f"), value), expression=literal("000000"))
+    second = func("FORMAT_TIMESTAMP", literal("%F %H:%M:%S"), value.copy())
+    return case((some, func("FORMAT_TIMESTAMP", literal("%F %H:%M:%E6S"), value.copy())), default=second)
+
+
 TEXT: dict[str, Build] = {
     "upper": named_func("UPPER"),
     "lower": named_func("LOWER"),
@@ -112,6 +146,24 @@ TEXT: dict[str, Build] = {
     "try_subtract": named_func("SAFE_SUBTRACT"),
     "try_multiply": named_func("SAFE_MULTIPLY"),
     "try_negative": named_func("SAFE_NEGATE"),
+    "double": lambda value: _double(value),
+    "double_add": named_func("SAFE_ADD"),
+    "double_subtract": named_func("SAFE_SUBTRACT"),
+    "double_multiply": named_func("SAFE_MULTIPLY"),
+    "double_divide": named_func("SAFE_DIVIDE"),
+    "double_abs": named_func("ABS"),
+    "double_of_text": lambda text: _double(func("TRIM", text, literal(BLANK))),
+    "is_nan": named_func("IS_NAN"),
+    "floor": named_func("FLOOR"),
+    "ceil": named_func("CEIL"),
+    "truncated": lambda value: safe_cast(func("TRUNC", value), "INT64"),
+    "round": _round,
+    "round_decimal": lambda value, digits: func("ROUND", value, literal(digits), literal("ROUND_HALF_EVEN")),
+    "fixed": lambda value, digits: _with_sign(value, func("FORMAT", literal(f"%.{digits}f"), value.copy())),
+    "text_double": _text_double,
+    "text_decimal": lambda value, scale: func("FORMAT", literal(f"%.{scale}f"), value),
+    "text_timestamp": _text_timestamp,
+    "divide_whole": named_func("DIV"),
     "matches": named_func("REGEXP_CONTAINS"),
     "bigint": lambda text: safe_cast(func("TRIM", text, literal(BLANK)), "INT64"),
 }

@@ -10,6 +10,7 @@ from sqlglot import exp
 from ..schema.pattern import FENCE, MAX_BRACKETS, portable
 from ..types import Array, Decimal, Scalar, Struct, Type
 from .base import (
+    BLANK,
     Body,
     Build,
     Engine,
@@ -19,6 +20,8 @@ from .base import (
     any_of,
     case,
     cast,
+    double_divide,
+    double_function,
     func,
     lambda_,
     literal,
@@ -78,6 +81,27 @@ def _lower(text: Sql) -> Sql:
     return case((func("REGEXP_MATCHES", text.copy(), literal(r"Σ(?:[^\pL]|$)")), literal(None)), default=mapped)
 
 
+def _text_timestamp(value: Sql) -> Sql:
+    """Python's text: microseconds only where there are some."""
+    some = exp.NEQ(this=func("MICROSECOND", value), expression=func("SECOND", value.copy()) * literal(1_000_000))
+    second = func("STRFTIME", value.copy(), literal("%Y-%m-%d %H:%M:%S"))
+    return case((some, func("STRFTIME", value.copy(), literal("%Y-%m-%d %H:%M:%S.%f"))), default=second)
+
+
+def _round_decimal(value: Sql, digits: int) -> Sql:
+    """Half to even: ROUND_EVEN takes doubles only."""
+    power = literal(10**digits)
+    scaled = exp.Mul(this=wrapped(value), expression=power)
+    low = func("FLOOR", scaled)
+    apart = exp.paren(exp.Sub(this=scaled.copy(), expression=low.copy()))
+    half = cast(literal("0.5"), "DECIMAL(2, 1)")
+    odd = exp.EQ(this=func("ABS", func("MOD", low.copy(), literal(2))), expression=literal(1))
+    up = any_of(exp.GT(this=apart, expression=half), all_of(exp.EQ(this=apart.copy(), expression=half.copy()), odd))
+    return exp.Div(
+        this=case((up, exp.Add(this=low.copy(), expression=literal(1))), default=low.copy()), expression=power
+    )
+
+
 TEXT: dict[str, Build] = {
     "upper": _upper,
     "lower": _lower,
@@ -97,8 +121,26 @@ TEXT: dict[str, Build] = {
     "try_subtract": lambda a, b: exp.Try(this=exp.Sub(this=wrapped(a), expression=wrapped(b))),
     "try_multiply": lambda a, b: exp.Try(this=exp.Mul(this=wrapped(a), expression=wrapped(b))),
     "try_negative": lambda a: exp.Try(this=exp.Neg(this=wrapped(a))),
+    "double": lambda value: cast(value, "DOUBLE"),
+    "double_add": double_function(exp.Add),
+    "double_subtract": double_function(exp.Sub),
+    "double_multiply": double_function(exp.Mul),
+    "double_divide": double_divide,
+    "double_abs": named_func("ABS"),
+    "double_of_text": lambda text: cast(func("TRIM", text, literal(BLANK)), "DOUBLE"),
+    "is_nan": named_func("ISNAN"),
+    "floor": named_func("FLOOR"),
+    "ceil": named_func("CEIL"),
+    "truncated": lambda value: cast(func("TRUNC", value), "BIGINT", safe=True),
+    "round": lambda value, digits: cast(func("PRINTF", literal(f"%.{digits}f"), value), "DOUBLE"),
+    "round_decimal": _round_decimal,
+    "fixed": lambda value, digits: func("PRINTF", literal(f"%.{digits}f"), value),
+    "text_double": lambda value, _: cast(value, "VARCHAR"),
+    "text_decimal": lambda value, _: cast(value, "VARCHAR"),
+    "text_timestamp": _text_timestamp,
+    "divide_whole": lambda a, b: exp.IntDiv(this=wrapped(a), expression=wrapped(b)),
     "matches": named_func("REGEXP_MATCHES"),
-    "bigint": lambda text: cast(func("TRIM", text, literal(" \t\r\n")), "BIGINT", safe=True),
+    "bigint": lambda text: cast(func("TRIM", text, literal(BLANK)), "BIGINT", safe=True),
 }
 
 # Arrays: positions count from 0; DuckDB counts from 1 and gives NULL beyond the ends.
@@ -264,7 +306,7 @@ JSON: dict[str, Callable[..., Any]] = {
     "has_other_names": _has_other_names,
     "length": named_func("LENGTH"),
     "search": lambda text, pattern: func("REGEXP_MATCHES", text, literal(portable(pattern))),
-    "trim": lambda text: func("TRIM", text, literal(" \t\r\n")),
+    "trim": lambda text: func("TRIM", text, literal(BLANK)),
     "unfence": lambda text: (
         func("REGEXP_MATCHES", text, literal(FENCE)),
         func("REGEXP_EXTRACT", text.copy(), literal(FENCE), literal(1)),

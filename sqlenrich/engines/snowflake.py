@@ -13,6 +13,7 @@ from ..schema.vendor import SHAPE_ONLY
 from ..types import Array, Decimal, Scalar, Struct, Type
 from .base import (
     BLANK,
+    TRAILING_ZEROS,
     Answered,
     Body,
     Build,
@@ -25,7 +26,11 @@ from .base import (
     case,
     cast,
     concat,
+    double,
+    double_divide,
+    double_function,
     func,
+    half_even,
     lambda_,
     literal,
     named_func,
@@ -86,6 +91,49 @@ def _posix(pattern: str) -> str:
     return portable(pattern).replace("(?:", "(")
 
 
+def _double(value: Sql) -> Sql:
+    return cast(value, sql_type(Scalar("double")))
+
+
+def _nearest(value: Sql) -> Sql:
+    """ROUND cuts a half away from zero: of an even number of halves it has none to cut."""
+    half = exp.EQ(
+        this=func("ABS", exp.Sub(this=wrapped(value), expression=func("TRUNC", value.copy()))), expression=double(0.5)
+    )
+    halved = func("ROUND", exp.Mul(this=wrapped(value.copy()), expression=double(0.5)))
+    return case((half, exp.Mul(this=double(2.0), expression=halved)), default=func("ROUND", value.copy()))
+
+
+def _fixed(value: Sql, digits: int) -> Sql:
+    text = cast(exp.Cast(this=value, to=exp.DataType.build(f"DECIMAL(38, {digits})")), sql_type(Scalar("string")))
+    negative_zero = all_of(
+        exp.EQ(this=value.copy(), expression=double(0.0)),
+        exp.EQ(this=cast(value.copy(), sql_type(Scalar("string"))), expression=literal("-0")),
+    )
+    return concat(case((negative_zero, literal("-")), default=literal("")), text)
+
+
+def _text_double(value: Sql, digits: int) -> Sql:
+    """A cast would print 3.0 as 3."""
+    text = _fixed(value, max(digits, 1))
+    return text if digits < 2 else func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal(r"\1\2"))
+
+
+def _truncated(value: Sql) -> Sql:
+    bound = double(float(2**63))
+    inside = all_of(
+        exp.GT(this=value, expression=exp.Neg(this=bound)), exp.LT(this=value.copy(), expression=bound.copy())
+    )
+    return case((inside, cast(func("TRUNC", value.copy()), sql_type(Scalar("bigint")))))
+
+
+def _text_timestamp(value: Sql) -> Sql:
+    """Python's text: microseconds only where there are some."""
+    some = exp.NEQ(this=func("TO_CHAR", value, literal("FF6")), expression=literal("000000"))
+    second = func("TO_CHAR", value.copy(), literal("YYYY-MM-DD HH24:MI:SS"))
+    return case((some, func("TO_CHAR", value.copy(), literal("YYYY-MM-DD HH24:MI:SS.FF6"))), default=second)
+
+
 TEXT: dict[str, Build] = {
     "upper": named_func("UPPER"),
     "lower": named_func("LOWER"),
@@ -106,6 +154,24 @@ TEXT: dict[str, Build] = {
     "try_subtract": lambda a, b: exp.Sub(this=wrapped(a), expression=wrapped(b)),
     "try_multiply": lambda a, b: exp.Mul(this=wrapped(a), expression=wrapped(b)),
     "try_negative": lambda a: exp.Neg(this=wrapped(a)),
+    "double": lambda value: _double(value),
+    "double_add": double_function(exp.Add),
+    "double_subtract": double_function(exp.Sub),
+    "double_multiply": double_function(exp.Mul),
+    "double_divide": double_divide,
+    "double_abs": named_func("ABS"),
+    "double_of_text": lambda text: _double(func("TRIM", text, literal(BLANK))),
+    "is_nan": lambda value: exp.EQ(this=value, expression=_double(literal("NaN"))),
+    "floor": named_func("FLOOR"),
+    "ceil": named_func("CEIL"),
+    "truncated": _truncated,
+    "round": lambda value, digits: half_even(value, digits, _nearest),
+    "round_decimal": lambda value, digits: func("ROUND", value, literal(digits), literal("HALF_TO_EVEN")),
+    "fixed": lambda value, digits: _fixed(half_even(value, digits, _nearest), digits),
+    "text_double": _text_double,
+    "text_decimal": lambda value, _: cast(value, sql_type(Scalar("string"))),
+    "text_timestamp": _text_timestamp,
+    "divide_whole": lambda a, b: func("TRUNC", exp.Div(this=wrapped(a), expression=wrapped(b), typed=True)),
     "matches": matches,
     "bigint": lambda text: func("TRY_TO_NUMBER", func("TRIM", text, literal(BLANK)), literal(38), literal(0)),
 }

@@ -12,6 +12,7 @@ from ..schema.pattern import FENCE, portable
 from ..types import Array, Decimal, Scalar, Struct, Type
 from .base import (
     BLANK,
+    TRAILING_ZEROS,
     Answered,
     Body,
     Build,
@@ -21,7 +22,10 @@ from .base import (
     any_of,
     case,
     concat,
+    double_divide,
+    double_function,
     func,
+    half_even,
     lambda_,
     literal,
     named_func,
@@ -70,6 +74,23 @@ def _trimming(position: str) -> Build:
     return lambda text, chars: exp.Trim(this=text, expression=chars, position=position)
 
 
+def _cast(value: Sql, to: str) -> Sql:
+    return exp.Cast(this=value, to=exp.DataType.build(to, dialect="spark"))
+
+
+def _text_double(value: Sql, digits: int) -> Sql:
+    """A cast would print ten millions as 1.0E7."""
+    text = func("FORMAT_STRING", literal(f"%.{max(digits, 1)}f"), value)
+    return text if digits < 2 else func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal("$1$2"))
+
+
+def _text_timestamp(value: Sql) -> Sql:
+    """Python's text: microseconds only where there are some."""
+    some = exp.NEQ(this=func("DATE_FORMAT", value, literal("SSSSSS")), expression=literal("000000"))
+    second = func("DATE_FORMAT", value.copy(), literal("yyyy-MM-dd HH:mm:ss"))
+    return case((some, func("DATE_FORMAT", value.copy(), literal("yyyy-MM-dd HH:mm:ss.SSSSSS"))), default=second)
+
+
 TEXT: dict[str, Build] = {
     "upper": named_func("UPPER"),
     "lower": named_func("LOWER"),
@@ -89,6 +110,26 @@ TEXT: dict[str, Build] = {
     "try_subtract": named_func("TRY_SUBTRACT"),
     "try_multiply": named_func("TRY_MULTIPLY"),
     "try_negative": lambda value: func("TRY_SUBTRACT", literal(0), value),
+    "double": lambda value: _cast(value, "DOUBLE"),
+    "double_add": double_function(exp.Add),
+    "double_subtract": double_function(exp.Sub),
+    "double_multiply": double_function(exp.Mul),
+    "double_divide": double_divide,
+    "double_abs": named_func("ABS"),
+    "double_of_text": lambda text: _cast(exp.Trim(this=text, expression=literal(BLANK), position="BOTH"), "DOUBLE"),
+    "is_nan": named_func("ISNAN"),
+    "floor": lambda value: _cast(func("FLOOR", value), "DOUBLE"),
+    "ceil": lambda value: _cast(func("CEIL", value), "DOUBLE"),
+    "truncated": lambda value: try_cast(value, "BIGINT"),
+    "round": lambda value, digits: half_even(value, digits, named_func("RINT")),
+    "round_decimal": lambda value, digits: func("BROUND", value, literal(digits)),
+    "fixed": lambda value, digits: func(
+        "FORMAT_STRING", literal(f"%.{digits}f"), half_even(value, digits, named_func("RINT"))
+    ),
+    "text_double": _text_double,
+    "text_decimal": lambda value, _: _cast(value, "STRING"),
+    "text_timestamp": _text_timestamp,
+    "divide_whole": lambda a, b: exp.IntDiv(this=wrapped(a), expression=wrapped(b)),
     "matches": named_func("REGEXP_LIKE"),
     "bigint": lambda text: try_cast(exp.Trim(this=text, expression=literal(BLANK), position="BOTH"), "BIGINT"),
 }

@@ -7,6 +7,7 @@ from itertools import count
 
 from ..types import BIGINT, BOOLEAN, STRING, Array, Struct, Type
 from . import functions
+from .comparisons import equal, needing
 from .ir import (
     FALSE,
     TRUE,
@@ -32,7 +33,7 @@ from .ir import (
     none_possible,
     requiring,
 )
-from .values import Items, Known, Loop, Refusal, Value, choose, describe, equal, lift, needing, negate, truth
+from .values import Items, Known, Loop, Refusal, Value, choose, describe, lift, negate, truth
 
 
 class Names:

@@ -26,6 +26,7 @@ from .ir import (
     Where,
     at_once,
     columns_of,
+    either_of,
     failure,
     requiring,
 )
@@ -102,16 +103,6 @@ def without_needless(parts: list[Expr]) -> list[Expr]:
 def is_guard(part: Expr) -> bool:
     """Tell whether a part prints nothing, but may fail."""
     return isinstance(part, If) and part.then == Fail(True) and part.orelse == Const("")
-
-
-def either_of(condition: Expr | None) -> Iterator[Expr]:
-    """Give the conditions of which one must hold."""
-    match condition:
-        case Op("or", args, _):
-            for arg in args:
-                yield from either_of(arg)
-        case _ if condition is not None:
-            yield condition
 
 
 class _Statements:

@@ -11,8 +11,9 @@ import jinja2
 from jinja2 import nodes
 
 from ..errors import PromptError, did_you_mean
-from ..types import BIGINT, BOOLEAN, DATE, STRING, Array, Struct, Type
-from . import arrays, functions
+from ..types import BIGINT, BOOLEAN, STRING, Array, Struct, Type
+from . import arrays, functions, numbers
+from .comparisons import contained, equal, ordered
 from .ir import (
     Column,
     Const,
@@ -43,9 +44,7 @@ from .values import (
     Value,
     Zip,
     choose,
-    contained,
     describe,
-    equal,
     lift,
     negate,
     same_type,
@@ -87,6 +86,14 @@ ARITHMETIC: dict[type[nodes.BinExpr], tuple[str, Callable[[Any, Any], Any]]] = {
     nodes.Mod: ("%", operator.mod),
     nodes.Pow: ("**", operator.pow),
 }
+ROW_ARITHMETIC: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "add": numbers.add,
+    "subtract": numbers.subtract,
+    "multiply": numbers.multiply,
+    "/": numbers.divide,
+    "//": numbers.whole_division("//"),
+    "%": numbers.whole_division("%"),
+}
 KNOWN_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "lt": operator.lt,
     "lteq": operator.le,
@@ -125,7 +132,7 @@ class Expressions:
             expr = lift(value)
         except Refusal as refusal:
             self.refuse(node, f"printing {refusal}")
-        if not printable(expr.type):
+        if not printable(expr):
             self.refuse(node, functions.unprintable(expr))
         return printed(expr)
 
@@ -275,10 +282,7 @@ class Expressions:
             return found if name == "in" else negate(found)
         if isinstance(left, Known) and isinstance(right, Known):
             return Const(KNOWN_COMPARISONS[name](left.value, right.value))
-        a, b = lift(left), lift(right)
-        if a.type != b.type or a.type not in (STRING, BIGINT, DATE):
-            raise Refusal(f"ordering {describe(a.type)} and {describe(b.type)}; both must be text or both integers")
-        return Op(name, (a, b), BOOLEAN)
+        return ordered(name, lift(left), lift(right))
 
     def concat(self, node: nodes.Concat, scope: Scope) -> Value:
         values = [self.value(child, scope) for child in node.nodes]
@@ -441,6 +445,8 @@ class Expressions:
             size = len(value.values)
             counted = self.beside(Const(size), value.values)
             return Known(size) if counted == Const(size) else counted
+        if node.name == "format" and isinstance(value, Known) and isinstance(value.value, str) and not keywords:
+            return join(numbers.percent(value.value, args, functions.soft_text))
         function = functions.FILTERS.get(node.name)
         if function is None:
             known = "" if node.name in self.env.filters else did_you_mean(node.name, self.env.filters)
@@ -558,6 +564,8 @@ class Expressions:
                     near = did_you_mean(method, functions.METHODS)
                     raise Refusal(f'the method "{method}"{near} is not compiled; prepare the value in the source query')
                 return self.apply(f'the method "{method}"', function, base, args, keywords)
+            if method == "format" and isinstance(base.value, str) and not constant:
+                return join(numbers.braces(base.value, args, keywords, functions.soft_text))
             if method == "join" and isinstance(base.value, str) and len(args) == 1:
                 if isinstance(args[0], Items):
                     return self.join_texts(base.value, args[0])
@@ -586,10 +594,8 @@ class Expressions:
         sign = operator.neg if isinstance(node, nodes.Neg) else operator.pos
         if isinstance(value, Known):
             return self.known(node, lambda: sign(value.value))
-        number = lift(value)
-        if number.type != BIGINT:
-            raise Refusal(f"a sign before {describe(number.type)}")
-        return Op("try_negative", (number,), BIGINT) if isinstance(node, nodes.Neg) else number
+        negated = numbers.negative(lift(value))
+        return negated if isinstance(node, nodes.Neg) else lift(value)
 
     def arithmetic(self, node: nodes.BinExpr, left: Value, right: Value) -> Value:
         name, function = ARITHMETIC[type(node)]
@@ -598,14 +604,12 @@ class Expressions:
         if name == "add" and isinstance(left, Known | Items) and isinstance(right, Known | Items):
             both = [*_elements(left), *_elements(right)]
             return _items(both, False)
-        a, b = lift(left), lift(right)
-        if name == "add":
-            return functions.add(a, b)
-        if name == "subtract":
-            return functions.subtract(a, b)
-        if name == "multiply" and a.type == b.type == BIGINT:
-            return Op("try_multiply", (a, b), BIGINT)
-        raise Refusal(f'"{node.operator}" on row values; compute it in the source query')
+        if name == "%" and isinstance(left, Known) and isinstance(left.value, str):
+            values = right.values if isinstance(right, Items) and isinstance(node.right, nodes.Tuple) else [right]
+            return join(numbers.percent(left.value, list(values), functions.soft_text))
+        if (compute := ROW_ARITHMETIC.get(name)) is None:
+            raise Refusal(f'"{node.operator}" on row values; compute it in the source query')
+        return compute(lift(left), lift(right))
 
     # Helpers ---------------------------------------------------------------------------------------------------
 

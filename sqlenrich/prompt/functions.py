@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..types import BIGINT, BOOLEAN, STRING, Array
+from . import numbers
+from .comparisons import equal
 from .ir import (
     FALSE,
     TRUE,
@@ -15,9 +17,9 @@ from .ir import (
     Fail,
     Field,
     If,
-    Join,
     Op,
     Pick,
+    as_text,
     at_once,
     beyond,
     columns_of,
@@ -25,10 +27,9 @@ from .ir import (
     is_none,
     none_possible,
     printable,
-    printed,
     requiring,
 )
-from .values import Known, Refusal, Value, choose, describe, equal, lift, negate, same_type, truth
+from .values import Known, Refusal, Value, choose, describe, lift, negate, same_type, truth
 
 # str.strip() without an argument: every character for which str.isspace() holds (Unicode 14 and later agree).
 WHITESPACE = "".join(chr(c) for c in range(0x3001) if chr(c).isspace())
@@ -44,12 +45,9 @@ def soft_text(value: Expr) -> Expr:
         return Const(str(value.value))
     if isinstance(value, If):
         return choose(value.test, soft_text(value.then), soft_text(value.orelse))
-    if not printable(value.type):
+    if not printable(value):
         raise Refusal(unprintable(value))
-    text = value if value.type == STRING else printed(value)
-    if not none_possible(value):
-        return text
-    return If(is_none(value), Const("None"), text if text is value else Op("text", (value,), STRING))
+    return choose(is_none(value), Const("None"), as_text(value)) if none_possible(value) else as_text(value)
 
 
 def unprintable(value: Expr) -> str:
@@ -135,24 +133,6 @@ def length(value: Expr) -> Expr:
     return Op("length", (value,), BIGINT)
 
 
-def integer(value: Expr, default: Value = Known(0), base: Value = Known(10)) -> Expr:
-    """Give Jinja's ``int`` filter: the default where the value is no number."""
-    if base != Known(10):
-        raise Refusal("int with a base other than 10")
-    fallback = lift(default)
-    if value.type == BIGINT:
-        return choose(is_none(value), fallback, value) if none_possible(value) else value
-    if fallback.type != BIGINT or none_possible(fallback):
-        raise Refusal("int with a default that is no integer")
-    if value.type == BOOLEAN:
-        number = choose(truth(value), Const(1), Const(0))
-        return choose(is_none(value), fallback, number) if none_possible(value) else number
-    if value.type != STRING:
-        raise Refusal(f"int of {describe(value.type)}; cast it in the source query")
-    number = Op("int", (value, fallback), BIGINT)
-    return choose(is_none(value), fallback, number) if none_possible(value) else number
-
-
 def default(value: Expr, fallback: Value = Known(""), boolean: Value = Known(False)) -> Expr:
     """Give Jinja's ``default`` filter. A column is always defined, so only ``default(x, true)`` can matter."""
     if not isinstance(boolean, Known):
@@ -196,23 +176,18 @@ def _soft(function: Callable[..., Expr]) -> Callable[..., Expr]:
     return lambda value, *args: function(soft_text(value), *args)
 
 
-def absolute(value: Expr) -> Expr:
-    """Give ``abs(value)`` of an integer."""
-    if value.type != BIGINT:
-        raise Refusal(f"the absolute value of {describe(value.type)}; cast it in the source query")
-    return Op("abs", (value,), BIGINT)
-
-
 FILTERS: dict[str, Callable[..., Expr]] = {
-    "abs": absolute,
+    "abs": numbers.absolute,
     "capitalize": _soft(plain("capitalize")),
     "default": default,
     "d": default,
-    "int": integer,
+    "float": numbers.floating,
+    "int": numbers.integer,
     "length": length,
     "count": length,
     "lower": _soft(plain("lower")),
     "replace": _soft(replace),
+    "round": numbers.rounded,
     "string": soft_text,
     "trim": _soft(trimming("trim")),
     "upper": _soft(plain("upper")),
@@ -240,7 +215,16 @@ GLOBALS = ("range", "dict", "zip")
 MUTATING = frozenset("add append clear discard extend insert pop popitem remove reverse setdefault sort update".split())
 """Methods that change a list or a mapping in place: at compile time they would, whatever the row."""
 
+
+def divisible(value: Expr, by: Value) -> Expr:
+    """Give the test ``value is divisibleby(by)``."""
+    return equal(numbers.whole_division("%")(value, lift(by)), Known(0))
+
+
 TESTS: dict[str, Callable[..., Expr]] = {
+    "divisibleby": divisible,
+    "even": lambda value: divisible(value, Known(2)),
+    "odd": lambda value: equal(numbers.whole_division("%")(value, Const(2)), Known(1)),
     "defined": lambda value: negate(undefined(value)),
     "undefined": undefined,
     "none": lambda value: choose(undefined(value), FALSE, equal(value, Known(None))),
@@ -255,8 +239,6 @@ INSTEAD = {
     "random": "a prompt must be the same on each run",
     "tojson": "build the JSON in the source query",
     "pprint": "print the fields one by one",
-    "round": "round and format the number in the source query",
-    "format": "join the parts with ~",
 }
 """What to write instead of a filter that is not compiled."""
 
@@ -305,26 +287,6 @@ def _bounded(name: str, a: Expr, b: Expr) -> Expr:
     if isinstance(a, Const) and isinstance(b, Const):
         return Const(_python(a) + _python(b) if name == "add" else _python(a) - _python(b))
     return Op(name, (a, b), BIGINT)
-
-
-def add(a: Expr, b: Expr) -> Expr:
-    """Give ``a + b`` of integers, or the joined text of two texts. Beyond 64 bits it fails for the row."""
-    if isinstance(a, Const) and isinstance(b, Const):
-        return Const(_python(a) + _python(b))
-    if a.type == b.type == STRING:
-        return Join((a, b))
-    if a.type == b.type == BIGINT:
-        return Op("try_add", (a, b), BIGINT)
-    raise Refusal(f"adding {describe(a.type)} and {describe(b.type)}")
-
-
-def subtract(a: Expr, b: Expr) -> Expr:
-    """Give ``a - b`` of integers."""
-    if isinstance(a, Const) and isinstance(b, Const):
-        return Const(_python(a) - _python(b))
-    if a.type == b.type == BIGINT:
-        return Op("try_subtract", (a, b), BIGINT)
-    raise Refusal(f"subtracting {describe(b.type)} from {describe(a.type)}")
 
 
 def _python(constant: Const) -> Any:

@@ -11,25 +11,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ..types import BIGINT, BOOLEAN, STRING, Array, Scalar, Type
+from ..types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Decimal, Scalar, Type
 
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """A text, integer, boolean or None known at compile time."""
+    """A text, number, boolean or None known at compile time."""
 
-    value: str | int | bool | None
+    value: str | int | float | bool | None
 
     def __eq__(self, other: object) -> bool:
-        # 1 == True in Python, but they are printed differently.
-        return isinstance(other, Const) and type(self.value) is type(other.value) and self.value == other.value
+        # 1 == True == 1.0 in Python, but they are printed differently.
+        return isinstance(other, Const) and repr(self.value) == repr(other.value)
 
     @property
     def type(self) -> Type:
         """The type of the value; None counts as text."""
         if isinstance(self.value, bool):
             return BOOLEAN
-        return BIGINT if isinstance(self.value, int) else STRING
+        return BIGINT if isinstance(self.value, int) else DOUBLE if isinstance(self.value, float) else STRING
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,24 @@ OPERATIONS: dict[str, str] = {
     "gt": "strict",
     "gteq": "strict",
     "text": "strict",
-    "abs": "strict",
+    "double_add": "partial",
+    "double_subtract": "partial",
+    "double_multiply": "partial",
+    "double_divide": "partial",
+    "double_abs": "strict",
+    "double": "strict",
+    "exact_double": "partial",
+    "modulo": "strict",
+    "floor_divide": "partial",
+    "is_nan": "strict",
+    "round": "partial",
+    "round_decimal": "strict",
+    "floor": "partial",
+    "ceil": "partial",
+    "truncated": "partial",
+    "float": "partial",
+    "fixed": "partial",
+    "text_double": "partial",
     "least": "strict",
     "array": "total",
     "or_empty": "total",
@@ -279,7 +296,7 @@ def failure(expr: Expr) -> Expr | None:
         case Fail():
             return TRUE
         case Field(base, _, _):
-            return either(failure(base), is_none(base) if none_possible(base) else None)
+            return either(failure(base), none(base))
         case Map(array, item, position, body):
             inner = failure(body)
             each = None if inner is None else Exists(array, item, position, inner)
@@ -299,7 +316,7 @@ def failure(expr: Expr) -> Expr | None:
             if in_then == TRUE and in_else is None:
                 arms = test
             elif in_then is not None or in_else is not None:
-                arms = If(test, in_then or FALSE, in_else or FALSE)
+                arms = branch(test, in_then or FALSE, in_else or FALSE)
             return either(failure(test), arms)
         case Pick(subject, arms):
             keys = tuple(Const(key) for key, _ in arms)
@@ -307,21 +324,20 @@ def failure(expr: Expr) -> Expr | None:
             broken = either(failure(subject), unknown)
             for key, value in arms:
                 if (in_arm := failure(value)) is not None:
-                    broken = either(broken, If(Op("eq", (subject, Const(key)), BOOLEAN), in_arm, FALSE))
+                    broken = either(broken, branch(Op("eq", (subject, Const(key)), BOOLEAN), in_arm, FALSE))
             return broken
         case Join(parts):
             broken = None
             for part in parts:
                 broken = either(broken, failure(part))
-                if none_possible(part):  # as in text + None; what is printed is never None
-                    broken = either(broken, is_none(part))
+                broken = either(broken, none(part))  # as in text + None; what is printed is never None
             return broken
         case Op(("and" | "or") as name, args, _):
             # Python stops at the first operand that decides: what follows can't fail then.
             broken = failure(args[-1])
             for arg in reversed(args[:-1]):
                 if broken is not None:
-                    broken = If(arg, broken, FALSE) if name == "and" else If(arg, FALSE, broken)
+                    broken = branch(arg, broken, FALSE) if name == "and" else branch(arg, FALSE, broken)
                 broken = either(failure(arg), broken)
             return broken
         case Op(name, args, _):
@@ -331,8 +347,8 @@ def failure(expr: Expr) -> Expr | None:
             broken = None
             for arg in args:
                 broken = either(broken, failure(arg))
-                if kind == "strict" and none_possible(arg):
-                    broken = either(broken, is_none(arg))
+                if kind == "strict":
+                    broken = either(broken, none(arg))
             return broken
     return None
 
@@ -372,7 +388,15 @@ def requiring(broken: Expr | None, value: Expr) -> Expr:
 
 def missing(expr: Expr) -> Expr | None:
     """Give the condition that a value fails or is None."""
-    return either(failure(expr), is_none(expr) if none_possible(expr) else None)
+    return either(failure(expr), none(expr))
+
+
+def none(expr: Expr) -> Expr | None:
+    """Give the condition that a value that does not fail is None, or None where it can't be."""
+    if isinstance(expr, If):
+        then, orelse = none(expr.then), none(expr.orelse)
+        return None if then is orelse is None else branch(expr.test, then or FALSE, orelse or FALSE)
+    return is_none(expr) if none_possible(expr) else None
 
 
 def beyond(array: Expr, index: Expr) -> Expr:
@@ -412,12 +436,70 @@ def is_none(expr: Expr) -> Expr:
 
 
 def either(a: Expr | None, b: Expr | None) -> Expr | None:
-    """Give ``a or b`` for two conditions, either of which may be absent."""
+    """Give ``a or b`` for two conditions, either of which may be absent; what ``a`` rules out is left out of ``b``."""
     if a is None or b is None or a == b:
         return a if b is None else b
     if TRUE in (a, b):
         return TRUE
-    return Op("or", (a, b), BOOLEAN)
+    if a == FALSE:
+        return b
+    rest = assuming(b, facts_of(a, False))
+    if isinstance(rest, Const):
+        return TRUE if rest.value else a
+    return Op("or", (a, rest), BOOLEAN)
+
+
+def either_of(condition: Expr | None) -> Iterator[Expr]:
+    """Give the conditions of which one must hold."""
+    match condition:
+        case Op("or", args, _):
+            for arg in args:
+                yield from either_of(arg)
+        case _ if condition is not None:
+            yield condition
+
+
+def facts_of(condition: Expr, holds: bool) -> dict[Expr, bool]:
+    """Give what is known where a condition holds, or does not."""
+    match condition:
+        case Op("not", (inner,), _):
+            return facts_of(inner, not holds)
+        case Op(name, args, _) if name == ("and" if holds else "or"):
+            return {fact: known for arg in args for fact, known in facts_of(arg, holds).items()}
+    return {condition: holds}
+
+
+def assuming(condition: Expr, facts: dict[Expr, bool]) -> Expr:
+    """Give a condition made shorter by what is known of others."""
+    if (known := facts.get(condition)) is not None:
+        return TRUE if known else FALSE
+    match condition:
+        case Op("or", (a, b), _):
+            return either(assuming(a, facts), assuming(b, facts)) or FALSE
+        case Op("and", (a, b), _):
+            first = assuming(a, facts)
+            return branch(first, assuming(b, facts), FALSE)
+        case Op("not", (inner,), _):
+            rest = assuming(inner, facts)
+            return Const(not rest.value) if isinstance(rest, Const) else Op("not", (rest,), BOOLEAN)
+        case If(test, then, orelse):
+            return branch(assuming(test, facts), assuming(then, facts), assuming(orelse, facts))
+    return condition
+
+
+def branch(test: Expr, then: Expr, orelse: Expr) -> Expr:
+    """Give the condition ``then if test else orelse``."""
+    if isinstance(test, Const):
+        return then if test.value else orelse
+    then, orelse = assuming(then, facts_of(test, True)), assuming(orelse, facts_of(test, False))
+    if then == orelse:
+        return then
+    if orelse == FALSE:
+        return test if then == TRUE else Op("and", (test, then), BOOLEAN)
+    if then == FALSE:
+        inverse = Op("not", (test,), BOOLEAN)
+        return inverse if orelse == TRUE else Op("and", (inverse, orelse), BOOLEAN)
+    return If(test, then, orelse)
 
 
 def columns_of(expr: Expr) -> Iterator[str]:
@@ -469,10 +551,55 @@ def printed(expr: Expr) -> Expr:
     if isinstance(expr, Pick):
         return Pick(expr.subject, tuple((key, printed(value)) for key, value in expr.arms))
     if none_possible(expr):
-        return Op("printed", (expr,), STRING)
+        text = as_text(expr)
+        return If(is_none(expr), Const(""), text) if expr.type == DOUBLE else Op("printed", (expr,), STRING)
+    return as_text(expr)
+
+
+def as_text(expr: Expr) -> Expr:
+    """Give the text of a value that is not None."""
+    if isinstance(expr, Const):
+        return Const(str(expr.value))
+    if expr.type == DOUBLE:
+        return Op("text_double", (expr, Const(decimals(expr))), STRING)
     return expr if expr.type == STRING else Op("text", (expr,), STRING)
 
 
-def printable(value: Type) -> bool:
-    """Tell whether every engine prints a type as Python does."""
-    return isinstance(value, Scalar) and value.name in ("string", "bigint", "boolean", "date")
+MAX_DECIMALS = 4
+"""Python prints a double below 0.0001 with an exponent."""
+MAX_SCALE = 6
+"""Python prints a decimal of a larger scale with an exponent where it is small."""
+
+
+def printable(expr: Expr) -> bool:
+    """Tell whether every engine prints a value as Python does."""
+    match expr.type:
+        case Scalar("double"):
+            return decimals(expr) is not None
+        case Scalar():
+            return True
+        case Decimal(_, scale):
+            return scale <= MAX_SCALE
+    return False
+
+
+def decimals(expr: Expr) -> int | None:
+    """Give how many decimals the text of a double has at most; None where it is not known, or too many to print."""
+    match expr:
+        case Const(float() as value) if abs(value) < 1e15:
+            written = repr(value)
+            return None if "e" in written else len(written.partition(".")[2].rstrip("0"))
+        case Op("round", (_, Const(int() as digits)), _) if digits <= MAX_DECIMALS:
+            return digits
+        case Op(("floor" | "ceil" | "double" | "exact_double"), _, _):
+            return 0
+        case Op("double_abs", (inner,), _):
+            return decimals(inner)
+        case Op(("double_add" | "double_subtract" | "double_multiply"), (a, b), _) if decimals(a) == decimals(b) == 0:
+            return 0
+        case Op("double_divide", (a, Const(float() as divisor)), _) if decimals(a) == 0:
+            return next((n for n in range(MAX_DECIMALS + 1) if divisor and 10**n % divisor == 0), None)
+        case If(_, then, orelse):
+            arms = decimals(then), decimals(orelse)
+            return None if arms[0] is None or arms[1] is None else max(arms[0], arms[1])
+    return None

@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from ..engines.base import Body, Build, Sql, case, concat, literal, wrapped
+from ..engines.base import Body, Build, Sql, case, concat, double, func, literal, wrapped
 from ..errors import PromptError
-from ..types import BIGINT, BOOLEAN, DATE, STRING, Array
+from ..types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Decimal
+from .comparisons import EXACT
 from .ir import (
+    FALSE,
     Column,
     Const,
     Element,
@@ -29,6 +31,8 @@ from .ir import (
     Pick,
     Var,
     Where,
+    assuming,
+    facts_of,
     failure,
     none_possible,
     null_on_failure,
@@ -44,6 +48,7 @@ _COMPARISONS: Mapping[str, type[exp.Binary]] = {"lt": exp.LT, "lteq": exp.LTE, "
 _ARITHMETIC: Mapping[str, type[exp.Binary]] = {"add": exp.Add, "subtract": exp.Sub}
 _DIGITS = r"^[ \t\r\n]*[+-]?[0-9]{1,18}[ \t\r\n]*$"
 _DECIMAL = r"^[ \t\r\n]*[+-]?[0-9]{1,9}\.[0-9]{0,5}[ \t\r\n]*$"  # few digits: no double rounds across an integer
+_PLAIN = r"^[ \t\r\n]*[+-]?[0-9]{1,15}(\.[0-9]{0,15})?[ \t\r\n]*$"
 _NO_NUMBER = r"^[\x00-\x2a\x2c\x2f\x3a-\x5e\x60-\x7f]*$"  # ASCII without digits, sign, point or underscore
 _TITLED = (
     "^[ßİǄ-ǌǱ-ǳև\u10d0-\u10fa\u10fd-\u10ff\u1f80-\u1faf\u1fb2-\u1fb4\u1fb7\u1fbc\u1fc2-\u1fc4\u1fc7\u1fcc"
@@ -64,6 +69,7 @@ class _Printer:
     def __init__(self, text: Mapping[str, Build], column: ColumnSql) -> None:
         self.text, self.column = text, column
         self.bound: dict[str, Sql] = {}
+        self.known: dict[Expr, bool] = {}
         self.printed = 0
 
     def safe(self, expr: Expr) -> Sql:
@@ -72,9 +78,20 @@ class _Printer:
             return concat(*(self.safe(part) for part in expr.parts))
         if isinstance(expr, If):
             return self.branches(expr, self.safe)
-        if null_on_failure(expr) or (broken := failure(expr)) is None:
+        if null_on_failure(expr) or (broken := self.unknown(failure(expr))) is None:
             return self.value(expr)
-        return case((self.holds(broken), literal(None)), default=self.value(expr))
+        failed = self.holds(broken)
+        before = self.known
+        self.known = {**before, **facts_of(broken, False)}
+        try:
+            return case((failed, literal(None)), default=self.value(expr))
+        finally:
+            self.known = before
+
+    def unknown(self, broken: Expr | None) -> Expr | None:
+        """What is left of a condition beside what a CASE around it has ruled out."""
+        rest = None if broken is None else assuming(broken, self.known)
+        return None if rest == FALSE else rest
 
     def branches(self, expr: If, arm: Callable[[Expr], Sql]) -> Sql:
         arms: list[tuple[Sql, Sql]] = []
@@ -82,7 +99,7 @@ class _Printer:
         while isinstance(rest, If):
             if (nothing := self.or_constant(rest)) is not None:
                 break
-            if (broken := failure(rest.test)) is not None:
+            if (broken := self.unknown(failure(rest.test))) is not None:
                 arms.append((self.holds(broken), literal(None)))
             if rest.then != rest.orelse:
                 arms.append((self.holds(rest.test), arm(rest.then)))
@@ -112,6 +129,8 @@ class _Printer:
         if isinstance(expr.type, Array) and isinstance(expr.type.item, Array) and "nested_array" in self.text:
             return self.text["nested_array"]()
         match expr:
+            case Const(float() as number):
+                return double(number)
             case Const(value):
                 return literal(value)
             case Column(name, _):
@@ -188,6 +207,21 @@ class _Printer:
                 return exp.Coalesce(this=self.value(args[0]), expressions=[self.text["array"]()])
             case "int":
                 return self.integer(args[0], args[1])
+            case "float":
+                return self.floating(args[0], args[1])
+            case "exact_double":
+                value = self.value(args[0])
+                inside = exp.Between(this=value, low=literal(-EXACT), high=literal(EXACT))
+                return case((inside, self.text["double"](value.copy())))
+            case "round" | "fixed" | "text_double" | "round_decimal" as name:
+                return self.decimals(name, args[0], args[1])
+            case "floor" | "ceil" as name:
+                small = exp.LT(this=self.text["double_abs"](self.value(args[0])), expression=double(1e15))
+                return case((small, self.text[name](self.value(args[0]))))
+            case "floor_divide":
+                return self.floor_divide(args[0], args[1])
+            case "modulo":
+                return self.modulo(args[0], args[1])
             case "add" | "subtract" as name:
                 left, right = (wrapped(self.value(arg)) for arg in args)
                 return _ARITHMETIC[name](this=left, expression=right)
@@ -202,7 +236,9 @@ class _Printer:
         if expr.type == BOOLEAN:
             negated = exp.Paren(this=value.copy()) if isinstance(value, exp.Connector) else value.copy()
             return case((value, literal("True")), (exp.Not(this=negated), literal("False")))
-        return self.text["text_date" if expr.type == DATE else "text_bigint"](value)
+        if isinstance(expr.type, Decimal):
+            return self.text["text_decimal"](value, expr.type.scale)
+        return self.text["text_" + getattr(expr.type, "name", "bigint")](value)
 
     def integer(self, text: Expr, fallback: Expr) -> Sql:
         """Jinja's int of a text: integers, decimals cut, the fallback for text that is no number, else a failure."""
@@ -214,6 +250,38 @@ class _Printer:
             (self.text["matches"](value.copy(), literal(_DECIMAL)), self.text["bigint"](whole_part)),
             (self.text["matches"](value.copy(), literal(_NO_NUMBER)), self.value(fallback)),
         )
+
+    def floating(self, text: Expr, fallback: Expr) -> Sql:
+        """Jinja's float of a text: plain numbers, the fallback for text that is no number, else a failure."""
+        value = self.value(text)
+        return case(
+            (self.text["matches"](value, literal(_PLAIN)), self.text["double_of_text"](value.copy())),
+            (self.text["matches"](value.copy(), literal(_NO_NUMBER)), self.value(fallback)),
+        )
+
+    def decimals(self, name: str, number: Expr, digits: Expr) -> Sql:
+        """What rounds or prints a double; texts only where all their digits are the double's own."""
+        places = _constant(digits)
+        made = self.text[name](self.value(number), places)
+        if name in ("round", "round_decimal"):
+            return made
+        bound = double(float(10 ** (15 - places)))
+        return case((exp.LT(this=self.text["double_abs"](self.value(number)), expression=bound), made))
+
+    def modulo(self, number: Expr, divisor: Expr) -> Sql:
+        """Python's remainder has the sign of the divisor."""
+        inner = func("MOD", self.value(number), self.value(divisor))
+        return func("MOD", exp.Add(this=inner, expression=wrapped(self.value(divisor))), self.value(divisor))
+
+    def floor_divide(self, number: Expr, divisor: Expr) -> Sql:
+        """Python's quotient is cut downwards, engines cut towards zero."""
+        value = self.value(number)
+        below = exp.EQ(this=func("MOD", value.copy(), self.value(divisor)), expression=literal(0))
+        negative = exp.LT(this=value.copy(), expression=literal(0))
+        opposite = negative if _constant(divisor) > 0 else exp.GT(this=value.copy(), expression=literal(0))
+        quotient = self.text["divide_whole"](value, self.value(divisor))
+        one_less = exp.Sub(this=quotient, expression=literal(1))
+        return case((exp.And(this=opposite, expression=exp.Not(this=below)), one_less), default=quotient.copy())
 
     # Booleans: a predicate may be NULL for false (WHERE, WHEN); a value may not, since NOT would lose it.
 
@@ -271,10 +339,14 @@ class _Printer:
         value = self.value(subject)
         if subject.type == STRING:
             return exp.NEQ(this=value, expression=literal(""))
-        if subject.type == BIGINT:
+        if subject.type in (BIGINT, DOUBLE) or isinstance(subject.type, Decimal):
             return exp.NEQ(this=value, expression=literal(0))
         if subject.type == BOOLEAN:
             return value
         if isinstance(subject.type, Array):
             return exp.GT(this=self.text["size"](value), expression=literal(0))
         return exp.Not(this=exp.Is(this=value, expression=exp.Null()))
+
+
+def _constant(number: Expr) -> int:
+    return number.value if isinstance(number, Const) and isinstance(number.value, int) else 0

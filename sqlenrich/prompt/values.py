@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..types import BIGINT, BOOLEAN, STRING, Array, Scalar, Struct, Type, type_json
+from ..types import BOOLEAN, Type, type_json
 from .ir import (
     FALSE,
     TRUE,
@@ -25,7 +25,6 @@ from .ir import (
     Var,
     Where,
     failure,
-    is_none,
     none_possible,
 )
 
@@ -86,12 +85,12 @@ class Refusal(Exception):  # noqa: N818 (not an error by itself: the compiler ad
 
 
 def lift(value: Value) -> Expr:
-    """Give a value as an expression. Raises :class:`Refusal` for lists, mappings and floats."""
+    """Give a value as an expression. Raises :class:`Refusal` for lists and mappings."""
     if isinstance(value, Known):
-        if value.value is None or isinstance(value.value, str | bool | int):
+        if value.value is None or isinstance(value.value, str | bool | int | float):
+            if isinstance(value.value, float) and not math.isfinite(value.value):
+                raise Refusal(f"the constant {value.value}; engines disagree about it")
             return Const(value.value)
-        if isinstance(value.value, float):
-            raise Refusal("a float constant beside a row value; write it as text or as an integer")
         raise Refusal(f"a {type(value.value).__name__} where one value is needed; join it or index it")
     if isinstance(value, Items | Zip):
         raise Refusal("a list where one value is needed; join it or index it")
@@ -158,67 +157,3 @@ def choose(test: Expr, then: Expr, orelse: Expr) -> Expr:
 def same_type(a: Expr, b: Expr) -> bool:
     """Tell whether two arms can share one SQL column: equal types, or one of them a bare None."""
     return any(arm == Const(None) or isinstance(arm, Fail) for arm in (a, b)) or a.type == b.type
-
-
-def equal(a: Value, b: Value) -> Expr:
-    """Give ``a == b`` as Python decides it: None equals only None, text never equals a number."""
-    if isinstance(a, Known) and isinstance(b, Known):
-        return TRUE if a.value == b.value else FALSE
-    left, right = lift(a), lift(b)
-    if isinstance(left, Const) and not isinstance(right, Const):
-        left, right = right, left
-    if right == Const(None):
-        return is_none(left) if none_possible(left) else needing(left, FALSE)
-    if isinstance(left, If):
-        return choose(left.test, equal(left.then, right), equal(left.orelse, right))
-    if left.type != right.type:
-        # True == 1 in Python; other types never compare equal.
-        if left.type == BOOLEAN and isinstance(right, Const) and right.value in (0, 1) and right.type == BIGINT:
-            return equal(left, Const(bool(right.value)))
-        if {left.type, right.type} == {BOOLEAN, BIGINT}:
-            raise Refusal("comparing a boolean with an integer; write the test out with if and else")
-        if isinstance(left.type, Scalar) and isinstance(right.type, Scalar):
-            scalars = {STRING, BIGINT, BOOLEAN}
-            if left.type in scalars and right.type in scalars:
-                return unlike(left, right)
-        raise Refusal(f"comparing {describe(left.type)} with {describe(right.type)}")
-    if isinstance(left.type, Array | Struct):
-        raise Refusal("comparing arrays or structs; compare their elements")
-    return Op("eq", (left, right), BOOLEAN)
-
-
-def unlike(left: Expr, right: Expr) -> Expr:
-    """Give ``left == right`` for values of different types: only two None are equal."""
-    result: Expr = FALSE
-    if none_possible(left) and none_possible(right):
-        result = Op("and", (is_none(left), is_none(right)), BOOLEAN)
-    return needing(left, needing(right, result))
-
-
-def needing(operand: Expr, result: Expr) -> Expr:
-    """Give ``result``, failing where computing ``operand`` fails: Jinja computes it even where it decides nothing."""
-    return result if failure(operand) is None else If(is_none(operand), result, result)
-
-
-def contained(item: Value, container: Value) -> Expr:
-    """Give ``item in container``."""
-    if isinstance(item, Known) and isinstance(container, Known):
-        return TRUE if item.value in container.value else FALSE
-    if isinstance(container, Known) and isinstance(container.value, Mapping):
-        container = Known(list(container.value))
-    if isinstance(container, Known) and isinstance(container.value, list | tuple | set | range):
-        container = Items(tuple(Known(element) for element in container.value))
-    if isinstance(container, Items):
-        subject = lift(item)
-        if all(isinstance(v, Known) and type(v.value) is str for v in container.values) and subject.type == STRING:
-            if not container.values:
-                return FALSE
-            return Op("in", (subject, *(lift(v) for v in container.values)), BOOLEAN)
-        found: Expr = FALSE
-        for element in reversed(container.values):
-            found = choose(equal(subject, element), TRUE, found)
-        return found
-    left, right = lift(item), lift(container)
-    if right.type == STRING and left.type == STRING:
-        return Op("contains", (right, left), BOOLEAN)
-    raise Refusal(f"looking for {describe(left.type)} in {describe(right.type)}; it must be text in text")
