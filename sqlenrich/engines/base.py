@@ -171,6 +171,8 @@ def half_even(value: Sql, digits: int, nearest: Build) -> Sql:
     return exp.Div(this=exp.paren(whole), expression=power.copy(), typed=True, safe=False)
 
 
+LAST_WORD = " [^ ]*$"
+"""What Jinja's truncate drops: the last space and what follows it."""
 TRAILING_ZEROS = "([.][0-9]*[1-9])0+$|([.]0)0+$"
 """Python prints no zeros at the end of a double, but one after the point."""
 

@@ -15,6 +15,7 @@ from ..schema.pattern import FENCE, portable
 from ..types import Array, Decimal, Scalar, Struct, Type
 from .base import (
     BLANK,
+    LAST_WORD,
     TRAILING_ZEROS,
     Answered,
     Body,
@@ -134,6 +135,8 @@ TEXT: dict[str, Build] = {
     "ltrim": named_func("LTRIM"),
     "rtrim": named_func("RTRIM"),
     "replace": named_func("REPLACE"),
+    "translate": named_func("TRANSLATE"),
+    "cut_word": lambda text: func("REGEXP_REPLACE", text, literal(LAST_WORD), literal("")),
     "length": named_func("CHAR_LENGTH"),
     "substr": named_func("SUBSTR"),
     "greatest": named_func("GREATEST"),
@@ -245,7 +248,35 @@ def _nested_array() -> NoReturn:
     )
 
 
+def _flat_map(array: Sql, item: str, position: str | None, body: Body, _kind: Type) -> Sql:
+    at = position or f"{item}_at"
+    inner, inner_at = f"{item}_each", f"{item}_each_at"
+    rows = _rows(body(exp.column(item), exp.column(at)), inner, inner_at)
+    query = exp.select(exp.column(inner), copy=False).from_(_rows(array, item, at), copy=False)
+    query = query.join(rows, join_type="cross", copy=False)
+    return func("ARRAY", query.order_by(exp.column(at), exp.column(inner_at), copy=False))
+
+
+def _sort(array: Sql, item: str, key: Body, _kind: Type, descending: bool) -> Sql:
+    at = f"{item}_at"
+    query = exp.select(exp.column(item), copy=False).from_(_rows(array, item, at), copy=False)
+    by = exp.Ordered(this=key(exp.column(item), None), desc=descending, nulls_first=not descending)
+    return func("ARRAY", query.order_by(by, exp.column(at), copy=False))
+
+
+def _sum(array: Sql) -> Sql:
+    """A sum beyond 64 bits would fail the query."""
+    item, at = _unused()
+    wide = exp.Cast(this=exp.column(item), to=exp.DataType.build("BIGNUMERIC", dialect="bigquery"))
+    query = exp.select(func("SUM", wide), copy=False).from_(_rows(array, item, at), copy=False)
+    return safe_cast(func("COALESCE", query.subquery(copy=False), literal(0)), "INT64")
+
+
 ARRAYS: dict[str, Build] = {
+    "flat_map": _flat_map,
+    "sort": _sort,
+    "sum": _sum,
+    "array_concat": named_func("ARRAY_CONCAT"),
     "nested_array": _nested_array,
     "map": _map,
     "where": _where,

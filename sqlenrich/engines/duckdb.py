@@ -11,6 +11,7 @@ from ..schema.pattern import FENCE, MAX_BRACKETS, portable
 from ..types import Array, Decimal, Scalar, Struct, Type
 from .base import (
     BLANK,
+    LAST_WORD,
     Body,
     Build,
     Engine,
@@ -20,6 +21,7 @@ from .base import (
     any_of,
     case,
     cast,
+    concat,
     double_divide,
     double_function,
     func,
@@ -109,6 +111,8 @@ TEXT: dict[str, Build] = {
     "ltrim": _trimming("LTRIM"),
     "rtrim": _trimming("RTRIM"),
     "replace": named_func("REPLACE"),
+    "translate": named_func("TRANSLATE"),
+    "cut_word": lambda text: func("REGEXP_REPLACE", text, literal(LAST_WORD), literal("")),
     "length": named_func("LENGTH"),
     "substr": named_func("SUBSTRING"),
     "greatest": named_func("GREATEST"),
@@ -183,8 +187,26 @@ def _found(position: Sql) -> Sql:
     return exp.Sub(this=func("NULLIF", position, literal(0)), expression=literal(1))
 
 
+def _sort(array: Sql, item: str, key: Body, _kind: Type, descending: bool) -> Sql:
+    """Sorted structs of key, position and element; a position falls where the keys do."""
+    row = f"{item}_row"
+
+    def keyed(element: Sql, at: Sql) -> Sql:
+        pairs = (("k", key(element, None)), ("i", exp.Neg(this=at) if descending else at), ("v", element.copy()))
+        return func("STRUCT_PACK", *(exp.PropertyEQ(this=exp.to_identifier(n), expression=v) for n, v in pairs))
+
+    parameters = [exp.to_identifier(item), exp.to_identifier(f"{item}_at")]
+    rows = exp.Lambda(this=keyed(exp.column(item), exp.column(f"{item}_at")), expressions=parameters)
+    made = func("LIST_SORT", func("LIST_TRANSFORM", array, rows), *([literal("DESC")] if descending else []))
+    return func("LIST_TRANSFORM", made, lambda_(row, lambda x: exp.Dot(this=x, expression=exp.to_identifier("v"))))
+
+
 ARRAYS: dict[str, Build] = {
     "map": _map,
+    "flat_map": lambda *args: func("FLATTEN", _map(*args)),
+    "sort": _sort,
+    "sum": lambda array: cast(func("COALESCE", func("LIST_SUM", array), literal(0)), "BIGINT", safe=True),
+    "array_concat": lambda *arrays: exp.paren(concat(*arrays), copy=False),  # LIST_CONCAT would leave a NULL out
     "where": _where,
     "exists": _exists,
     "element": _element,

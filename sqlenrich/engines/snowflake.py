@@ -13,6 +13,7 @@ from ..schema.vendor import SHAPE_ONLY
 from ..types import Array, Decimal, Scalar, Struct, Type
 from .base import (
     BLANK,
+    LAST_WORD,
     TRAILING_ZEROS,
     Answered,
     Body,
@@ -141,6 +142,8 @@ TEXT: dict[str, Build] = {
     "ltrim": named_func("LTRIM"),
     "rtrim": named_func("RTRIM"),
     "replace": named_func("REPLACE"),
+    "translate": named_func("TRANSLATE"),
+    "cut_word": lambda text: func("REGEXP_REPLACE", text, literal(LAST_WORD), literal("")),
     "length": named_func("LENGTH"),
     "substr": named_func("SUBSTR"),
     "greatest": named_func("GREATEST"),
@@ -224,8 +227,26 @@ def _found(position: Sql) -> Sql:
     return exp.Sub(this=func("NULLIF", position, literal(0)), expression=literal(1))
 
 
+def _sum(array: Sql) -> Sql:
+    """Integers have 38 digits here: the sum is cut to 64 bits as everywhere."""
+    parameters = [exp.to_identifier("total"), exp.to_identifier("x")]
+    item = cast(exp.column("x"), sql_type(Scalar("bigint")))
+    added = exp.Lambda(this=exp.Add(this=exp.column("total"), expression=item), expressions=parameters)
+    made = func("REDUCE", array, literal(0), added)
+    return case((exp.Between(this=made, low=literal(-(2**63)), high=literal(2**63 - 1)), made.copy()))
+
+
+def _concatenated(first: Sql, *rest: Sql) -> Sql:
+    for array in rest:
+        first = func("ARRAY_CAT", first, array)
+    return first
+
+
 ARRAYS: dict[str, Build] = {
     "map": _map,
+    "flat_map": lambda *args: func("ARRAY_FLATTEN", _map(*args)),
+    "sum": _sum,
+    "array_concat": _concatenated,
     "where": _where,
     "exists": _exists,
     "element": _element,

@@ -12,6 +12,7 @@ from ..schema.pattern import FENCE, portable
 from ..types import Array, Decimal, Scalar, Struct, Type
 from .base import (
     BLANK,
+    LAST_WORD,
     TRAILING_ZEROS,
     Answered,
     Body,
@@ -98,6 +99,8 @@ TEXT: dict[str, Build] = {
     "ltrim": _trimming("LEADING"),
     "rtrim": _trimming("TRAILING"),
     "replace": named_func("REPLACE"),
+    "translate": named_func("TRANSLATE"),
+    "cut_word": lambda text: func("REGEXP_REPLACE", text, literal(LAST_WORD), literal("")),
     "length": named_func("CHAR_LENGTH"),
     "substr": named_func("SUBSTRING"),
     "greatest": named_func("GREATEST"),
@@ -193,8 +196,34 @@ def _found(position: Sql) -> Sql:
     return exp.Sub(this=func("NULLIF", position, literal(0)), expression=literal(1))
 
 
+def _sort(array: Sql, item: str, key: Body, _kind: Type, descending: bool) -> Sql:
+    """Sorted structs of key, position and element; a position falls where the keys do."""
+    at = exp.column(f"{item}_at")
+    row = func(
+        "NAMED_STRUCT",
+        *(literal("k"), key(exp.column(item), None)),
+        *(literal("i"), exp.Neg(this=at) if descending else at),
+        *(literal("v"), exp.column(item)),
+    )
+    parameters = [exp.to_identifier(item), exp.to_identifier(f"{item}_at")]
+    rows = func("TRANSFORM", array, exp.Lambda(this=row, expressions=parameters))
+    made = func("SORT_ARRAY", rows, literal(not descending))
+    element = exp.to_identifier("v")
+    return func("TRANSFORM", made, lambda_(f"{item}_row", lambda x: exp.Dot(this=x, expression=element)))
+
+
+def _sum(array: Sql) -> Sql:
+    parameters = [exp.to_identifier("total"), exp.to_identifier("x")]
+    added = exp.Lambda(this=func("TRY_ADD", exp.column("total"), exp.column("x")), expressions=parameters)
+    return func("AGGREGATE", array, _bigint(literal(0)), added)
+
+
 ARRAYS: dict[str, Build] = {
     "map": _map,
+    "flat_map": lambda *args: func("FLATTEN", _map(*args)),
+    "sort": _sort,
+    "sum": _sum,
+    "array_concat": named_func("CONCAT"),
     "where": lambda array, item, test, _kind: func("FILTER", array, lambda_(item, lambda x: test(x, None))),
     "exists": _exists,
     "element": _element,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import count
 
-from ..types import BIGINT, BOOLEAN, STRING, Array, Struct, Type
+from ..types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Struct, Type
 from . import functions
 from .comparisons import equal, needing
 from .ir import (
@@ -21,10 +21,12 @@ from .ir import (
     Join,
     Map,
     Op,
+    Sort,
     Var,
     Where,
     at_once,
     beyond,
+    columns_of,
     either,
     failure,
     is_none,
@@ -32,12 +34,13 @@ from .ir import (
     none_inside,
     none_possible,
     requiring,
+    variables_of,
 )
 from .values import Items, Known, Loop, Refusal, Value, choose, describe, lift, negate, truth
 
 
 class Names:
-    """Names for the elements of lambdas that no column and no other name of the template has."""
+    """Names for the elements of lambdas that no column and no other name of the template starts with."""
 
     def __init__(self, taken: set[str]) -> None:
         self._taken = {name.lower() for name in taken}
@@ -48,7 +51,7 @@ class Names:
         while True:
             number = next(self._numbers)
             item, at = f"x{number}", f"i{number}"
-            if self._taken.isdisjoint((item, at, f"{item}_at")):
+            if at not in self._taken and not any(name.startswith(item) for name in self._taken):
                 return Var(item, item_type(array), none_inside(array)), Var(at, BIGINT)
 
 
@@ -161,6 +164,100 @@ def contains(names: Names, array: Expr, value: Value) -> Expr:
     return choose(empty, FALSE, needing(sought, found))
 
 
+def split_words(names: Names, text: Expr) -> Expr:
+    """Give ``text.split()``: at runs of white space, without empty parts."""
+    blank = functions.WHITESPACE.replace(" ", "")
+    spaced = Op("translate", (functions.whole(text), Const(blank), Const(" " * len(blank))), STRING)
+    parts = Op("split", (spaced, Const(" ")), Array(STRING))
+    return kept(names, parts, lambda part: Op("truth", (part,), BOOLEAN))
+
+
+def interleaved(text: Expr, between: Expr) -> Expr:
+    """Give a text with another before, between and after its characters."""
+    characters = Op("sequence", (Op("length", (text,), BIGINT),), Array(BIGINT))
+    taken = {*columns_of(text), *columns_of(between), *(v.name for v in variables_of(Join((text, between))))}
+    at, place = Names(taken).fresh(characters)
+    one = Op("substr", (text, Op("add", (at, Const(1)), BIGINT), Const(1)), STRING)
+    return Join((between, Op("array_join", (Map(characters, at, place, Join((one, between))), Const("")), STRING)))
+
+
+def places(names: Names, array: Expr) -> tuple[Expr, Var, Var]:
+    """Give the positions of an array as an array, with variables for one of them."""
+    positions = Op("sequence", (size(array),), Array(BIGINT))
+    return positions, *names.fresh(positions)
+
+
+def reversed_(names: Names, array: Expr) -> Expr:
+    """Give the elements of an array from the last to the first."""
+    positions, at, place = places(names, array)
+    last = Op("subtract", (size(array), Const(1)), BIGINT)
+    return Map(positions, at, place, Element(array, Op("subtract", (last, at), BIGINT), inside=True))
+
+
+def sort_key(item: Expr, attribute: str | None, case_sensitive: bool) -> Expr:
+    """Give what Jinja's sort, unique, min and max compare: lower case, but where that matters."""
+    key = item if attribute is None else member(item, attribute)
+    if isinstance(key.type, Array | Struct):
+        raise Refusal(f"ordering {describe(key.type)}; name a field with attribute=")
+    return Op("lower", (key,), STRING) if key.type == STRING and not case_sensitive else key
+
+
+def ordered(names: Names, array: Expr, attribute: str | None, case_sensitive: bool, descending: bool) -> Expr:
+    """Give Jinja's ``sort``. None among the keys fails, as comparing it does."""
+    item, _ = names.fresh(array)
+    return Sort(array, item, sort_key(item, attribute, case_sensitive), descending)
+
+
+def unique(names: Names, array: Expr, attribute: str | None, case_sensitive: bool) -> Expr:
+    """Give Jinja's ``unique``: the first of the elements that are equal but for case."""
+    item, position = names.fresh(array)
+    key = sort_key(item, attribute, case_sensitive)
+    if key.type == DOUBLE:
+        raise Refusal("unique of doubles")
+    if key.type == STRING and not case_sensitive and none_possible(key.args[0] if isinstance(key, Op) else key):
+        key = choose(is_none(key.args[0]), Const(None), key) if isinstance(key, Op) else key
+    keys = array if key == item else Map(array, item, position, key)
+    positions, at, _ = places(names, array)
+    first = Op("eq", (array_index(names, keys, Element(keys, at, inside=True)), at), BOOLEAN)
+    found = Where(positions, at, first)
+    kept_at, place = names.fresh(found)
+    return requiring(failure(keys), Map(found, kept_at, place, Element(array, kept_at, inside=True)))
+
+
+def total(array: Expr) -> Expr:
+    """Give the sum of an array of integers; fails beyond 64 bits."""
+    if item_type(array) != BIGINT:
+        raise Refusal(f"the sum of {describe(array.type)}; only integers add up alike on all engines")
+    broken = missing(array)
+    if none_inside(array):
+        item, position = Var("x_sum", BIGINT, nullable=True), Var("x_sum_at", BIGINT)
+        broken = either(broken, Exists(array, item, position, is_none(item)))
+    return requiring(broken, Op("sum", (array,), BIGINT))
+
+
+def concatenated(parts: list[Expr]) -> Expr:
+    """Give several arrays of one type as one."""
+    kinds = {part.type for part in parts}
+    if len(kinds) != 1:
+        raise Refusal("lists of different types in one; make their elements the same type")
+    return parts[0] if len(parts) == 1 else Op("array_concat", tuple(parts), parts[0].type)
+
+
+def by_rank(sort: Sort) -> Expr:
+    """Give a sorted array for an engine that has no sort by key: each element goes where its rank says."""
+    key, n = sort.item.name, size(sort.array)
+    keys = Map(sort.array, sort.item, Var(f"{key}_at", BIGINT), sort.key)
+    positions = Op("sequence", (n,), Array(BIGINT))
+    one, other, rank = (Var(f"{key}_{name}", BIGINT) for name in "ijr")
+    mine, theirs = (Element(keys, place, inside=True) for place in (one, other))
+    before = Op("gt" if sort.descending else "lt", (theirs, mine), BOOLEAN)
+    tied = Op("and", (Op("eq", (theirs, mine), BOOLEAN), Op("lt", (other, one), BOOLEAN)), BOOLEAN)
+    smaller = size(Where(positions, other, Op("or", (before, tied), BOOLEAN)))
+    ranks = Map(positions, one, Var(f"{key}_i_at", BIGINT), smaller)
+    found = Op("array_index", (ranks, rank), BIGINT)
+    return Map(positions, rank, Var(f"{key}_r_at", BIGINT), Element(sort.array, found, inside=True))
+
+
 def equals_empty(array: Expr) -> Expr:
     """Give ``array == []``."""
     empty = Op("eq", (size(array), Const(0)), BOOLEAN)
@@ -205,6 +302,28 @@ def alike(value: Value, kind: Type) -> Value:
     if isinstance(value, Known) and isinstance(value.value, list | tuple | range):
         return constant_array([Known(item) for item in value.value], kind.item)
     return value
+
+
+def is_list(value: Value) -> bool:
+    """Tell whether a value is a list literal."""
+    return isinstance(value, Items) or (isinstance(value, Known) and isinstance(value.value, list))
+
+
+def both(a: Value, b: Value) -> tuple[Expr, Expr]:
+    """Give two list literals as arrays of one type."""
+    first, second = _values(a), _values(b)
+    kinds = [
+        array.type.item for array in (constant_array(v) for v in (first, second) if v) if isinstance(array.type, Array)
+    ]
+    if not kinds:
+        raise Refusal("two empty lists")
+    return constant_array(first, kinds[0]), constant_array(second, kinds[0])
+
+
+def _values(value: Value) -> list[Value]:
+    if isinstance(value, Items):
+        return list(value.values)
+    return [Known(item) for item in value.value] if isinstance(value, Known) else []
 
 
 def constant_array(values: list[Value], kind: Type | None = None) -> Expr:

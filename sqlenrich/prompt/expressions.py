@@ -102,7 +102,7 @@ KNOWN_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-LAZY = ("map", "select", "reject", "selectattr", "rejectattr")
+LAZY = ("map", "select", "reject", "selectattr", "rejectattr", "unique", "reverse")
 """Filters that give a generator: it has no length, and is empty when read again."""
 MAX_RANGE = 100_000
 """A row whose ``range`` is longer fails, before it fills an engine's memory."""
@@ -142,6 +142,8 @@ class Expressions:
                 orelse = arrays.alike(orelse, then.type)
             elif isinstance(orelse, Dynamic):
                 then = arrays.alike(then, orelse.type)
+            elif arrays.is_list(then) and arrays.is_list(orelse):
+                then, orelse = arrays.both(then, orelse)
             a, b = lift(then), lift(orelse)
         except Refusal as refusal:
             self.refuse(node, f"a choice by row between {refusal}")
@@ -463,7 +465,7 @@ class Expressions:
     def array_filter(self, name: str, array: Expr, args: list[Value], keywords: dict[str, Value]) -> Value:
         """A filter on an array of the row."""
         names = self.names
-        if name in LAZY:
+        if name in LAZY and name not in ("unique", "reverse"):
             array = arrays.or_empty(array)
         constants = [arg.value for arg in args if isinstance(arg, Known)]
         attribute = keywords.get("attribute")
@@ -478,6 +480,15 @@ class Expressions:
                 return arrays.element(array, Known(0 if name == "first" else -1), strict=True)
             case "list", 0 if not keywords:
                 return array
+            case (("sort" | "unique" | "min" | "max") as name, _):
+                return self.by_key(name, array, args, keywords)
+            case "reverse", 0 if not keywords:
+                return arrays.reversed_(names, array)
+            case "sum", 0 if set(keywords) <= {"attribute"}:
+                numbers_ = (
+                    array if given is None else arrays.mapped(names, array, lambda x: arrays.member(x, str(given)))
+                )
+                return arrays.total(numbers_)
             case "map", 0 if isinstance(given, str) and set(keywords) == {"attribute"}:
                 return arrays.mapped(names, array, lambda item: arrays.member(item, given))
             case "map", count if count and isinstance(args[0], Known) and not keywords:
@@ -497,6 +508,26 @@ class Expressions:
         if name == "string":
             raise Refusal(functions.unprintable(array))
         raise Refusal(f'the filter "{name}" on an array is not compiled; prepare it in the source query')
+
+    def by_key(self, name: str, array: Expr, args: list[Value], keywords: dict[str, Value]) -> Value:
+        """Sort and its kin, with their arguments by position or by name."""
+        order = {"sort": ("reverse", "case_sensitive", "attribute")}.get(name, ("case_sensitive", "attribute"))
+        given = {**dict(zip(order, args, strict=False)), **keywords}
+        if (
+            len(args) > len(order)
+            or not set(given) <= set(order)
+            or not all(isinstance(v, Known) for v in given.values())
+        ):
+            raise Refusal(f'the filter "{name}" with other arguments than {", ".join(order)}, as constants')
+        known = {key: value.value for key, value in given.items() if isinstance(value, Known)}
+        attribute, case_sensitive = known.get("attribute"), bool(known.get("case_sensitive"))
+        if not isinstance(attribute, str | None) or "." in (attribute or "") or "," in (attribute or ""):
+            raise Refusal(f'the filter "{name}" by {attribute!r}; name one field')
+        if name == "unique":
+            return arrays.unique(self.names, array, attribute, case_sensitive)
+        descending = name == "max" or bool(known.get("reverse"))
+        made = arrays.ordered(self.names, array, attribute, case_sensitive, descending)
+        return made if name == "sort" else arrays.element(made, Known(0), strict=True)
 
     def element_test(self, args: list[Value]) -> Callable[[Expr], Expr] | None:
         """The test of select and its kin: by name, with an argument or none."""
@@ -560,12 +591,16 @@ class Expressions:
                     return arrays.array_index(self.names, base, args[0])
                 if base.type != STRING:
                     raise Refusal(f'the method "{method}" of {describe(base.type)}; only text has methods here')
+                if method == "split" and not keywords and args in ([], [Known(None)]):
+                    return arrays.split_words(self.names, base)
                 if (function := functions.METHODS.get(method)) is None:
                     near = did_you_mean(method, functions.METHODS)
                     raise Refusal(f'the method "{method}"{near} is not compiled; prepare the value in the source query')
                 return self.apply(f'the method "{method}"', function, base, args, keywords)
             if method == "format" and isinstance(base.value, str) and not constant:
                 return join(numbers.braces(base.value, args, keywords, functions.soft_text))
+            if method == "index" and isinstance(base.value, list | tuple) and len(args) == 1 and not constant:
+                return self.place(list(base.value), lift(args[0]))
             if method == "join" and isinstance(base.value, str) and len(args) == 1:
                 if isinstance(args[0], Items):
                     return self.join_texts(base.value, args[0])
@@ -589,6 +624,17 @@ class Expressions:
                 **{k: v.value for k, v in keywords.items() if isinstance(v, Known)},
             ),
         )
+
+    def place(self, values: list[Any], sought: Expr) -> Expr:
+        """The place of a row's value in a constant list; fails where it is not there."""
+        arms: dict[str | int, Expr] = {}
+        for at, value in enumerate(values):
+            if type(value) is not (str if sought.type == STRING else int) or sought.type not in (STRING, BIGINT):
+                raise Refusal(f"the place of {describe(sought.type)} in a list of other types")
+            arms.setdefault(value, Const(at))
+        if not arms:
+            raise Refusal("the place in an empty list: this fails for every row")
+        return Op("picked", (Pick(sought, tuple(sorted(arms.items(), key=str))),), BIGINT)
 
     def signed(self, node: nodes.Neg | nodes.Pos, value: Value) -> Value:
         sign = operator.neg if isinstance(node, nodes.Neg) else operator.pos

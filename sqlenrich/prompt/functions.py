@@ -17,6 +17,7 @@ from .ir import (
     Fail,
     Field,
     If,
+    Join,
     Op,
     Pick,
     as_text,
@@ -24,6 +25,7 @@ from .ir import (
     beyond,
     columns_of,
     either,
+    failure,
     is_none,
     none_possible,
     printable,
@@ -79,20 +81,49 @@ def trimming(name: str) -> Callable[..., Expr]:
 
 
 def replace(text: Expr, old: Value, new: Value, count: Value = Known(None)) -> Expr:
-    """Give ``text.replace(old, new)`` for a constant, not empty ``old``."""
-    if not isinstance(old, Known) or old.value == "":
-        raise Refusal("replacing a text that differs by row, or an empty one; write the text to replace as a constant")
+    """Give ``text.replace(old, new)``; Python finds an empty ``old`` of a row around all characters."""
     if not isinstance(count, Known) or count.value not in (None, -1):
         raise Refusal("replacing only the first occurrences; leave the count out")
-    return Op("replace", (text, Const(str(old.value)), soft_text(lift(new))), STRING)
+    sought = soft_text(lift(old))
+    if sought == Const(""):
+        raise Refusal("replacing an empty text; write the text to replace")
+    by = soft_text(lift(new))
+    made = Op("replace", (text, sought, by), STRING)
+    if isinstance(sought, Const):
+        return made
+    between = Op("interleaved", (text, by), STRING)
+    return requiring(failure(sought), choose(Op("eq", (sought, Const("")), BOOLEAN), between, made))
 
 
 def replace_text(text: Expr, old: Value, new: Value, count: Value = Known(None)) -> Expr:
     """Give Python's own ``text.replace``, which takes texts only."""
-    by = lift(new)
-    if by.type != STRING or by == Const(None) or not (isinstance(old, Known) and isinstance(old.value, str)):
+    sought, by = lift(old), lift(new)
+    if Const(None) in (sought, by) or sought.type != STRING or by.type != STRING:
         raise Refusal("replacing what is no text; write x|replace(a, b), which takes any value")
-    return replace(text, old, whole(by), count)
+    return replace(text, whole(sought), whole(by), count)
+
+
+def find(text: Expr, part: Value) -> Expr:
+    """Give ``text.find(part)``: -1 where it is not there."""
+    at = text_index(text, part)
+    return choose(Op("contains", (text, lift(part)), BOOLEAN), at, Const(-1))
+
+
+def truncate(
+    text: Expr,
+    length: Value = Known(255),
+    kill: Value = Known(False),
+    end: Value = Known("..."),
+    leeway: Value = Known(5),
+) -> Expr:
+    """Give Jinja's ``truncate``: at a word's end, unless words may be cut."""
+    values = [part.value if isinstance(part, Known) else None for part in (length, kill, end, leeway)]
+    most, cut, dots, spare = values[0], values[1], values[2], 5 if values[3] is None else values[3]
+    if type(most) is not int or type(spare) is not int or not isinstance(dots, str) or most < len(dots) or spare < 0:
+        raise Refusal("truncate with arguments that differ by row, or shorter than its end")
+    head = slice_text(text, Known(None), Known(most - len(dots)))
+    short = Op("lteq", (Op("length", (text,), BIGINT), Const(most + spare)), BOOLEAN)
+    return choose(short, text, Join((head if cut else Op("cut_word", (head,), STRING), Const(dots))))
 
 
 def _startswith(name: str) -> Callable[..., Expr]:
@@ -112,6 +143,8 @@ def _startswith(name: str) -> Callable[..., Expr]:
 
 def split(text: Expr, separator: Value = Known(None), most: Value = Known(-1)) -> Expr:
     """Give ``text.split(separator)`` for a constant separator."""
+    if separator == Known(None):
+        raise Refusal("splitting at white space with other arguments")
     if not isinstance(separator, Known) or not isinstance(separator.value, str) or not separator.value:
         raise Refusal("splitting at white space or at a text that differs by row; give a constant separator")
     if most != Known(-1):
@@ -190,6 +223,7 @@ FILTERS: dict[str, Callable[..., Expr]] = {
     "round": numbers.rounded,
     "string": soft_text,
     "trim": _soft(trimming("trim")),
+    "truncate": truncate,
     "upper": _soft(plain("upper")),
 }
 """Filters by name; each takes the value and the filter's arguments. ``None`` is printed as "None", as Jinja does."""
@@ -197,6 +231,7 @@ FILTERS: dict[str, Callable[..., Expr]] = {
 METHODS: dict[str, Callable[..., Expr]] = {
     "capitalize": plain("capitalize"),
     "endswith": _startswith("endswith"),
+    "find": find,
     "index": text_index,
     "lower": plain("lower"),
     "lstrip": trimming("ltrim"),

@@ -135,6 +135,36 @@ class Map:
 
 
 @dataclass(frozen=True, slots=True)
+class FlatMap:
+    """The arrays ``body``, evaluated for each element of an array, one after another in one array."""
+
+    array: Expr
+    item: Var
+    position: Var
+    body: Expr
+
+    @property
+    def type(self) -> Type:
+        """The type of the body."""
+        return self.body.type
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """The elements of an array ordered by ``key``; equal ones keep their order, also where it is ``descending``."""
+
+    array: Expr
+    item: Var
+    key: Expr
+    descending: bool
+
+    @property
+    def type(self) -> Type:
+        """The type of the array."""
+        return self.array.type
+
+
+@dataclass(frozen=True, slots=True)
 class Where:
     """The elements of an array for which ``test`` holds."""
 
@@ -182,7 +212,9 @@ class Element:
         return self.array.type.item
 
 
-Expr: TypeAlias = Const | Column | Field | Op | If | Pick | Join | Fail | Var | Map | Where | Exists | Element
+Expr: TypeAlias = (
+    Const | Column | Field | Op | If | Pick | Join | Fail | Var | Map | FlatMap | Sort | Where | Exists | Element
+)
 
 TRUE, FALSE = Const(True), Const(False)
 
@@ -235,13 +267,19 @@ OPERATIONS: dict[str, str] = {
     "array": "total",
     "or_empty": "total",
     "array_join": "strict",
+    "array_concat": "strict",
     "array_slice": "strict",
+    "sum": "partial",
+    "translate": "strict",
+    "cut_word": "strict",
     "sequence": "strict",
     "size": "strict",
     "split": "strict",
     "array_index": "partial",
     "text_index": "partial",
     "character": "partial",
+    "picked": "partial",
+    "interleaved": "strict",
     "int": "partial",
     "eq": "total",
     "in": "total",
@@ -277,8 +315,12 @@ def none_inside(array: Expr) -> bool:
     match array:
         case Map(_, _, _, body):
             return none_possible(body)
-        case Where(inner, _, _):
+        case FlatMap(_, _, _, body):
+            return none_inside(body)
+        case Where(inner, _, _) | Sort(inner, _, _, _):
             return none_inside(inner)
+        case Op("array_concat", arrays, _):
+            return any(none_inside(array) for array in arrays)
         case Op("array", values, _):
             return any(none_possible(value) for value in values)
         case Op(("array_slice" | "or_empty"), (inner, *_), _):
@@ -300,6 +342,15 @@ def failure(expr: Expr) -> Expr | None:
         case Map(array, item, position, body):
             inner = failure(body)
             each = None if inner is None else Exists(array, item, position, inner)
+            return either(missing(array), each)
+        case FlatMap(array, item, position, body):
+            inner = missing(body)
+            return either(missing(array), None if inner is None else Exists(array, item, position, inner))
+        case Sort(array, item, by, _):
+            inner = missing(by)
+            if by.type == DOUBLE:
+                inner = either(inner, Op("is_nan", (by,), BOOLEAN))
+            each = None if inner is None else Exists(array, item, Var(f"{item.name}_at", BIGINT), inner)
             return either(missing(array), each)
         case Where(array, item, test):
             inner = failure(test)
@@ -419,7 +470,7 @@ def null_on_failure(expr: Expr) -> bool:
             return all(null_on_failure(value) for _, value in arms)
         case Join(parts):
             return all(null_on_failure(part) for part in parts)
-        case Map() | Where() | Exists():
+        case Map() | FlatMap() | Sort() | Where() | Exists():
             return failure(expr) is None
         case Element(array, index, _, _):
             return null_on_failure(array) and null_on_failure(index)
@@ -502,44 +553,65 @@ def branch(test: Expr, then: Expr, orelse: Expr) -> Expr:
     return If(test, then, orelse)
 
 
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """Give the expressions that an expression is made of, without the variables it binds."""
+    match expr:
+        case Field(base, _, _):
+            return (base,)
+        case Op(_, args, _) | Join(args):
+            return args
+        case If(test, then, orelse):
+            return (test, then, orelse)
+        case Pick(subject, arms):
+            return (subject, *(value for _, value in arms))
+        case Map(array, _, _, body) | FlatMap(array, _, _, body) | Sort(array, _, body, _) | Where(array, _, body):
+            return (array, body)
+        case Exists(array, _, _, body) | Element(array, body, _, _):
+            return (array, body)
+    return ()
+
+
 def columns_of(expr: Expr) -> Iterator[str]:
     """Give the names of the columns that an expression reads, repeated as they occur."""
-    match expr:
-        case Column(name, _):
-            yield name
-        case Field(base, _, _):
-            yield from columns_of(base)
-        case Op(_, args, _) | Join(args):
-            for arg in args:
-                yield from columns_of(arg)
-        case If(test, then, orelse):
-            for part in (test, then, orelse):
-                yield from columns_of(part)
-        case Pick(subject, arms):
-            yield from columns_of(subject)
-            for _, value in arms:
-                yield from columns_of(value)
-        case Map(array, _, _, body) | Where(array, _, body) | Exists(array, _, _, body) | Element(array, body, _, _):
-            yield from columns_of(array)
-            yield from columns_of(body)
+    if isinstance(expr, Column):
+        yield expr.name
+    for child in children(expr):
+        yield from columns_of(child)
 
 
 def variables_of(expr: Expr) -> set[Var]:
     """Give the variables of lambdas that an expression reads, its own ones too."""
+    return {expr} if isinstance(expr, Var) else set().union(*map(variables_of, children(expr)))
+
+
+def replaced(expr: Expr, by: dict[Expr, Expr]) -> Expr:
+    """Give an expression with some of its parts replaced."""
+    if (other := by.get(expr)) is not None:
+        return other
     match expr:
-        case Var():
-            return {expr}
-        case Field(base, _, _):
-            return variables_of(base)
-        case Op(_, args, _) | Join(args):
-            return set().union(*map(variables_of, args))
+        case Field(base, name, kind):
+            return Field(replaced(base, by), name, kind)
+        case Op(name, args, kind):
+            return Op(name, tuple(replaced(arg, by) for arg in args), kind)
+        case Join(parts):
+            return Join(tuple(replaced(part, by) for part in parts))
         case If(test, then, orelse):
-            return variables_of(test) | variables_of(then) | variables_of(orelse)
+            return If(replaced(test, by), replaced(then, by), replaced(orelse, by))
         case Pick(subject, arms):
-            return variables_of(subject).union(*(variables_of(value) for _, value in arms))
-        case Map(array, _, _, body) | Where(array, _, body) | Exists(array, _, _, body) | Element(array, body, _, _):
-            return variables_of(array) | variables_of(body)
-    return set()
+            return Pick(replaced(subject, by), tuple((key, replaced(value, by)) for key, value in arms))
+        case Map(array, item, position, body):
+            return Map(replaced(array, by), item, position, replaced(body, by))
+        case FlatMap(array, item, position, body):
+            return FlatMap(replaced(array, by), item, position, replaced(body, by))
+        case Sort(array, item, key, descending):
+            return Sort(replaced(array, by), item, replaced(key, by), descending)
+        case Where(array, item, test):
+            return Where(replaced(array, by), item, replaced(test, by))
+        case Exists(array, item, position, test):
+            return Exists(replaced(array, by), item, position, replaced(test, by))
+        case Element(array, index, inside, strict):
+            return Element(replaced(array, by), replaced(index, by), inside, strict)
+    return expr
 
 
 def printed(expr: Expr) -> Expr:

@@ -14,6 +14,7 @@ from sqlglot import exp
 from ..engines.base import Body, Build, Sql, case, concat, double, func, literal, wrapped
 from ..errors import PromptError
 from ..types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Decimal
+from . import arrays
 from .comparisons import EXACT
 from .ir import (
     FALSE,
@@ -24,11 +25,13 @@ from .ir import (
     Expr,
     Fail,
     Field,
+    FlatMap,
     If,
     Join,
     Map,
     Op,
     Pick,
+    Sort,
     Var,
     Where,
     assuming,
@@ -141,6 +144,13 @@ class _Printer:
                 return self.bound[name].copy()
             case Map(array, item, position, body):
                 return self.map(array, item, position, body)
+            case FlatMap(array, item, position, body):
+                return self.map(array, item, position, body, "flat_map")
+            case Sort() if "sort" not in self.text:
+                return self.value(arrays.by_rank(expr))
+            case Sort(array, item, key, descending):
+                inner = self.body(item, None, lambda: self.value(key))
+                return self.text["sort"](self.value(array), item.name, inner, item.type, descending)
             case Where(array, item, test):
                 inner = self.body(item, None, lambda: self.holds(test))
                 return self.text["where"](self.value(array), item.name, inner, item.type)
@@ -173,10 +183,10 @@ class _Printer:
 
         return build
 
-    def map(self, array: Expr, item: Var, position: Var, body: Expr) -> Sql:
+    def map(self, array: Expr, item: Var, position: Var, body: Expr, name: str = "map") -> Sql:
         at = position if position in variables_of(body) else None
         inner = self.body(item, at, lambda: self.safe(body))
-        return self.text["map"](self.value(array), item.name, at and at.name, inner, item.type)
+        return self.text[name](self.value(array), item.name, at and at.name, inner, item.type)
 
     def exists(self, array: Expr, item: Var, position: Var, test: Expr) -> Sql:
         at = position if position in variables_of(test) else None
@@ -200,6 +210,10 @@ class _Printer:
                 tail = self.text["substr"](self.text["lower"](text.copy()), literal(2))  # a final sigma looks back
                 titled = self.text["matches"](text.copy(), literal(_TITLED))
                 return case((titled, literal(None)), default=concat(head, tail))
+            case "interleaved":
+                return self.value(arrays.interleaved(*args))
+            case "picked":
+                return self.value(args[0])
             case "character":
                 text = self.text["substr"](self.value(args[0]), literal(1), literal(1))
                 return exp.Nullif(this=text, expression=literal(""))

@@ -17,11 +17,13 @@ from .ir import (
     Expr,
     Fail,
     Field,
+    FlatMap,
     If,
     Join,
     Map,
     Op,
     Pick,
+    Sort,
     Var,
     Where,
     failure,
@@ -77,7 +79,7 @@ class Loop:
 
 
 Value: TypeAlias = Known | Items | Table | Zip | Lazy | Loop | Expr
-Dynamic = (Const, Column, Field, Op, If, Pick, Join, Fail, Var, Map, Where, Exists, Element)
+Dynamic = (Const, Column, Field, Op, If, Pick, Join, Fail, Var, Map, FlatMap, Sort, Where, Exists, Element)
 
 
 class Refusal(Exception):  # noqa: N818 (not an error by itself: the compiler adds the place and raises PromptError)
