@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from ..errors import PromptError
 from ..types import BIGINT, BOOLEAN, STRING, Array, Type
 from . import arrays as arrays_
 from .expressions import Expressions, Scope, join
+from .functions import MUTATING
 from .ir import (
     Column,
     Const,
@@ -30,7 +31,26 @@ from .ir import (
     failure,
     requiring,
 )
-from .values import Dynamic, Items, Known, Lazy, Loop, Refusal, Table, Value, Zip, choose, describe
+from .state import Place, State, after_loop, changed, merged
+from .values import (
+    READ_IN_LOOP,
+    Changing,
+    Dynamic,
+    Growing,
+    Items,
+    Known,
+    Lazy,
+    Loop,
+    Ref,
+    Refusal,
+    Replaced,
+    Stored,
+    Table,
+    Value,
+    Zip,
+    choose,
+    describe,
+)
 
 MAX_PARTS = 20_000
 """Loops are unrolled; a template that prints more parts than this is refused instead of exploding."""
@@ -65,11 +85,20 @@ def compile_prompt(
         line = first_line + (error.lineno or 1) - 1
         raise PromptError(error.message or "syntax error", source=source, line=line) from None
     expressions.names = arrays_.Names({*expressions.columns, *(name.name for name in tree.find_all(nodes.Name))})
+    expressions.mutable = _changes_values(tree)
     parts, _ = _Statements(expressions).body(
         tree.body, Scope({name: Known(value) for name, value in (vars or {}).items()})
     )
     expr = join(parts)
     return Prompt(expr, tuple(dict.fromkeys(columns_of(expr))))
+
+
+def _changes_values(tree: nodes.Template) -> bool:
+    """Tell whether a template changes lists, mappings or namespaces in place."""
+    methods = any(
+        call.node.attr in MUTATING for call in tree.find_all(nodes.Call) if isinstance(call.node, nodes.Getattr)
+    )
+    return methods or any(name.name == "namespace" for name in tree.find_all(nodes.Name))
 
 
 def guards(value: Value) -> list[Expr]:
@@ -135,8 +164,9 @@ class _Statements:
             case nodes.For():
                 return self.for_(node, scope), scope
             case nodes.Assign():
-                given = self.x.value(node.node, scope)
-                return guards(given), self.assign(node.target, given, scope)
+                return self.set(node, scope)
+            case nodes.ExprStmt():
+                return guards(self.x.value(node.node, scope)), scope
             case nodes.AssignBlock(target=nodes.Name() as target, filter=None):
                 parts, _ = self.body(node.body, scope)
                 return [], scope.bind(target.name, join(parts))
@@ -152,41 +182,69 @@ class _Statements:
         name = type(node).__name__.lower()
         self.x.refuse(node, f'"{name}" is not compiled to SQL; write the text out, or prepare it in the source query')
 
+    def set(self, node: nodes.Assign, scope: Scope) -> tuple[list[Expr], Scope]:
+        made = self.x.new_object(node.node, scope) if self.x.mutable else None
+        if made is not None:
+            return guards(self.x.state.read(made)), self.assign(node.target, made, scope)
+        given = self.x.copied(node.node, scope) if self.x.mutable else self.x.value(node.node, scope)
+        after = self.assign(node.target, given, scope)
+        return [] if isinstance(given, Ref | Changing | Growing | Replaced) else guards(given), after
+
     def if_(self, node: nodes.If, scope: Scope) -> tuple[list[Expr], Scope]:
         arms = [(self.x.test(node.test, scope), node.body)]
-        arms += [(self.x.test(branch.test, scope), branch.body) for branch in node.elif_]
+        with self.x.where_it_depends():
+            arms += [(self.x.test(branch.test, scope), branch.body) for branch in node.elif_]
+        before = self.x.state.copy()
         otherwise, scope_else = self.body(node.else_, scope)
         text, after = join(otherwise), scope_else
         for test, body in reversed(arms):
+            state_else, self.x.state = self.x.state, before.copy()
             then, scope_then = self.body(body, scope)
             text = choose(test, join(then), text)
-            after = self.merge(node, test, scope_then, after)
+            after = self.merge(node, test, scope_then, after, state_else)
         return [text], after
 
-    def merge(self, node: nodes.Node, test: Expr, then: Scope, orelse: Scope) -> Scope:
+    def merge(self, node: nodes.Node, test: Expr, then: Scope, orelse: Scope, state_else: State) -> Scope:
+        """The names and the state after two branches; the state at hand is that of the first."""
+        state_then = self.x.state
+        if isinstance(test, Const):
+            self.x.state = state_then if test.value else state_else
+            return then if test.value else orelse
+        if state_then.entries or state_else.entries:
+            either = lambda t, a, b: self.x.either(node, t, a, b)  # noqa: E731
+            self.x.state = merged(test, state_then, state_else, either)
         if then is orelse:
             return then
-        if isinstance(test, Const):
-            return then if test.value else orelse
-        merged: dict[str, Value] = {}
+        names: dict[str, Stored] = {}
         for name in {**orelse.names, **then.names}:
             a, b = then.names.get(name), orelse.names.get(name)
             if a is b or a == b:
-                merged[name] = a if a is not None else Fail()
+                names[name] = a if a is not None else Fail()
                 continue
-            merged[name] = self.x.either(node, test, self.free(name, a), self.free(name, b))
-        return Scope(merged)
+            names[name] = self.x.either(node, test, self.free(name, a, state_then), self.free(name, b, state_else))
+        return Scope(names)
 
-    def free(self, name: str, value: Value | None) -> Value:
+    def free(self, name: str, value: Stored | None, state: State) -> Value:
         """Give a name's value in a branch that did not set it: the column of that name, else nothing."""
+        if isinstance(value, Ref):
+            self.x.state.frozen |= {value.cell}
         if value is not None:
-            return value
+            return state.settled(value)
         return Column(name, self.x.columns[name]) if name in self.x.columns else Fail()
 
     def for_(self, node: nodes.For, scope: Scope) -> list[Expr]:
         if node.recursive:
             self.x.refuse(node, "a recursive loop is not compiled to SQL; write the levels out")
+        before, self.x.read = self.x.read, set()
         iterable = self.x.value(node.iter, scope)
+        over, self.x.read = self.x.read - self.x.state.frozen, set()
+        self.x.state.frozen |= over
+        parts = self.over(node, iterable, scope)
+        self.x.state.frozen -= over - self.x.read  # what the body read it may have copied
+        self.x.read |= before | over
+        return parts
+
+    def over(self, node: nodes.For, iterable: Value, scope: Scope) -> list[Expr]:
         if isinstance(iterable, Known):
             try:
                 values: list[Value] = [Known(item) for item in iterable.value]
@@ -203,8 +261,10 @@ class _Statements:
             self.x.refuse(node, f"a loop over {what}; it must be an array")
         else:
             return self.over_array(node, iterable, scope)
+        before, self.x.read_entries = self.x.state.copy(), set()
         if node.test is not None:
             values = [v for v in values if self.holds(node.test, self.assign(node.target, v, scope))]
+        filtered_by = frozenset(self.x.read_entries)
         parts: list[Expr] = []
         for index, value in enumerate(values):
             loop: dict[str, Any] = {
@@ -222,17 +282,25 @@ class _Statements:
                     loop[name] = near.value
             inner = self.assign(node.target, value, scope).bind("loop", Known(loop))
             parts.extend(self.body(node.body, inner)[0])
+        self.unread(changed(before, self.x.state), filtered_by)
         return parts if values else self.body(node.else_, scope)[0]
 
     def over_array(self, node: nodes.For, array: Expr, scope: Scope) -> list[Expr]:
         """A loop over an array of the row: the text of its body for each element, one after another."""
+        self.x.read_entries = set()
         if node.test is not None:
             item, position = self.x.names.fresh(array)
             test = self.x.test(node.test, self.assign(node.target, item, scope))
             array = Where(array, item, test)
+        filtered_by = frozenset(self.x.read_entries)
         item, position = self.x.names.fresh(array)
         inner = self.assign(node.target, item, scope)
-        return self.repeat(node, array, item, position, inner, scope)
+        return self.repeat(node, array, item, position, inner, scope, filtered_by)
+
+    def unread(self, places: list[Place], filtered_by: Set[Place]) -> None:
+        """Jinja filters a loop while it runs: a filter can't read what the loop changes."""
+        if filtered_by & set(places):
+            raise Refusal("a loop filter that reads what the loop changes; put an if inside the loop")
 
     def side_by_side(self, node: nodes.For, lists: Zip, scope: Scope) -> list[Expr]:
         """A loop over zip(...): over the positions of the shortest list."""
@@ -245,13 +313,60 @@ class _Statements:
         elements = Items(tuple(Element(array, at, inside=True) for array in arrays))
         return self.repeat(node, positions, at, position, self.assign(node.target, elements, scope), scope)
 
-    def repeat(self, node: nodes.For, array: Expr, item: Var, position: Var, inner: Scope, outer: Scope) -> list[Expr]:
-        parts, _ = self.body(node.body, inner.bind("loop", Loop(array, position)))
+    def repeat(
+        self,
+        node: nodes.For,
+        array: Expr,
+        item: Var,
+        position: Var,
+        inner: Scope,
+        outer: Scope,
+        filtered_by: Set[Place] = frozenset(),
+    ) -> list[Expr]:
+        before = self.x.state.copy()
+        inner = inner.bind("loop", Loop(array, position))
+        parts, _ = self.body(node.body, inner)
+        if places := changed(before, self.x.state):
+            self.unread(places, filtered_by)
+            parts = self.carry(node, array, item, position, inner, before, places)
         text = Op("array_join", (Map(array, item, position, join(parts)), Const("")), STRING)
         if not node.else_:
             return [text]
         empty = Op("eq", (arrays_.size(array), Const(0)), BOOLEAN)
-        return [choose(empty, join(self.body(node.else_, outer)[0]), text)]
+        after, self.x.state = self.x.state, before.copy()
+        nothing = join(self.body(node.else_, outer)[0])
+        if after.entries:
+            self.x.state = merged(empty, self.x.state, after, lambda t, a, b: self.x.either(node, t, a, b))
+        return [choose(empty, nothing, text)]
+
+    def carry(
+        self,
+        node: nodes.For,
+        array: Expr,
+        item: Var,
+        position: Var,
+        inner: Scope,
+        before: State,
+        places: list[Place],
+    ) -> list[Expr]:
+        """The body's parts once more, with what it changes unknown, and the state after the loop."""
+        loop = self.x.cells.new()
+        self.x.state = before.copy()
+        for place in places:
+            self.x.state.entries[place] = Changing(place, loop)
+        start = self.x.state.copy()
+        parts, _ = self.body(node.body, inner)
+        turn, self.x.state = self.x.state, before.copy()
+        if set(changed(start, turn)) - set(places):
+            raise Refusal("a loop over an array that changes different values in each turn")
+        either = lambda t, a, b: self.x.either(node, t, a, b)  # noqa: E731
+        for place in places:
+            after, first = turn.entries[place], before.entries[place]
+            if isinstance(first, Ref):
+                self.x.state.frozen |= {first.cell}
+                first = before.read(first)
+            self.x.state.entries[place] = after_loop(self.x.names, array, item, position, first, after, either)
+        return parts
 
     def holds(self, node: nodes.Node, scope: Scope) -> bool:
         test = self.x.test(node, scope)
@@ -259,12 +374,24 @@ class _Statements:
             self.x.refuse(node, "a loop filter that differs by row; put an if inside the loop")
         return bool(test.value)
 
-    def assign(self, target: nodes.Node, value: Value, scope: Scope) -> Scope:
+    def assign(self, target: nodes.Node, value: Stored, scope: Scope) -> Scope:
+        if isinstance(target, nodes.NSRef):
+            owner = scope.names.get(target.name)
+            if not isinstance(owner, Ref):
+                self.x.refuse(target, f'"{target.name}" is no namespace here')
+            if self.x.conditional:
+                self.x.refuse(target, "setting a namespace where a condition decides; write {% if %} around it")
+            self.x.state.write((owner.cell, target.attr), value)
+            return scope
+        if isinstance(value, Changing | Growing | Replaced):
+            self.x.refuse(target, READ_IN_LOOP)
         if isinstance(value, Lazy | Zip):
             self.x.refuse(target, "a map, a select or a zip can be read only once; write |list after it")
         if isinstance(target, nodes.Name):
             return scope.bind(target.name, value)
         if isinstance(target, nodes.Tuple):
+            if isinstance(value, Ref):
+                value = self.x.settled(value)
             if isinstance(value, Known):
                 try:
                     value = Items(tuple(Known(item) for item in value.value))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -33,13 +34,19 @@ from .ir import (
     requiring,
 )
 from .reference import environment
+from .state import Cells, Place, State, appended, plus, tilde
 from .values import (
+    Changing,
     Dynamic,
+    Growing,
     Items,
     Known,
     Lazy,
     Loop,
+    Ref,
     Refusal,
+    Replaced,
+    Stored,
     Table,
     Value,
     Zip,
@@ -56,9 +63,9 @@ from .values import (
 class Scope:
     """Names and what they are worth at one point of the template. ``set`` in a loop does not reach outside it."""
 
-    names: Mapping[str, Value]
+    names: Mapping[str, Stored]
 
-    def bind(self, name: str, value: Value) -> Scope:
+    def bind(self, name: str, value: Stored) -> Scope:
         return Scope({**self.names, name: value})
 
 
@@ -117,6 +124,11 @@ class Expressions:
         self.columns, self.default = columns, default
         self.source, self.first_line = source, first_line
         self.names = arrays.Names(set(columns))
+        self.mutable = False
+        self.state, self.cells = State(), Cells()
+        self.read: set[int] = set()
+        self.read_entries: set[Place] = set()
+        self.conditional = 0
 
     def refuse(self, node: nodes.Node, message: str) -> NoReturn:
         line = self.first_line + (node.lineno or 1) - 1
@@ -157,12 +169,11 @@ class Expressions:
 
     def test(self, node: nodes.Node, scope: Scope) -> Expr:
         match node:
-            case nodes.And():
-                left, right = self.test(node.left, scope), self.test(node.right, scope)
-                return self.both("and", left, right)
-            case nodes.Or():
-                left, right = self.test(node.left, scope), self.test(node.right, scope)
-                return self.both("or", left, right)
+            case nodes.And() | nodes.Or():
+                left = self.test(node.left, scope)
+                with self.where_it_depends():
+                    right = self.test(node.right, scope)
+                return self.both("and" if isinstance(node, nodes.And) else "or", left, right)
             case nodes.Not():
                 return negate(self.test(node.node, scope))
         return truth(self.value(node, scope))
@@ -177,11 +188,61 @@ class Expressions:
 
     def value(self, node: nodes.Node, scope: Scope) -> Value:
         try:
+            return self.settled(self.expression(node, scope))
+        except Refusal as refusal:
+            self.refuse(node, str(refusal))
+
+    def stored(self, node: nodes.Node, scope: Scope) -> Stored:
+        """What a name can be bound to: beside a value, a list or a mapping that is changed in place."""
+        try:
             return self.expression(node, scope)
         except Refusal as refusal:
             self.refuse(node, str(refusal))
 
-    def expression(self, node: nodes.Node, scope: Scope) -> Value:
+    def settled(self, value: Stored) -> Value:
+        if isinstance(value, Ref):
+            self.read.add(value.cell)
+            self.read_entries |= {place for place in self.state.entries if place[0] == value.cell}
+        return self.state.settled(value)
+
+    def new_object(self, node: nodes.Node, scope: Scope) -> Ref | None:
+        """A new list, mapping or namespace that the template may change; None for any other value."""
+        pairs: list[tuple[Any, Stored]]
+        match node:
+            case nodes.List(items=items):
+                pairs = [(None, _items([self.value(item, scope) for item in items], False))]
+            case nodes.Dict(items=items):
+                pairs = [(self.value(pair.key, scope), self.part(pair.value, scope)) for pair in items]
+                if not all(isinstance(key, Known) for key, _ in pairs):
+                    return None
+                pairs = [(key.value, value) for key, value in pairs]
+            case nodes.Call(node=nodes.Name(name="namespace"), args=[], dyn_args=None, dyn_kwargs=None):
+                if "namespace" in scope.names or "namespace" in self.columns:
+                    return None
+                pairs = [(str(pair.key), self.part(pair.value, scope)) for pair in node.kwargs]
+            case _:
+                return None
+        ref = Ref(self.cells.new())
+        for key, value in pairs:
+            self.state.entries[ref.cell, key] = value
+        return ref
+
+    def part(self, node: nodes.Node, scope: Scope) -> Stored:
+        return self.new_object(node, scope) or self.copied(node, scope)
+
+    def copied(self, node: nodes.Node, scope: Scope) -> Stored:
+        """A value to keep: what it was copied from can't be changed in place any more."""
+        before, self.read = self.read, set()
+        given = self.stored(node, scope)
+        if isinstance(given, Changing | Growing | Replaced | Ref):
+            self.read |= before
+            return given
+        if not isinstance(given, Dynamic) or isinstance(given.type, Array):
+            self.state.frozen |= self.read
+        self.read |= before
+        return given
+
+    def expression(self, node: nodes.Node, scope: Scope) -> Stored:
         match node:
             case nodes.Const():
                 return Known(node.value)
@@ -200,10 +261,12 @@ class Expressions:
                 return Table(tuple((k.value, v) for k, v in pairs if isinstance(k, Known)))
             case nodes.CondExpr():
                 test = self.test(node.test, scope)
-                orelse = self.value(node.expr2, scope) if node.expr2 is not None else Fail()
+                with self.where_it_depends():
+                    orelse = self.value(node.expr2, scope) if node.expr2 is not None else Fail()
                 if isinstance(test, Const):
                     return self.value(node.expr1, scope) if test.value else orelse
-                return self.either(node, test, self.value(node.expr1, scope), orelse)
+                with self.where_it_depends():
+                    return self.either(node, test, self.value(node.expr1, scope), orelse)
             case nodes.And() | nodes.Or():
                 return self.operand(node, scope)
             case nodes.Not():
@@ -214,7 +277,10 @@ class Expressions:
             case nodes.Concat():
                 return self.concat(node, scope)
             case nodes.Getattr():
-                return self.attribute(node, self.value(node.node, scope), node.attr)
+                base = self.stored(node.node, scope)
+                if isinstance(base, Ref):
+                    return self.entry(base, node.attr)
+                return self.attribute(node, self.settled(base), node.attr)
             case nodes.Getitem():
                 return self.item(node, scope)
             case nodes.Filter():
@@ -226,10 +292,55 @@ class Expressions:
             case nodes.Neg() | nodes.Pos():
                 return self.signed(node, self.value(node.node, scope))
             case nodes.BinExpr():
-                return self.arithmetic(node, self.value(node.left, scope), self.value(node.right, scope))
+                left = self.stored(node.left, scope)
+                if isinstance(node, nodes.Add) and isinstance(left, Changing | Growing):
+                    return plus(left, self.value(node.right, scope))
+                return self.arithmetic(node, self.settled(left), self.value(node.right, scope))
         raise Refusal(f'"{type(node).__name__.lower()}" is not compiled to SQL; prepare the value in the source query')
 
-    def name(self, node: nodes.Name, scope: Scope) -> Value:
+    @contextmanager
+    def where_it_depends(self) -> Iterator[None]:
+        """What is computed for some rows only can't change a list or a mapping: its state would differ by row."""
+        self.conditional += 1
+        try:
+            yield
+        finally:
+            self.conditional -= 1
+
+    def entry(self, ref: Ref, name: Any) -> Stored:
+        """An entry of a mapping or a namespace."""
+        self.read_entries.add((ref.cell, name))
+        for key, value in self.state.items(ref):
+            if key == name and type(key) is type(name):
+                return value
+        raise Refusal(f"the mapping has no {name!r} here: this fails for every row")
+
+    def change(self, ref: Ref, method: str, node: nodes.Call, scope: Scope) -> Value:
+        """A method that changes a list or a mapping in place."""
+        if self.conditional:
+            raise Refusal(f'".{method}" where a condition decides; write {{% if %}} around it')
+        place: Place = (ref.cell, None)
+        is_list = place in self.state.entries
+        broken: Expr | None = None
+        match method, node.args, node.kwargs:
+            case "append", [item], [] if is_list:
+                value = self.settled(self.copied(item, scope))
+                broken = _broken(value)
+                self.state.write(place, appended(self.state.entries[place], value))
+            case "update", [] | [nodes.Dict()], _ if not is_list:
+                literal = [pair for given in node.args if isinstance(given, nodes.Dict) for pair in given.items]
+                pairs = [(self.value(pair.key, scope), self.part(pair.value, scope)) for pair in literal]
+                pairs += [(Known(pair.key), self.part(pair.value, scope)) for pair in node.kwargs]
+                for key, given in pairs:
+                    if not isinstance(key, Known):
+                        raise Refusal("a mapping whose keys differ by row; use if and elif")
+                    broken = either(broken, _broken(given))
+                    self.state.write((ref.cell, key.value), given)
+            case _:
+                raise Refusal(f'".{method}" changes a value in place; only append and update are compiled')
+        return Known(None) if broken is None else requiring(broken, Const(None))
+
+    def name(self, node: nodes.Name, scope: Scope) -> Stored:
         if (value := scope.names.get(node.name)) is not None:
             return value
         if node.name in self.columns:
@@ -250,7 +361,8 @@ class Expressions:
         if isinstance(test, Const):
             keeps_left = bool(test.value) is isinstance(node, nodes.Or)
             return left if keeps_left else self.value(node.right, scope)
-        right = self.value(node.right, scope)
+        with self.where_it_depends():
+            right = self.value(node.right, scope)
         pair = (left, right) if isinstance(node, nodes.Or) else (right, left)
         return self.either(node, test, *pair)
 
@@ -286,8 +398,11 @@ class Expressions:
             return Const(KNOWN_COMPARISONS[name](left.value, right.value))
         return ordered(name, lift(left), lift(right))
 
-    def concat(self, node: nodes.Concat, scope: Scope) -> Value:
-        values = [self.value(child, scope) for child in node.nodes]
+    def concat(self, node: nodes.Concat, scope: Scope) -> Stored:
+        first = self.stored(node.nodes[0], scope)
+        if isinstance(first, Changing | Growing):
+            return tilde(first, [lift(self.value(child, scope)) for child in node.nodes[1:]])
+        values = [self.settled(first), *(self.value(child, scope) for child in node.nodes[1:])]
         if all(isinstance(value, Known) for value in values):
             return Known("".join(str(v.value) for v in values if isinstance(v, Known)))
         return join(functions.soft_text(lift(value)) for value in values)
@@ -312,8 +427,13 @@ class Expressions:
             raise Refusal(f'no field "{name}"{did_you_mean(name, names)}; there are: {", ".join(names)}')
         return Field(base, name, kind)
 
-    def item(self, node: nodes.Getitem, scope: Scope) -> Value:
-        base = self.value(node.node, scope)
+    def item(self, node: nodes.Getitem, scope: Scope) -> Stored:
+        given = self.stored(node.node, scope)
+        if isinstance(given, Ref) and (given.cell, None) not in self.state.entries:
+            name = self.value(node.arg, scope)
+            if isinstance(name, Known):
+                return self.entry(given, name.value)
+        base = self.settled(given)
         if isinstance(node.arg, nodes.Slice):
             return self.slice(node, node.arg, base, scope)
         key = self.value(node.arg, scope)
@@ -426,6 +546,8 @@ class Expressions:
         if isinstance(value, Lazy) and node.name not in ("join", "list", "first", *LAZY):
             raise Refusal(f'"{node.name}" of a map or a select; write |list before it')
         array = value.array if isinstance(value, Lazy) else value
+        if isinstance(value, Items) and node.name in (*LAZY, "sort", "sum"):
+            array = arrays.as_array(value)
         if isinstance(array, Dynamic) and isinstance(array.type, Array):
             given = self.array_filter(node.name, array, args, keywords)
             broken: Expr | None = None
@@ -576,11 +698,14 @@ class Expressions:
         return Known(test.value) if isinstance(test, Const) else test
 
     def call(self, node: nodes.Call, scope: Scope) -> Value:
+        if isinstance(node.node, nodes.Getattr) and node.node.attr in functions.MUTATING:
+            owner = self.stored(node.node.node, scope)
+            if isinstance(owner, Ref):
+                return self.change(owner, node.node.attr, node, scope)
         args, keywords = self.arguments(node, scope)
         constant = all(isinstance(v, Known) for v in [*args, *keywords.values()])
         if isinstance(node.node, nodes.Getattr):
-            base = self.value(node.node.node, scope)
-            method = node.node.attr
+            base, method = self.value(node.node.node, scope), node.node.attr
             mutable = isinstance(base, Items) or (isinstance(base, Known) and isinstance(base.value, list | dict | set))
             if mutable and method in functions.MUTATING:
                 raise Refusal(f'".{method}" changes a value in place; build it with {{% set %}}, join or if')
@@ -650,6 +775,9 @@ class Expressions:
         if name == "add" and isinstance(left, Known | Items) and isinstance(right, Known | Items):
             both = [*_elements(left), *_elements(right)]
             return _items(both, False)
+        if name == "add" and any(isinstance(v, Dynamic) and isinstance(v.type, Array) for v in (left, right)):
+            kind = next(v.type for v in (left, right) if isinstance(v, Dynamic))
+            return arrays.concatenated([arrays.as_array(arrays.alike(part, kind)) for part in (left, right)])
         if name == "%" and isinstance(left, Known) and isinstance(left.value, str):
             values = right.values if isinstance(right, Items) and isinstance(node.right, nodes.Tuple) else [right]
             return join(numbers.percent(left.value, list(values), functions.soft_text))
@@ -694,6 +822,10 @@ class Expressions:
         if isinstance(value, Lazy):
             return "a map or a select; write |list after it"
         return "a mapping" if isinstance(value, Table | Loop) else "a list"
+
+
+def _broken(value: Stored) -> Expr | None:
+    return at_once(value) if isinstance(value, Dynamic) else None
 
 
 def _is_generator(value: object) -> bool:

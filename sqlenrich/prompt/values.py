@@ -78,15 +78,66 @@ class Loop:
     position: Var
 
 
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A list or a mapping that the template changes in place; what it is worth stands in the state."""
+
+    cell: int
+
+
+@dataclass(frozen=True, slots=True)
+class Changing:
+    """What an entry of the state is worth inside a loop that changes it: not known before the loop has ended."""
+
+    place: tuple[int, Any]
+    loop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one turn of a loop adds, where ``test`` holds: an ``item`` or a ``list``, a ``text``, or a ``number``."""
+
+    test: Expr
+    value: Value
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Growing:
+    """A :class:`Changing` value with what a turn has added to it."""
+
+    place: tuple[int, Any]
+    loop: int
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """A :class:`Changing` value that a turn has set anew, where ``test`` holds."""
+
+    place: tuple[int, Any]
+    loop: int
+    test: Expr
+    value: Stored
+
+
 Value: TypeAlias = Known | Items | Table | Zip | Lazy | Loop | Expr
+Stored: TypeAlias = Value | Ref | Changing | Growing | Replaced
+"""What a name or an entry of the state can hold."""
 Dynamic = (Const, Column, Field, Op, If, Pick, Join, Fail, Var, Map, FlatMap, Sort, Where, Exists, Element)
+
+
+READ_IN_LOOP = (
+    "reading a value that this loop changes: no engine can carry it from row element to row element; "
+    "build a list in the loop and read it after the loop"
+)
 
 
 class Refusal(Exception):  # noqa: N818 (not an error by itself: the compiler adds the place and raises PromptError)
     """Why a construct can't be compiled, and what to write instead."""
 
 
-def lift(value: Value) -> Expr:
+def lift(value: Stored) -> Expr:
     """Give a value as an expression. Raises :class:`Refusal` for lists and mappings."""
     if isinstance(value, Known):
         if value.value is None or isinstance(value.value, str | bool | int | float):
@@ -98,8 +149,10 @@ def lift(value: Value) -> Expr:
         raise Refusal("a list where one value is needed; join it or index it")
     if isinstance(value, Lazy):
         raise Refusal("what map and select give can be read only once; write |list after it")
-    if isinstance(value, Table | Loop):
+    if isinstance(value, Table | Loop | Ref):
         raise Refusal("a mapping where one value is needed; index it")
+    if isinstance(value, Changing | Growing | Replaced):
+        raise Refusal(READ_IN_LOOP)
     return value
 
 
