@@ -366,6 +366,34 @@ def test_hashes_are_equal_everywhere(engine: str) -> None:
     assert found == {n: request_hash(constant, x) for n, x in rows}
 
 
+TYPED = """---
+source: source
+key: [id]
+columns: {n: bigint, d: date, b: boolean}
+output: {type: object, properties: {a: {type: string}}}
+---
+{{ n }} {{ d }} {{ b }}"""
+TEXTS_TO_VALUES = {
+    ("12", "2026-01-31", "true"): "12 2026-01-31 True",
+    (" -7\n", " 2026-02-01 ", "False"): "-7 2026-02-01 False",
+    (None, None, None): "  ",
+    ("12.0", "2026-01-31", "true"): None,
+    ("x", "2026-01-31", "true"): None,
+    ("12", "2026-02-30", "true"): None,
+    ("12", "2026-01-31T00:00:00", "true"): None,
+    ("12", "2026-01-31", "1"): None,
+}
+
+
+@each_expression
+def test_texts_become_values_or_the_prompt_is_bad(engine: str) -> None:
+    types = {"id": BIGINT, "n": STRING, "d": STRING, "b": STRING}
+    plan = se.compile_plan(loads(TYPED, name="typed"), engine, {"source": "source"}, source_types=types)
+    rows = [(number, *texts) for number, texts in enumerate(TEXTS_TO_VALUES)]
+    found = {row[0]: row[1] for row in select(engine, plan.step("prompts").sql, types, rows)}
+    assert found == dict(enumerate(TEXTS_TO_VALUES.values()))
+
+
 # Answers --------------------------------------------------------------------------------------------------------------
 
 SCHEMA: dict[str, Any] = {

@@ -425,8 +425,9 @@ def _case(tree: exp.Expr, scope: Scope) -> Node:
 
 
 def _cast(tree: exp.Expr, scope: Scope) -> Node:
-    value, target = _node(tree.this, scope), sql_type(tree.args["to"])
-    if not isinstance(tree, exp.TryCast):
+    value = _node(tree.this, scope)
+    target = BOOLEAN if isinstance(tree, exp.ToBoolean) else sql_type(tree.args["to"])
+    if not isinstance(tree, exp.TryCast | exp.ToBoolean):
         return coerced(value, target, "CAST", cast=True)
     if value.type.name not in ("VARCHAR", "NULL"):
         raise SnowflakeError(f"TRY_CAST: a text is needed, not {value.type}")
@@ -524,6 +525,7 @@ _NODES: dict[type[exp.Expr], Callable[[exp.Expr, Scope], Node]] = {
     exp.Case: _case,
     exp.Cast: _cast,
     exp.TryCast: _cast,
+    exp.ToBoolean: _cast,  # how sqlglot reads TRY_CAST(... AS BOOLEAN)
     exp.Anonymous: _call,
 }
 
