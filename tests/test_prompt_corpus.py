@@ -7,7 +7,8 @@ import os
 import pytest
 
 import sqlenrich as se
-from tests.corpus import FILE, RUNNERS, TIERS, compiled, corpus, reasons, sample, tallies, tally
+from sqlenrich.engines import ENGINES
+from tests.corpus import FILE, RUNNERS, TIERS, compiled, corpus, reasons, sample, tallies, tally, total
 
 pytestmark = [
     pytest.mark.corpus,
@@ -16,11 +17,9 @@ pytestmark = [
 
 GOALS = {"T1": (163, 163), "T2": (608, 588), "T3": (373, 345), "T4": (127, 26)}
 """The templates of each tier, and how many of them are compiled at least."""
-FEWER = {"bigquery": 1}
-"""How many templates an engine compiles less: BigQuery has no arrays of arrays."""
 EVERY = int(os.environ.get("SQLENRICH_CORPUS_EVERY", "0"))
 """Every Nth template is run on the engines other than DuckDB; 1 runs all, 0 what takes each engine half a minute."""
-USUAL = {"spark": 12, "bigquery": 5, "snowflake": 2}
+USUAL = {"spark": 20, "bigquery": 5, "snowflake": 2}
 MARKS = {"spark": [pytest.mark.spark], "bigquery": [pytest.mark.zetasql], "snowflake": []}
 
 
@@ -32,22 +31,24 @@ def test_every_template_gives_the_expected_text_on_duckdb(tier: str) -> None:
     assert made.different == []
     assert made.identical == made.rows
     assert (made.templates, made.compiled >= GOALS[tier][1]) == (GOALS[tier][0], True), f"{made.compiled} compiled"
-    assert [why for why, _, ids in reasons(made.refused) if any("no line" in id_ for id_ in ids)] == []
+    assert [why for why, _, ids in reasons(made.refused) if any(id_.endswith("(no line)") for id_ in ids)] == []
 
 
 @pytest.mark.parametrize("engine", [pytest.param(engine, marks=marks) for engine, marks in MARKS.items()])
 def test_a_sample_gives_the_expected_text_elsewhere(engine: str) -> None:
     every = EVERY or USUAL[engine]
-    for tier, made in tallies(engine, every).items():
-        assert made.different == [], tier
-        assert made.identical == made.rows > 0
+    made = total(tallies(engine, every))
+    assert made.different == []
+    assert made.identical == made.rows > 5000 / every
 
 
 def test_the_engines_compile_the_same_templates() -> None:
     for template in sample(EVERY or 20):
-        made = {engine: compiled(template, engine) for engine in ("duckdb", "snowflake", "spark", "databricks")}
+        made = {engine: compiled(template, engine) for engine in ENGINES}
+        assert str(made["spark"]) == str(made["databricks"]), template.id
+        if "an array of arrays" in str(made["bigquery"]):  # it has none
+            del made["bigquery"]
         assert len({isinstance(sql, str) for sql in made.values()}) == 1, template.id
-        assert str(made["spark"]) == str(made["databricks"]).replace("databricks", "spark"), template.id
 
 
 def test_the_reference_renders_the_expected_text() -> None:
