@@ -82,9 +82,10 @@ class SourceColumns:
         if declared == STRING:
             return exp.Cast(this=value, to=self.engine.sql_type(STRING))
         if real != STRING:
-            return exp.TryCast(this=value, to=self.engine.sql_type(declared))
+            return exp.TryCast(this=value, to=self.engine.sql_type(declared), safe=True)
         trimmed = self.engine.text["trim"](value, literal(BLANK))
-        cast = exp.TryCast(this=trimmed, to=self.engine.sql_type(declared))
+        # Without these two sqlglot prints CAST: on Spark, and on Snowflake unless it is told that this is a text.
+        cast = exp.TryCast(this=trimmed, to=self.engine.sql_type(declared), safe=True, requires_string=True)
         # A cast rounds 12.5, reads 0x10 and epoch, and cuts the time off a date: only the plain form is a value.
         pattern = _PLAIN.get(declared) if isinstance(declared, Scalar) else None
         return cast if pattern is None else case((self.engine.text["matches"](trimmed.copy(), literal(pattern)), cast))

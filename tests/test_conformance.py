@@ -1,4 +1,5 @@
-"""What is executed is equal: DuckDB, Google's evaluator and Spark against jinja2 and the checks in Python."""
+"""What is executed is equal: DuckDB, Google's evaluator, Spark and the Snowflake stand-in against jinja2 and the checks
+in Python."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ import pytest
 
 import sqlenrich as se
 from sqlenrich.engines import get_engine
+from sqlenrich.engines.base import identifier
 from sqlenrich.enrichment import loads, templates
 from sqlenrich.plan import RESPONSES
 from sqlenrich.render import script, statements
@@ -30,9 +32,13 @@ ENGINES = [
     pytest.param("spark", marks=pytest.mark.spark),
 ]
 SCRIPTS = [*ENGINES, pytest.param("databricks", marks=pytest.mark.spark)]
+EXPRESSIONS = [*ENGINES, "snowflake"]
+"""Where a SELECT of expressions can be run; the stand-in for Snowflake runs no statement that stores."""
 TEMPLATES = tuple(templates())
 
 each_engine = pytest.mark.parametrize("engine", ENGINES)
+each_expression = pytest.mark.parametrize("engine", EXPRESSIONS)
+each_prompt = pytest.mark.parametrize("engine", [*SCRIPTS, "snowflake"])
 each_script = pytest.mark.parametrize("engine", SCRIPTS)
 
 Row = tuple[Any, ...]
@@ -67,6 +73,13 @@ def quoted(engine: str, name: str) -> str:
     return mark + name.replace(mark, mark * 2) + mark
 
 
+def columns_of_snowflake(columns: Columns) -> dict[str, str]:
+    """The columns' types by their names as CREATE TABLE has them."""
+    words = get_engine("snowflake")
+    kinds = typed("snowflake", columns)
+    return {identifier(words, name).sql("snowflake"): kind for name, kind in kinds.items()}
+
+
 def fill_duckdb(db: duckdb.DuckDBPyConnection, table: str, columns: Columns, rows: Sequence[Row]) -> None:
     listed = ", ".join(f"{quoted('duckdb', name)} {kind}" for name, kind in typed("duckdb", columns).items())
     db.execute(f"CREATE TABLE {table} ({listed})")
@@ -90,6 +103,10 @@ def select(engine: str, sql: str, columns: Columns, rows: Sequence[Row]) -> list
         from tests.standins.googlesql import googlesql
 
         return googlesql().evaluate(sql, {"source": (typed("bigquery", columns), rows)})
+    if engine == "snowflake":
+        from tests.standins import snowflake
+
+        return snowflake.rows(sql, {"source": (columns_of_snowflake(columns), rows)})
     from tests.standins.spark import rows as spark_rows
     from tests.standins.spark import spark_session
 
@@ -231,7 +248,7 @@ def source_rows(template: str) -> tuple[list[str], list[Row]]:
     return names, rows
 
 
-@each_script
+@each_prompt
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_prompts_and_hashes_equal_the_reference(template: str, engine: str) -> None:
     enrichment = se.load(template)
@@ -291,8 +308,8 @@ PROMPTS = {
     "order": "{{ a < b }}",
 }
 MAY_FAIL = {
-    "int": ("{{ a | int }}|{{ '7' | int + 1 }}", ("duckdb", "bigquery", "spark")),
-    "capitalize": ("{{ a | capitalize }}", ("duckdb", "bigquery", "spark")),
+    "int": ("{{ a | int }}|{{ '7' | int + 1 }}", ("duckdb", "bigquery", "spark", "snowflake")),
+    "capitalize": ("{{ a | capitalize }}", ("duckdb", "bigquery", "spark", "snowflake")),
     "upper": ("{{ a | upper }}", ("duckdb",)),
     "lower": ("{{ a | lower }}", ("duckdb",)),
     "upper of words": ("{{ (a or 'straße').upper() }}", ("duckdb",)),
@@ -300,7 +317,7 @@ MAY_FAIL = {
 """Where an engine may give NULL, so BAD_PROMPT, for a few texts that it can't treat as Python does."""
 
 
-@each_engine
+@each_expression
 @pytest.mark.parametrize("name", [*PROMPTS, *MAY_FAIL])
 def test_prompt_sql_equals_the_reference(name: str, engine: str) -> None:
     template, may_fail = MAY_FAIL.get(name) or (PROMPTS[name], ())
@@ -335,7 +352,7 @@ def test_prompt_sql_equals_the_reference(name: str, engine: str) -> None:
     assert found == expected
 
 
-@each_engine
+@each_expression
 def test_hashes_are_equal_everywhere(engine: str) -> None:
     constant = "c0ffee" + "0" * 58
     rows = list(enumerate(HOSTILE.values()))
@@ -347,6 +364,34 @@ def test_hashes_are_equal_everywhere(engine: str) -> None:
     found: dict[Any, Any] = dict(select(engine, f"SELECT n, {sql} FROM source", {"n": BIGINT, "x": STRING}, rows))
     assert found == {n: None if x is None else hashlib.sha256((constant + x).encode()).hexdigest() for n, x in rows}
     assert found == {n: request_hash(constant, x) for n, x in rows}
+
+
+TYPED = """---
+source: source
+key: [id]
+columns: {n: bigint, d: date, b: boolean}
+output: {type: object, properties: {a: {type: string}}}
+---
+{{ n }} {{ d }} {{ b }}"""
+TEXTS_TO_VALUES = {
+    ("12", "2026-01-31", "true"): "12 2026-01-31 True",
+    (" -7\n", " 2026-02-01 ", "False"): "-7 2026-02-01 False",
+    (None, None, None): "  ",
+    ("12.0", "2026-01-31", "true"): None,
+    ("x", "2026-01-31", "true"): None,
+    ("12", "2026-02-30", "true"): None,
+    ("12", "2026-01-31T00:00:00", "true"): None,
+    ("12", "2026-01-31", "1"): None,
+}
+
+
+@each_expression
+def test_texts_become_values_or_the_prompt_is_bad(engine: str) -> None:
+    types = {"id": BIGINT, "n": STRING, "d": STRING, "b": STRING}
+    plan = se.compile_plan(loads(TYPED, name="typed"), engine, {"source": "source"}, source_types=types)
+    rows = [(number, *texts) for number, texts in enumerate(TEXTS_TO_VALUES)]
+    found = {row[0]: row[1] for row in select(engine, plan.step("prompts").sql, types, rows)}
+    assert found == dict(enumerate(TEXTS_TO_VALUES.values()))
 
 
 # Answers --------------------------------------------------------------------------------------------------------------
@@ -702,9 +747,12 @@ DIFFERENT: dict[tuple[str, str], str | None] = {
     ("the largest integer with a fraction", "databricks"): None,
     ("an odd integer beyond doubles, with a fraction", "spark"): None,
     ("an odd integer beyond doubles, with a fraction", "databricks"): None,
+    ("the largest integer with a fraction", "snowflake"): None,
 }
 """Known differences and the code that the engine gives: Google's JSON parser refuses a number that no double holds;
-Spark reads 9223372036854775807.0 as an exact decimal where the others round to a double."""
+Spark and Snowflake read 9223372036854775807.0 as an exact decimal where the others round to a double."""
+UNKNOWN = {("over 64 bits as a float", "snowflake")}
+"""What a stand-in can't tell: Snowflake's documentation has no text of the FLOAT 1e19."""
 
 
 def given(engine: str, value: Any, kind: Type) -> Any:
@@ -719,9 +767,9 @@ def given(engine: str, value: Any, kind: Type) -> Any:
     return value
 
 
-@each_engine
+@each_expression
 def test_check_sql_equals_the_reference(engine: str) -> None:
-    rows = [(name, text) for name, (text, _) in ANSWERS.items()]
+    rows = [(name, text) for name, (text, _) in ANSWERS.items() if (name, engine) not in UNKNOWN]
     sql = f"SELECT n, {se.check_sql(SCHEMA, engine, 'response')} FROM source"
     found: dict[Any, Any] = dict(select(engine, sql, {"n": STRING, "response": STRING}, rows))
     expected = {name: se.check_response(SCHEMA, text) for name, text in rows}
@@ -729,7 +777,7 @@ def test_check_sql_equals_the_reference(engine: str) -> None:
     assert found["fence"] == "BAD_JSON"
 
 
-@each_engine
+@each_expression
 @pytest.mark.parametrize("repairs", [["trim", "fence"], ["trim"], ["fence"], []], ids=" ".join)
 def test_repair_sql_equals_the_reference(engine: str, repairs: list[str]) -> None:
     texts = [*(text for text, _ in ANSWERS.values()), *HOSTILE.values()]
@@ -740,7 +788,7 @@ def test_repair_sql_equals_the_reference(engine: str, repairs: list[str]) -> Non
     assert found == {n: repair(text, repairs) for n, text in rows}
 
 
-@each_engine
+@each_expression
 def test_every_hostile_text_in_an_enum_is_told_apart(engine: str) -> None:
     values = [text for name, text in TEXTS.items() if name != "100 KB"]
     schema = {"type": "object", "properties": {"a": {"type": "string", "enum": values}}}

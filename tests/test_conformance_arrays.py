@@ -1,14 +1,16 @@
-"""Arrays in prompts: the same text on DuckDB, Google's evaluator and Spark as jinja2 renders."""
+"""Arrays in prompts: the same text on DuckDB, Google's evaluator, Spark and the stand-in for Snowflake as in jinja2."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 import sqlenrich as se
 from sqlenrich.types import BIGINT, parse_type
-from tests.test_conformance import each_engine, rendered, select
+from tests.standins import snowflake
+from tests.test_conformance import columns_of_snowflake, each_expression, rendered, select
 
 COLUMNS: dict[str, Any] = {
     "tags": {"array": "string"},
@@ -74,7 +76,7 @@ TEMPLATES = [
 ]
 
 
-@each_engine
+@each_expression
 @pytest.mark.parametrize("number", range(len(TEMPLATES)))
 def test_arrays_equal_the_reference(number: int, engine: str) -> None:
     template = TEMPLATES[number]
@@ -83,10 +85,22 @@ def test_arrays_equal_the_reference(number: int, engine: str) -> None:
     columns = {"place": BIGINT, **{name: parse_type(kind) for name, kind in COLUMNS.items()}}
     placed = [(place, *row) for place, row in enumerate(rows)]
     found: dict[Any, Any] = dict(select(engine, f"SELECT place, {sql} FROM source", columns, placed))
-    names = list(COLUMNS)
-    assert found == {
-        place: rendered(template, dict(zip(names, row, strict=True)), {}) for place, row in enumerate(rows)
-    }
+    assert found == expected(template, rows)
+
+
+def expected(template: str, rows: Sequence[tuple[Any, ...]]) -> dict[int, str | None]:
+    """What jinja2 renders for each row."""
+    return {place: rendered(template, dict(zip(COLUMNS, row, strict=True)), {}) for place, row in enumerate(rows)}
+
+
+@pytest.mark.parametrize("number", range(len(TEMPLATES)))
+def test_elements_that_snowflake_calls_undefined_are_missing(number: int) -> None:
+    """The other tests' NULLs in arrays are JSON nulls there; a NULL in ARRAY_CONSTRUCT is none."""
+    columns = {"place": BIGINT, **{name: parse_type(kind) for name, kind in COLUMNS.items()}}
+    placed = [(place, *row) for place, row in enumerate(WITH_NULLS)]
+    sql = f"SELECT place, {se.prompt_sql(TEMPLATES[number], 'snowflake', columns=COLUMNS)} FROM source"
+    found = snowflake.rows(sql, {"source": (columns_of_snowflake(columns), placed)}, missing=None)
+    assert dict(found) == expected(TEMPLATES[number], WITH_NULLS)
 
 
 NESTED = [

@@ -2,67 +2,57 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
-import duckdb
 import pytest
 
 import sqlenrich as se
-from sqlenrich.engines.duckdb import sql_type
-from sqlenrich.types import parse_type
-
-CORPORA = Path(os.environ.get("SQLENRICH_CORPORA", Path(__file__).parents[2] / "shared" / "corpora"))
-FILE = CORPORA / "promptsource.jsonl"
+from sqlenrich.engines import ENGINES
+from tests.corpus import FILE, RUNNERS, TIERS, compiled, corpus, reasons, sample, tallies, tally, total
 
 pytestmark = [
     pytest.mark.corpus,
     pytest.mark.skipif(not FILE.is_file(), reason=f"no corpus at {FILE}; set SQLENRICH_CORPORA to its folder"),
 ]
 
-
-def templates(tier: str) -> list[dict[str, Any]]:
-    """The corpus's templates of one tier."""
-    lines = FILE.read_text(encoding="utf-8").splitlines()
-    return [entry for entry in map(json.loads, lines) if entry["tier"] == tier]
-
-
-def render(connection: duckdb.DuckDBPyConnection, sql: str, entry: Mapping[str, Any]) -> list[str | None]:
-    """The SQL's text for each row of a template, in order."""
-    kinds = {name: sql_type(parse_type(kind)).sql("duckdb") for name, kind in entry["columns"].items()}
-    definitions = ", ".join(['"_place" BIGINT', *(f'"{name}" {kind}' for name, kind in kinds.items())])
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE source ({definitions})")
-    marks = ", ".join("?" for _ in range(len(kinds) + 1))
-    rows = [[place, *(row[name] for name in kinds)] for place, row in enumerate(entry["rows"])]
-    connection.executemany(f"INSERT INTO source VALUES ({marks})", rows)
-    return [text for (text,) in connection.execute(f"SELECT ({sql}) FROM source ORDER BY _place").fetchall()]
+GOALS = {"T1": (163, 163), "T2": (608, 588), "T3": (373, 345), "T4": (127, 26)}
+"""The templates of each tier, and how many of them are compiled at least."""
+EVERY = int(os.environ.get("SQLENRICH_CORPUS_EVERY", "0"))
+"""Every Nth template is run on the engines other than DuckDB; 1 runs all, 0 what takes each engine half a minute."""
+USUAL = {"spark": 20, "bigquery": 5, "snowflake": 2}
+MARKS = {"spark": [pytest.mark.spark], "bigquery": [pytest.mark.zetasql], "snowflake": []}
 
 
-@pytest.mark.parametrize(
-    ("tier", "total", "at_least"), [("T1", 163, 163), ("T2", 608, 588), ("T3", 373, 345), ("T4", 127, 0)]
-)
-def test_every_compiled_template_gives_the_expected_text(tier: str, total: int, at_least: int) -> None:
-    entries = templates(tier)
-    assert len(entries) == total
-    different: list[tuple[str, list[str | None]]] = []
-    compiled = 0
-    with duckdb.connect() as connection:
-        for entry in entries:
-            try:
-                sql = se.prompt_sql(entry["template"], "duckdb", columns=entry["columns"], vars=entry["vars"])
-            except se.PromptError:
-                continue
-            compiled += 1
-            if (given := render(connection, sql, entry)) != entry["expected"]:
-                different.append((entry["id"], given))
-    assert different == []
-    assert compiled >= at_least
+@pytest.mark.parametrize("tier", TIERS)
+def test_every_template_gives_the_expected_text_on_duckdb(tier: str) -> None:
+    templates = sample(tiers=[tier])
+    with RUNNERS["duckdb"]() as run:
+        made = tally("duckdb", templates, run)
+    assert made.different == []
+    assert made.identical == made.rows
+    assert (made.templates, made.compiled >= GOALS[tier][1]) == (GOALS[tier][0], True), f"{made.compiled} compiled"
+    assert [why for why, _, ids in reasons(made.refused) if any(id_.endswith("(no line)") for id_ in ids)] == []
+
+
+@pytest.mark.parametrize("engine", [pytest.param(engine, marks=marks) for engine, marks in MARKS.items()])
+def test_a_sample_gives_the_expected_text_elsewhere(engine: str) -> None:
+    every = EVERY or USUAL[engine]
+    made = total(tallies(engine, every))
+    assert made.different == []
+    assert made.identical == made.rows > 5000 / every
+
+
+def test_the_engines_compile_the_same_templates() -> None:
+    for template in sample(EVERY or 20):
+        made = {engine: compiled(template, engine) for engine in ENGINES}
+        assert str(made["spark"]) == str(made["databricks"]), template.id
+        if "an array of arrays" in str(made["bigquery"]):  # it has none
+            del made["bigquery"]
+        assert len({isinstance(sql, str) for sql in made.values()}) == 1, template.id
 
 
 def test_the_reference_renders_the_expected_text() -> None:
-    for entry in templates("T1") + templates("T2") + templates("T3"):
-        given = [se.render_prompt(entry["template"], row, entry["vars"]) for row in entry["rows"]]
-        assert given == entry["expected"], entry["id"]
+    for template in corpus():
+        if template.tier != "T4":
+            given = [se.render_prompt(template.template, row, template.constants) for row in template.rows]
+            assert given == template.expected, template.id

@@ -179,11 +179,16 @@ TEXT: dict[str, Build] = {
     "bigint": lambda text: func("TRY_TO_NUMBER", func("TRIM", text, literal(BLANK)), literal(38), literal(0)),
 }
 
-# Arrays are semi-structured: an element is a VARIANT, cast to its type where it is read.
+# Arrays are semi-structured: an element is a VARIANT, made its type where it is read. That turns a JSON null into NULL.
 
 
 def _typed(value: Sql, kind: Type) -> Sql:
-    return value if isinstance(kind, Array | Struct) else cast(value, sql_type(kind))
+    match kind:
+        case Array():
+            return func("AS_ARRAY", value)
+        case Struct():
+            return func("AS_OBJECT", value)
+    return cast(value, sql_type(kind))
 
 
 def _map(array: Sql, item: str, position: str | None, body: Body, kind: Type) -> Sql:
@@ -193,7 +198,8 @@ def _map(array: Sql, item: str, position: str | None, body: Body, kind: Type) ->
     positions = func("ARRAY_GENERATE_RANGE", literal(0), func("ARRAY_SIZE", array.copy()))
 
     def at(i: Sql) -> Sql:
-        return body(_typed(func("GET", array.copy(), i), kind), cast(i.copy(), sql_type(Scalar("bigint"))))
+        place = cast(i, sql_type(Scalar("bigint")))
+        return body(_typed(func("GET", array.copy(), place), kind), place.copy())
 
     return func("TRANSFORM", positions, lambda_(position, at))
 
@@ -323,7 +329,7 @@ def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
 
 def _unfence(text: Sql) -> tuple[Sql, Sql]:
     head = literal(FENCE_HEAD)
-    fenced = all_of(matches(text, head), func("ENDSWITH", text.copy(), literal("\n```")))
+    fenced = all_of(matches(text, head), func("ENDSWITH", text.copy(), literal("```")))
     body = func("REGEXP_REPLACE", text.copy(), head.copy(), literal(""))
     inner = func(
         "LEFT", body, func("GREATEST", exp.Sub(this=func("LENGTH", body.copy()), expression=literal(3)), literal(0))

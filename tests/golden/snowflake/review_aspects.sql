@@ -125,7 +125,7 @@ WITH answered AS (
     r.finish_reason,
     CASE
       WHEN REGEXP_INSTR(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n') > 0
-      AND ENDSWITH(TRIM(r.response, ' \t\r\n'), '\n```')
+      AND ENDSWITH(TRIM(r.response, ' \t\r\n'), '```')
       THEN TRIM(
         LEFT(
           REGEXP_REPLACE(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n', ''),
