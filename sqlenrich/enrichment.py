@@ -72,6 +72,7 @@ class Enrichment:
             default=STRING if types is None else None,
             source=self.place,
             first_line=self.template_line,
+            folder=self.path.resolve().parent if self.path is not None else None,
         )
 
     @property
@@ -366,8 +367,7 @@ class _Loader:
         try:
             compiled = enrichment.prompt()
         except PromptError as error:
-            self.problems.append(str(error).removeprefix(f"{self.source}:").strip())
-            self.problems[-1] = f"line {error.line}: {error.message}" if error.line else error.message
+            self.problems += [problem.described(enrichment.place) for problem in error.problems]
         else:
             for name in enrichment.columns:
                 if name not in compiled.columns and name not in (

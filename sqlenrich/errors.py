@@ -33,13 +33,36 @@ class SpecError(SqlenrichError):
 
 
 class PromptError(SqlenrichError):
-    """A template that can't be compiled, or that fails for a row: the text names the line."""
+    """A template that can't be compiled, or that fails for a row: the text names the line and the column.
 
-    def __init__(self, message: str, *, source: str = "prompt", line: int | None = None) -> None:
+    ``problems`` holds all that was found, this error's own first.
+    """
+
+    def __init__(
+        self, message: str, *, source: str = "prompt", line: int | None = None, column: int | None = None
+    ) -> None:
         self.message = message
+        self.source = source
         self.line = line
-        place = source if line is None else f"{source}:{line}"
+        self.column = column
+        place = ":".join(str(part) for part in (source, line, column) if part is not None)
+        self.problems: tuple[PromptError, ...] = (self,)
         super().__init__(f"{place}: {message}")
+
+    def described(self, file: str) -> str:
+        """Give the problem in words for a list of what is wrong in ``file``."""
+        if self.source != file:
+            return str(self)
+        column = "" if self.column is None else f", column {self.column}"
+        return self.message if self.line is None else f"line {self.line}{column}: {self.message}"
+
+    @classmethod
+    def of(cls, problems: Sequence[PromptError]) -> PromptError:
+        """Give one error for several problems, as many lines as they have."""
+        first = problems[0]
+        first.problems = tuple(problems)
+        first.args = ("\n".join(str(problem) for problem in problems),)
+        return first
 
 
 class UnsupportedError(SqlenrichError):

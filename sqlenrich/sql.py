@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from sqlglot import exp
@@ -19,17 +20,23 @@ from .types import parse_type
 
 
 def prompt_sql(
-    template: str, engine: str, columns: Mapping[str, Any] | None = None, vars: Mapping[str, Any] | None = None
+    template: str,
+    engine: str,
+    columns: Mapping[str, Any] | None = None,
+    vars: Mapping[str, Any] | None = None,
+    folder: Path | None = None,
 ) -> str:
     """Give the SQL expression of a template over the columns' names: NULL where the template fails for the row.
 
-    ``columns`` maps names to types; a name that is neither there nor in ``vars`` is refused. Raises
-    :class:`~sqlenrich.PromptError` with the line for what can't be compiled.
+    ``columns`` maps names to types; a name that is neither there nor in ``vars`` is refused. ``folder`` is where
+    included templates lie. Raises :class:`~sqlenrich.PromptError` with every construct that can't be compiled and
+    its place, :class:`~sqlenrich.UnsupportedError` for what the engine has not.
     """
     target = get_engine(engine)
     types = {name: parse_type(kind) for name, kind in (columns or {}).items()}
-    compiled = compile_prompt(template, columns=types, vars=vars, default=None)
-    return _print(target, printer.prompt_sql(compiled.expr, target.text, lambda name: column(target, name)))
+    compiled = compile_prompt(template, columns=types, vars=vars, default=None, folder=folder)
+    made = printer.prompt_sql(compiled.expr, target.text, lambda name: column(target, name), compiled.nested)
+    return _print(target, made)
 
 
 def check_sql(schema: Any, engine: str, column: str = "response", assert_format: bool = False) -> str:

@@ -249,16 +249,18 @@ def test_refused_output(output: str, problem: str) -> None:
     ("template", "problem"),
     [
         pytest.param(
-            "a\nb\n{{ body", "line 7: unexpected end of template, expected 'end of print statement'.", id="syntax"
+            "a\nb\n{{ body",
+            "line 7, column 4: unexpected end of template, expected 'end of print statement'.",
+            id="syntax",
         ),
         pytest.param(
             "a\n{{ body|uper }}",
-            'line 6: the filter "uper" (upper?) is not compiled for row values; prepare the value in the source query',
+            'line 6, column 9: the filter "uper" (upper?) is not compiled for row values; prepare the value in the source query',
             id="filter",
         ),
         pytest.param(
             "{{ output.lable }}{{ body }}",
-            "line 5: this fails for every row: 'dict object' has no attribute 'lable'",
+            "line 5, column 10: this fails for every row: 'dict object' has no attribute 'lable'",
             id="output",
         ),
         pytest.param("constant", "line 5: the prompt reads no column: all rows would ask the same", id="no column"),
@@ -283,7 +285,7 @@ def test_all_problems_are_reported_at_once() -> None:
             "line 7: max_attempts is an integer of at least 1 @ retry.max_attempts",
             "line 8: max_quarantine is a share from 0 to 1 @ max_quarantine",
             'line 9: hint is one of auto, always, never, not "maybe" @ hint',
-            'line 13: the filter "uper" (upper?) is not compiled for row values; prepare the value in the source query',
+            'line 13, column 9: the filter "uper" (upper?) is not compiled for row values; prepare the value in the source query',
         ]
     )
 
@@ -429,7 +431,7 @@ def test_columns() -> None:
 def test_the_source_s_real_types_refuse_what_is_not_declared() -> None:
     loaded = enrichment(template="{{ price }}")
     assert loaded.prompt().columns == ("price",)
-    with pytest.raises(se.PromptError, match=r"x\.prompt:4: printing double \(price\) is not the same"):
+    with pytest.raises(se.PromptError, match=r"x\.prompt:4:4: printing double \(price\) is not the same"):
         loaded.prompt({"price": DOUBLE})
     assert enrichment("columns: {price: string}", "{{ price }}").prompt({"price": DOUBLE}).columns == ("price",)
 

@@ -240,10 +240,10 @@ def _found(position: Sql) -> Sql:
     return exp.Sub(this=func("NULLIF", position, literal(0)), expression=literal(1))
 
 
-def _nested_array() -> NoReturn:
+def _nested_array(place: str | None) -> NoReturn:
     raise UnsupportedError(
         "bigquery",
-        "an array of arrays in a prompt",
+        f"{place}: an array of arrays" if place else "an array of arrays in a prompt",
         "make it an array of structs, or join the inner ones in the source",
     )
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import jinja2
 from jinja2 import nodes
 
-from ..errors import PromptError
+from ..errors import PromptError, did_you_mean
 from ..types import BIGINT, BOOLEAN, STRING, Array, Type
 from . import arrays as arrays_
-from .expressions import Expressions, Scope, join
+from .expressions import Bound, Broken, Expressions, Macro, Module, Reported, Scope, join
 from .functions import MUTATING
 from .ir import (
     Column,
@@ -31,7 +33,9 @@ from .ir import (
     failure,
     requiring,
 )
-from .state import Place, State, after_loop, changed, merged
+from .reference import Place
+from .state import Place as Entry
+from .state import State, after_loop, changed, merged
 from .values import (
     READ_IN_LOOP,
     Changing,
@@ -62,6 +66,8 @@ class Prompt:
 
     expr: Expr
     columns: tuple[str, ...]
+    nested: Mapping[Expr, str] = field(default_factory=dict, compare=False)
+    """The places of arrays of arrays, which not every engine has."""
 
 
 def compile_prompt(
@@ -72,25 +78,43 @@ def compile_prompt(
     default: Type | None = STRING,
     source: str = "prompt",
     first_line: int = 1,
+    folder: Path | None = None,
 ) -> Prompt:
     """Compile a template. Names that are not in ``vars`` are columns, of the type ``default`` where undeclared.
 
     With ``default=None`` an undeclared column is an error. ``source`` and ``first_line`` place the template in its
-    file for messages. Raises :class:`~sqlenrich.PromptError` with the line and what to write instead.
+    file for messages, ``folder`` is where included templates lie. Raises :class:`~sqlenrich.PromptError`, which holds
+    every construct that can't be compiled, with line, column and what to write instead.
     """
-    expressions = Expressions(dict(columns or {}), default, source, first_line)
+    expressions = Expressions(dict(columns or {}), default, source, first_line, folder)
+    statements = _Statements(expressions)
     try:
         tree = expressions.env.parse(template)
     except jinja2.TemplateSyntaxError as error:
-        line = first_line + (error.lineno or 1) - 1
-        raise PromptError(error.message or "syntax error", source=source, line=line) from None
-    expressions.names = arrays_.Names({*expressions.columns, *(name.name for name in tree.find_all(nodes.Name))})
-    expressions.mutable = _changes_values(tree)
-    parts, _ = _Statements(expressions).body(
-        tree.body, Scope({name: Known(value) for name, value in (vars or {}).items()})
-    )
+        raise expressions.problem(error.lineno, error.message or "syntax error") from None
+    statements.tree = tree
+    trees = [tree, *statements.used(tree)]
+    names = {name.name for part in trees for name in part.find_all(nodes.Name)}
+    expressions.names = arrays_.Names({*expressions.columns, *names})
+    expressions.mutable = any(map(_changes_values, trees))
+    scope = Scope({name: Known(value) for name, value in (vars or {}).items()})
+    try:
+        parts, _ = statements.body(tree.body, scope)
+    except TooLong as error:
+        parts = []
+        expressions.problems.append(error.problem)
+    if expressions.problems:
+        found = {str(problem): problem for problem in expressions.problems}
+        raise PromptError.of(list(found.values()))
     expr = join(parts)
-    return Prompt(expr, tuple(dict.fromkeys(columns_of(expr))))
+    return Prompt(expr, tuple(dict.fromkeys(columns_of(expr))), expressions.nested)
+
+
+class TooLong(Exception):  # noqa: N818 (ends the compilation at once: nothing after it could be told)
+    """A template that prints more parts than it may."""
+
+    def __init__(self, problem: PromptError) -> None:
+        self.problem = problem
 
 
 def _changes_values(tree: nodes.Template) -> bool:
@@ -99,6 +123,19 @@ def _changes_values(tree: nodes.Template) -> bool:
         call.node.attr in MUTATING for call in tree.find_all(nodes.Call) if isinstance(call.node, nodes.Getattr)
     )
     return methods or any(name.name == "namespace" for name in tree.find_all(nodes.Name))
+
+
+def position(node: nodes.Node) -> tuple[int, int]:
+    """Give the line and the column of a node."""
+    return node.lineno, node.lineno.column if isinstance(node.lineno, Place) else 0
+
+
+def set_after(node: nodes.Node, tree: nodes.Template) -> frozenset[str]:
+    """Give the names that a template sets after a node, or goes through in a loop."""
+    statements = list(tree.find_all((nodes.Assign, nodes.AssignBlock, nodes.For, nodes.Macro, nodes.With)))
+    after = [s for s in statements if position(s) > position(node) and s not in list(node.find_all(type(s)))]
+    names = {name.name for s in after for name in s.find_all(nodes.Name) if name.ctx in ("store", "param")}
+    return frozenset(names)
 
 
 def guards(value: Value) -> list[Expr]:
@@ -138,6 +175,9 @@ class _Statements:
     def __init__(self, expressions: Expressions) -> None:
         self.x = expressions
         self.printed_parts = 0
+        self.loaded: dict[str, nodes.Template] = {}
+        self.tree = nodes.Template([])
+        expressions.render = lambda body, scope: join(self.body(body, scope)[0])
 
     # Statements ------------------------------------------------------------------------------------------------
 
@@ -145,20 +185,95 @@ class _Statements:
         """Give the printed parts of some statements and the scope after them."""
         parts: list[Expr] = []
         for statement in statements:
+            more: list[Expr] = []
             try:
                 more, scope = self.statement(statement, scope)
             except Refusal as refusal:
-                self.x.refuse(statement, str(refusal))
+                self.x.problems.append(self.x.problem(statement.lineno, str(refusal)))
+                scope = self.broken(statement, scope)
+            except PromptError as problem:
+                self.x.problems.append(problem)
+                scope = self.broken(statement, scope)
+            except Reported:
+                scope = self.broken(statement, scope)
             parts.extend(more)
             self.printed_parts += len(more)
             if self.printed_parts > MAX_PARTS:
-                self.x.refuse(statement, f"the template prints over {MAX_PARTS} parts; shorten its loops")
+                message = f"the template prints over {MAX_PARTS} parts; shorten its loops"
+                raise TooLong(self.x.problem(statement.lineno, message))
         return without_needless(parts), scope
+
+    def broken(self, statement: nodes.Node, scope: Scope) -> Scope:
+        """The scope after a statement that could not be compiled: what it sets is not complained about again."""
+        if isinstance(statement, nodes.Assign | nodes.AssignBlock):
+            for target in [statement.target, *statement.target.find_all(nodes.Name)]:
+                if isinstance(target, nodes.Name):
+                    scope = scope.bind(target.name, Broken())
+        return scope
+
+    def used(self, tree: nodes.Template) -> Iterator[nodes.Template]:
+        """The templates that a template includes or imports, and theirs."""
+        for node in tree.find_all((nodes.Include, nodes.Import, nodes.FromImport)):
+            assert isinstance(node, nodes.Include | nodes.Import | nodes.FromImport)
+            if isinstance(node.template, nodes.Const) and node.template.value not in self.loaded:
+                with suppress(PromptError):
+                    part = self.load(node)
+                    yield part
+                    yield from self.used(part)
+
+    def load(self, node: nodes.Include | nodes.Import | nodes.FromImport) -> nodes.Template:
+        if not isinstance(node.template, nodes.Const) or not isinstance(node.template.value, str):
+            self.x.refuse(node, "the name of a template must be a constant text")
+        name = node.template.value
+        if name in self.loaded:
+            return self.loaded[name]
+        if self.x.env.loader is None:
+            self.x.refuse(node, f'"{name}" can\'t be read: the prompt is no file, whose folder would hold it')
+        try:
+            text, _, _ = self.x.env.loader.get_source(self.x.env, name)
+            self.loaded[name] = self.x.env.parse(text, name)
+        except jinja2.TemplateNotFound:
+            self.x.refuse(node, f'there is no "{name}" in the folder of the prompt')
+        except jinja2.TemplateSyntaxError as error:
+            self.x.refuse(node, f"{name}:{error.lineno}: {error.message}")
+        return self.loaded[name]
+
+    def elsewhere(
+        self, node: nodes.Include | nodes.Import | nodes.FromImport, scope: Scope
+    ) -> tuple[list[Expr], Scope]:
+        """The parts of another template and the scope after them."""
+        tree = self.load(node)
+        if self.x.depth > 20:
+            self.x.refuse(node, "templates that include each other without end")
+        before, place = self.tree, (self.x.source, self.x.first_line)
+        assert isinstance(node.template, nodes.Const)
+        self.x.source, self.x.first_line, self.x.depth = str(node.template.value), 1, self.x.depth + 1
+        self.tree = tree
+        try:
+            return self.body(tree.body, scope)
+        finally:
+            self.tree = before
+            (self.x.source, self.x.first_line), self.x.depth = place, self.x.depth - 1
+
+    def imported(self, node: nodes.Import | nodes.FromImport, scope: Scope) -> Scope:
+        _, after = self.elsewhere(node, scope if node.with_context else Scope({}, bare=True))
+        if isinstance(node, nodes.Import):
+            return scope.bind(node.target, Module(after.names))
+        for entry in node.names:
+            name, alias = entry if isinstance(entry, tuple) else (entry, entry)
+            if (found := after.names.get(name)) is None:
+                self.x.refuse(node, f'the template has no macro "{name}"{did_you_mean(name, after.names)}')
+            scope = scope.bind(alias, found)
+        return scope
+
+    def macro(self, node: nodes.Macro, scope: Scope) -> Scope:
+        later = set_after(node, self.tree)
+        return scope.bind(node.name, Macro(node, scope, self.x.source, self.x.first_line, later))
 
     def statement(self, node: nodes.Node, scope: Scope) -> tuple[list[Expr], Scope]:
         match node:
             case nodes.Output():
-                return [self.x.print(child, scope) for child in node.nodes], scope
+                return self.output(node, scope), scope
             case nodes.If():
                 return self.if_(node, scope)
             case nodes.For():
@@ -167,9 +282,19 @@ class _Statements:
                 return self.set(node, scope)
             case nodes.ExprStmt():
                 return guards(self.x.value(node.node, scope)), scope
-            case nodes.AssignBlock(target=nodes.Name() as target, filter=None):
-                parts, _ = self.body(node.body, scope)
-                return [], scope.bind(target.name, join(parts))
+            case nodes.AssignBlock(target=nodes.Name() as target):
+                text = self.block(node.body, node.filter, scope)
+                return guards(text), scope.bind(target.name, text)
+            case nodes.FilterBlock():
+                text = self.block(node.body, node.filter, scope)
+                return [self.x.printed(node, text)], scope
+            case nodes.Include():
+                seen = {name: value for name, value in scope.names.items() if name != "loop"}
+                return self.elsewhere(node, Scope(seen) if node.with_context else Scope({}, bare=True))[0], scope
+            case nodes.Import() | nodes.FromImport():
+                return [], self.imported(node, scope)
+            case nodes.Macro():
+                return [], self.macro(node, scope)
             case nodes.With():
                 inner, before = scope, []
                 for left, value in zip(node.targets, node.values, strict=True):
@@ -181,6 +306,23 @@ class _Statements:
                 return self.body(node.body, scope)[0], scope
         name = type(node).__name__.lower()
         self.x.refuse(node, f'"{name}" is not compiled to SQL; write the text out, or prepare it in the source query')
+
+    def output(self, node: nodes.Output, scope: Scope) -> list[Expr]:
+        parts: list[Expr] = []
+        for child in node.nodes:
+            try:
+                parts.append(self.x.print(child, scope))
+            except PromptError as problem:
+                self.x.problems.append(problem)
+            except Reported:
+                continue
+        return parts
+
+    def block(self, body: list[nodes.Node], filtered: nodes.Filter | None, scope: Scope) -> Value:
+        """The text of a block, through its filters."""
+        text = join(self.body(body, scope)[0])
+        value: Value = Known(text.value) if isinstance(text, Const) else text
+        return value if filtered is None else self.x.filter(filtered, scope, value)
 
     def set(self, node: nodes.Assign, scope: Scope) -> tuple[list[Expr], Scope]:
         made = self.x.new_object(node.node, scope) if self.x.mutable else None
@@ -215,7 +357,7 @@ class _Statements:
             self.x.state = merged(test, state_then, state_else, either)
         if then is orelse:
             return then
-        names: dict[str, Stored] = {}
+        names: dict[str, Bound] = {}
         for name in {**orelse.names, **then.names}:
             a, b = then.names.get(name), orelse.names.get(name)
             if a is b or a == b:
@@ -224,10 +366,14 @@ class _Statements:
             names[name] = self.x.either(node, test, self.free(name, a, state_then), self.free(name, b, state_else))
         return Scope(names)
 
-    def free(self, name: str, value: Stored | None, state: State) -> Value:
+    def free(self, name: str, value: Bound | None, state: State) -> Value:
         """Give a name's value in a branch that did not set it: the column of that name, else nothing."""
         if isinstance(value, Ref):
             self.x.state.frozen |= {value.cell}
+        if isinstance(value, Broken):
+            raise Reported
+        if isinstance(value, Macro | Module):
+            raise Refusal(f'"{name}" is a macro for some rows only; define it before the condition')
         if value is not None:
             return state.settled(value)
         return Column(name, self.x.columns[name]) if name in self.x.columns else Fail()
@@ -297,7 +443,7 @@ class _Statements:
         inner = self.assign(node.target, item, scope)
         return self.repeat(node, array, item, position, inner, scope, filtered_by)
 
-    def unread(self, places: list[Place], filtered_by: Set[Place]) -> None:
+    def unread(self, places: list[Entry], filtered_by: Set[Entry]) -> None:
         """Jinja filters a loop while it runs: a filter can't read what the loop changes."""
         if filtered_by & set(places):
             raise Refusal("a loop filter that reads what the loop changes; put an if inside the loop")
@@ -321,7 +467,7 @@ class _Statements:
         position: Var,
         inner: Scope,
         outer: Scope,
-        filtered_by: Set[Place] = frozenset(),
+        filtered_by: Set[Entry] = frozenset(),
     ) -> list[Expr]:
         before = self.x.state.copy()
         inner = inner.bind("loop", Loop(array, position))
@@ -347,7 +493,7 @@ class _Statements:
         position: Var,
         inner: Scope,
         before: State,
-        places: list[Place],
+        places: list[Entry],
     ) -> list[Expr]:
         """The body's parts once more, with what it changes unknown, and the state after the loop."""
         loop = self.x.cells.new()

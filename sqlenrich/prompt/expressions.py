@@ -6,7 +6,8 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias
 
 import jinja2
 from jinja2 import nodes
@@ -33,6 +34,7 @@ from .ir import (
     printed,
     requiring,
 )
+from .reference import Place as Written
 from .reference import environment
 from .state import Cells, Place, State, appended, plus, tilde
 from .values import (
@@ -63,10 +65,44 @@ from .values import (
 class Scope:
     """Names and what they are worth at one point of the template. ``set`` in a loop does not reach outside it."""
 
-    names: Mapping[str, Stored]
+    names: Mapping[str, Bound]
+    bare: bool = False
+    """Whether columns are out of reach, as in an imported template."""
 
-    def bind(self, name: str, value: Stored) -> Scope:
-        return Scope({**self.names, name: value})
+    def bind(self, name: str, value: Bound) -> Scope:
+        return Scope({**self.names, name: value}, self.bare)
+
+
+@dataclass(frozen=True, eq=False)
+class Macro:
+    """A macro and the scope it was defined in."""
+
+    node: nodes.Macro
+    scope: Scope
+    source: str
+    first_line: int
+    set_later: frozenset[str]
+    """Names that the template sets after the macro: it would read them as they are when it is called."""
+
+
+@dataclass(frozen=True, eq=False)
+class Module:
+    """An imported template."""
+
+    names: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Broken:
+    """What a statement set that could not be compiled."""
+
+
+Bound: TypeAlias = Stored | Macro | Module | Broken
+"""What a name of the template can mean."""
+
+
+class Reported(Exception):  # noqa: N818 (its cause is in the list of problems already)
+    """A value that could not be compiled is used."""
 
 
 def join(parts: Iterable[Expr]) -> Expr:
@@ -118,8 +154,10 @@ MAX_RANGE = 100_000
 class Expressions:
     """Gives what an expression is worth in a scope. Raises PromptError with its line for what can't be compiled."""
 
-    def __init__(self, columns: dict[str, Type], default: Type | None, source: str, first_line: int) -> None:
-        self.env = environment()
+    def __init__(
+        self, columns: dict[str, Type], default: Type | None, source: str, first_line: int, folder: Path | None = None
+    ) -> None:
+        self.env = environment(folder)
         self.context = self.env.from_string("").new_context()
         self.columns, self.default = columns, default
         self.source, self.first_line = source, first_line
@@ -129,15 +167,25 @@ class Expressions:
         self.read: set[int] = set()
         self.read_entries: set[Place] = set()
         self.conditional = 0
+        self.problems: list[PromptError] = []
+        self.render: Callable[[list[nodes.Node], Scope], Expr]
+        self.nested: dict[Expr, str] = {}
+        self.depth = 0
 
     def refuse(self, node: nodes.Node, message: str) -> NoReturn:
-        line = self.first_line + (node.lineno or 1) - 1
-        raise PromptError(message, source=self.source, line=line) from None
+        raise self.problem(node.lineno, message) from None
+
+    def problem(self, place: int | None, message: str) -> PromptError:
+        line = self.first_line + (place or 1) - 1
+        column = place.column if isinstance(place, Written) else None
+        return PromptError(message, source=self.source, line=line, column=column)
 
     def print(self, node: nodes.Expr, scope: Scope) -> Expr:
         if isinstance(node, nodes.TemplateData):
             return Const(node.data)
-        value = self.value(node, scope)
+        return self.printed(node, self.value(node, scope))
+
+    def printed(self, node: nodes.Node, value: Value) -> Expr:
         if isinstance(value, Known):
             return Const("" if value.value is None else str(value.value))
         try:
@@ -188,9 +236,12 @@ class Expressions:
 
     def value(self, node: nodes.Node, scope: Scope) -> Value:
         try:
-            return self.settled(self.expression(node, scope))
+            value = self.settled(self.expression(node, scope))
         except Refusal as refusal:
             self.refuse(node, str(refusal))
+        if isinstance(value, Dynamic) and isinstance(value.type, Array) and isinstance(value.type.item, Array):
+            self.nested.setdefault(value, str(self.problem(node.lineno, "")).removesuffix(": "))
+        return value
 
     def stored(self, node: nodes.Node, scope: Scope) -> Stored:
         """What a name can be bound to: beside a value, a list or a mapping that is changed in place."""
@@ -342,13 +393,19 @@ class Expressions:
 
     def name(self, node: nodes.Name, scope: Scope) -> Stored:
         if (value := scope.names.get(node.name)) is not None:
+            if isinstance(value, Broken):
+                raise Reported
+            if isinstance(value, Macro | Module):
+                raise Refusal(f'the macro "{node.name}" is a value only where it is called')
             return value
-        if node.name in self.columns:
+        if node.name in self.columns and not scope.bare:
             return Column(node.name, self.columns[node.name])
         if node.name in self.env.globals:
             if node.name not in functions.GLOBALS:
                 raise Refusal(f'"{node.name}" is random or keeps a state; write the text out')
             return Known(self.env.globals[node.name])
+        if scope.bare:
+            raise Refusal(f'"{node.name}": an imported template sees no columns; pass it to the macro as an argument')
         if self.default is None:
             hint = did_you_mean(node.name, [*self.columns, *scope.names])
             raise Refusal(f'unknown column "{node.name}"{hint}; there are: {", ".join(self.columns) or "none"}')
@@ -527,10 +584,13 @@ class Expressions:
             raise Refusal(f"a slice of {describe(text.type)}; it must be text or an array")
         return functions.slice_text(text, start, stop)
 
-    def filter(self, node: nodes.Filter, scope: Scope) -> Value:
-        if node.node is None:
-            raise Refusal("a filter block; filter each value where it is printed")
-        value = self.value(node.node, scope)
+    def filter(self, node: nodes.Filter, scope: Scope, block: Value | None = None) -> Value:
+        if node.node is None and block is not None:
+            value = block
+        elif isinstance(node.node, nodes.Filter) and block is not None:
+            value = self.filter(node.node, scope, block)
+        else:
+            value = self.value(node.node or node, scope)
         args, keywords = self.arguments(node, scope)
         if isinstance(value, Known) and all(isinstance(v, Known) for v in [*args, *keywords.values()]):
             return self.known(
@@ -697,7 +757,54 @@ class Expressions:
             raise Refusal(f'the test "{node.name}" is not compiled for row values; compare the value instead')
         return Known(test.value) if isinstance(test, Const) else test
 
+    def macro(self, node: nodes.Expr, scope: Scope) -> Macro | None:
+        """The macro that is called, if it is one."""
+        found: Any = None
+        if isinstance(node, nodes.Name):
+            found = scope.names.get(node.name)
+        elif isinstance(node, nodes.Getattr) and isinstance(node.node, nodes.Name):
+            module = scope.names.get(node.node.name)
+            found = module.names.get(node.attr) if isinstance(module, Module) else None
+        return found if isinstance(found, Macro) else None
+
+    def expanded(self, macro: Macro, node: nodes.Call, scope: Scope) -> Value:
+        """The text of a macro for its arguments."""
+        if node.dyn_args is not None or node.dyn_kwargs is not None:
+            raise Refusal("arguments given with * or **; write them out")
+        names = [arg.name for arg in macro.node.args]
+        given: dict[str, Stored] = {}
+        for place, arg in enumerate(node.args):
+            if place >= len(names):
+                raise Refusal(f'the macro "{macro.node.name}" takes {len(names)} arguments')
+            given[names[place]] = self.copied(arg, scope)
+        for pair in node.kwargs:
+            if pair.key not in names or pair.key in given:
+                raise Refusal(f'the macro "{macro.node.name}" has no argument "{pair.key}" left')
+            given[pair.key] = self.copied(pair.value, scope)
+        if self.depth > 20:
+            raise Refusal(f'the macro "{macro.node.name}" calls itself, and nothing ends it')
+        place_of = self.source, self.first_line
+        self.source, self.first_line, self.depth = macro.source, macro.first_line, self.depth + 1
+        try:
+            inner = macro.scope.bind(macro.node.name, macro)
+            first_default = len(names) - len(macro.node.defaults)
+            for place, name in enumerate(names):
+                if name not in given and place >= first_default:
+                    given[name] = self.stored(macro.node.defaults[place - first_default], inner)
+                inner = inner.bind(name, given.get(name, Fail()))
+            for read in macro.node.find_all(nodes.Name):
+                if read.name in macro.set_later and read.name not in names:
+                    self.refuse(read, f'the macro reads "{read.name}", which is set after it; pass it as an argument')
+                if read.name in ("caller", "varargs", "kwargs"):
+                    self.refuse(read, f'"{read.name}" of a macro; name its arguments')
+            text = self.render(macro.node.body, inner)
+        finally:
+            (self.source, self.first_line), self.depth = place_of, self.depth - 1
+        return Known(text.value) if isinstance(text, Const) else text
+
     def call(self, node: nodes.Call, scope: Scope) -> Value:
+        if (macro := self.macro(node.node, scope)) is not None:
+            return self.expanded(macro, node, scope)
         if isinstance(node.node, nodes.Getattr) and node.node.attr in functions.MUTATING:
             owner = self.stored(node.node.node, scope)
             if isinstance(owner, Ref):

@@ -2,35 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import jinja2
+from jinja2.lexer import Lexer, newline_re
 
 from ..errors import PromptError
 
 
-def environment() -> jinja2.Environment:
-    """Give the Jinja environment that defines what a prompt means: a NULL prints as nothing, a typo raises."""
-    env = jinja2.Environment(
+class Place(int):
+    """A line that knows its column, both from 1."""
+
+    column: int = 1
+
+
+class _PlacingLexer(Lexer):
+    """Jinja's lexer, whose lines are places: nodes keep what their first token says."""
+
+    def tokeniter(
+        self, source: str, name: str | None, filename: str | None = None, state: str | None = None
+    ) -> Iterator[tuple[int, str, str]]:
+        lines = newline_re.split(source)[::2]
+        text = "\n".join(lines)
+        at = 0
+        for line, token, value in super().tokeniter(source, name, filename, state):
+            found = text.find(value, at)
+            place = Place(line)
+            if found >= 0:
+                place.column = found - (text.rfind("\n", 0, found) + 1) + 1
+                at = found + len(value)
+            yield place, token, value
+
+
+class _Environment(jinja2.Environment):
+    @property
+    def lexer(self) -> Lexer:
+        return _PlacingLexer(self)
+
+
+@functools.cache
+def environment(folder: Path | None = None) -> jinja2.Environment:
+    """Give the Jinja environment that defines what a prompt means: a NULL prints as nothing, a typo raises.
+
+    ``include`` and ``import`` read files of ``folder``.
+    """
+    env = _Environment(
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
         finalize=lambda value: "" if value is None else value,
         extensions=["jinja2.ext.do"],
+        loader=None if folder is None else jinja2.FileSystemLoader(folder),
     )
     env.globals.update(zip=zip)
     return env
 
 
-def render_prompt(template: str, row: Mapping[str, Any], vars: Mapping[str, Any] | None = None) -> str:
+def render_prompt(
+    template: str, row: Mapping[str, Any], vars: Mapping[str, Any] | None = None, folder: Path | None = None
+) -> str:
     """Render a template for one row, as every engine does in SQL.
 
     ``row`` maps column names to Python values (None for NULL, lists for arrays, dicts for structs); ``vars`` are the
-    compile-time constants. Raises :class:`~sqlenrich.PromptError` where the template fails for the row.
+    compile-time constants; ``folder`` is where included templates lie. Raises :class:`~sqlenrich.PromptError` where
+    the template fails for the row.
     """
     try:
-        return environment().from_string(template).render({**row, **(vars or {})})
+        return _compiled(template, folder).render({**row, **(vars or {})})
     except jinja2.TemplateSyntaxError as error:
         raise PromptError(error.message or "syntax error", line=error.lineno) from error
     except Exception as error:
         raise PromptError(f"the template fails for this row: {error}") from error
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(template: str, folder: Path | None) -> jinja2.Template:
+    return environment(folder).from_string(template)

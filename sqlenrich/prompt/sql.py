@@ -60,17 +60,20 @@ _TITLED = (
 """A first letter whose capital in a word is not its upper case, or that has no single lower case: no engine has it."""
 
 
-def prompt_sql(expr: Expr, text: Mapping[str, Build], column: ColumnSql) -> Sql:
+def prompt_sql(
+    expr: Expr, text: Mapping[str, Build], column: ColumnSql, nested: Mapping[Expr, str] | None = None
+) -> Sql:
     """Give the SQL of a prompt: its text, NULL where the template fails for the row.
 
-    ``text`` is the engine's table of text functions, ``column`` gives the SQL of a column by its name.
+    ``text`` is the engine's table of text functions, ``column`` gives the SQL of a column by its name,
+    ``nested`` the places of arrays of arrays. Raises :class:`~sqlenrich.UnsupportedError` where the engine has none.
     """
-    return _Printer(text, column).safe(expr)
+    return _Printer(text, column, nested or {}).safe(expr)
 
 
 class _Printer:
-    def __init__(self, text: Mapping[str, Build], column: ColumnSql) -> None:
-        self.text, self.column = text, column
+    def __init__(self, text: Mapping[str, Build], column: ColumnSql, nested: Mapping[Expr, str]) -> None:
+        self.text, self.column, self.nested = text, column, nested
         self.bound: dict[str, Sql] = {}
         self.known: dict[Expr, bool] = {}
         self.printed = 0
@@ -130,7 +133,7 @@ class _Printer:
                 f"the prompt needs over {MAX_EXPRESSIONS:,} SQL expressions; prepare what is nested in the source query"
             )
         if isinstance(expr.type, Array) and isinstance(expr.type.item, Array) and "nested_array" in self.text:
-            return self.text["nested_array"]()
+            return self.text["nested_array"](self.nested.get(expr))
         match expr:
             case Const(float() as number):
                 return double(number)
