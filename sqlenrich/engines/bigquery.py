@@ -13,6 +13,7 @@ from ..errors import UnsupportedError
 from ..request import compact_json
 from ..schema.pattern import FENCE, portable
 from ..types import Array, Decimal, Scalar, Struct, Type
+from . import casing
 from .base import (
     BLANK,
     Answered,
@@ -93,9 +94,15 @@ def _text(value: Sql) -> Sql:
     return exp.Cast(this=value, to=exp.DataType.build("STRING", dialect="bigquery"))
 
 
+def _contains(text: Sql, part: Sql) -> Sql:
+    return exp.GT(this=func("STRPOS", text, part), expression=literal(0))
+
+
+_matches = named_func("REGEXP_CONTAINS")
+
 TEXT: dict[str, Build] = {
-    "upper": named_func("UPPER"),
-    "lower": named_func("LOWER"),
+    "upper": casing.upper(_matches),
+    "lower": casing.lower(_matches, _contains),
     "trim": named_func("TRIM"),
     "ltrim": named_func("LTRIM"),
     "rtrim": named_func("RTRIM"),
@@ -103,7 +110,7 @@ TEXT: dict[str, Build] = {
     "length": named_func("CHAR_LENGTH"),
     "substr": named_func("SUBSTR"),
     "greatest": named_func("GREATEST"),
-    "contains": lambda text, part: exp.GT(this=func("STRPOS", text, part), expression=literal(0)),
+    "contains": _contains,
     "startswith": named_func("STARTS_WITH"),
     "endswith": named_func("ENDS_WITH"),
     "text_bigint": _text,
@@ -112,7 +119,7 @@ TEXT: dict[str, Build] = {
     "try_subtract": named_func("SAFE_SUBTRACT"),
     "try_multiply": named_func("SAFE_MULTIPLY"),
     "try_negative": named_func("SAFE_NEGATE"),
-    "matches": named_func("REGEXP_CONTAINS"),
+    "matches": _matches,
     "bigint": lambda text: safe_cast(func("TRIM", text, literal(BLANK)), "INT64"),
 }
 

@@ -10,6 +10,7 @@ from sqlglot import exp
 from ..request import compact_json
 from ..schema.pattern import FENCE, portable
 from ..types import Array, Decimal, Scalar, Struct, Type
+from . import casing
 from .base import (
     BLANK,
     Answered,
@@ -70,9 +71,12 @@ def _trimming(position: str) -> Build:
     return lambda text, chars: exp.Trim(this=text, expression=chars, position=position)
 
 
+matches = named_func("REGEXP_LIKE")
+_contains = named_func("CONTAINS")
+
 TEXT: dict[str, Build] = {
-    "upper": named_func("UPPER"),
-    "lower": named_func("LOWER"),
+    "upper": casing.upper(matches),
+    "lower": casing.lower(matches, _contains),
     "trim": _trimming("BOTH"),
     "ltrim": _trimming("LEADING"),
     "rtrim": _trimming("TRAILING"),
@@ -80,7 +84,7 @@ TEXT: dict[str, Build] = {
     "length": named_func("CHAR_LENGTH"),
     "substr": named_func("SUBSTRING"),
     "greatest": named_func("GREATEST"),
-    "contains": named_func("CONTAINS"),
+    "contains": _contains,
     "startswith": named_func("STARTSWITH"),
     "endswith": named_func("ENDSWITH"),
     "text_bigint": lambda value: exp.Cast(this=value, to=exp.DataType.build("STRING", dialect="spark")),
@@ -89,7 +93,7 @@ TEXT: dict[str, Build] = {
     "try_subtract": named_func("TRY_SUBTRACT"),
     "try_multiply": named_func("TRY_MULTIPLY"),
     "try_negative": lambda value: func("TRY_SUBTRACT", literal(0), value),
-    "matches": named_func("REGEXP_LIKE"),
+    "matches": matches,
     "bigint": lambda text: try_cast(exp.Trim(this=text, expression=literal(BLANK), position="BOTH"), "BIGINT"),
 }
 
