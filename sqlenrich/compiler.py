@@ -143,7 +143,7 @@ class _Compiler:
         return tables
 
     def check_name(self, name: str) -> None:
-        if problem := self.engine.name_problem(name):
+        if problem := "holds NUL" if "\0" in name else self.engine.name_problem(name):
             raise UnsupportedError(
                 self.engine.name, f'the name "{name}" {problem}', "rename it, e.g. in a source query"
             )

@@ -255,7 +255,8 @@ def test_refused_output(output: str, problem: str) -> None:
         ),
         pytest.param(
             "a\n{{ body|uper }}",
-            'line 6, column 9: the filter "uper" (upper?) is not compiled for row values; prepare the value in the source query',
+            'line 6, column 9: the filter "uper" (upper?) is not compiled for row values; '
+            "prepare the value in the source query",
             id="filter",
         ),
         pytest.param(
@@ -285,7 +286,8 @@ def test_all_problems_are_reported_at_once() -> None:
             "line 7: max_attempts is an integer of at least 1 @ retry.max_attempts",
             "line 8: max_quarantine is a share from 0 to 1 @ max_quarantine",
             'line 9: hint is one of auto, always, never, not "maybe" @ hint',
-            'line 13, column 9: the filter "uper" (upper?) is not compiled for row values; prepare the value in the source query',
+            'line 13, column 9: the filter "uper" (upper?) is not compiled for row values; '
+            "prepare the value in the source query",
         ]
     )
 

@@ -205,8 +205,14 @@ def relation(engine: Engine, name: str) -> exp.Table:
         table = exp.to_table(name, dialect=engine.dialect)
     except sqlglot.errors.SqlglotError as error:
         raise ValueError(f'"{name}" is not a table name on {engine.name}: {error}') from None
-    for part in table.parts:
-        if isinstance(part, exp.Identifier) and not part.quoted:
+    # A parameter, a function, a comment or a second statement is parsed, too.
+    parts = [part for part in table.parts if isinstance(part, exp.Identifier)] if isinstance(table, exp.Table) else []
+    strange = not parts or len(parts) != len(table.parts) or not all(part.name for part in parts)
+    more = any(value for key, value in table.args.items() if key not in ("this", "db", "catalog"))
+    if strange or more or any(node.comments for node in table.walk()):
+        raise ValueError(f'"{name}" is not a table name on {engine.name}: quote what is no plain word')
+    for part in parts:
+        if not part.quoted:
             part.replace(identifier(engine, part.name))
     return table
 
@@ -256,12 +262,17 @@ def lambda_(name: str, body: Callable[[Sql], Sql]) -> exp.Lambda:
     return exp.Lambda(this=body(exp.column(name)), expressions=[parameter])
 
 
-_CONTROL = re.compile(r"[\x01-\x09\x0b-\x1f]")
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f]")
 
 
 def _escape_string(text: str) -> str:
-    """Give DuckDB's ``E'...'``: a carriage return or a tab would not survive being pasted."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    """Give DuckDB's ``E'...'``: a carriage return or a tab would not survive being pasted.
+
+    A quote is doubled: after ``\\'`` DuckDB takes the text for ended and makes each no-break space a space (2.0).
+    """
+    if "\0" in text:  # the one character that it can't escape
+        return "(" + " || CHR(0) || ".join(_escape_string(part) for part in text.split("\0")) + ")"
+    escaped = text.replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n")
     return "E'" + _CONTROL.sub(lambda m: _ESCAPES.get(m[0]) or f"\\x{ord(m[0]):02x}", escaped) + "'"
 
 
@@ -279,16 +290,17 @@ def _marks(texts: Sequence[str]) -> Iterator[str]:
 def print_sql(engine: Engine, statement: Sql, *, pretty: bool = True) -> str:
     """Print nodes in the dialect they were built for.
 
-    Spark substitutes ``${...}`` in literals before it parses (measured on 4.3, as ``$\\{`` it does not), and
+    Spark substitutes ``${...}`` in literals before it parses (measured on 4.3, as ``$\\{`` it does not) and reads
+    sqlglot's NUL, ``\\0``, together with digits after it as another character, and
     sqlglot's own placeholder for line breaks must not occur in a text or a name: both are handled here, once.
     """
     statement = exp.Paren(this=statement.copy())  # a root of its own: what replaces a root is lost
     marks = _marks([node.name for node in statement.find_all(exp.Literal, exp.Identifier, exp.Var)])
-    line_break, dollar_brace = next(marks), next(marks)
+    line_break, dollar_brace, nul = next(marks), next(marks), next(marks)
     if engine.dialect in ("spark", "databricks"):
         for node in statement.find_all(exp.Literal):
-            if node.is_string and "${" in node.this:
-                node.set("this", node.this.replace("${", dollar_brace))
+            if node.is_string and ("${" in node.this or "\0" in node.this):
+                node.set("this", node.this.replace("${", dollar_brace).replace("\0", nul))
     if engine.dialect == "duckdb":
         for node in statement.find_all(exp.Literal):
             if node.is_string and _CONTROL.search(node.this):
@@ -297,4 +309,4 @@ def print_sql(engine: Engine, statement: Sql, *, pretty: bool = True) -> str:
         pretty=pretty, normalize_functions=False, comments=True, max_text_width=100
     )
     generator.SENTINEL_LINE_BREAK = line_break  # type: ignore[misc]
-    return generator.generate(statement.this).replace(dollar_brace, "$\\{")
+    return generator.generate(statement.this).replace(dollar_brace, "$\\{").replace(nul, "\\u0000")

@@ -13,6 +13,7 @@ from ..errors import UnsupportedError
 from ..request import compact_json
 from ..schema.pattern import FENCE, portable
 from ..types import Array, Decimal, Scalar, Struct, Type
+from . import casing
 from .base import (
     BLANK,
     LAST_WORD,
@@ -128,9 +129,15 @@ def _text_timestamp(value: Sql) -> Sql:
     return case((some, func("FORMAT_TIMESTAMP", literal("%F %H:%M:%E6S"), value.copy())), default=second)
 
 
+def _contains(text: Sql, part: Sql) -> Sql:
+    return exp.GT(this=func("STRPOS", text, part), expression=literal(0))
+
+
+_matches = named_func("REGEXP_CONTAINS")
+
 TEXT: dict[str, Build] = {
-    "upper": named_func("UPPER"),
-    "lower": named_func("LOWER"),
+    "upper": casing.upper(_matches),
+    "lower": casing.lower(_matches, _contains),
     "trim": named_func("TRIM"),
     "ltrim": named_func("LTRIM"),
     "rtrim": named_func("RTRIM"),
@@ -140,7 +147,7 @@ TEXT: dict[str, Build] = {
     "length": named_func("CHAR_LENGTH"),
     "substr": named_func("SUBSTR"),
     "greatest": named_func("GREATEST"),
-    "contains": lambda text, part: exp.GT(this=func("STRPOS", text, part), expression=literal(0)),
+    "contains": _contains,
     "startswith": named_func("STARTS_WITH"),
     "endswith": named_func("ENDS_WITH"),
     "text_bigint": _text,
@@ -167,7 +174,7 @@ TEXT: dict[str, Build] = {
     "text_decimal": lambda value, scale: func("FORMAT", literal(f"%.{scale}f"), value),
     "text_timestamp": _text_timestamp,
     "divide_whole": named_func("DIV"),
-    "matches": named_func("REGEXP_CONTAINS"),
+    "matches": _matches,
     "bigint": lambda text: safe_cast(func("TRIM", text, literal(BLANK)), "INT64"),
 }
 

@@ -8,8 +8,8 @@ from typing import Any
 from sqlglot import exp
 
 from ..schema.vendor import SHAPE_ONLY, json_schema_format
-from . import spark_sql
-from .base import Call, Engine, Fact, named_func, replace_table
+from . import casing, spark_sql
+from .base import Call, Engine, Fact, Sql, func, named_func, replace_table
 
 _DOCS = "https://docs.databricks.com/aws/en/sql/language-manual/functions/ai_query"
 
@@ -27,10 +27,15 @@ def must_exist(call: Call) -> list[str]:
     ]
 
 
+def _lower(text: Sql) -> Sql:
+    """Python's lower(): runtimes before Spark 4 map with Java, which finds the end of a word by other rules."""
+    return casing.guarded(spark_sql.matches, text, func("LOWER", text), f"{casing.NEW_CASE}|{casing.ODD_SIGMA}")
+
+
 ENGINE = Engine(
     name="databricks",
     dialect="databricks",
-    text={**spark_sql.TEXT, **spark_sql.ARRAYS},
+    text={**spark_sql.TEXT, **spark_sql.ARRAYS, "lower": _lower},
     json=spark_sql.JSON,
     sha256=lambda text: named_func("SHA2")(text, exp.Literal.number(256)),
     sql_type=spark_sql.sql_type,

@@ -31,6 +31,7 @@ from .base import (
     replace_table,
     wrapped,
 )
+from .casing import EXPANDING, FINAL_SIGMA, NEW_CASE, guarded, joined
 
 _TYPES = {
     "string": "VARCHAR",
@@ -62,25 +63,19 @@ def _trimming(name: str) -> Build:
     return lambda text, chars: func(name, text, chars)
 
 
-# Characters that become several in upper case, where DuckDB maps one to one (measured on 2.0 over all of Unicode).
-_EXPANDING = (
-    r"[\x{149}\x{1f0}\x{390}\x{3b0}\x{587}\x{1e96}-\x{1e9a}\x{1f50}\x{1f52}\x{1f54}\x{1f56}\x{1f80}-\x{1faf}"
-    r"\x{1fb2}-\x{1fb4}\x{1fb6}\x{1fb7}\x{1fbc}\x{1fc2}-\x{1fc4}\x{1fc6}\x{1fc7}\x{1fcc}\x{1fd2}\x{1fd3}\x{1fd6}"
-    r"\x{1fd7}\x{1fe2}-\x{1fe4}\x{1fe6}\x{1fe7}\x{1ff2}-\x{1ff4}\x{1ff6}\x{1ff7}\x{1ffc}\x{fb00}-\x{fb06}"
-    r"\x{fb13}-\x{fb17}]"
-)
+_matches = named_func("REGEXP_MATCHES")
 
 
 def _upper(text: Sql) -> Sql:
-    """Python's upper(): NULL, so BAD_PROMPT, for the rare characters that DuckDB can't map."""
+    """Python's upper(): DuckDB maps one to one (measured on 2.0 over all of Unicode), so ß is replaced before."""
     mapped = func("UPPER", func("REPLACE", text, literal("ß"), literal("SS")))
-    return case((func("REGEXP_MATCHES", text.copy(), literal(_EXPANDING)), literal(None)), default=mapped)
+    return guarded(_matches, text, mapped, joined(EXPANDING, NEW_CASE))
 
 
 def _lower(text: Sql) -> Sql:
-    """Python's lower(): NULL where a capital sigma may end a word, since DuckDB knows no final sigma."""
+    """Python's lower(): DuckDB knows no final sigma."""
     mapped = func("LOWER", func("REPLACE", text, literal("İ"), literal("i̇")))
-    return case((func("REGEXP_MATCHES", text.copy(), literal(r"Σ(?:[^\pL]|$)")), literal(None)), default=mapped)
+    return guarded(_matches, text, mapped, f"{NEW_CASE}|{FINAL_SIGMA}")
 
 
 def _text_timestamp(value: Sql) -> Sql:
@@ -143,8 +138,8 @@ TEXT: dict[str, Build] = {
     "text_decimal": lambda value, _: cast(value, "VARCHAR"),
     "text_timestamp": _text_timestamp,
     "divide_whole": lambda a, b: exp.IntDiv(this=wrapped(a), expression=wrapped(b)),
-    "matches": named_func("REGEXP_MATCHES"),
     "bigint": lambda text: cast(func("TRIM", text, literal(BLANK)), "BIGINT", safe=True),
+    "matches": _matches,
 }
 
 # Arrays: positions count from 0; DuckDB counts from 1 and gives NULL beyond the ends.

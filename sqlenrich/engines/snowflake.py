@@ -11,6 +11,7 @@ from ..request import json_schema
 from ..schema.pattern import FENCE_HEAD, portable
 from ..schema.vendor import SHAPE_ONLY
 from ..types import Array, Decimal, Scalar, Struct, Type
+from . import casing
 from .base import (
     BLANK,
     LAST_WORD,
@@ -135,9 +136,24 @@ def _text_timestamp(value: Sql) -> Sql:
     return case((some, func("TO_CHAR", value.copy(), literal("YYYY-MM-DD HH24:MI:SS.FF6"))), default=second)
 
 
+# The documentation of UPPER and LOWER says nothing of characters that become several, of final sigma or of a version
+# of Unicode (https://docs.snowflake.com/en/sql-reference/functions/upper, .../lower): all of these are guarded.
+
+
+def _upper(text: Sql) -> Sql:
+    return casing.guarded(matches, text, func("UPPER", text), casing.plain(casing.joined("[ß]", *_UPPER_GUARDS)))
+
+
+def _lower(text: Sql) -> Sql:
+    return casing.guarded(matches, text, func("LOWER", text), casing.plain(_LOWER_GUARD))
+
+
+_UPPER_GUARDS = (casing.EXPANDING, casing.NEW_CASE)
+_LOWER_GUARD = f"{casing.joined('[İ]', casing.NEW_CASE)}|{casing.FINAL_SIGMA}"
+
 TEXT: dict[str, Build] = {
-    "upper": named_func("UPPER"),
-    "lower": named_func("LOWER"),
+    "upper": _upper,
+    "lower": _lower,
     "trim": named_func("TRIM"),
     "ltrim": named_func("LTRIM"),
     "rtrim": named_func("RTRIM"),

@@ -10,6 +10,7 @@ from sqlglot import exp
 from ..request import compact_json
 from ..schema.pattern import FENCE, portable
 from ..types import Array, Decimal, Scalar, Struct, Type
+from . import casing
 from .base import (
     BLANK,
     LAST_WORD,
@@ -92,9 +93,12 @@ def _text_timestamp(value: Sql) -> Sql:
     return case((some, func("DATE_FORMAT", value.copy(), literal("yyyy-MM-dd HH:mm:ss.SSSSSS"))), default=second)
 
 
+matches = named_func("REGEXP_LIKE")
+_contains = named_func("CONTAINS")
+
 TEXT: dict[str, Build] = {
-    "upper": named_func("UPPER"),
-    "lower": named_func("LOWER"),
+    "upper": casing.upper(matches),
+    "lower": casing.lower(matches, _contains),
     "trim": _trimming("BOTH"),
     "ltrim": _trimming("LEADING"),
     "rtrim": _trimming("TRAILING"),
@@ -104,7 +108,7 @@ TEXT: dict[str, Build] = {
     "length": named_func("CHAR_LENGTH"),
     "substr": named_func("SUBSTRING"),
     "greatest": named_func("GREATEST"),
-    "contains": named_func("CONTAINS"),
+    "contains": _contains,
     "startswith": named_func("STARTSWITH"),
     "endswith": named_func("ENDSWITH"),
     "text_bigint": lambda value: exp.Cast(this=value, to=exp.DataType.build("STRING", dialect="spark")),
@@ -133,7 +137,7 @@ TEXT: dict[str, Build] = {
     "text_decimal": lambda value, _: _cast(value, "STRING"),
     "text_timestamp": _text_timestamp,
     "divide_whole": lambda a, b: exp.IntDiv(this=wrapped(a), expression=wrapped(b)),
-    "matches": named_func("REGEXP_LIKE"),
+    "matches": matches,
     "bigint": lambda text: try_cast(exp.Trim(this=text, expression=literal(BLANK), position="BOTH"), "BIGINT"),
 }
 
