@@ -495,8 +495,18 @@ def test_a_range_that_would_fill_the_memory_is_null() -> None:
 
 
 def test_bounds_far_beyond_an_array() -> None:
-    rows = [row(tags=["a", "b"], n=sign * 10**18, k=1) for sign in (1, -1)]
-    for template in ("{{ tags[n:]|join }}.", "{{ tags[:n]|join }}.", "{{ tags[k:n]|join }}.", "{{ tags[n] }}"):
+    rows = [row(tags=["a", "b"], n=n, k=1, body="ab") for n in (10**18, -(10**18), 2**63 - 1, -(2**63))]
+    for template in (
+        "{{ tags[n] is defined }}",
+        "{{ tags[n]|default('d') }}",
+        "{{ body[n] }}",
+        "{{ body[n:] }}.",
+        "{{ body[k:n] }}.",
+        "{{ tags[n:]|join }}.",
+        "{{ tags[:n]|join }}.",
+        "{{ tags[k:n]|join }}.",
+        "{{ tags[n] }}",
+    ):
         assert Table(rows).render(template) == reference(template, rows)
 
 

@@ -171,6 +171,7 @@ def element(array: Expr, index: Value, strict: bool = False) -> Expr:
     at = lift(index)
     if at.type != BIGINT:
         raise Refusal(f"an array indexed by {describe(at.type)}; it must be an integer")
+    at = functions.within(at)
     return Element(array, at, strict=strict)
 
 

@@ -382,7 +382,7 @@ def beyond(array: Expr, index: Expr) -> Expr:
         needed = index.value + 1 if index.value >= 0 else -index.value
         return Op("lt", (size, Const(needed)), BOOLEAN)
     after = Op("gteq", (index, size), BOOLEAN)
-    before = Op("lt", (Op("add", (index, size), BIGINT), Const(0)), BOOLEAN)
+    before = Op("lt", (index, Op("subtract", (Const(0), size), BIGINT)), BOOLEAN)  # the sum may need over 64 bits
     return Op("or", (after, before), BOOLEAN)
 
 
