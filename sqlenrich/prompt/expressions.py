@@ -191,7 +191,7 @@ class Expressions:
                 return Table(tuple((k.value, v) for k, v in pairs if isinstance(k, Known)))
             case nodes.CondExpr():
                 test = self.test(node.test, scope)
-                orelse = self.value(node.expr2, scope) if node.expr2 is not None else Fail()
+                orelse = self.value(node.expr2, scope) if node.expr2 is not None else Fail(blank=True)
                 if isinstance(test, Const):
                     return self.value(node.expr1, scope) if test.value else orelse
                 return self.either(node, test, self.value(node.expr1, scope), orelse)

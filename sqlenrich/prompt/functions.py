@@ -42,6 +42,8 @@ def soft_text(value: Expr) -> Expr:
     """Give Python's ``str(value)``, in which None is the text "None": what Jinja's text filters start from."""
     if isinstance(value, Const):
         return Const(str(value.value))
+    if isinstance(value, Fail) and value.blank:
+        return Const("")
     if isinstance(value, If):
         return choose(value.test, soft_text(value.then), soft_text(value.orelse))
     if not printable(value.type):

@@ -100,9 +100,13 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """What Jinja calls undefined: using it fails. With ``error``, computing it fails already."""
+    """What Jinja calls undefined: using it fails. With ``error``, computing it fails already.
+
+    With ``blank`` it is what an ``if`` without ``else`` gives: false, and printed as nothing.
+    """
 
     error: bool = False
+    blank: bool = False
 
     @property
     def type(self) -> Type:
@@ -464,6 +468,8 @@ def printed(expr: Expr) -> Expr:
     """Give the text that Jinja prints for a value of a printable type: NULL in SQL only where it fails."""
     if isinstance(expr, Const):
         return Const("" if expr.value is None else str(expr.value))
+    if isinstance(expr, Fail) and expr.blank:
+        return Const("")
     if isinstance(expr, If):
         return If(expr.test, printed(expr.then), printed(expr.orelse))
     if isinstance(expr, Pick):
@@ -471,6 +477,13 @@ def printed(expr: Expr) -> Expr:
     if none_possible(expr):
         return Op("printed", (expr,), STRING)
     return expr if expr.type == STRING else Op("text", (expr,), STRING)
+
+
+def blank_possible(expr: Expr) -> bool:
+    """Tell whether a value can be that of an ``if`` without ``else``."""
+    if isinstance(expr, If):
+        return blank_possible(expr.then) or blank_possible(expr.orelse)
+    return isinstance(expr, Fail) and expr.blank
 
 
 def printable(value: Type) -> bool:

@@ -24,6 +24,7 @@ from .ir import (
     Pick,
     Var,
     Where,
+    blank_possible,
     failure,
     is_none,
     none_possible,
@@ -123,8 +124,8 @@ def truth(value: Value) -> Expr:
             return TRUE if constant else FALSE
         case If(test, then, orelse):
             return choose(test, truth(then), truth(orelse))
-        case Fail():
-            return value
+        case Fail(_, blank):
+            return FALSE if blank else value
     if value.type == BOOLEAN and not none_possible(value):
         return value
     return Op("truth", (value,), BOOLEAN)
@@ -167,6 +168,8 @@ def equal(a: Value, b: Value) -> Expr:
     left, right = lift(a), lift(b)
     if isinstance(left, Const) and not isinstance(right, Const):
         left, right = right, left
+    if blank_possible(left) or blank_possible(right):
+        return unlike_blank(left, right)
     if right == Const(None):
         return is_none(left) if none_possible(left) else needing(left, FALSE)
     if isinstance(left, If):
@@ -195,6 +198,17 @@ def unlike(left: Expr, right: Expr) -> Expr:
     return needing(left, needing(right, result))
 
 
+def unlike_blank(left: Expr, right: Expr) -> Expr:
+    """Give ``left == right`` where one may be what an ``if`` without ``else`` gives: that equals nothing else."""
+    if not blank_possible(left):
+        left, right = right, left
+    if isinstance(left, If):
+        return choose(left.test, equal(left.then, right), equal(left.orelse, right))
+    if isinstance(right, If) and blank_possible(right):
+        return choose(right.test, equal(left, right.then), equal(left, right.orelse))
+    return TRUE if left == right else needing(right, FALSE)
+
+
 def needing(operand: Expr, result: Expr) -> Expr:
     """Give ``result``, failing where computing ``operand`` fails: Jinja computes it even where it decides nothing."""
     return result if failure(operand) is None else If(is_none(operand), result, result)
@@ -210,7 +224,8 @@ def contained(item: Value, container: Value) -> Expr:
         container = Items(tuple(Known(element) for element in container.value))
     if isinstance(container, Items):
         subject = lift(item)
-        if all(isinstance(v, Known) and type(v.value) is str for v in container.values) and subject.type == STRING:
+        simple = subject.type == STRING and not blank_possible(subject)
+        if all(isinstance(v, Known) and type(v.value) is str for v in container.values) and simple:
             if not container.values:
                 return FALSE
             return Op("in", (subject, *(lift(v) for v in container.values)), BOOLEAN)
