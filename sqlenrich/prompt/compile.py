@@ -147,8 +147,10 @@ class _Statements:
                 given = self.x.value(node.node, scope)
                 return guards(given), self.assign(node.target, given, scope)
             case nodes.AssignBlock(target=nodes.Name() as target, filter=None):
-                parts, _ = self.body(node.body, scope)
-                return [], scope.bind(target.name, join(parts))
+                text = join(self.body(node.body, scope)[0])
+                broken = failure(text)
+                before = [] if broken is None else [requiring(broken, Const(""))]
+                return before, scope.bind(target.name, text)
             case nodes.With():
                 inner, before = scope, []
                 for left, value in zip(node.targets, node.values, strict=True):
@@ -231,7 +233,7 @@ class _Statements:
                     loop[name] = near.value
             inner = self.assign(node.target, value, scope).bind("loop", Known(loop))
             parts.extend(self.body(node.body, inner)[0])
-        return parts if values else self.body(node.else_, scope)[0]
+        return [*guards(iterable), *(parts if values else self.body(node.else_, scope)[0])]
 
     def over_array(self, node: nodes.For, array: Expr, scope: Scope) -> list[Expr]:
         """A loop over an array of the row: the text of its body for each element, one after another."""
