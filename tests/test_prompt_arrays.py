@@ -258,6 +258,9 @@ RENDERED = {
         "{{ 1 in grid[0] }}",
         "{{ tags[0] in ['a', 'b', none] }}",
         "{{ tags[0] in body }}",
+        "{{ (flags|join) in tags }}",
+        "{{ grid[0]|length in nums }}",
+        "{{ body.upper() in tags }}",
     ],
     "map": [
         "{{ tags|map('upper')|join(', ') }}",

@@ -157,7 +157,7 @@ def contains(names: Names, array: Expr, value: Value) -> Expr:
         return found
     # Nothing is compared with an element of an empty array: what fails is not touched.
     empty = Op("eq", (size(array), Const(0)), BOOLEAN)
-    return choose(empty, FALSE, needing(sought, found))
+    return requiring(at_once(sought), choose(empty, FALSE, needing(sought, found)))
 
 
 def equals_empty(array: Expr) -> Expr:

@@ -471,7 +471,7 @@ class Expressions:
             case (("first" | "last"), 0) if not keywords:
                 return arrays.element(array, Known(0 if name == "first" else -1), strict=True)
             case "list", 0 if not keywords:
-                return array
+                return requiring(is_none(array), array) if none_possible(array) else array
             case "map", 0 if isinstance(given, str) and set(keywords) == {"attribute"}:
                 return arrays.mapped(names, array, lambda item: arrays.member(item, given))
             case "map", count if count and isinstance(args[0], Known) and not keywords:
@@ -589,7 +589,9 @@ class Expressions:
         number = lift(value)
         if number.type != BIGINT:
             raise Refusal(f"a sign before {describe(number.type)}")
-        return Op("try_negative", (number,), BIGINT) if isinstance(node, nodes.Neg) else number
+        return (
+            Op("try_negative", (number,), BIGINT) if isinstance(node, nodes.Neg) else requiring(missing(number), number)
+        )
 
     def arithmetic(self, node: nodes.BinExpr, left: Value, right: Value) -> Value:
         name, function = ARITHMETIC[type(node)]

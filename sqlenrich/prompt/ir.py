@@ -344,7 +344,7 @@ def failure(expr: Expr) -> Expr | None:
 def at_once(expr: Expr) -> Expr | None:
     """Give the condition that computing ``expr`` fails: not where it is only undefined, an error once it is used."""
     match expr:
-        case Fail(error):
+        case Fail(error, _):
             return TRUE if error else None
         case Field(base, _, _):
             return failure(base)
