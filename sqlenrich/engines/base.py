@@ -240,4 +240,4 @@ def print_sql(engine: Engine, statement: Sql, *, pretty: bool = True) -> str:
         pretty=pretty, normalize_functions=False, comments=True, max_text_width=100
     )
     generator.SENTINEL_LINE_BREAK = line_break  # type: ignore[misc]
-    return generator.generate(statement.this).replace(dollar_brace, "$\\{")
+    return generator.generate(statement.this.pop(), copy=False).replace(dollar_brace, "$\\{")

@@ -239,7 +239,7 @@ class _Printer:
                 )
             case Op("and" | "or" as name, args, _):
                 tests = [self.holds(arg) for arg in args]
-                return exp.and_(*tests) if name == "and" else exp.or_(*tests)
+                return (exp.and_ if name == "and" else exp.or_)(*tests, copy=False)
         return self.value(expr)
 
     def boolean(self, expr: Op) -> Sql:
@@ -256,7 +256,7 @@ class _Printer:
                 return self.negated(args[0])
             case "and" | "or" as name:
                 tests = [exp.Paren(this=self.value(arg)) for arg in args]
-                return exp.and_(*tests) if name == "and" else exp.or_(*tests)
+                return (exp.and_ if name == "and" else exp.or_)(*tests, copy=False)
             case "lt" | "lteq" | "gt" | "gteq" as name:
                 return _COMPARISONS[name](this=self.value(args[0]), expression=self.value(args[1]))
         return self.text[expr.name](*(self.value(arg) for arg in args))
