@@ -482,6 +482,7 @@ def test_int_of_a_text_is_pythons_or_null(text: str | None, expected: str | None
     [
         pytest.param("straße ŉ", "{{ body|upper }}", None, id="a letter that becomes two"),
         pytest.param("ΟΔΟΣ", "{{ body|lower }}", None, id="a final sigma"),
+        pytest.param("ΑΣ日", "{{ body|lower }}", None, id="a final sigma before a letter without case"),
         pytest.param("ΣΟ", "{{ body|lower }}", "σο", id="another sigma"),
         pytest.param("ß", "{{ body|upper }}", "SS", id="sharp s"),
         pytest.param("İ", "{{ body|lower }}", "i\u0307", id="dotted I"),

@@ -75,7 +75,9 @@ def _upper(text: Sql) -> Sql:
 def _lower(text: Sql) -> Sql:
     """Python's lower(): NULL where a capital sigma may end a word, since DuckDB knows no final sigma."""
     mapped = func("LOWER", func("REPLACE", text, literal("İ"), literal("i̇")))
-    return case((func("REGEXP_MATCHES", text.copy(), literal(r"Σ(?:[^\pL]|$)")), literal(None)), default=mapped)
+    return case(
+        (func("REGEXP_MATCHES", text.copy(), literal(r"Σ(?:[^\p{Lu}\p{Ll}\p{Lt}]|$)")), literal(None)), default=mapped
+    )
 
 
 TEXT: dict[str, Build] = {
