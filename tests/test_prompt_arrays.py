@@ -786,5 +786,9 @@ def test_most_random_templates_are_compiled_and_equal() -> None:
 
 def test_a_prompt_that_would_explode_is_refused() -> None:
     template = "{% set x = grid[n][n] %}" + "".join(f"{{% set x = grid[x|length][x|length + {i}] %}}" for i in range(9))
+    nested = "{{ " + "nums[" * 12 + "n" + "]" * 12 + " }}"
+    for many in ("{{ body" + "|capitalize" * 8 + " }}", "{{ body" + "|int|string" * 8 + " }}", nested):
+        with pytest.raises(se.PromptError, match="a value of the prompt needs over 20,000 parts of SQL"):
+            se.prompt_sql(many, "duckdb", {"nums": {"array": "bigint"}, "n": "bigint", "body": "string"})
     with pytest.raises(se.PromptError, match="the prompt needs over 10,000 SQL expressions"):
         se.prompt_sql(template + "{{ x }}", "duckdb", {"grid": {"array": {"array": "string"}}, "n": "bigint"})

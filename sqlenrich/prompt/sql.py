@@ -8,6 +8,7 @@ arrays. The rest is the same SQL everywhere and stands here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 
 from sqlglot import exp
 
@@ -37,6 +38,9 @@ from .ir import (
 
 MAX_EXPRESSIONS = 10_000
 """A prompt of more is refused: hundreds of kilobytes of SQL that no warehouse plans well."""
+
+MAX_NODES = 20_000
+"""One value of more is refused too: what an engine needs several times, nested, grows with each level."""
 
 ColumnSql = Callable[[str], Sql]
 
@@ -128,7 +132,7 @@ class _Printer:
             case Exists(array, item, position, test):
                 return self.exists(array, item, position, test)
             case Element(array, index, _, _):
-                return self.text["element"](self.value(array), self.value(index), expr.type)
+                return self.bounded(self.text["element"](self.value(array), self.value(index), expr.type))
             case Fail():
                 return literal(None)
             case Join(parts):
@@ -137,7 +141,14 @@ class _Printer:
                 return self.branches(expr, self.value)
             case Pick(subject, arms):
                 return self.pick(subject, arms)
-        return self.operation(expr)
+        return self.bounded(self.operation(expr))
+
+    def bounded(self, built: Sql) -> Sql:
+        if next(islice(built.walk(), MAX_NODES, None), None) is not None:
+            raise PromptError(
+                f"a value of the prompt needs over {MAX_NODES:,} parts of SQL; prepare it in the source query"
+            )
+        return built
 
     def body(self, item: Var, position: Var | None, inner: Callable[[], Sql]) -> Body:
         """A lambda's body as engines want it: a function of the element's and the position's SQL."""
