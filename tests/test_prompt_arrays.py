@@ -134,6 +134,13 @@ RENDERED = {
         "{% set t = tags[1:] %}x{% if flag %}{{ t|join }}{% endif %}",
         "{% set t = tags|length %}x",
         "{% set t = tags.index('a') %}x",
+        "{% set t %}{{ tags[0] }}{% endset %}x",
+        "{% set t %}{{ people[n].name }}{% endset %}x{% if flag %}{{ t }}{% endif %}",
+        "{% set t %}{{ ['p', body, 'q'][k] }}{% endset %}x",
+        "{{ tags[9223372036854775807] is defined }}{{ tags[:9223372036854775807]|join }}",
+        "{{ tags[-9223372036854775807] is defined }}{{ tags[-9223372036854775807:]|join }}",
+        "{{ +k }}x",
+        "{{ +nums[0] }}x",
         "{% set a, b = tags[0], nums[0] %}x",
         "{% set a = tags[5] if flag else 'z' %}x{% if not flag %}{{ a }}{% endif %}",
         "{% set a = tags[5] or 'z' %}x",
@@ -251,6 +258,9 @@ RENDERED = {
         "{{ 1 in grid[0] }}",
         "{{ tags[0] in ['a', 'b', none] }}",
         "{{ tags[0] in body }}",
+        "{{ (flags|join) in tags }}",
+        "{{ grid[0]|length in nums }}",
+        "{{ body.upper() in tags }}",
     ],
     "map": [
         "{{ tags|map('upper')|join(', ') }}",
@@ -392,6 +402,11 @@ RENDERED = {
         "{% for t in tags %}{% if false %}{{ t }}{% endif %}{% endfor %}x",
         "{% for t in more %}{% if t in tags %}{{ tags.index(t) }}{% endif %}{% endfor %}",
         "{% for x in [body, tags[0]] %}{{ x }}{% endfor %}",
+        "{% for x in [body, tags[0]] %}x{% endfor %}",
+        "{% for x in ['x', box.title] %}x{% endfor %}",
+        "{% for x in ['x', people[0].name|upper] %}x{% endfor %}",
+        "{% for t in (tags|list) or ['z'] %}{{ t }}{% endfor %}",
+        "{{ tags|list == [] }}{{ tags|list is none }}",
         "{% for t in tags %}{{ t == body }}{% endfor %}",
         "{% for t in tags %}{{ t in labels }}{% endfor %}",
         "{% for t in tags %}{{ {'a': 'A', 'b': 'B'}[t] }}{% endfor %}",
@@ -495,8 +510,18 @@ def test_a_range_that_would_fill_the_memory_is_null() -> None:
 
 
 def test_bounds_far_beyond_an_array() -> None:
-    rows = [row(tags=["a", "b"], n=sign * 10**18, k=1) for sign in (1, -1)]
-    for template in ("{{ tags[n:]|join }}.", "{{ tags[:n]|join }}.", "{{ tags[k:n]|join }}.", "{{ tags[n] }}"):
+    rows = [row(tags=["a", "b"], n=n, k=1, body="ab") for n in (10**18, -(10**18), 2**63 - 1, -(2**63))]
+    for template in (
+        "{{ tags[n] is defined }}",
+        "{{ tags[n]|default('d') }}",
+        "{{ body[n] }}",
+        "{{ body[n:] }}.",
+        "{{ body[k:n] }}.",
+        "{{ tags[n:]|join }}.",
+        "{{ tags[:n]|join }}.",
+        "{{ tags[k:n]|join }}.",
+        "{{ tags[n] }}",
+    ):
         assert Table(rows).render(template) == reference(template, rows)
 
 
@@ -761,5 +786,9 @@ def test_most_random_templates_are_compiled_and_equal() -> None:
 
 def test_a_prompt_that_would_explode_is_refused() -> None:
     template = "{% set x = grid[n][n] %}" + "".join(f"{{% set x = grid[x|length][x|length + {i}] %}}" for i in range(9))
+    nested = "{{ " + "nums[" * 12 + "n" + "]" * 12 + " }}"
+    for many in ("{{ body" + "|capitalize" * 8 + " }}", "{{ body" + "|int|string" * 8 + " }}", nested):
+        with pytest.raises(se.PromptError, match="a value of the prompt needs over 20,000 parts of SQL"):
+            se.prompt_sql(many, "duckdb", {"nums": {"array": "bigint"}, "n": "bigint", "body": "string"})
     with pytest.raises(se.PromptError, match="the prompt needs over 10,000 SQL expressions"):
         se.prompt_sql(template + "{{ x }}", "duckdb", {"grid": {"array": {"array": "string"}}, "n": "bigint"})

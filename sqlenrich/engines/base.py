@@ -309,4 +309,5 @@ def print_sql(engine: Engine, statement: Sql, *, pretty: bool = True) -> str:
         pretty=pretty, normalize_functions=False, comments=True, max_text_width=100
     )
     generator.SENTINEL_LINE_BREAK = line_break  # type: ignore[misc]
-    return generator.generate(statement.this).replace(dollar_brace, "$\\{").replace(nul, "\\u0000")
+    printed = generator.generate(statement.this.pop(), copy=False)
+    return printed.replace(dollar_brace, "$\\{").replace(nul, "\\u0000")

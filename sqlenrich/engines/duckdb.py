@@ -168,7 +168,7 @@ def _element(array: Sql, index: Sql, _kind: Type) -> Sql:
         return func("LIST_EXTRACT", array, index)
     at = case(
         (exp.LT(this=index, expression=literal(0)), index.copy()),
-        default=exp.Add(this=index.copy(), expression=literal(1)),
+        default=exp.Try(this=exp.Add(this=index.copy(), expression=literal(1))),
     )
     return func("LIST_EXTRACT", array, at)
 

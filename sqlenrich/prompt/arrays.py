@@ -106,7 +106,9 @@ def sliced(array: Expr, start: Value, stop: Value) -> Expr:
     length = size(array)
     first, last = functions.slice_bound(start, length, Const(0)), functions.slice_bound(stop, length, length)
     bounds = (first or Const(0),) if last is None else (first or Const(0), last)
-    return array if bounds == (Const(0),) else Op("array_slice", (array, *bounds), array.type)
+    if bounds == (Const(0),):
+        return requiring(is_none(array), array) if none_possible(array) else array
+    return Op("array_slice", (array, *bounds), array.type)
 
 
 def mapped(names: Names, array: Expr, body: Callable[[Expr], Expr]) -> Expr:
@@ -161,7 +163,7 @@ def contains(names: Names, array: Expr, value: Value) -> Expr:
         return found
     # Nothing is compared with an element of an empty array: what fails is not touched.
     empty = Op("eq", (size(array), Const(0)), BOOLEAN)
-    return choose(empty, FALSE, needing(sought, found))
+    return requiring(at_once(sought), choose(empty, FALSE, needing(sought, found)))
 
 
 def split_words(names: Names, text: Expr) -> Expr:
@@ -269,6 +271,7 @@ def element(array: Expr, index: Value, strict: bool = False) -> Expr:
     at = lift(index)
     if at.type != BIGINT:
         raise Refusal(f"an array indexed by {describe(at.type)}; it must be an integer")
+    at = functions.within(at)
     return Element(array, at, strict=strict)
 
 

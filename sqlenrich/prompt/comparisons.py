@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from decimal import Decimal as PyDecimal
 
 from ..types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Array, Decimal, Struct
-from .ir import FALSE, TRUE, Const, Expr, If, Op, failure, is_none, none_possible
+from .ir import FALSE, TRUE, Const, Expr, If, Op, blank_possible, failure, is_none, none_possible
 from .values import Items, Known, Refusal, Value, choose, describe, lift, negate
 
 NUMERIC = (BIGINT, DOUBLE)
@@ -22,6 +22,8 @@ def equal(a: Value, b: Value) -> Expr:
     left, right = lift(a), lift(b)
     if isinstance(left, Const) and not isinstance(right, Const):
         left, right = right, left
+    if blank_possible(left) or blank_possible(right):
+        return unlike_blank(left, right)
     if right == Const(None):
         return is_none(left) if none_possible(left) else needing(left, FALSE)
     if isinstance(left, If):
@@ -52,6 +54,17 @@ def unlike(left: Expr, right: Expr) -> Expr:
     return needing(left, needing(right, result))
 
 
+def unlike_blank(left: Expr, right: Expr) -> Expr:
+    """Give ``left == right`` where one may be what an ``if`` without ``else`` gives: that equals nothing else."""
+    if not blank_possible(left):
+        left, right = right, left
+    if isinstance(left, If):
+        return choose(left.test, equal(left.then, right), equal(left.orelse, right))
+    if isinstance(right, If) and blank_possible(right):
+        return choose(right.test, equal(left, right.then), equal(left, right.orelse))
+    return TRUE if left == right else needing(right, FALSE)
+
+
 def needing(operand: Expr, result: Expr) -> Expr:
     """Give ``result``, failing where computing ``operand`` fails: Jinja computes it even where it decides nothing."""
     return result if failure(operand) is None else If(is_none(operand), result, result)
@@ -67,7 +80,8 @@ def contained(item: Value, container: Value) -> Expr:
         container = Items(tuple(Known(element) for element in container.value))
     if isinstance(container, Items):
         subject = lift(item)
-        if all(isinstance(v, Known) and type(v.value) is str for v in container.values) and subject.type == STRING:
+        simple = subject.type == STRING and not blank_possible(subject)
+        if all(isinstance(v, Known) and type(v.value) is str for v in container.values) and simple:
             if not container.values:
                 return FALSE
             return Op("in", (subject, *(lift(v) for v in container.values)), BOOLEAN)

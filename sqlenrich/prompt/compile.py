@@ -32,6 +32,7 @@ from .ir import (
     either_of,
     failure,
     requiring,
+    written,
 )
 from .reference import Place
 from .state import Place as Entry
@@ -321,7 +322,7 @@ class _Statements:
     def block(self, body: list[nodes.Node], filtered: nodes.Filter | None, scope: Scope) -> Value:
         """The text of a block, through its filters."""
         text = join(self.body(body, scope)[0])
-        value: Value = Known(text.value) if isinstance(text, Const) else text
+        value: Value = Known(text.value) if isinstance(text, Const) else written(text)
         return value if filtered is None else self.x.filter(filtered, scope, value)
 
     def set(self, node: nodes.Assign, scope: Scope) -> tuple[list[Expr], Scope]:
@@ -429,7 +430,7 @@ class _Statements:
             inner = self.assign(node.target, value, scope).bind("loop", Known(loop))
             parts.extend(self.body(node.body, inner)[0])
         self.unread(changed(before, self.x.state), filtered_by)
-        return parts if values else self.body(node.else_, scope)[0]
+        return [*guards(iterable), *(parts if values else self.body(node.else_, scope)[0])]
 
     def over_array(self, node: nodes.For, array: Expr, scope: Scope) -> list[Expr]:
         """A loop over an array of the row: the text of its body for each element, one after another."""

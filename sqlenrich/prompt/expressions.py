@@ -33,6 +33,7 @@ from .ir import (
     printable,
     printed,
     requiring,
+    written,
 )
 from .reference import Place as Written
 from .reference import environment
@@ -313,7 +314,7 @@ class Expressions:
             case nodes.CondExpr():
                 test = self.test(node.test, scope)
                 with self.where_it_depends():
-                    orelse = self.value(node.expr2, scope) if node.expr2 is not None else Fail()
+                    orelse = self.value(node.expr2, scope) if node.expr2 is not None else Fail(blank=True)
                 if isinstance(test, Const):
                     return self.value(node.expr1, scope) if test.value else orelse
                 with self.where_it_depends():
@@ -661,7 +662,7 @@ class Expressions:
             case (("first" | "last"), 0) if not keywords:
                 return arrays.element(array, Known(0 if name == "first" else -1), strict=True)
             case "list", 0 if not keywords:
-                return array
+                return requiring(is_none(array), array) if none_possible(array) else array
             case (("sort" | "unique" | "min" | "max") as name, _):
                 return self.by_key(name, array, args, keywords)
             case "reverse", 0 if not keywords:
@@ -752,7 +753,8 @@ class Expressions:
         if (name := functions.TEST_COMPARISONS.get(node.name)) and len(args) == 1:
             test = self.comparison(name, value, args[0])
         elif function := functions.TESTS.get(node.name):
-            test = self.apply(f'the test "{node.name}"', function, lift(value), args, keywords)
+            subject = lift(value)
+            test = requiring(at_once(subject), self.apply(f'the test "{node.name}"', function, subject, args, keywords))
         else:
             raise Refusal(f'the test "{node.name}" is not compiled for row values; compare the value instead')
         return Known(test.value) if isinstance(test, Const) else test
@@ -800,7 +802,7 @@ class Expressions:
             text = self.render(macro.node.body, inner)
         finally:
             (self.source, self.first_line), self.depth = place_of, self.depth - 1
-        return Known(text.value) if isinstance(text, Const) else text
+        return Known(text.value) if isinstance(text, Const) else written(text)
 
     def call(self, node: nodes.Call, scope: Scope) -> Value:
         if (macro := self.macro(node.node, scope)) is not None:
@@ -872,8 +874,9 @@ class Expressions:
         sign = operator.neg if isinstance(node, nodes.Neg) else operator.pos
         if isinstance(value, Known):
             return self.known(node, lambda: sign(value.value))
-        negated = numbers.negative(lift(value))
-        return negated if isinstance(node, nodes.Neg) else lift(value)
+        number = lift(value)
+        negated = numbers.negative(number)
+        return negated if isinstance(node, nodes.Neg) else requiring(missing(number), number)
 
     def arithmetic(self, node: nodes.BinExpr, left: Value, right: Value) -> Value:
         name, function = ARITHMETIC[type(node)]

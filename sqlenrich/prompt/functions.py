@@ -45,6 +45,8 @@ def soft_text(value: Expr) -> Expr:
     """Give Python's ``str(value)``, in which None is the text "None": what Jinja's text filters start from."""
     if isinstance(value, Const):
         return Const(str(value.value))
+    if isinstance(value, Fail) and value.blank:
+        return Const("")
     if isinstance(value, If):
         return choose(value.test, soft_text(value.then), soft_text(value.orelse))
     if not printable(value):
@@ -278,9 +280,16 @@ INSTEAD = {
 """What to write instead of a filter that is not compiled."""
 
 
+def within(position: Expr) -> Expr:
+    """Give a position; a constant beyond every text and array as one that an engine can still count from."""
+    if isinstance(position, Const) and type(position.value) is int:
+        return Const(max(-LONGEST, min(position.value, LONGEST)))
+    return position
+
+
 def slice_bound(bound: Value, length: Expr, absent: Expr) -> Expr | None:
     """Give a bound of a slice as a position from 0; None for no bound, ``absent`` where it is None for the row."""
-    expr = lift(bound)
+    expr = within(lift(bound))
     if expr == Const(None):
         return None
     if expr.type != BIGINT:
@@ -312,7 +321,8 @@ def character(text: Expr, at: Expr) -> Expr:
         if at.value >= 0:
             return found
         return choose(Op("lt", (Op("length", (text,), BIGINT), Const(-at.value)), BOOLEAN), Fail(), found)
-    before = Op("lt", (Op("add", (at, Op("length", (text,), BIGINT)), BIGINT), Const(0)), BOOLEAN)
+    length = Op("length", (text,), BIGINT)
+    before = Op("lt", (at, Op("subtract", (Const(0), length), BIGINT)), BOOLEAN)  # the sum may need over 64 bits
     inside = choose(before, Fail(), found)
     return choose(is_none(at), Fail(), inside) if none_possible(at) else inside
 

@@ -100,9 +100,13 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """What Jinja calls undefined: using it fails. With ``error``, computing it fails already."""
+    """What Jinja calls undefined: using it fails. With ``error``, computing it fails already.
+
+    With ``blank`` it is what an ``if`` without ``else`` gives: false, and printed as nothing.
+    """
 
     error: bool = False
+    blank: bool = False
 
     @property
     def type(self) -> Type:
@@ -278,6 +282,7 @@ OPERATIONS: dict[str, str] = {
     "array_index": "partial",
     "text_index": "partial",
     "character": "partial",
+    "written": "strict",
     "picked": "partial",
     "interleaved": "strict",
     "int": "partial",
@@ -407,7 +412,7 @@ def failure(expr: Expr) -> Expr | None:
 def at_once(expr: Expr) -> Expr | None:
     """Give the condition that computing ``expr`` fails: not where it is only undefined, an error once it is used."""
     match expr:
-        case Fail(error):
+        case Fail(error, _):
             return TRUE if error else None
         case Field(base, _, _):
             return failure(base)
@@ -457,7 +462,7 @@ def beyond(array: Expr, index: Expr) -> Expr:
         needed = index.value + 1 if index.value >= 0 else -index.value
         return Op("lt", (size, Const(needed)), BOOLEAN)
     after = Op("gteq", (index, size), BOOLEAN)
-    before = Op("lt", (Op("add", (index, size), BIGINT), Const(0)), BOOLEAN)
+    before = Op("lt", (index, Op("subtract", (Const(0), size), BIGINT)), BOOLEAN)  # the sum may need over 64 bits
     return Op("or", (after, before), BOOLEAN)
 
 
@@ -618,6 +623,8 @@ def printed(expr: Expr) -> Expr:
     """Give the text that Jinja prints for a value of a printable type: NULL in SQL only where it fails."""
     if isinstance(expr, Const):
         return Const("" if expr.value is None else str(expr.value))
+    if isinstance(expr, Fail) and expr.blank:
+        return Const("")
     if isinstance(expr, If):
         return If(expr.test, printed(expr.then), printed(expr.orelse))
     if isinstance(expr, Pick):
@@ -626,6 +633,11 @@ def printed(expr: Expr) -> Expr:
         text = as_text(expr)
         return If(is_none(expr), Const(""), text) if expr.type == DOUBLE else Op("printed", (expr,), STRING)
     return as_text(expr)
+
+
+def written(text: Expr) -> Expr:
+    """Give a text that was printed where it stands: what failed in printing it fails though nobody reads it."""
+    return text if failure(text) is None else Op("written", (text,), STRING)
 
 
 def as_text(expr: Expr) -> Expr:
@@ -675,3 +687,10 @@ def decimals(expr: Expr) -> int | None:
             arms = decimals(then), decimals(orelse)
             return None if arms[0] is None or arms[1] is None else max(arms[0], arms[1])
     return None
+
+
+def blank_possible(expr: Expr) -> bool:
+    """Tell whether a value can be that of an ``if`` without ``else``."""
+    if isinstance(expr, If):
+        return blank_possible(expr.then) or blank_possible(expr.orelse)
+    return isinstance(expr, Fail) and expr.blank

@@ -8,6 +8,7 @@ arrays. The rest is the same SQL everywhere and stands here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 
 from sqlglot import exp
 
@@ -44,6 +45,9 @@ from .ir import (
 
 MAX_EXPRESSIONS = 10_000
 """A prompt of more is refused: hundreds of kilobytes of SQL that no warehouse plans well."""
+
+MAX_NODES = 20_000
+"""One value of more is refused too: what an engine needs several times, nested, grows with each level."""
 
 ColumnSql = Callable[[str], Sql]
 
@@ -160,7 +164,7 @@ class _Printer:
             case Exists(array, item, position, test):
                 return self.exists(array, item, position, test)
             case Element(array, index, _, _):
-                return self.text["element"](self.value(array), self.value(index), expr.type)
+                return self.bounded(self.text["element"](self.value(array), self.value(index), expr.type))
             case Fail():
                 return literal(None)
             case Join(parts):
@@ -169,7 +173,14 @@ class _Printer:
                 return self.branches(expr, self.value)
             case Pick(subject, arms):
                 return self.pick(subject, arms)
-        return self.operation(expr)
+        return self.bounded(self.operation(expr))
+
+    def bounded(self, built: Sql) -> Sql:
+        if next(islice(built.walk(), MAX_NODES, None), None) is not None:
+            raise PromptError(
+                f"a value of the prompt needs over {MAX_NODES:,} parts of SQL; prepare it in the source query"
+            )
+        return built
 
     def body(self, item: Var, position: Var | None, inner: Callable[[], Sql]) -> Body:
         """A lambda's body as engines want it: a function of the element's and the position's SQL."""
@@ -215,7 +226,7 @@ class _Printer:
                 return case((titled, literal(None)), default=concat(head, tail))
             case "interleaved":
                 return self.value(arrays.interleaved(*args))
-            case "picked":
+            case "picked" | "written":
                 return self.value(args[0])
             case "character":
                 text = self.text["substr"](self.value(args[0]), literal(1), literal(1))
@@ -324,7 +335,7 @@ class _Printer:
                 )
             case Op("and" | "or" as name, args, _):
                 tests = [self.holds(arg) for arg in args]
-                return exp.and_(*tests) if name == "and" else exp.or_(*tests)
+                return (exp.and_ if name == "and" else exp.or_)(*tests, copy=False)
         return self.value(expr)
 
     def boolean(self, expr: Op) -> Sql:
@@ -341,7 +352,7 @@ class _Printer:
                 return self.negated(args[0])
             case "and" | "or" as name:
                 tests = [exp.Paren(this=self.value(arg)) for arg in args]
-                return exp.and_(*tests) if name == "and" else exp.or_(*tests)
+                return (exp.and_ if name == "and" else exp.or_)(*tests, copy=False)
             case "lt" | "lteq" | "gt" | "gteq" as name:
                 return _COMPARISONS[name](this=self.value(args[0]), expression=self.value(args[1]))
         return self.text[expr.name](*(self.value(arg) for arg in args))

@@ -177,8 +177,8 @@ def truth(value: Value) -> Expr:
             return TRUE if constant else FALSE
         case If(test, then, orelse):
             return choose(test, truth(then), truth(orelse))
-        case Fail():
-            return value
+        case Fail(_, blank):
+            return FALSE if blank else value
     if value.type == BOOLEAN and not none_possible(value):
         return value
     return Op("truth", (value,), BOOLEAN)
