@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import count
 
+from ..engines.casing import ODD_TITLE
 from ..types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Struct, Type
 from . import functions
 from .comparisons import equal, needing
@@ -181,6 +182,37 @@ def interleaved(text: Expr, between: Expr) -> Expr:
     at, place = Names(taken).fresh(characters)
     one = Op("substr", (text, Op("add", (at, Const(1)), BIGINT), Const(1)), STRING)
     return Join((between, Op("array_join", (Map(characters, at, place, Join((one, between))), Const("")), STRING)))
+
+
+WORD_STARTS = functions.WHITESPACE + "-({[<"
+"""After these Jinja's ``title`` writes a capital."""
+
+
+def titled(names: Names, text: Expr, capital: Callable[[Expr], Expr], odd: str) -> Expr:
+    """Give a text with a capital where ``capital`` holds of the character before, and at its start."""
+    characters = Op("sequence", (Op("length", (text,), BIGINT),), Array(BIGINT))
+    at, place = names.fresh(characters)
+    one = Op("substr", (text, Op("add", (at, Const(1)), BIGINT), Const(1)), STRING)
+    before = Op("substr", (text, at, Const(1)), STRING)
+    starts = Op("or", (Op("eq", (at, Const(0)), BOOLEAN), capital(before)), BOOLEAN)
+    letters = Map(characters, at, place, If(starts, Op("upper", (one,), STRING), Op("lower", (one,), STRING)))
+    made = Op("array_join", (letters, Const("")), STRING)
+    return requiring(either(missing(text), Op("matches", (text, Const(odd)), BOOLEAN)), made)
+
+
+def title(names: Names, text: Expr) -> Expr:
+    """Give Jinja's ``title``: a capital after white space or one of ``-({[<``; a capital sigma fails."""
+    starts = lambda before: Op("contains", (Const(WORD_STARTS), before), BOOLEAN)  # noqa: E731
+    return titled(names, text, starts, "Σ")
+
+
+def python_title(names: Names, text: Expr) -> Expr:
+    """Give ``text.title()``: a capital after what has no case; letters that engines know less well fail."""
+
+    def uncased(before: Expr) -> Expr:
+        return Op("eq", (Op("upper", (before,), STRING), Op("lower", (before,), STRING)), BOOLEAN)
+
+    return titled(names, text, uncased, ODD_TITLE)
 
 
 def places(names: Names, array: Expr) -> tuple[Expr, Var, Var]:

@@ -632,6 +632,10 @@ class Expressions:
             return Known(size) if counted == Const(size) else counted
         if node.name == "format" and isinstance(value, Known) and isinstance(value.value, str) and not keywords:
             return join(numbers.percent(value.value, args, functions.soft_text))
+        if node.name == "title" and not args and not keywords:
+            return arrays.title(self.names, functions.soft_text(lift(value)))
+        if node.name in ("first", "last") and not args and not keywords and lift(value).type == STRING:
+            return functions.character(lift(value), Const(0 if node.name == "first" else -1))
         function = functions.FILTERS.get(node.name)
         if function is None:
             known = "" if node.name in self.env.filters else did_you_mean(node.name, self.env.filters)
@@ -825,6 +829,8 @@ class Expressions:
                     return arrays.array_index(self.names, base, args[0])
                 if base.type != STRING:
                     raise Refusal(f'the method "{method}" of {describe(base.type)}; only text has methods here')
+                if method == "title" and not args and not keywords:
+                    return arrays.python_title(self.names, functions.whole(base))
                 if method == "split" and not keywords and args in ([], [Known(None)]):
                     return arrays.split_words(self.names, base)
                 if (function := functions.METHODS.get(method)) is None:

@@ -259,6 +259,7 @@ OPERATIONS: dict[str, str] = {
     "modulo": "strict",
     "floor_divide": "partial",
     "is_nan": "strict",
+    "matches": "strict",
     "round": "partial",
     "round_decimal": "strict",
     "floor": "partial",
