@@ -129,6 +129,10 @@ def _text_timestamp(value: Sql) -> Sql:
     return case((some, func("FORMAT_TIMESTAMP", literal("%F %H:%M:%E6S"), value.copy())), default=second)
 
 
+def _extract(part: str) -> Build:
+    return lambda value: exp.Extract(this=exp.var(part), expression=value)
+
+
 def _contains(text: Sql, part: Sql) -> Sql:
     return exp.GT(this=func("STRPOS", text, part), expression=literal(0))
 
@@ -173,6 +177,7 @@ TEXT: dict[str, Build] = {
     "text_double": _text_double,
     "text_decimal": lambda value, scale: func("FORMAT", literal(f"%.{scale}f"), value),
     "text_timestamp": _text_timestamp,
+    **{name: _extract(name.upper()) for name in ("year", "month", "day", "hour", "minute", "second")},
     "divide_whole": named_func("DIV"),
     "matches": _matches,
     "bigint": lambda text: safe_cast(func("TRIM", text, literal(BLANK)), "INT64"),

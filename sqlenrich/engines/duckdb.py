@@ -137,6 +137,7 @@ TEXT: dict[str, Build] = {
     "text_double": lambda value, _: cast(value, "VARCHAR"),
     "text_decimal": lambda value, _: cast(value, "VARCHAR"),
     "text_timestamp": _text_timestamp,
+    **{name: named_func(name.upper()) for name in ("year", "month", "day", "hour", "minute", "second")},
     "divide_whole": lambda a, b: exp.IntDiv(this=wrapped(a), expression=wrapped(b)),
     "bigint": lambda text: cast(func("TRIM", text, literal(BLANK)), "BIGINT", safe=True),
     "matches": _matches,

@@ -190,6 +190,7 @@ TEXT: dict[str, Build] = {
     "text_double": _text_double,
     "text_decimal": lambda value, _: cast(value, sql_type(Scalar("string"))),
     "text_timestamp": _text_timestamp,
+    **{name: named_func(name.upper()) for name in ("year", "month", "day", "hour", "minute", "second")},
     "divide_whole": lambda a, b: func("TRUNC", exp.Div(this=wrapped(a), expression=wrapped(b), typed=True)),
     "matches": matches,
     "bigint": lambda text: func("TRY_TO_NUMBER", func("TRIM", text, literal(BLANK)), literal(38), literal(0)),

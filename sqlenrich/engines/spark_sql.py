@@ -136,6 +136,7 @@ TEXT: dict[str, Build] = {
     "text_double": _text_double,
     "text_decimal": lambda value, _: _cast(value, "STRING"),
     "text_timestamp": _text_timestamp,
+    **{name: named_func(name.upper()) for name in ("year", "month", "day", "hour", "minute", "second")},
     "divide_whole": lambda a, b: exp.IntDiv(this=wrapped(a), expression=wrapped(b)),
     "matches": matches,
     "bigint": lambda text: try_cast(exp.Trim(this=text, expression=literal(BLANK), position="BOTH"), "BIGINT"),

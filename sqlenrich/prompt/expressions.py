@@ -13,8 +13,8 @@ import jinja2
 from jinja2 import nodes
 
 from ..errors import PromptError, did_you_mean
-from ..types import BIGINT, BOOLEAN, STRING, Array, Struct, Type
-from . import arrays, functions, numbers
+from ..types import BIGINT, BOOLEAN, DATE, STRING, TIMESTAMP, Array, Struct, Type
+from . import arrays, dates, functions, numbers
 from .comparisons import contained, equal, ordered
 from .ir import (
     Column,
@@ -476,6 +476,8 @@ class Expressions:
             if hasattr(dict, name):
                 raise Refusal(f'".{name}" means a method of the struct in Jinja; write ["{name}"]')
             return self.field(base, name)
+        if isinstance(base, Dynamic) and base.type in (DATE, TIMESTAMP):
+            return dates.part(base, name)
         raise Refusal(f'".{name}" of {self.kind(base)}')
 
     def field(self, base: Expr, name: str) -> Expr:
@@ -827,6 +829,8 @@ class Expressions:
                     raise Refusal(f'the method "{method}" of {self.kind(base)} that holds row values')
                 if isinstance(base.type, Array) and method == "index" and len(args) == 1 and not keywords:
                     return arrays.array_index(self.names, base, args[0])
+                if base.type in (DATE, TIMESTAMP) and method in dates.METHODS:
+                    return self.apply(f'the method "{method}"', dates.METHODS[method], base, args, keywords)
                 if base.type != STRING:
                     raise Refusal(f'the method "{method}" of {describe(base.type)}; only text has methods here')
                 if method == "title" and not args and not keywords:
