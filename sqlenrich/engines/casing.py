@@ -35,14 +35,6 @@ ODD_SIGMA = f"[^{_LETTER}\\s]Σ|Σ[^{_LETTER}\\s]"
 """A capital sigma beside more than a plain letter or white space: rules differ on whether the word ends there."""
 
 
-ODD_TITLE = (
-    "[ªºßİĸŉΣ\u0180-\u02ff\u037a\u0390\u03b0\u03d0-\u03ff\u0560\u0587\u0588\u10a0-\u10ff\u1c80-\u1cbf\u1d00-\u1dbf"
-    "\u1e96-\u1e9f\u1f00-\u1fff\u2070-\u209f\u2100-\u214f\u2c00-\u2dff\ua640-\uabff\ufb00-\ufb17"
-    "\U00010400-\U0001efff\U0001f130-\U0001f189]"
-)
-"""Letters that are cased with one case alone, whose capital in a title is not their upper case, or that are young."""
-
-
 def joined(*classes: str) -> str:
     """Give one class of characters for several."""
     return "[" + "".join(part[1:-1] for part in classes) + "]"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import count
 
-from ..engines.casing import ODD_TITLE
 from ..types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Struct, Type
 from . import functions
 from .comparisons import equal, needing
@@ -184,6 +183,12 @@ def interleaved(text: Expr, between: Expr) -> Expr:
     return Join((between, Op("array_join", (Map(characters, at, place, Join((one, between))), Const("")), STRING)))
 
 
+ODD_TITLE = (
+    "[ªºßİĸŉΣ\u0180-\u02ff\u037a\u0390\u03b0\u03d0-\u03ff\u0560\u0587\u0588\u10a0-\u10ff\u1c80-\u1cbf\u1d00-\u1dbf"
+    "\u1e96-\u1e9f\u1f00-\u1fff\u2070-\u209f\u2100-\u214f\u2c00-\u2dff\ua640-\uabff\ufb00-\ufb17"
+    "\U00010400-\U0001efff\U0001f130-\U0001f189]"
+)
+"""Letters that are cased with one case alone, whose capital in a title is not their upper case, or that are young."""
 WORD_STARTS = functions.WHITESPACE + "-({[<"
 """After these Jinja's ``title`` writes a capital."""
 
