@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import datetime
-import html
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -80,9 +79,9 @@ def table() -> str:
         found = [compiled(construct, engine) for engine in ENGINES]
         refusals = [problem for problem in found if isinstance(problem, se.SqlenrichError)]
         marks = ["no" if isinstance(problem, se.SqlenrichError) else "yes" for problem in found]
-        example = html.escape(construct.template, quote=False).replace("|", "&#124;").replace("{", "&#123;")
+        example = construct.template.replace("|", "\\|")
         instead = refusals[0].args[0].rpartition("; ")[2] if refusals else ""
-        lines.append(f"| {construct.words} | <code>{example}</code> | {' | '.join(marks)} | {instead} |")
+        lines.append(f"| {construct.words} | `{example}` | {' | '.join(marks)} | {instead} |")
     return "\n".join(lines) + "\n"
 
 

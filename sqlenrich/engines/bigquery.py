@@ -284,6 +284,10 @@ def _sum(array: Sql) -> Sql:
     return safe_cast(func("COALESCE", query.subquery(copy=False), literal(0)), "INT64")
 
 
+def _is_size(count: Sql) -> bool:
+    return isinstance(count, exp.Anonymous) and count.this in ("ARRAY_LENGTH", "CHAR_LENGTH")
+
+
 ARRAYS: dict[str, Build] = {
     "flat_map": _flat_map,
     "sort": _sort,
@@ -301,7 +305,9 @@ ARRAYS: dict[str, Build] = {
     "field": lambda value, name, _kind: exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True)),
     "least": named_func("LEAST"),
     "sequence": lambda count: func(
-        "GENERATE_ARRAY", literal(0), exp.Sub(this=exp.paren(count, copy=False), expression=literal(1))
+        "GENERATE_ARRAY",
+        literal(0),
+        exp.Sub(this=count if _is_size(count) else func("GREATEST", count, literal(0)), expression=literal(1)),
     ),
     "size": named_func("ARRAY_LENGTH"),
     "split": named_func("SPLIT"),
