@@ -257,6 +257,7 @@ OPERATIONS: dict[str, str] = {
     "is_nan": "strict",
     "round": "partial",
     "round_decimal": "strict",
+    "decimal": "total",
     "floor": "partial",
     "ceil": "partial",
     "truncated": "partial",
