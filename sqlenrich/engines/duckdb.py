@@ -92,9 +92,14 @@ def _text_timestamp(value: Sql) -> Sql:
     return case((some, func("STRFTIME", value.copy(), literal("%Y-%m-%d %H:%M:%S.%f"))), default=second)
 
 
+def _decimal(value: str, scale: int) -> Sql:
+    """A constant below 1, or 1, of the least precision: more beside a precise decimal would make both doubles."""
+    return cast(exp.Literal.number(value), f"DECIMAL({max(scale, 1)}, {scale})")
+
+
 def _round_decimal(value: Sql, digits: int, before: Decimal, kind: Decimal) -> Sql:
     """Half to even: ROUND takes a half away from zero, ROUND_EVEN takes doubles only."""
-    step, half = (exp.Literal.number(f"{PyDecimal(n).scaleb(-at):f}") for n, at in ((1, digits), (5, digits + 1)))
+    step, half = (_decimal(f"{PyDecimal(n).scaleb(-at):f}", at) for n, at in ((1, digits), (5, digits + 1)))
     away = func("ROUND", value, literal(digits))
     small = digits == 0 and before.precision == before.scale  # its type can't hold 1
     apart = func("ABS", value.copy() if small else func("MOD", value.copy(), step.copy()))

@@ -12,7 +12,7 @@ from decimal import Decimal as PyDecimal
 
 from ..types import BIGINT, BOOLEAN, DOUBLE, STRING, Decimal
 from .comparisons import EXACT, NUMERIC, constant_decimal
-from .ir import Const, Expr, If, Join, Op, is_none, none_possible, requiring
+from .ir import Const, Expr, If, Join, Op, is_none, none, none_possible, requiring
 from .values import Known, Refusal, Value, choose, describe, lift, truth
 
 
@@ -121,7 +121,7 @@ def rounded(value: Expr, precision: Value = Known(0), method: Value = Known("com
         # Python's own floor and ceil give an integer, which has no negative zero.
         return Op("double_add", (Op(str(method.value), (value,), DOUBLE), Const(0.0)), DOUBLE)
     if value.type == BIGINT:
-        return value
+        return requiring(none(value), value)
     if isinstance(value.type, Decimal):
         if digits >= value.type.scale:
             raise Refusal(f"round of {describe(value.type)} to {digits} decimals: it has fewer")

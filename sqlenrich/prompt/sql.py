@@ -269,9 +269,15 @@ class _Printer:
 
     def signed(self, before: Expr, rounded: Sql, text: Sql) -> Sql:
         """Python's decimals have a negative zero, where they are rounded to it."""
-        below = exp.LT(this=self.value(before), expression=literal(0))
+        below = exp.LT(this=self.value(before), expression=self.zero(before.type))
         zero = exp.EQ(this=rounded.copy(), expression=literal(0))
         return concat(case((exp.And(this=below, expression=zero), literal("-")), default=literal("")), text)
+
+    def zero(self, kind: Type) -> Sql:
+        """Spark would cut digits of a decimal beside 0, where all its digits are behind the point."""
+        if isinstance(kind, Decimal) and kind.scale == kind.precision:
+            return self.text["decimal"](f"{0:.{kind.scale}f}", kind)
+        return literal(0)
 
     def integer(self, text: Expr, fallback: Expr) -> Sql:
         """Jinja's int of a text: integers, decimals cut, the fallback for text that is no number, else a failure."""
@@ -375,7 +381,7 @@ class _Printer:
         if subject.type == STRING:
             return exp.NEQ(this=value, expression=literal(""))
         if subject.type in (BIGINT, DOUBLE) or isinstance(subject.type, Decimal):
-            return exp.NEQ(this=value, expression=literal(0))
+            return exp.NEQ(this=value, expression=self.zero(subject.type))
         if subject.type == BOOLEAN:
             return value
         if isinstance(subject.type, Array):
