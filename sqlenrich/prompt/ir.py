@@ -295,6 +295,7 @@ OPERATIONS: dict[str, str] = {
     "matches": "strict",
     "round": "partial",
     "round_decimal": "strict",
+    "decimal": "total",
     "floor": "partial",
     "ceil": "partial",
     "truncated": "partial",
