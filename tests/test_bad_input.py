@@ -105,15 +105,14 @@ def test_columns_equal_but_for_case(tmp_path: Path, kind: str) -> None:
     assert result.error.endswith('the columns "body" and "BODY" are the same but for case; rename one')
 
 
-@pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT", "DECIMAL(9,2)", "TIMESTAMP"])
+@pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT", "DECIMAL(9,8)"])
 def test_types_that_print_differently_are_refused_unless_declared(tmp_path: Path, kind: str) -> None:
-    value = "TIMESTAMP '2024-01-02 03:04:05'" if kind == "TIMESTAMP" else "1.5"
     data = tmp_path / "in.duckdb"
     with duckdb.connect(str(data)) as db:
-        db.execute(f"CREATE TABLE t AS SELECT 1 AS id, CAST({value} AS {kind}) AS body")
+        db.execute(f"CREATE TABLE t AS SELECT 1 AS id, CAST(1.5 AS {kind}) AS body")
     refused = run(write_prompt(tmp_path, "source: t\nkey: [id]\n"), data, tmp_path / "out.duckdb")
     assert refused.status == 1
-    assert f"{tmp_path / 'intent.prompt'}:12: " in refused.error
+    assert f"{tmp_path / 'intent.prompt'}:12:14: " in refused.error
     assert "body" in refused.error
     cast = f"source: {{query: 'SELECT id, CAST(body AS VARCHAR) AS body FROM t'}}\nkey: [id]\n"  # noqa: F541
     assert run(write_prompt(tmp_path, cast), data, tmp_path / "out.duckdb").status == 0

@@ -27,7 +27,8 @@ RULES: dict[str, set[str]] = {
     "schema": PURE | {"schema", "request", "engines.base"},
     "engines.__init__": {"errors", "engines.base"},
     "engines.base": {"types"},
-    "engines": PURE | {"request", "schema.pattern", "schema.vendor", "engines.base", "engines.spark_sql"},
+    "engines": PURE
+    | {"request", "schema.pattern", "schema.vendor", "engines.base", "engines.casing", "engines.spark_sql"},
     "llm": {"errors", "llm"},
     "enrichment": PURE | {"engines", "header", "prompt", "schema"},
     "plan": {"types"},

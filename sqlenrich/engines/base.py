@@ -128,6 +128,12 @@ def double(value: float) -> Sql:
     return exp.Neg(this=number) if math.copysign(1, value) < 0 else number
 
 
+def plain_decimal(value: str, _: Type) -> Sql:
+    """Give a constant that most engines read as a decimal."""
+    number = exp.Literal.number(value.removeprefix("-"))
+    return exp.Neg(this=number) if value.startswith("-") else number
+
+
 def double_function(operator: type[exp.Binary]) -> Build:
     """Give a builder of an operation on two doubles."""
     return lambda a, b: operator(this=wrapped(a), expression=wrapped(b))

@@ -129,6 +129,10 @@ def _text_timestamp(value: Sql) -> Sql:
     return case((some, func("FORMAT_TIMESTAMP", literal("%F %H:%M:%E6S"), value.copy())), default=second)
 
 
+def _extract(part: str) -> Build:
+    return lambda value: exp.Extract(this=exp.var(part), expression=value)
+
+
 def _contains(text: Sql, part: Sql) -> Sql:
     return exp.GT(this=func("STRPOS", text, part), expression=literal(0))
 
@@ -168,11 +172,13 @@ TEXT: dict[str, Build] = {
     "ceil": named_func("CEIL"),
     "truncated": lambda value: safe_cast(func("TRUNC", value), "INT64"),
     "round": _round,
-    "round_decimal": lambda value, digits: func("ROUND", value, literal(digits), literal("ROUND_HALF_EVEN")),
+    "decimal": lambda value, kind: exp.Cast(this=literal(value), to=sql_type(kind)),
+    "round_decimal": lambda value, digits, *_: func("ROUND", value, literal(digits), literal("ROUND_HALF_EVEN")),
     "fixed": lambda value, digits: _with_sign(value, func("FORMAT", literal(f"%.{digits}f"), value.copy())),
     "text_double": _text_double,
-    "text_decimal": lambda value, scale: func("FORMAT", literal(f"%.{scale}f"), value),
+    "text_decimal": lambda value, kind: func("FORMAT", literal(f"%.{kind.scale}f"), value),
     "text_timestamp": _text_timestamp,
+    **{name: _extract(name.upper()) for name in ("year", "month", "day", "hour", "minute", "second")},
     "divide_whole": named_func("DIV"),
     "matches": _matches,
     "bigint": lambda text: safe_cast(func("TRIM", text, literal(BLANK)), "INT64"),
@@ -279,6 +285,10 @@ def _sum(array: Sql) -> Sql:
     return safe_cast(func("COALESCE", query.subquery(copy=False), literal(0)), "INT64")
 
 
+def _is_size(count: Sql) -> bool:
+    return isinstance(count, exp.Anonymous) and count.this in ("ARRAY_LENGTH", "CHAR_LENGTH")
+
+
 ARRAYS: dict[str, Build] = {
     "flat_map": _flat_map,
     "sort": _sort,
@@ -296,7 +306,9 @@ ARRAYS: dict[str, Build] = {
     "field": lambda value, name, _kind: exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True)),
     "least": named_func("LEAST"),
     "sequence": lambda count: func(
-        "GENERATE_ARRAY", literal(0), exp.Sub(this=exp.paren(count, copy=False), expression=literal(1))
+        "GENERATE_ARRAY",
+        literal(0),
+        exp.Sub(this=count if _is_size(count) else func("GREATEST", count, literal(0)), expression=literal(1)),
     ),
     "size": named_func("ARRAY_LENGTH"),
     "split": named_func("SPLIT"),

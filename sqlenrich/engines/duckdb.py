@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal as PyDecimal
 from typing import Any
 
 from sqlglot import exp
@@ -28,6 +29,7 @@ from .base import (
     lambda_,
     literal,
     named_func,
+    plain_decimal,
     replace_table,
     wrapped,
 )
@@ -85,18 +87,29 @@ def _text_timestamp(value: Sql) -> Sql:
     return case((some, func("STRFTIME", value.copy(), literal("%Y-%m-%d %H:%M:%S.%f"))), default=second)
 
 
-def _round_decimal(value: Sql, digits: int) -> Sql:
-    """Half to even: ROUND_EVEN takes doubles only."""
-    power = literal(10**digits)
-    scaled = exp.Mul(this=wrapped(value), expression=power)
-    low = func("FLOOR", scaled)
-    apart = exp.paren(exp.Sub(this=scaled.copy(), expression=low.copy()))
-    half = cast(literal("0.5"), "DECIMAL(2, 1)")
-    odd = exp.EQ(this=func("ABS", func("MOD", low.copy(), literal(2))), expression=literal(1))
-    up = any_of(exp.GT(this=apart, expression=half), all_of(exp.EQ(this=apart.copy(), expression=half.copy()), odd))
-    return exp.Div(
-        this=case((up, exp.Add(this=low.copy(), expression=literal(1))), default=low.copy()), expression=power
+def _decimal(value: str, scale: int) -> Sql:
+    """A constant below 1, or 1, of the least precision: more beside a precise decimal would make both doubles."""
+    return cast(exp.Literal.number(value), f"DECIMAL({max(scale, 1)}, {scale})")
+
+
+def _round_decimal(value: Sql, digits: int, before: Decimal, kind: Decimal) -> Sql:
+    """Half to even: ROUND takes a half away from zero, ROUND_EVEN takes doubles only."""
+    step, half = (_decimal(f"{PyDecimal(n).scaleb(-at):f}", at) for n, at in ((1, digits), (5, digits + 1)))
+    away = func("ROUND", value, literal(digits))
+    small = digits == 0 and before.precision == before.scale  # its type can't hold 1
+    apart = func("ABS", value.copy() if small else func("MOD", value.copy(), step.copy()))
+    even = func("MOD", away.copy(), exp.Literal.number(f"{PyDecimal(2).scaleb(-digits):f}"))
+    tie = all_of(exp.EQ(this=apart, expression=half), exp.NEQ(this=even, expression=literal(0)))
+    below = exp.LT(this=value.copy(), expression=literal(0))
+    back = case(
+        (below, exp.Add(this=away.copy(), expression=step)), default=exp.Sub(this=away.copy(), expression=step.copy())
     )
+    return cast(case((tie, back), default=away.copy()), sql_type(kind))
+
+
+def _text_decimal(value: Sql, kind: Decimal) -> Sql:
+    """A decimal without a digit before the point would be printed without a zero there."""
+    return cast(cast(value, f"DECIMAL(38, {kind.scale})") if kind.precision == kind.scale else value, "VARCHAR")
 
 
 TEXT: dict[str, Build] = {
@@ -132,11 +145,13 @@ TEXT: dict[str, Build] = {
     "ceil": named_func("CEIL"),
     "truncated": lambda value: cast(func("TRUNC", value), "BIGINT", safe=True),
     "round": lambda value, digits: cast(func("PRINTF", literal(f"%.{digits}f"), value), "DOUBLE"),
+    "decimal": plain_decimal,
     "round_decimal": _round_decimal,
     "fixed": lambda value, digits: func("PRINTF", literal(f"%.{digits}f"), value),
     "text_double": lambda value, _: cast(value, "VARCHAR"),
-    "text_decimal": lambda value, _: cast(value, "VARCHAR"),
+    "text_decimal": _text_decimal,
     "text_timestamp": _text_timestamp,
+    **{name: named_func(name.upper()) for name in ("year", "month", "day", "hour", "minute", "second")},
     "divide_whole": lambda a, b: exp.IntDiv(this=wrapped(a), expression=wrapped(b)),
     "bigint": lambda text: cast(func("TRIM", text, literal(BLANK)), "BIGINT", safe=True),
     "matches": _matches,

@@ -36,6 +36,7 @@ from .base import (
     lambda_,
     literal,
     named_func,
+    plain_decimal,
     replace_table,
     wrapped,
 )
@@ -129,6 +130,17 @@ def _truncated(value: Sql) -> Sql:
     return case((inside, cast(func("TRUNC", value.copy()), sql_type(Scalar("bigint")))))
 
 
+def _divide_whole(a: Sql, b: Sql) -> Sql:
+    """A quotient has six decimals, rounded: without the remainder there is none to round."""
+    whole = exp.paren(exp.Sub(this=wrapped(a), expression=func("MOD", a.copy(), b.copy())))
+    return func("TRUNC", exp.Div(this=whole, expression=wrapped(b), typed=True))
+
+
+def _within_64_bits(number: Sql) -> Sql:
+    inside = exp.Between(this=wrapped(number), low=literal(-(2**63)), high=literal(2**63 - 1))
+    return case((inside, number.copy()))
+
+
 def _text_timestamp(value: Sql) -> Sql:
     """Python's text: microseconds only where there are some."""
     some = exp.NEQ(this=func("TO_CHAR", value, literal("FF6")), expression=literal("000000"))
@@ -168,10 +180,10 @@ TEXT: dict[str, Build] = {
     "endswith": named_func("ENDSWITH"),
     "text_bigint": lambda value: cast(value, sql_type(Scalar("string"))),
     "text_date": lambda value: func("TO_CHAR", value, literal("YYYY-MM-DD")),
-    # Integers have 38 digits here: nothing overflows at 64 bits.
+    # Integers have 38 digits here: a sum does not overflow at 64 bits, a product is kept within them.
     "try_add": lambda a, b: exp.Add(this=wrapped(a), expression=wrapped(b)),
     "try_subtract": lambda a, b: exp.Sub(this=wrapped(a), expression=wrapped(b)),
-    "try_multiply": lambda a, b: exp.Mul(this=wrapped(a), expression=wrapped(b)),
+    "try_multiply": lambda a, b: _within_64_bits(exp.Mul(this=wrapped(a), expression=wrapped(b))),
     "try_negative": lambda a: exp.Neg(this=wrapped(a)),
     "double": lambda value: _double(value),
     "double_add": double_function(exp.Add),
@@ -185,12 +197,14 @@ TEXT: dict[str, Build] = {
     "ceil": named_func("CEIL"),
     "truncated": _truncated,
     "round": lambda value, digits: half_even(value, digits, _nearest),
-    "round_decimal": lambda value, digits: func("ROUND", value, literal(digits), literal("HALF_TO_EVEN")),
+    "decimal": plain_decimal,
+    "round_decimal": lambda value, digits, *_: func("ROUND", value, literal(digits), literal("HALF_TO_EVEN")),
     "fixed": lambda value, digits: _fixed(half_even(value, digits, _nearest), digits),
     "text_double": _text_double,
     "text_decimal": lambda value, _: cast(value, sql_type(Scalar("string"))),
     "text_timestamp": _text_timestamp,
-    "divide_whole": lambda a, b: func("TRUNC", exp.Div(this=wrapped(a), expression=wrapped(b), typed=True)),
+    **{name: named_func(name.upper()) for name in ("year", "month", "day", "hour", "minute", "second")},
+    "divide_whole": _divide_whole,
     "matches": matches,
     "bigint": lambda text: func("TRY_TO_NUMBER", func("TRIM", text, literal(BLANK)), literal(38), literal(0)),
 }
@@ -255,7 +269,7 @@ def _sum(array: Sql) -> Sql:
     item = cast(exp.column("x"), sql_type(Scalar("bigint")))
     added = exp.Lambda(this=exp.Add(this=exp.column("total"), expression=item), expressions=parameters)
     made = func("REDUCE", array, literal(0), added)
-    return case((exp.Between(this=made, low=literal(-(2**63)), high=literal(2**63 - 1)), made.copy()))
+    return _within_64_bits(made)
 
 
 def _concatenated(first: Sql, *rest: Sql) -> Sql:
@@ -310,9 +324,7 @@ def _number(value: Sql) -> Sql:
 
 
 def _bigint(value: Sql) -> Sql:
-    number = func("TRY_TO_NUMBER", _string(value), literal(38), literal(0))
-    limits = exp.Between(this=number, low=literal(-(2**63)), high=literal(2**63 - 1))
-    return case((limits, number.copy()))
+    return _within_64_bits(func("TRY_TO_NUMBER", _string(value), literal(38), literal(0)))
 
 
 def _is(value: Sql, kinds: tuple[str, ...]) -> Sql:

@@ -31,6 +31,7 @@ from .base import (
     lambda_,
     literal,
     named_func,
+    plain_decimal,
     wrapped,
 )
 
@@ -129,13 +130,15 @@ TEXT: dict[str, Build] = {
     "ceil": lambda value: _cast(func("CEIL", value), "DOUBLE"),
     "truncated": lambda value: try_cast(value, "BIGINT"),
     "round": lambda value, digits: half_even(value, digits, named_func("RINT")),
-    "round_decimal": lambda value, digits: func("BROUND", value, literal(digits)),
+    "decimal": plain_decimal,
+    "round_decimal": lambda value, digits, *_: func("BROUND", value, literal(digits)),
     "fixed": lambda value, digits: func(
         "FORMAT_STRING", literal(f"%.{digits}f"), half_even(value, digits, named_func("RINT"))
     ),
     "text_double": _text_double,
     "text_decimal": lambda value, _: _cast(value, "STRING"),
     "text_timestamp": _text_timestamp,
+    **{name: named_func(name.upper()) for name in ("year", "month", "day", "hour", "minute", "second")},
     "divide_whole": lambda a, b: exp.IntDiv(this=wrapped(a), expression=wrapped(b)),
     "matches": matches,
     "bigint": lambda text: try_cast(exp.Trim(this=text, expression=literal(BLANK), position="BOTH"), "BIGINT"),

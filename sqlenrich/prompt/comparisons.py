@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from decimal import Context
 from decimal import Decimal as PyDecimal
+from fractions import Fraction
 
 from ..types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Array, Decimal, Struct
 from .ir import FALSE, TRUE, Const, Expr, If, Op, blank_possible, failure, is_none, none_possible
@@ -141,19 +143,29 @@ _MIRRORED = {"lt": "gt", "lteq": "gteq", "gt": "lt", "gteq": "lteq", "eq": "eq"}
 
 
 def _beside_constant(name: str, a: Expr, constant: int | float) -> Expr:
-    """An integer or a decimal beside a constant, compared exactly, as Python does."""
+    """An integer or a decimal beside a constant, compared exactly, as Python does: beside one of the same type."""
+    scale = a.type.scale if isinstance(a.type, Decimal) else 0
+    greatest = 10**a.type.precision - 1 if isinstance(a.type, Decimal) else 2**63 - 1
+    least = -greatest if isinstance(a.type, Decimal) else -(2**63)
+    exact = Fraction(constant) * 10**scale
+    if name == "eq" and (exact.denominator != 1 or not least <= exact <= greatest):
+        return _never(a)
+    bound = math.ceil(exact) if name in ("lt", "gteq") else math.floor(exact)
+    if bound > greatest:
+        name, bound = {"lt": "lteq", "gteq": "gt"}.get(name, name), greatest
+    elif bound < least:
+        name, bound = {"lteq": "lt", "gt": "gteq"}.get(name, name), least
     if not isinstance(a.type, Decimal):
-        if name == "eq":
-            return Op("eq", (a, Const(int(constant))), BOOLEAN) if constant == int(constant) else _never(a)
-        bound = math.ceil(constant) if name in ("lt", "gteq") else math.floor(constant)
         return Op(name, (a, Const(bound)), BOOLEAN)
-    exact = PyDecimal(constant)
-    scale = max(0, -int(exact.as_tuple().exponent))
-    if scale > 9 or abs(exact) >= 10**18:
-        raise Refusal(
-            f"comparing a decimal with {constant!r}, which no double holds exactly; compare it with an integer"
-        )
-    return Op(name, (a, Const(constant)), BOOLEAN)
+    return Op(name, (a, constant_decimal(PyDecimal(bound).scaleb(-scale, _WIDE), a.type)), BOOLEAN)
+
+
+_WIDE = Context(prec=80)
+
+
+def constant_decimal(value: PyDecimal, kind: Decimal) -> Expr:
+    """Give a constant of a decimal type."""
+    return Op("decimal", (Const(f"{value.quantize(PyDecimal(1).scaleb(-kind.scale), context=_WIDE):f}"),), kind)
 
 
 def _never(a: Expr) -> Expr:

@@ -13,8 +13,8 @@ import jinja2
 from jinja2 import nodes
 
 from ..errors import PromptError, did_you_mean
-from ..types import BIGINT, BOOLEAN, STRING, Array, Struct, Type
-from . import arrays, functions, numbers
+from ..types import BIGINT, BOOLEAN, DATE, STRING, TIMESTAMP, Array, Struct, Type
+from . import arrays, dates, functions, numbers
 from .comparisons import contained, equal, ordered
 from .ir import (
     Column,
@@ -263,19 +263,23 @@ class Expressions:
 
     def value(self, node: nodes.Node, scope: Scope) -> Value:
         try:
-            value = self.settled(self.expression(node, scope))
+            return self.settled(self.noted(node, self.expression(node, scope)))
         except Refusal as refusal:
             self.refuse(node, str(refusal))
-        if isinstance(value, Dynamic) and isinstance(value.type, Array) and isinstance(value.type.item, Array):
-            self.nested.setdefault(value, str(self.problem(node.lineno, "")).removesuffix(": "))
-        return value
 
     def stored(self, node: nodes.Node, scope: Scope) -> Stored:
         """What a name can be bound to: beside a value, a list or a mapping that is changed in place."""
         try:
-            return self.expression(node, scope)
+            return self.noted(node, self.expression(node, scope))
         except Refusal as refusal:
             self.refuse(node, str(refusal))
+
+    def noted(self, node: nodes.Node, value: Stored) -> Stored:
+        """The value; where it is an array of arrays, its place is kept for engines that have none."""
+        array = value.array if isinstance(value, Lazy) else value
+        if isinstance(array, Dynamic) and isinstance(array.type, Array) and isinstance(array.type.item, Array):
+            self.nested.setdefault(array, str(self.problem(node.lineno, "")).removesuffix(": "))
+        return value
 
     def settled(self, value: Stored) -> Value:
         if isinstance(value, Ref):
@@ -530,6 +534,8 @@ class Expressions:
             if hasattr(dict, name):
                 raise Refusal(f'".{name}" means a method of the struct in Jinja; write ["{name}"]')
             return self.field(base, name)
+        if isinstance(base, Dynamic) and base.type in (DATE, TIMESTAMP):
+            return dates.part(base, name)
         raise Refusal(f'".{name}" of {self.kind(base)}')
 
     def field(self, base: Expr, name: str) -> Expr:
@@ -688,6 +694,10 @@ class Expressions:
             return Known(size) if counted == Const(size) else counted
         if node.name == "format" and isinstance(value, Known) and isinstance(value.value, str) and not keywords:
             return join(numbers.percent(value.value, args, functions.soft_text))
+        if node.name == "title" and not args and not keywords:
+            return arrays.title(self.names, functions.soft_text(lift(value)))
+        if node.name in ("first", "last") and not args and not keywords and lift(value).type == STRING:
+            return functions.character(lift(value), Const(0 if node.name == "first" else -1))
         function = functions.FILTERS.get(node.name)
         if function is None:
             known = "" if node.name in self.env.filters else did_you_mean(node.name, self.env.filters)
@@ -890,8 +900,12 @@ class Expressions:
                     raise Refusal(f'the method "{method}" of {self.kind(base)} that holds row values')
                 if isinstance(base.type, Array) and method == "index" and len(args) == 1 and not keywords:
                     return arrays.array_index(self.names, base, args[0])
+                if base.type in (DATE, TIMESTAMP) and method in dates.METHODS:
+                    return self.apply(f'the method "{method}"', dates.METHODS[method], base, args, keywords)
                 if base.type != STRING:
                     raise Refusal(f'the method "{method}" of {describe(base.type)}; only text has methods here')
+                if method == "title" and not args and not keywords:
+                    return arrays.python_title(self.names, functions.whole(base))
                 if method == "split" and not keywords and args in ([], [Known(None)]):
                     return arrays.split_words(self.names, base)
                 if (function := functions.METHODS.get(method)) is None:

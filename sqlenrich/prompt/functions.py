@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..types import BIGINT, BOOLEAN, STRING, Array
+from ..types import BIGINT, BOOLEAN, STRING, Array, Scalar
 from . import numbers
-from .comparisons import equal
+from .comparisons import equal, needing
 from .ir import (
     FALSE,
     TRUE,
@@ -258,7 +258,25 @@ def divisible(value: Expr, by: Value) -> Expr:
     return equal(numbers.whole_division("%")(value, lift(by)), Known(0))
 
 
+def of_type(*names: str) -> Callable[[Expr], Expr]:
+    """Give the test whether a value is of some types: by its column's type, and None is of none."""
+
+    def test(value: Expr) -> Expr:
+        kind = value.type.name if isinstance(value.type, Scalar) else type(value.type).__name__.lower()
+        if kind not in names:
+            return needing(value, FALSE)
+        return choose(undefined(value), FALSE, negate(is_none(value)) if none_possible(value) else TRUE)
+
+    return test
+
+
 TESTS: dict[str, Callable[..., Expr]] = {
+    "boolean": of_type("boolean"),
+    "float": of_type("double"),
+    "integer": of_type("bigint"),
+    "mapping": of_type("struct"),
+    "number": of_type("bigint", "double", "decimal", "boolean"),
+    "string": of_type("string"),
     "divisibleby": divisible,
     "even": lambda value: divisible(value, Known(2)),
     "odd": lambda value: equal(numbers.whole_division("%")(value, Const(2)), Known(1)),

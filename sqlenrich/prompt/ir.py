@@ -8,14 +8,41 @@ computing it fails; :func:`none_possible` and :func:`failure` tell the two apart
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, fields
+from typing import TypeAlias, TypeVar, dataclass_transform
 
 from ..types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Decimal, Scalar, Type
 
 
-@dataclass(frozen=True, slots=True)
-class Const:
+class _Hashed:
+    """Keeps the hash of an expression: it is compared often, and made of many others."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+
+T = TypeVar("T", bound=_Hashed)
+
+
+@dataclass_transform(frozen_default=True)
+def node(kind: type[T]) -> type[T]:
+    """Make a class a frozen dataclass that keeps its hash."""
+    made = dataclass(frozen=True, slots=True)(kind)
+    names = tuple(part.name for part in fields(made))  # type: ignore[arg-type]
+
+    def kept(self: T) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            object.__setattr__(self, "_hash", hash((kind.__name__, *(getattr(self, name) for name in names))))
+            return self._hash
+
+    made.__hash__ = kept  # type: ignore[assignment]
+    return made
+
+
+@node
+class Const(_Hashed):
     """A text, number, boolean or None known at compile time."""
 
     value: str | int | float | bool | None
@@ -32,16 +59,16 @@ class Const:
         return BIGINT if isinstance(self.value, int) else DOUBLE if isinstance(self.value, float) else STRING
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+@node
+class Column(_Hashed):
     """A column of the row."""
 
     name: str
     type: Type
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+@node
+class Field(_Hashed):
     """A field of a struct. Asking a missing struct for one fails, as it does in Jinja."""
 
     base: Expr
@@ -49,8 +76,8 @@ class Field:
     type: Type
 
 
-@dataclass(frozen=True, slots=True)
-class Op:
+@node
+class Op(_Hashed):
     """A function of an engine's table, by name. What it does with None stands in :data:`OPERATIONS`."""
 
     name: str
@@ -58,8 +85,8 @@ class Op:
     type: Type
 
 
-@dataclass(frozen=True, slots=True)
-class If:
+@node
+class If(_Hashed):
     """``then`` where the boolean ``test`` holds, else ``orelse``."""
 
     test: Expr
@@ -73,8 +100,8 @@ class If:
         return arm.type
 
 
-@dataclass(frozen=True, slots=True)
-class Pick:
+@node
+class Pick(_Hashed):
     """The value of the arm whose constant equals ``subject``; fails where there is none."""
 
     subject: Expr
@@ -86,8 +113,8 @@ class Pick:
         return self.arms[0][1].type
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+@node
+class Join(_Hashed):
     """Printed parts, one after another: the text that Jinja writes."""
 
     parts: tuple[Expr, ...]
@@ -98,8 +125,8 @@ class Join:
         return STRING
 
 
-@dataclass(frozen=True, slots=True)
-class Fail:
+@node
+class Fail(_Hashed):
     """What Jinja calls undefined: using it fails. With ``error``, computing it fails already.
 
     With ``blank`` it is what an ``if`` without ``else`` gives: false, and printed as nothing.
@@ -114,8 +141,8 @@ class Fail:
         return STRING
 
 
-@dataclass(frozen=True, slots=True)
-class Var:
+@node
+class Var(_Hashed):
     """The element at hand, or its position from 0, inside a :class:`Map`, :class:`Where` or :class:`Exists`."""
 
     name: str
@@ -123,8 +150,8 @@ class Var:
     nullable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Map:
+@node
+class Map(_Hashed):
     """An array of ``body``, evaluated for each element ``item`` of an array at its ``position``."""
 
     array: Expr
@@ -138,8 +165,8 @@ class Map:
         return Array(self.body.type)
 
 
-@dataclass(frozen=True, slots=True)
-class FlatMap:
+@node
+class FlatMap(_Hashed):
     """The arrays ``body``, evaluated for each element of an array, one after another in one array."""
 
     array: Expr
@@ -153,8 +180,8 @@ class FlatMap:
         return self.body.type
 
 
-@dataclass(frozen=True, slots=True)
-class Sort:
+@node
+class Sort(_Hashed):
     """The elements of an array ordered by ``key``; equal ones keep their order, also where it is ``descending``."""
 
     array: Expr
@@ -168,8 +195,8 @@ class Sort:
         return self.array.type
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
+@node
+class Where(_Hashed):
     """The elements of an array for which ``test`` holds."""
 
     array: Expr
@@ -182,8 +209,8 @@ class Where:
         return self.array.type
 
 
-@dataclass(frozen=True, slots=True)
-class Exists:
+@node
+class Exists(_Hashed):
     """Whether ``test`` holds for an element of an array."""
 
     array: Expr
@@ -197,8 +224,8 @@ class Exists:
         return BOOLEAN
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
+@node
+class Element(_Hashed):
     """The element at a position from 0, from the end where it is negative. Undefined beyond the ends, where it can be.
 
     An index of None is undefined, ``first`` and ``last`` of None are an error: they are ``strict``.
@@ -259,8 +286,16 @@ OPERATIONS: dict[str, str] = {
     "modulo": "strict",
     "floor_divide": "partial",
     "is_nan": "strict",
+    "year": "strict",
+    "month": "strict",
+    "day": "strict",
+    "hour": "strict",
+    "minute": "strict",
+    "second": "strict",
+    "matches": "strict",
     "round": "partial",
     "round_decimal": "strict",
+    "decimal": "total",
     "floor": "partial",
     "ceil": "partial",
     "truncated": "partial",

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from decimal import Decimal as PyDecimal
 
 from ..types import BIGINT, BOOLEAN, DOUBLE, STRING, Decimal
-from .comparisons import EXACT, NUMERIC
-from .ir import Const, Expr, If, Join, Op, is_none, none_possible
+from .comparisons import EXACT, NUMERIC, constant_decimal
+from .ir import Const, Expr, If, Join, Op, is_none, none, none_possible, requiring
 from .values import Known, Refusal, Value, choose, describe, lift, truth
 
 
@@ -97,6 +98,9 @@ def absolute(number: Expr) -> Expr:
     return If(Op("lt", (number, Const(0)), BOOLEAN), negative(number), number)
 
 
+MAX_DIGITS = 28
+"""The digits of Python's decimals: what has more can't be rounded."""
+
 # Rounding and conversions ---------------------------------------------------------------------------------------------
 
 
@@ -117,12 +121,19 @@ def rounded(value: Expr, precision: Value = Known(0), method: Value = Known("com
         # Python's own floor and ceil give an integer, which has no negative zero.
         return Op("double_add", (Op(str(method.value), (value,), DOUBLE), Const(0.0)), DOUBLE)
     if value.type == BIGINT:
-        return value
+        return requiring(none(value), value)
     if isinstance(value.type, Decimal):
         if digits >= value.type.scale:
             raise Refusal(f"round of {describe(value.type)} to {digits} decimals: it has fewer")
         whole = min(38, value.type.precision - value.type.scale + 1 + digits)
-        return Op("round_decimal", (value, Const(digits)), Decimal(max(whole, digits + 1), digits))
+        made = Op("round_decimal", (value, Const(digits)), Decimal(max(whole, digits + 1), digits))
+        if whole <= MAX_DIGITS:
+            return made
+        # Python's decimals have 28 digits: more fail.
+        limit = PyDecimal(f"{10 ** (MAX_DIGITS + 1) - 5}E{-digits - 1}")
+        above = Op("gteq", (value, constant_decimal(limit, value.type)), BOOLEAN)
+        below = Op("lteq", (value, constant_decimal(limit.copy_negate(), value.type)), BOOLEAN)
+        return requiring(Op("or", (above, below), BOOLEAN), made)  # Spark's ABS has 34 digits
     if value.type != DOUBLE:
         raise Refusal(f"round of {describe(value.type)}")
     return Op("round", (value, Const(digits)), DOUBLE)

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from ..engines.base import Body, Build, Sql, case, concat, double, func, literal, wrapped
 from ..errors import PromptError
-from ..types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Decimal
+from ..types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Decimal, Type
 from . import arrays
 from .comparisons import EXACT
 from .ir import (
@@ -48,6 +48,7 @@ MAX_EXPRESSIONS = 10_000
 
 MAX_NODES = 20_000
 """One value of more is refused too: what an engine needs several times, nested, grows with each level."""
+ROUNDED = "a list of rounded decimals: it would lose the sign of -0; round them where they are printed"
 
 ColumnSql = Callable[[str], Sql]
 
@@ -199,6 +200,8 @@ class _Printer:
 
     def map(self, array: Expr, item: Var, position: Var, body: Expr, name: str = "map") -> Sql:
         at = position if position in variables_of(body) else None
+        if _rounds(body):
+            raise PromptError(ROUNDED)
         inner = self.body(item, at, lambda: self.safe(body))
         return self.text[name](self.value(array), item.name, at and at.name, inner, item.type)
 
@@ -208,6 +211,8 @@ class _Printer:
         return self.text["exists"](self.value(array), item.name, at and at.name, inner, item.type)
 
     def pick(self, subject: Expr, arms: tuple[tuple[str | int, Expr], ...]) -> Sql:
+        if any(_rounds(value) for _, value in arms):
+            raise PromptError(ROUNDED)
         whens = [exp.If(this=literal(key), true=self.safe(value)) for key, value in arms]
         return exp.Case(this=self.value(subject), ifs=whens)
 
@@ -226,6 +231,8 @@ class _Printer:
                 return case((titled, literal(None)), default=concat(head, tail))
             case "interleaved":
                 return self.value(arrays.interleaved(*args))
+            case "array" if any(_rounds(arg) for arg in args):
+                raise PromptError(ROUNDED)
             case "picked" | "written":
                 return self.value(args[0])
             case "character":
@@ -237,12 +244,14 @@ class _Printer:
                 return self.integer(args[0], args[1])
             case "float":
                 return self.floating(args[0], args[1])
+            case "decimal":
+                return self.text["decimal"](args[0].value if isinstance(args[0], Const) else None, expr.type)
             case "exact_double":
                 value = self.value(args[0])
                 inside = exp.Between(this=value, low=literal(-EXACT), high=literal(EXACT))
                 return case((inside, self.text["double"](value.copy())))
             case "round" | "fixed" | "text_double" | "round_decimal" as name:
-                return self.decimals(name, args[0], args[1])
+                return self.decimals(name, args[0], args[1], expr.type)
             case "floor" | "ceil" as name:
                 small = exp.LT(this=self.text["double_abs"](self.value(args[0])), expression=double(1e15))
                 return case((small, self.text[name](self.value(args[0]))))
@@ -261,12 +270,27 @@ class _Printer:
         value = self.value(expr)
         if expr.type == STRING:
             return value
+        if isinstance(expr, If) and _rounds(expr):
+            return self.branches(expr, self.as_text)
         if expr.type == BOOLEAN:
             negated = exp.Paren(this=value.copy()) if isinstance(value, exp.Connector) else value.copy()
             return case((value, literal("True")), (exp.Not(this=negated), literal("False")))
         if isinstance(expr.type, Decimal):
-            return self.text["text_decimal"](value, expr.type.scale)
+            text = self.text["text_decimal"](value, expr.type)
+            return self.signed(expr.args[0], value, text) if _rounds(expr) and isinstance(expr, Op) else text
         return self.text["text_" + getattr(expr.type, "name", "bigint")](value)
+
+    def signed(self, before: Expr, rounded: Sql, text: Sql) -> Sql:
+        """Python's decimals have a negative zero, where they are rounded to it."""
+        below = exp.LT(this=self.value(before), expression=self.zero(before.type))
+        zero = exp.EQ(this=rounded.copy(), expression=literal(0))
+        return concat(case((exp.And(this=below, expression=zero), literal("-")), default=literal("")), text)
+
+    def zero(self, kind: Type) -> Sql:
+        """Spark would cut digits of a decimal beside 0, where all its digits are behind the point."""
+        if isinstance(kind, Decimal) and kind.scale == kind.precision:
+            return self.text["decimal"](f"{0:.{kind.scale}f}", kind)
+        return literal(0)
 
     def integer(self, text: Expr, fallback: Expr) -> Sql:
         """Jinja's int of a text: integers, decimals cut, the fallback for text that is no number, else a failure."""
@@ -287,11 +311,13 @@ class _Printer:
             (self.text["matches"](value.copy(), literal(_NO_NUMBER)), self.value(fallback)),
         )
 
-    def decimals(self, name: str, number: Expr, digits: Expr) -> Sql:
+    def decimals(self, name: str, number: Expr, digits: Expr, kind: Type) -> Sql:
         """What rounds or prints a double; texts only where all their digits are the double's own."""
         places = _constant(digits)
+        if name == "round_decimal":
+            return self.text[name](self.value(number), places, number.type, kind)
         made = self.text[name](self.value(number), places)
-        if name in ("round", "round_decimal"):
+        if name == "round":
             return made
         bound = double(float(10 ** (15 - places)))
         return case((exp.LT(this=self.text["double_abs"](self.value(number)), expression=bound), made))
@@ -368,12 +394,22 @@ class _Printer:
         if subject.type == STRING:
             return exp.NEQ(this=value, expression=literal(""))
         if subject.type in (BIGINT, DOUBLE) or isinstance(subject.type, Decimal):
-            return exp.NEQ(this=value, expression=literal(0))
+            return exp.NEQ(this=value, expression=self.zero(subject.type))
         if subject.type == BOOLEAN:
             return value
         if isinstance(subject.type, Array):
             return exp.GT(this=self.text["size"](value), expression=literal(0))
         return exp.Not(this=exp.Is(this=value, expression=exp.Null()))
+
+
+def _rounds(expr: Expr) -> bool:
+    """Whether a decimal is rounded here, and so may have been a negative zero, which no engine has."""
+    match expr:
+        case Op("round_decimal", _, _):
+            return True
+        case If(_, then, orelse):
+            return _rounds(then) or _rounds(orelse)
+    return False
 
 
 def _constant(number: Expr) -> int:

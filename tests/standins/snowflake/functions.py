@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Decimal, localcontext
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +20,7 @@ from tests.standins.snowflake.values import (
     ARRAY,
     BOOLEAN,
     DATE,
+    EXACT,
     FLOAT,
     JSON_NULL,
     NUMBER,
@@ -35,7 +36,9 @@ from tests.standins.snowflake.values import (
     convert,
     equal,
     kind,
+    order,
     parse_number,
+    round_float,
     to_scale,
     to_text,
     typeof,
@@ -138,6 +141,12 @@ def replace(text: str, pattern: str, replacement: str = "") -> str:
     if not pattern:
         raise SnowflakeError("REPLACE: an empty pattern is not documented")
     return text.replace(pattern, replacement)
+
+
+@function(VARCHAR, VARCHAR, VARCHAR, returns=VARCHAR)
+def translate(text: str, characters: str, by: str) -> str:
+    """Replaces each character of the second argument with that in the same place of the third, or with nothing."""
+    return text.translate({ord(c): by[place] if place < len(by) else None for place, c in enumerate(characters)})
 
 
 @function(VARCHAR, returns=NUMBER, names="LEN")
@@ -354,7 +363,7 @@ def rounded(name: str, arguments: list[Node]) -> Node:
     if number.type.name == "FLOAT":
         if mode is not None:
             raise SnowflakeError("ROUND: a rounding mode is for fixed-point numbers alone")
-        return strict(FLOAT, lambda x: float(to_scale(Decimal(x), places)) if math.isfinite(x) else x, number)
+        return strict(FLOAT, lambda x: round_float(x, places, ROUND_HALF_UP), number)
     scale = max(0, min(places, number.type.scale))
     return strict(SqlType("NUMBER", scale), lambda x: to_scale(to_scale(x, places, even=even), scale), number)
 
@@ -362,28 +371,32 @@ def rounded(name: str, arguments: list[Node]) -> Node:
 @typed("TRUNC TRUNCATE")
 def truncated(name: str, arguments: list[Node]) -> Node:
     """Rounds toward zero."""
-    return _toward(name, arguments, lambda x: math.trunc(x))
+    return _toward(name, arguments, ROUND_DOWN)
 
 
 @typed("FLOOR")
 def floor(name: str, arguments: list[Node]) -> Node:
     """The nearest equal or smaller number of that scale."""
-    return _toward(name, arguments, lambda x: math.floor(x))
+    return _toward(name, arguments, ROUND_FLOOR)
 
 
 @typed("CEIL CEILING")
 def ceil(name: str, arguments: list[Node]) -> Node:
     """The nearest equal or larger number of that scale."""
-    return _toward(name, arguments, lambda x: math.ceil(x))
+    return _toward(name, arguments, ROUND_CEILING)
 
 
-def _toward(name: str, arguments: list[Node], whole: Callable[[Decimal], int]) -> Node:
+def _toward(name: str, arguments: list[Node], toward: str) -> Node:
     number, places, _ = _rounding(arguments, name, most=2)
     if number.type.name == "FLOAT":
-        return strict(FLOAT, lambda x: float(Decimal(whole(Decimal(x).scaleb(places))).scaleb(-places)), number)
+        return strict(FLOAT, lambda x: round_float(x, places, toward), number)
     scale = max(0, min(places, number.type.scale))
-    made = SqlType("NUMBER", scale)
-    return strict(made, lambda x: to_scale(Decimal(whole(Decimal(x).scaleb(places))).scaleb(-places), scale), number)
+
+    def cut(x: Any) -> Any:
+        with localcontext(EXACT):
+            return to_scale(Decimal(x).quantize(Decimal(1).scaleb(-places), toward), scale)
+
+    return strict(SqlType("NUMBER", scale), cut, number)
 
 
 def _rounding(arguments: list[Node], name: str, most: int) -> tuple[Node, int, str | None]:
@@ -579,7 +592,7 @@ def same(a: Any, b: Any, made: SqlType) -> bool:
     """Whether two values of one type are equal; two NULLs are."""
     if a is None or b is None:
         return a is b
-    return equal(a, b) if made.name in ("VARIANT", "ARRAY", "OBJECT") else bool(a == b)
+    return equal(a, b) if made.name in ("VARIANT", "ARRAY", "OBJECT") else bool(order(a) == order(b))
 
 
 @typed("GREATEST LEAST")
@@ -589,7 +602,9 @@ def extreme(name: str, arguments: list[Node]) -> Node:
     if made.name in ("VARIANT", "ARRAY", "OBJECT"):
         raise SnowflakeError(f"{name}: values of the type {made} are not known here")
     pick: Callable[..., Any] = max if name == "GREATEST" else min
-    return strict(made, lambda *values: pick(values), *(coerced(argument, made, name) for argument in arguments))
+    return strict(
+        made, lambda *values: pick(values, key=order), *(coerced(argument, made, name) for argument in arguments)
+    )
 
 
 # Arrays and objects ---------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -20,6 +20,7 @@ from tests.standins.snowflake.values import (
     ARRAY,
     BOOLEAN,
     DATE,
+    EXACT,
     FLOAT,
     JSON_NULL,
     NULL,
@@ -34,6 +35,7 @@ from tests.standins.snowflake.values import (
     convert,
     equal,
     kind,
+    order,
     to_scale,
 )
 
@@ -167,7 +169,8 @@ def rows(sql: str, tables: Data, missing: Any = JSON_NULL) -> list[tuple[Any, ..
             ],
         )
     try:
-        made = _query(parse(sql), relations)
+        with localcontext(EXACT):
+            made = _query(parse(sql), relations)
     except RecursionError:
         raise SnowflakeError("nested too deep for this stand-in") from None
     return [tuple(row.values()) for row in made.rows]
@@ -313,7 +316,7 @@ def _compare(run: Callable[[Any, Any], bool]) -> Callable[[exp.Expr, Scope], Nod
             raise SnowflakeError(f"{what}: {made} has no order")
         if made.name in ("ARRAY", "OBJECT"):
             return strict(BOOLEAN, lambda x, y: equal(x, y) is (run is operator.eq), a, b)
-        return strict(BOOLEAN, run, a, b)
+        return strict(BOOLEAN, lambda x, y: run(order(x), order(y)), a, b)
 
     return build
 
@@ -323,7 +326,7 @@ def _variants(run: Callable[[Any, Any], bool], x: Any, y: Any) -> bool:
         return equal(x, y) is (run is operator.eq)
     if kind(x) != kind(y):
         raise SnowflakeError(f"the order of {x!r} and {y!r} is not known here")
-    return run(x, y)
+    return run(order(x), order(y))
 
 
 def _concat(tree: exp.Expr, scope: Scope) -> Node:
@@ -399,7 +402,7 @@ def _between(tree: exp.Expr, scope: Scope) -> Node:
     value, low, high = (_node(tree.args[part], scope) for part in ("this", "low", "high"))
     made = common([value.type, low.type, high.type], "BETWEEN")
     parts = [coerced(part, made, "BETWEEN") for part in (value, low, high)]
-    return strict(BOOLEAN, lambda x, a, b: a <= x <= b, *parts)
+    return strict(BOOLEAN, lambda x, a, b: order(a) <= order(x) <= order(b), *parts)
 
 
 def _test(tree: exp.Expr, arm: exp.Expr) -> exp.Expr:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import re
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal, localcontext
@@ -106,10 +107,13 @@ EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
 def to_scale(value: Any, scale: int, what: str = "", *, even: bool = False) -> int | Decimal:
     """A number with so many decimals, halves away from zero: NUMBER holds 38 digits."""
     with localcontext(EXACT):
-        number = Decimal(value).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_EVEN if even else ROUND_HALF_UP)
+        given = Decimal(value)
+        if not given.is_finite() or given.adjusted() + scale > 38:
+            raise SnowflakeError(f"{what}: number out of representable range: {value}")
+        number = given.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_EVEN if even else ROUND_HALF_UP)
         if abs(number.scaleb(scale)) >= Decimal(10) ** 38:
             raise SnowflakeError(f"{what}: number out of representable range: {value}")
-        return int(number) if scale == 0 else number
+        return int(number) if scale == 0 else number + 0  # there is no negative zero
 
 
 def parse_number(text: str, scale: int) -> int | Decimal | None:
@@ -127,15 +131,28 @@ def parse_number(text: str, scale: int) -> int | Decimal | None:
 
 
 def float_text(value: float) -> str:
-    """A FLOAT as text: the fewest digits that give it back, no point behind a whole number."""
-    if value != value or value in (float("inf"), float("-inf")):
+    """A FLOAT as text: the fewest digits that give it back, no point behind a whole number, the sign of a zero."""
+    if not math.isfinite(value):
         return {"nan": "NaN", "inf": "inf", "-inf": "-inf"}[str(value)]
     if value and not 1e-5 <= abs(value) < 1e15:
         raise SnowflakeError(f"the text of the FLOAT {value} is not documented")
     text = repr(value)
     if "e" in text:
         text = f"{Decimal(text):f}"
-    return text.removesuffix(".0").replace("-0", "0") if value == 0 else text.removesuffix(".0")
+    return text.removesuffix(".0")
+
+
+def round_float(value: float, places: int, toward: str) -> float:
+    """A FLOAT rounded by its exact value, the nearest one to that; a zero keeps the sign of what it comes from."""
+    if not math.isfinite(value) or (places >= 0 and abs(value) >= 2**53):
+        return value
+    with localcontext(EXACT):
+        return math.copysign(float(Decimal(value).quantize(Decimal(1).scaleb(-places), toward)), value)
+
+
+def order(value: Any) -> Any:
+    """What values of one type are compared by: NaN is equal to itself and greater than every other FLOAT."""
+    return (value != value, 0 if value != value else value) if isinstance(value, float) else value
 
 
 # Conversions ----------------------------------------------------------------------------------------------------------
@@ -200,6 +217,8 @@ def _boolean(value: Any) -> bool:
 
 
 def _float(value: Any) -> float:
+    if isinstance(value, str) and value.lower() in ("nan", "inf", "-inf"):
+        return float(value)
     if isinstance(value, str) and not _NUMBER.fullmatch(value):
         raise SnowflakeError(f"Numeric value '{value}' is not recognized")
     if isinstance(value, str | int | float | Decimal):
@@ -272,7 +291,7 @@ def equal(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(equal(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
-    return kind(a) == kind(b) and bool(a == b)
+    return kind(a) == kind(b) and bool(order(a) == order(b))
 
 
 def kind(value: Any) -> str:
