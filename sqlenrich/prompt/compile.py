@@ -14,7 +14,7 @@ from jinja2 import nodes
 from ..errors import PromptError, did_you_mean
 from ..types import BIGINT, BOOLEAN, STRING, Array, Type
 from . import arrays as arrays_
-from .expressions import Bound, Broken, Expressions, Macro, Module, Reported, Scope, join, parts_of
+from .expressions import Bound, Broken, Expressions, Macro, Module, Reported, Scope, Unsure, join, parts_of
 from .functions import MUTATING
 from .ir import (
     Column,
@@ -394,6 +394,9 @@ class _Statements:
             if a is b or a == b:
                 names[name] = a if a is not None else Fail()
                 continue
+            if isinstance(a, Macro | Module | Unsure) or isinstance(b, Macro | Module | Unsure):
+                names[name] = Unsure()
+                continue
             names[name] = self.x.either(node, test, self.free(name, a, state_then), self.free(name, b, state_else))
         return Scope(names)
 
@@ -404,8 +407,7 @@ class _Statements:
             self.x.read |= state.reached(value)
         if isinstance(value, Broken):
             raise Reported
-        if isinstance(value, Macro | Module):
-            raise Refusal(f'"{name}" is a macro for some rows only; define it before the condition')
+        assert not isinstance(value, Macro | Module | Unsure)
         if value is not None:
             return state.settled(value)
         return Column(name, self.x.columns[name]) if name in self.x.columns else Fail()

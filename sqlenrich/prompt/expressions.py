@@ -15,7 +15,7 @@ from jinja2 import nodes
 from ..errors import PromptError, did_you_mean
 from ..types import BIGINT, BOOLEAN, DATE, STRING, TIMESTAMP, Array, Struct, Type
 from . import arrays, dates, functions, numbers
-from .comparisons import contained, equal, ordered
+from .comparisons import KNOWN, contained, equal, ordered
 from .ir import (
     Column,
     Const,
@@ -103,7 +103,12 @@ class Broken:
     """What a statement set that could not be compiled."""
 
 
-Bound: TypeAlias = Stored | Macro | Module | Broken
+@dataclass(frozen=True)
+class Unsure:
+    """A macro for some rows only."""
+
+
+Bound: TypeAlias = Stored | Macro | Module | Broken | Unsure
 """What a name of the template can mean."""
 
 
@@ -155,12 +160,6 @@ ROW_ARITHMETIC: dict[str, Callable[[Expr, Expr], Expr]] = {
     "/": numbers.divide,
     "//": numbers.whole_division("//"),
     "%": numbers.whole_division("%"),
-}
-KNOWN_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "lt": operator.lt,
-    "lteq": operator.le,
-    "gt": operator.gt,
-    "gteq": operator.ge,
 }
 
 
@@ -450,6 +449,8 @@ class Expressions:
                 raise Reported
             if isinstance(value, Macro | Module):
                 raise Refusal(f'the macro "{node.name}" is a value only where it is called')
+            if isinstance(value, Unsure):
+                raise Refusal(f'"{node.name}" is a macro for some rows only; define it before the condition')
             return value
         if node.name in self.columns and not scope.bare:
             return Column(node.name, self.columns[node.name])
@@ -493,6 +494,8 @@ class Expressions:
         if name in ("eq", "ne") and Known([]) in (left, right):
             array = left if right == Known([]) else right
             if isinstance(array, Dynamic) and isinstance(array.type, Array):
+                if not arrays.is_python_list(array):
+                    raise Refusal("comparing a range with a list, which it never equals; write |list after it")
                 empty = arrays.equals_empty(array)
                 return empty if name == "eq" else negate(empty)
         if isinstance(right, Lazy):
@@ -507,7 +510,7 @@ class Expressions:
             return found if name == "in" else negate(found)
         if isinstance(left, Known) and isinstance(right, Known):
             try:
-                return Const(KNOWN_COMPARISONS[name](left.value, right.value))
+                return Const(KNOWN[name](left.value, right.value))
             except TypeError as error:
                 raise Refusal(f"this fails for every row: {error}") from None
         return ordered(name, lift(left), lift(right))
@@ -728,6 +731,8 @@ class Expressions:
             case (("first" | "last"), 0) if not keywords:
                 return arrays.element(array, Known(0 if name == "first" else -1), strict=True)
             case "list", 0 if not keywords:
+                if not arrays.is_python_list(array):
+                    return arrays.mapped(names, array, lambda item: item)
                 return requiring(is_none(array), array) if none_possible(array) else array
             case (("sort" | "unique" | "min" | "max") as name, _):
                 return self.by_key(name, array, args, keywords)
@@ -964,10 +969,14 @@ class Expressions:
         if isinstance(left, Known) and isinstance(right, Known):
             return self.known(node, lambda: function(left.value, right.value))
         if name == "add" and arrays.is_list(left) and arrays.is_list(right):
+            if not all(map(arrays.is_python_list, (left, right))):
+                raise Refusal("adding to a tuple; write a list")
             both = [*_elements(left), *_elements(right)]
             return _items(both, False)
         if name == "add" and any(isinstance(v, Dynamic) and isinstance(v.type, Array) for v in (left, right)):
             kind = next(v.type for v in (left, right) if isinstance(v, Dynamic))
+            if not all(map(arrays.is_python_list, (left, right))):
+                raise Refusal("adding to what is no list, which fails; write |list after a range or a tuple")
             return arrays.concatenated([arrays.as_array(arrays.alike(part, kind)) for part in (left, right)])
         if name == "%" and isinstance(left, Known) and isinstance(left.value, str):
             values = right.values if isinstance(right, Items) and isinstance(node.right, nodes.Tuple) else [right]
@@ -1031,4 +1040,4 @@ def _items(values: list[Value], as_tuple: bool) -> Value:
     if all(isinstance(value, Known) for value in values):
         known = [value.value for value in values if isinstance(value, Known)]
         return Known(tuple(known) if as_tuple else known)
-    return Items(tuple(values))
+    return Items(tuple(values), as_tuple)

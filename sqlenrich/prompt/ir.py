@@ -433,9 +433,11 @@ def failure(expr: Expr) -> Expr | None:
             return broken
         case Op(name, args, _):
             kind = OPERATIONS[name]
-            if kind == "partial":
-                return is_none(expr)
             broken = None
+            if kind == "partial":
+                for arg in args:  # where the SQL of an argument would not be NULL
+                    broken = broken if null_on_failure(arg) else either(broken, failure(arg))
+                return either(broken, is_none(expr))
             for arg in args:
                 broken = either(broken, failure(arg))
                 if kind == "strict":
