@@ -453,9 +453,7 @@ GRAMMAR: dict[str, list[str | Rule]] = {
         "<texts>[<bound>:<bound>]",
         "<texts>[:<bound>]",
         "(<texts>|list)",
-        "(<texts> or ['z', <text>])",
         "(<texts> or [])",
-        "(<texts>|default([<text>], true))",
         "(<texts> if <test> else <texts>)",
         "(<lazy_texts>|list)",
         "<people>[<index>].pets",
@@ -463,6 +461,7 @@ GRAMMAR: dict[str, list[str | Rule]] = {
         "(<text> or '').split()",
         "(<texts> + <texts>)",
         "(<texts>|reverse|list)",
+        *cautious("undefined", "(<texts> or ['z', <text>])", "(<texts>|default([<text>], true))"),
         *cautious("undefined", "(<texts> + ['z', <text>])", "(['a', <text>] if <test> else ['b'])"),
         *cautious(
             "case keys",

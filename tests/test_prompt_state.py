@@ -135,6 +135,68 @@ SAME = r"""
 {% set ns = namespace(v=none) %}{% for v in g %}{% set ns.v = v %}{% endfor %}{{ ns.v.w }}
 {% set ns = namespace(v=none) %}{% for v in g %}{% set ns.v = v.w %}{% endfor %}{{ ns.v }}
 {% set ns = namespace(v='a') %}{% for v in t %}{% for w in m %}{% set ns.v = v %}{% endfor %}{% endfor %}{{ ns.v }}
+{{ (range(k) or [])|join }}
+{{ range(0) == [] }}
+{{ (m or range(2)) == [] }}
+{{ (range(k)|list + m)|join }}
+{{ (t + ['z'])|join }}
+{{ (s.split(',') + t)|join }}
+{{ range(k)[k]|default(k) }}
+{% if b %}{% macro f() %}1{% endmacro %}{{ f() }}{% endif %}{{ s }}
+{% set t | upper %}{{ k }}{{ m[0] }}{% endset %}
+{% set q | upper %}{{ k }}{{ m[0] }}{% endset %}x
+{% set q %}{{ k }}{{ m[0] }}{% endset %}{% set r = q|upper|trim %}x
+{% set ns=namespace(a=s or '') %}{% for v in t %}{% set ns.a = ns.a ~ v %}{% endfor %}{{ ns.a }}
+{{ ('' or 'abc')[k] or '' }}{% set ns = namespace(a=('' or 'abc')[k] or '', n=k or 0) %}{{ ns.a }}|{{ ns.n }}
+{% set d = {'a': ['q']} %}{% set e = d.a %}{% do d.update(a=['r']) %}{% do e.append('z') %}{{ d.a|join }}{{ e|join }}
+{% set d = {'a': 'x'} %}{% for k2 in ['a'] %}{% do d.update({k2: 'z'}) %}{% endfor %}{{ d.a }}{{ d['a'] }}
+{% set d = {'a': 'x'} %}{% do d.update(a=d.a ~ 'y') %}{% do d.update({'a': d['a'] ~ 'z'}) %}{{ d.a }}
+{% set d = {'a': 1} %}{% do d.update({'a': 2}, b=3) %}{{ d.a }}{{ d.b }}
+{% set d = {'a': 1, 'a': 2} %}{% do d.update(b=3) %}{{ d.a }}
+{% set xs = [[1], [2]] %}{% do xs.append([3]) %}{{ xs|length }}{{ xs[2][0] }}{{ xs }}
+{% set xs = [s] %}{% set y = xs[0] %}{% do xs.append('q') %}{{ y }}{{ xs|join }}
+{% set xs = ['p'] %}{% set j %}{{ xs|join }}{% endset %}{% do xs.append('q') %}{{ j }}{{ xs|join }}
+{% set ns = namespace(c=0) %}{% macro m() %}{% set ns.c = ns.c + 1 %}x{% endmacro %}{{ m() ~ ns.c ~ m() ~ ns.c }}
+{% set ns = namespace(c=0) %}{% macro m() %}{% set ns.c = ns.c + 1 %}x{% endmacro %}{{ [m(), ns.c, m(), ns.c]|join }}
+{% macro m(a, a2=a) %}{{ a2 }}{% set a = 'z' %}{{ a }}{{ a2 }}{% endmacro %}{{ m(s) }}
+{% macro m(a=s) %}{{ a }}{% endmacro %}{{ m() }}{{ m('q') }}{{ m(none) }}
+{% set s = 'v' %}{% macro m() %}{{ s }}{% endmacro %}{{ m() }}
+{% for v in t %}{% set w = v %}{% macro m() %}{{ w }}{% endmacro %}{{ m() }}{% endfor %}
+{% for v in t %}{% if loop.first %}{% set w = 'f' %}{% endif %}{{ w is defined }}{% endfor %}
+{% for v in ['a','c'] %}{% if loop.first %}{% set s = 'f' %}{% endif %}{{ s }}{% endfor %}{{ s }}
+{% for v in t %}{% if loop.first %}{% set s = 'f' %}{% endif %}{{ s }}{% endfor %}{{ s }}
+{% for s in t %}{{ s }}{% else %}{{ s }}{% endfor %}{{ s }}
+{% for v in t %}{% for t in m %}{{ t }}{% endfor %}{{ v }}{% endfor %}{{ t|length }}
+{% for t in t %}{{ t }}{% endfor %}{{ t|length }}
+{% for v in t if v != s %}{{ loop.length }}{{ v }}{% endfor %}
+{% set loop = 'x' %}{% for v in t %}{{ loop.index }}{% endfor %}{{ loop }}
+{% with loop = 'x' %}{% for v in t %}{{ v }}{% endfor %}{{ loop }}{% endwith %}
+{% for v in t %}{% for w in m %}{{ loop.index }}{% endfor %}{{ loop.index }}{% endfor %}
+{% set x = 'a' %}{% with x = 'b', y = x %}{{ x }}{{ y }}{% endwith %}{{ x }}
+{% with a = 'p' %}{% set s = a %}{{ s }}{% endwith %}{{ s }}
+{% set s = s|upper %}{{ s }}{% set s = s ~ s %}{{ s }}
+{% if b %}{% set v %}{{ s }}{% endset %}{% else %}{% set v = 'e' %}{% endif %}{{ v }}
+{% if b %}{% set v = s %}{% endif %}{{ v is defined }}{{ v|default('d') }}
+{% for a, c in [('p', s), ('q', 'r')] %}{{ a }}{{ c }}{% endfor %}
+{% set ns = namespace(a='') %}{% filter upper %}{% set ns.a = s or '' %}{% endfilter %}{{ ns.a }}
+{% set ns = namespace(a=k) %}{% set ns.a = ns.a + 1 %}{{ ns.a }}{% set ns.a = 'x' %}{{ ns.a }}
+{% set ns = namespace(a='') %}{% for v, w in zip(t, m) %}{% set ns.a = ns.a ~ v ~ w %}{% endfor %}{{ ns.a }}
+{% set ns = namespace(a='') %}{% for v in range(k) %}{% set ns.a = ns.a ~ v %}{% endfor %}{{ ns.a }}
+{% set ns = namespace(a='') %}{% for v in t|sort %}{% set ns.a = ns.a ~ v %}{% endfor %}{{ ns.a }}
+{% set ns = namespace(a='') %}{% for v in t|select %}{% set ns.a = v %}{% endfor %}{{ ns.a }}
+{% set ns = namespace(n=0) %}{% for v in m %}{% set ns.n = ns.n + v * loop.index %}{% endfor %}{{ ns.n }}
+{% set ns = namespace(x=none) %}{% for v in t %}{% set ns.x = loop.last %}{% endfor %}{{ ns.x }}
+{% set ns = namespace(x=1.5) %}{% for v in m %}{% set ns.x = v / 2 %}{% endfor %}{{ ns.x|round(1) }}
+{{ 3 * 'ab' }}{{ [1] * 2 }}
+{{ x9 if false else 'a' }}
+{% macro m(a) %}{% set v = a %}{{ v }}{% endmacro %}{% for v in ['p'] %}{{ m(v) }}{% endfor %}
+{% set q = [0, 4][k]|int(7) %}x
+{% set q = names[s]|string %}x
+{{ (names[s]|string) is defined }}{{ (names[s]|default('d')) is defined }}
+{{ (names[s]|string)|default('d') }}
+{% set q = m[5]|int %}x{% set q = [1.5, 2.5][k]|float %}y
+{% set q = m[5]|abs %}x
+{% set q = m[5]|round %}x
 """.strip().splitlines()
 
 
@@ -467,6 +529,119 @@ REFUSED = [
         "{% set xs = [] %}{% for v in t or [] %}{% set xs = xs + [v] %}{% endfor %}{{ xs|join }}{{ "
         "xs.append('z') or '' }}",
         "copied",
+    ),
+    (
+        "{{ (range(k) + [k])|join }}",
+        "what is no list",
+    ),
+    (
+        "{{ (m + range(3))|join }}",
+        "what is no list",
+    ),
+    (
+        "{{ ((1, 2) + m)|join }}",
+        "what is no list",
+    ),
+    (
+        "{{ ((k, 2) + [3])|join }}",
+        "to a tuple",
+    ),
+    (
+        "{{ range(k) == [] }}",
+        "comparing a range",
+    ),
+    (
+        "{{ ([] == range(k)[1:]) }}",
+        "comparing a range",
+    ),
+    (
+        "{% set ns = namespace(l=[]) %}{% for v in t or [] %}{% set ns.l = ns.l + range(2) %}{% endfor "
+        "%}{{ ns.l|join }}",
+        "for every row",
+    ),
+    (
+        "{% set ns = namespace(l=[]) %}{% for v in t or [] %}{% set ns.l = ns.l + (v, 'a') %}{% endfor "
+        "%}{{ ns.l|join }}",
+        "to a tuple",
+    ),
+    (
+        "{% set ns = namespace(l=(1,2)) %}{% for v in t or [] %}{% set ns.l = ns.l + [3] %}{% endfor %}{{ ns.l|join }}",
+        "for every row",
+    ),
+    (
+        "{% set ns = namespace(l=range(2)) %}{% for v in t or [] %}{% set ns.l = ns.l + [3] %}{% endfor "
+        "%}{{ ns.l|join }}",
+        "for every row",
+    ),
+    (
+        "{% set xs = [s] %}{% set ys = xs|map('upper')|list %}{% do xs.append('q') %}{{ ys|join }}{{ xs|join }}",
+        "copied",
+    ),
+    (
+        "{% set xs = ['p'] %}{% macro m(a) %}{% do xs.append('q') %}{{ a|join }}{% endmacro %}{{ m(xs) "
+        "}}{{ m(xs|list) }}",
+        "beside what reads",
+    ),
+    (
+        "{% set xs = ['p'] %}{% macro m(a) %}{% for v in a %}{% do xs.append('q') %}{% endfor %}{% "
+        "endmacro %}{{ m(xs) }}",
+        "copied",
+    ),
+    (
+        "{% set xs = ['p'] %}{% macro m(a) %}{{ a }}{% do xs.append('q') %}{% endmacro %}{{ m(xs|length) "
+        "}}{{ m(xs|length) }}",
+        "beside what reads",
+    ),
+    (
+        "{% set ns = namespace(c=0) %}{% macro m(x) %}{% set ns.c = ns.c + 1 %}{{ x }}{% endmacro %}{{ "
+        "m(s) or m('q') }}{{ ns.c }}",
+        "where a condition decides",
+    ),
+    (
+        "{% macro m(a=b) %}{{ a }}{% endmacro %}{% with b = 'w' %}{{ m() }}{% endwith %}",
+        "set after it",
+    ),
+    (
+        "{% macro m() %}{{ s }}{% endmacro %}{% with s = 'w' %}{{ m() }}{% endwith %}",
+        "set after it",
+    ),
+    (
+        "{% macro m() %}{{ s }}{% endmacro %}{% for s in ['w'] %}{{ m() }}{% endfor %}",
+        "set after it",
+    ),
+    (
+        "{{ none.x }}",
+        "for every row",
+    ),
+    (
+        "{% macro m(a) %}{{ v }}{% for v in a %}{{ v }}{% endfor %}{% endmacro %}{% for v in ['p'] %}{{ "
+        "m(t) }}{% endfor %}",
+        "set after it",
+    ),
+    (
+        "{% macro m(a) %}{% set v = v %}{{ v }}{% endmacro %}{% for v in ['p'] %}{{ m(v) }}{% endfor %}",
+        "set after it",
+    ),
+    (
+        "{% macro m(a) %}{% macro o() %}{{ v }}{% endmacro %}{{ o() }}{% endmacro %}{% set v = 'p' %}{{ m(1) }}",
+        "set after it",
+    ),
+    (
+        "{% macro m(a) %}{% for a in [1] %}{{ a }}{% endfor %}{{ s }}{% endmacro %}{% for s in ['p'] "
+        "%}{{ m(1) }}{% endfor %}",
+        "set after it",
+    ),
+    (
+        "{% macro m(a=v) %}{{ a }}{% endmacro %}{% set v = 'p' %}{{ m(1) }}{{ m() }}",
+        "set after it",
+    ),
+    (
+        "{% macro m() %}{% if false %}{{ v }}{% endif %}x{% endmacro %}{% set v = 'p' %}{{ m() }}",
+        "set after it",
+    ),
+    (
+        "{% macro m() %}{{ loop.index }}{% endmacro %}{% for loop in ['p'] %}{{ m() }}{% endfor %}",
+        "set after it",
     ),
 ]
 

@@ -395,7 +395,7 @@ class _Statements:
                 names[name] = a if a is not None else Fail()
                 continue
             if isinstance(a, Macro | Module | Unsure) or isinstance(b, Macro | Module | Unsure):
-                names[name] = Unsure()
+                names[name] = Unsure(f'"{name}" is a macro for some rows only; define it before the condition')
                 continue
             names[name] = self.x.either(node, test, self.free(name, a, state_then), self.free(name, b, state_else))
         return Scope(names)

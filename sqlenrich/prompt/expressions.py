@@ -105,7 +105,9 @@ class Broken:
 
 @dataclass(frozen=True)
 class Unsure:
-    """A macro for some rows only."""
+    """A name that can't be read, and why."""
+
+    why: str
 
 
 Bound: TypeAlias = Stored | Macro | Module | Broken | Unsure
@@ -450,7 +452,7 @@ class Expressions:
             if isinstance(value, Macro | Module):
                 raise Refusal(f'the macro "{node.name}" is a value only where it is called')
             if isinstance(value, Unsure):
-                raise Refusal(f'"{node.name}" is a macro for some rows only; define it before the condition')
+                raise Refusal(value.why)
             return value
         if node.name in self.columns and not scope.bare:
             return Column(node.name, self.columns[node.name])
@@ -862,6 +864,9 @@ class Expressions:
         self.pending_outside = frozenset(pending)
         try:
             inner = macro.scope.bind(macro.node.name, macro)
+            for name in macro.set_later:
+                why = f'the macro reads "{name}", which is set after it; pass it as an argument'
+                inner = inner.bind(name, Unsure(why))
             first_default = len(names) - len(macro.node.defaults)
             for place, name in enumerate(names):
                 if name not in given and place >= first_default:
@@ -869,8 +874,6 @@ class Expressions:
                     given[name] = self.part(default, inner) if self.mutable else self.copied(default, inner)
                 inner = inner.bind(name, given.get(name, Fail()))
             for read in macro.node.find_all(nodes.Name):
-                if read.name in macro.set_later and read.name not in names:
-                    self.refuse(read, f'the macro reads "{read.name}", which is set after it; pass it as an argument')
                 if read.name in ("caller", "varargs", "kwargs"):
                     self.refuse(read, f'"{read.name}" of a macro; name its arguments')
             text = self.render(macro.node.body, inner)
@@ -1003,7 +1006,10 @@ class Expressions:
         if keywords:
             raise Refusal(f"{what} with named arguments; give them by position")
         try:
-            return function(base, *args)
+            made = function(base, *args)
+            # What a filter leaves as it is must not be undefined either.
+            unused = made == base and function is not functions.default and failure(made) != at_once(made)
+            return requiring(failure(made), made) if unused else made
         except TypeError:
             raise Refusal(f"{what} with {len(args)} arguments") from None
 
