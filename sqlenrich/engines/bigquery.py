@@ -175,6 +175,7 @@ TEXT: dict[str, Build] = {
     "decimal": lambda value, kind: exp.Cast(this=literal(value), to=sql_type(kind)),
     "round_decimal": lambda value, digits, *_: func("ROUND", value, literal(digits), literal("ROUND_HALF_EVEN")),
     "fixed": lambda value, digits: _with_sign(value, func("FORMAT", literal(f"%.{digits}f"), value.copy())),
+    "strip_zeros": lambda text: func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal(r"\1\2")),
     "text_double": _text_double,
     "text_decimal": lambda value, kind: func("FORMAT", literal(f"%.{kind.scale}f"), value),
     "text_timestamp": _text_timestamp,
@@ -289,6 +290,14 @@ def _is_size(count: Sql) -> bool:
     return isinstance(count, exp.Anonymous) and count.this in ("ARRAY_LENGTH", "CHAR_LENGTH")
 
 
+def _unique(array: Sql, item: str, key: Body, _kind: Type) -> Sql:
+    at = exp.column(f"{item}_at")
+    first = exp.HavingMax(this=exp.column(item), expression=at, max=False)
+    query = exp.select(func("ANY_VALUE", first), copy=False).from_(_rows(array, item, f"{item}_at"), copy=False)
+    query = query.group_by(key(exp.column(item), None), copy=False)
+    return func("ARRAY", query.order_by(func("MIN", at.copy()), copy=False))
+
+
 ARRAYS: dict[str, Build] = {
     "flat_map": _flat_map,
     "sort": _sort,
@@ -296,6 +305,7 @@ ARRAYS: dict[str, Build] = {
     "array_concat": named_func("ARRAY_CONCAT"),
     "nested_array": _nested_array,
     "map": _map,
+    "unique": _unique,
     "where": _where,
     "exists": _exists,
     "element": _element,

@@ -22,8 +22,10 @@ from .ir import (
     Map,
     Op,
     Sort,
+    Unique,
     Var,
     Where,
+    as_text,
     at_once,
     beyond,
     columns_of,
@@ -249,18 +251,15 @@ def ordered(names: Names, array: Expr, attribute: str | None, case_sensitive: bo
 
 def unique(names: Names, array: Expr, attribute: str | None, case_sensitive: bool) -> Expr:
     """Give Jinja's ``unique``: the first of the elements that are equal but for case."""
-    item, position = names.fresh(array)
+    item, _ = names.fresh(array)
     key = sort_key(item, attribute, case_sensitive)
     if key.type == DOUBLE:
         raise Refusal("unique of doubles")
-    if key.type == STRING and not case_sensitive and none_possible(key.args[0] if isinstance(key, Op) else key):
-        key = choose(is_none(key.args[0]), Const(None), key) if isinstance(key, Op) else key
-    keys = array if key == item else Map(array, item, position, key)
-    positions, at, _ = places(names, array)
-    first = Op("eq", (array_index(names, keys, Element(keys, at, inside=True)), at), BOOLEAN)
-    found = Where(positions, at, first)
-    kept_at, place = names.fresh(found)
-    return requiring(failure(keys), Map(found, kept_at, place, Element(array, kept_at, inside=True)))
+    value = item if attribute is None else member(item, attribute)
+    if none_possible(value):  # None is like no other, and no engine's own function finds NULL
+        text = key if key.type == STRING else as_text(key)
+        key = If(is_none(value), Const(""), Join((Const("="), text)))
+    return Unique(array, item, key)
 
 
 def total(array: Expr) -> Expr:

@@ -20,17 +20,21 @@ from .ir import (
     Column,
     Const,
     Element,
+    Exists,
     Expr,
     Fail,
     If,
+    Join,
     Map,
     Op,
     Var,
     Where,
     at_once,
     columns_of,
+    either,
     either_of,
     failure,
+    missing,
     requiring,
     written,
 )
@@ -165,6 +169,16 @@ def without_needless(parts: list[Expr]) -> list[Expr]:
         return parts
     reasons = {reason for part in kept for reason in either_of(failure(part))}
     return [part for part in parts if not is_guard(part) or not reasons.issuperset(either_of(failure(part)))]
+
+
+def prints_nothing(text: Expr) -> bool:
+    """Tell whether a text is empty for every row for which it does not fail."""
+    match text:
+        case If(_, then, orelse):
+            return prints_nothing(then) and prints_nothing(orelse)
+        case Join(parts):
+            return all(prints_nothing(part) for part in parts)
+    return text == Const("") or isinstance(text, Fail)
 
 
 def is_guard(part: Expr) -> bool:
@@ -345,7 +359,7 @@ class _Statements:
             then, scope_then = self.body(body, scope)
             text = choose(test, join(then), text)
             after = self.merge(node, test, scope_then, after, state_else)
-        return [text], after
+        return [requiring(failure(text), Const("")) if prints_nothing(text) else text], after
 
     def merge(self, node: nodes.Node, test: Expr, then: Scope, orelse: Scope, state_else: State) -> Scope:
         """The names and the state after two branches; the state at hand is that of the first."""
@@ -476,7 +490,7 @@ class _Statements:
         if places := changed(before, self.x.state):
             self.unread(places, filtered_by)
             parts = self.carry(node, array, item, position, inner, before, places)
-        text = Op("array_join", (Map(array, item, position, join(parts)), Const("")), STRING)
+        text = self.loop_text(array, item, position, join(parts))
         if not node.else_:
             return [text]
         empty = Op("eq", (arrays_.size(array), Const(0)), BOOLEAN)
@@ -485,6 +499,14 @@ class _Statements:
         if after.entries:
             self.x.state = merged(empty, self.x.state, after, lambda t, a, b: self.x.either(node, t, a, b))
         return [choose(empty, nothing, text)]
+
+    def loop_text(self, array: Expr, item: Var, position: Var, body: Expr) -> Expr:
+        """The text of a loop; one that prints nothing only fails where its body does."""
+        if prints_nothing(body):
+            broken = failure(body)
+            inside = None if broken is None else Exists(array, item, position, broken)
+            return requiring(either(missing(array), inside), Const(""))
+        return Op("array_join", (Map(array, item, position, body), Const("")), STRING)
 
     def carry(
         self,

@@ -7,7 +7,7 @@ computing it fails; :func:`none_possible` and :func:`failure` tell the two apart
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import TypeAlias, TypeVar, dataclass_transform
 
@@ -196,6 +196,20 @@ class Sort(_Hashed):
 
 
 @node
+class Unique(_Hashed):
+    """The first of the elements of an array whose ``key`` is the same; no key may be None."""
+
+    array: Expr
+    item: Var
+    key: Expr
+
+    @property
+    def type(self) -> Type:
+        """The type of the array."""
+        return self.array.type
+
+
+@node
 class Where(_Hashed):
     """The elements of an array for which ``test`` holds."""
 
@@ -244,7 +258,22 @@ class Element(_Hashed):
 
 
 Expr: TypeAlias = (
-    Const | Column | Field | Op | If | Pick | Join | Fail | Var | Map | FlatMap | Sort | Where | Exists | Element
+    Const
+    | Column
+    | Field
+    | Op
+    | If
+    | Pick
+    | Join
+    | Fail
+    | Var
+    | Map
+    | FlatMap
+    | Sort
+    | Unique
+    | Where
+    | Exists
+    | Element
 )
 
 TRUE, FALSE = Const(True), Const(False)
@@ -301,6 +330,7 @@ OPERATIONS: dict[str, str] = {
     "truncated": "partial",
     "float": "partial",
     "fixed": "partial",
+    "strip_zeros": "strict",
     "text_double": "partial",
     "least": "strict",
     "array": "total",
@@ -357,7 +387,7 @@ def none_inside(array: Expr) -> bool:
             return none_possible(body)
         case FlatMap(_, _, _, body):
             return none_inside(body)
-        case Where(inner, _, _) | Sort(inner, _, _, _):
+        case Where(inner, _, _) | Sort(inner, _, _, _) | Unique(inner, _, _):
             return none_inside(inner)
         case Op("array_concat", arrays, _):
             return any(none_inside(array) for array in arrays)
@@ -392,7 +422,7 @@ def failure(expr: Expr) -> Expr | None:
                 inner = either(inner, Op("is_nan", (by,), BOOLEAN))
             each = None if inner is None else Exists(array, item, Var(f"{item.name}_at", BIGINT), inner)
             return either(missing(array), each)
-        case Where(array, item, test):
+        case Where(array, item, test) | Unique(array, item, test):
             inner = failure(test)
             each = None if inner is None else Exists(array, item, Var(f"{item.name}_at", BIGINT), inner)
             return either(missing(array), each)
@@ -501,24 +531,30 @@ def beyond(array: Expr, index: Expr) -> Expr:
     return Op("or", (after, before), BOOLEAN)
 
 
-def null_on_failure(expr: Expr) -> bool:
-    """Tell whether the SQL of ``expr`` is NULL at least where evaluating it fails."""
+def hidden_failure(expr: Expr) -> Expr | None:
+    """Give the condition that ``expr`` fails, but its SQL may not be NULL; None where it always is."""
     match expr:
-        case If(_, then, orelse):
-            return null_on_failure(then) and null_on_failure(orelse)
+        case If(test, then, orelse):
+            in_then, in_else = hidden_failure(then), hidden_failure(orelse)
+            return either(None, branch(test, in_then or FALSE, in_else or FALSE)) if in_then or in_else else None
         case Pick(_, arms):
-            return all(null_on_failure(value) for _, value in arms)
-        case Join(parts):
-            return all(null_on_failure(part) for part in parts)
-        case Map() | FlatMap() | Sort() | Where() | Exists():
-            return failure(expr) is None
+            return _any(hidden_failure(value) for _, value in arms)
+        case Join(args):
+            return _any(map(hidden_failure, args))
         case Element(array, index, _, _):
-            return null_on_failure(array) and null_on_failure(index)
-        case Op(name, args, _):
-            if name not in ("and", "or") and OPERATIONS[name] in ("strict", "partial"):
-                return all(null_on_failure(arg) for arg in args)
-            return failure(expr) is None
-    return True
+            return _any(map(hidden_failure, (array, index)))
+        case Op(name, args, _) if name not in ("and", "or") and OPERATIONS[name] in ("strict", "partial"):
+            return _any(map(hidden_failure, args))
+        case Map() | FlatMap() | Sort() | Unique() | Where() | Exists() | Op():
+            return failure(expr)
+    return None
+
+
+def _any(conditions: Iterable[Expr | None]) -> Expr | None:
+    found: Expr | None = None
+    for condition in conditions:
+        found = either(found, condition)
+    return found
 
 
 def is_none(expr: Expr) -> Expr:
@@ -528,12 +564,11 @@ def is_none(expr: Expr) -> Expr:
 
 def either(a: Expr | None, b: Expr | None) -> Expr | None:
     """Give ``a or b`` for two conditions, either of which may be absent; what ``a`` rules out is left out of ``b``."""
+    a, b = (None if part == FALSE else part for part in (a, b))
     if a is None or b is None or a == b:
         return a if b is None else b
     if TRUE in (a, b):
         return TRUE
-    if a == FALSE:
-        return b
     rest = assuming(b, facts_of(a, False))
     if isinstance(rest, Const):
         return TRUE if rest.value else a
@@ -587,6 +622,8 @@ def branch(test: Expr, then: Expr, orelse: Expr) -> Expr:
         return then
     if orelse == FALSE:
         return test if then == TRUE else Op("and", (test, then), BOOLEAN)
+    if then == TRUE:
+        return either(test, orelse) or FALSE
     if then == FALSE:
         inverse = Op("not", (test,), BOOLEAN)
         return inverse if orelse == TRUE else Op("and", (inverse, orelse), BOOLEAN)
@@ -604,7 +641,9 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (test, then, orelse)
         case Pick(subject, arms):
             return (subject, *(value for _, value in arms))
-        case Map(array, _, _, body) | FlatMap(array, _, _, body) | Sort(array, _, body, _) | Where(array, _, body):
+        case Map(array, _, _, body) | FlatMap(array, _, _, body) | Sort(array, _, body, _):
+            return (array, body)
+        case Where(array, _, body) | Unique(array, _, body):
             return (array, body)
         case Exists(array, _, _, body) | Element(array, body, _, _):
             return (array, body)
@@ -645,6 +684,8 @@ def replaced(expr: Expr, by: dict[Expr, Expr]) -> Expr:
             return FlatMap(replaced(array, by), item, position, replaced(body, by))
         case Sort(array, item, key, descending):
             return Sort(replaced(array, by), item, replaced(key, by), descending)
+        case Unique(array, item, key):
+            return Unique(replaced(array, by), item, replaced(key, by))
         case Where(array, item, test):
             return Where(replaced(array, by), item, replaced(test, by))
         case Exists(array, item, position, test):
@@ -679,9 +720,19 @@ def as_text(expr: Expr) -> Expr:
     """Give the text of a value that is not None."""
     if isinstance(expr, Const):
         return Const(str(expr.value))
+    if isinstance(expr, Op) and expr.name == "round":
+        return _text_of_rounded(*expr.args)
     if expr.type == DOUBLE:
         return Op("text_double", (expr, Const(decimals(expr))), STRING)
     return expr if expr.type == STRING else Op("text", (expr,), STRING)
+
+
+def _text_of_rounded(number: Expr, digits: Expr) -> Expr:
+    """Give the text of a rounded double: that of a format, without the zeros that Python leaves out."""
+    text = Op("fixed", (number, digits), STRING)
+    if digits == Const(0):
+        return Join((text, Const(".0")))
+    return text if digits == Const(1) else Op("strip_zeros", (text,), STRING)
 
 
 MAX_DECIMALS = 4

@@ -33,13 +33,14 @@ from .ir import (
     Op,
     Pick,
     Sort,
+    Unique,
     Var,
     Where,
     assuming,
     facts_of,
     failure,
+    hidden_failure,
     none_possible,
-    null_on_failure,
     variables_of,
 )
 
@@ -89,15 +90,11 @@ class _Printer:
             return concat(*(self.safe(part) for part in expr.parts))
         if isinstance(expr, If):
             return self.branches(expr, self.safe)
-        if null_on_failure(expr) or (broken := self.unknown(failure(expr))) is None:
+        if self.unknown(hidden_failure(expr)) is None or (broken := self.unknown(failure(expr))) is None:
             return self.value(expr)
-        failed = self.holds(broken)
-        before = self.known
-        self.known = {**before, **facts_of(broken, False)}
-        try:
-            return case((failed, literal(None)), default=self.value(expr))
-        finally:
-            self.known = before
+        return case(
+            (self.holds(broken), literal(None)), default=self.knowing(facts_of(broken, False), self.value, expr)
+        )
 
     def unknown(self, broken: Expr | None) -> Expr | None:
         """What is left of a condition beside what a CASE around it has ruled out."""
@@ -107,20 +104,34 @@ class _Printer:
     def branches(self, expr: If, arm: Callable[[Expr], Sql]) -> Sql:
         arms: list[tuple[Sql, Sql]] = []
         rest: Expr = expr
-        while isinstance(rest, If):
-            if (nothing := self.or_constant(rest)) is not None:
-                break
-            if (broken := self.unknown(failure(rest.test))) is not None:
-                arms.append((self.holds(broken), literal(None)))
-            if rest.then != rest.orelse:
-                arms.append((self.holds(rest.test), arm(rest.then)))
-            rest = rest.orelse
-        else:
-            nothing = None
-        last = nothing if nothing is not None else arm(rest)
+        before = self.known
+        try:
+            while isinstance(rest, If):
+                if (nothing := self.or_constant(rest)) is not None:
+                    break
+                if (broken := self.unknown(failure(rest.test))) is not None:
+                    arms.append((self.holds(broken), literal(None)))
+                    self.known = {**self.known, **facts_of(broken, False)}
+                if rest.then != rest.orelse:
+                    arms.append((self.holds(rest.test), self.knowing(facts_of(rest.test, True), arm, rest.then)))
+                    self.known = {**self.known, **facts_of(rest.test, False)}
+                rest = rest.orelse
+            else:
+                nothing = None
+            last = nothing if nothing is not None else arm(rest)
+        finally:
+            self.known = before
         if not arms:
             return last
         return case(*arms, default=None if isinstance(last, exp.Null) else last)
+
+    def knowing(self, facts: Mapping[Expr, bool], arm: Callable[[Expr], Sql], expr: Expr) -> Sql:
+        before = self.known
+        self.known = {**before, **facts}
+        try:
+            return arm(expr)
+        finally:
+            self.known = before
 
     def or_constant(self, expr: If) -> Sql | None:
         """``'None' if x is none else x`` reads better as COALESCE."""
@@ -159,6 +170,9 @@ class _Printer:
             case Sort(array, item, key, descending):
                 inner = self.body(item, None, lambda: self.value(key))
                 return self.text["sort"](self.value(array), item.name, inner, item.type, descending)
+            case Unique(array, item, key):
+                inner = self.body(item, None, lambda: self.value(key))
+                return self.text["unique"](self.value(array), item.name, inner, item.type)
             case Where(array, item, test):
                 inner = self.body(item, None, lambda: self.holds(test))
                 return self.text["where"](self.value(array), item.name, inner, item.type)
@@ -317,8 +331,6 @@ class _Printer:
         if name == "round_decimal":
             return self.text[name](self.value(number), places, number.type, kind)
         made = self.text[name](self.value(number), places)
-        if name == "round":
-            return made
         bound = double(float(10 ** (15 - places)))
         return case((exp.LT(this=self.text["double_abs"](self.value(number)), expression=bound), made))
 

@@ -24,6 +24,7 @@ from .ir import (
     Op,
     Pick,
     Sort,
+    Unique,
     Var,
     Where,
     failure,
@@ -124,7 +125,7 @@ class Replaced:
 Value: TypeAlias = Known | Items | Table | Zip | Lazy | Loop | Expr
 Stored: TypeAlias = Value | Ref | Changing | Growing | Replaced
 """What a name or an entry of the state can hold."""
-Dynamic = (Const, Column, Field, Op, If, Pick, Join, Fail, Var, Map, FlatMap, Sort, Where, Exists, Element)
+Dynamic = (Const, Column, Field, Op, If, Pick, Join, Fail, Var, Map, FlatMap, Sort, Unique, Where, Exists, Element)
 
 
 READ_IN_LOOP = (
