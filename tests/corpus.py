@@ -5,9 +5,10 @@ python -m tests.corpus --engine spark --every 10
 python -m tests.corpus --refused                what is not compiled, by reason
 python -m tests.corpus --markdown               the tables of docs/corpus.md
 
-DuckDB and Spark run the SQL themselves; BigQuery's is run by Google's evaluator, Snowflake's by the stand-in that was
-written from its documentation. Databricks' text is only compared with Spark's and parsed. ``--grammar N`` also parses
-every Nth template as Snowflake's and Databricks' SQL with two foreign parsers, which know grammar alone.
+DuckDB and Spark run the SQL themselves; BigQuery's is run by Google's evaluator, Snowflake's by a stand-in that was
+written here and proves nothing of Snowflake itself. Databricks' text is only compared with Spark's and parsed.
+``--grammar N`` also parses every Nth template as Snowflake's and Databricks' SQL with two foreign parsers, which know
+grammar alone.
 """
 
 from __future__ import annotations
@@ -306,7 +307,7 @@ NAMES = {
 }
 RUN_BY = {
     "databricks": "not run",
-    "snowflake": "our stand-in, from its documentation",
+    "snowflake": "our stand-in, not Snowflake",
     "bigquery": "Google's evaluator",
     "spark": "Spark itself",
     "duckdb": "DuckDB itself",
