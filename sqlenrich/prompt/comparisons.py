@@ -75,7 +75,10 @@ def needing(operand: Expr, result: Expr) -> Expr:
 def contained(item: Value, container: Value) -> Expr:
     """Give ``item in container``."""
     if isinstance(item, Known) and isinstance(container, Known):
-        return TRUE if item.value in container.value else FALSE
+        try:
+            return TRUE if item.value in container.value else FALSE
+        except TypeError as error:
+            raise Refusal(f"this fails for every row: {error}") from None
     if isinstance(container, Known) and isinstance(container.value, Mapping):
         container = Known(list(container.value))
     if isinstance(container, Known) and isinstance(container.value, list | tuple | set | range):

@@ -14,7 +14,7 @@ from jinja2 import nodes
 from ..errors import PromptError, did_you_mean
 from ..types import BIGINT, BOOLEAN, STRING, Array, Type
 from . import arrays as arrays_
-from .expressions import Bound, Broken, Expressions, Macro, Module, Reported, Scope, join
+from .expressions import Bound, Broken, Expressions, Macro, Module, Reported, Scope, join, parts_of
 from .functions import MUTATING
 from .ir import (
     Column,
@@ -40,8 +40,9 @@ from .ir import (
 )
 from .reference import Place
 from .state import Place as Entry
-from .state import State, after_loop, changed, merged
+from .state import State, added, after_loop, changed, merged
 from .values import (
+    ONCE,
     READ_IN_LOOP,
     Changing,
     Dynamic,
@@ -50,6 +51,7 @@ from .values import (
     Known,
     Lazy,
     Loop,
+    Part,
     Ref,
     Refusal,
     Replaced,
@@ -59,10 +61,33 @@ from .values import (
     Zip,
     choose,
     describe,
+    only_once,
 )
 
 MAX_PARTS = 20_000
 """Loops are unrolled; a template that prints more parts than this is refused instead of exploding."""
+
+
+class Turn:
+    """The ``loop`` variable in one turn of a loop over constants."""
+
+    def __init__(self, index: int, length: int) -> None:
+        self.index0, self.index, self.length = index, index + 1, length
+        self.revindex0, self.revindex = length - index - 1, length - index
+        self.first, self.last = index == 0, index == length - 1
+
+    def cycle(self, *choices: Any) -> Any:
+        """Give one choice after another."""
+        return choices[self.index0 % len(choices)]
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[Any]:
+        raise Refusal('going through "loop" itself')
+
+    def __repr__(self) -> str:
+        return f"<LoopContext {self.index}/{self.length}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,29 +162,22 @@ def position(node: nodes.Node) -> tuple[int, int]:
 
 def set_after(node: nodes.Node, tree: nodes.Template) -> frozenset[str]:
     """Give the names that a template sets after a node, or goes through in a loop."""
-    statements = list(tree.find_all((nodes.Assign, nodes.AssignBlock, nodes.For, nodes.Macro, nodes.With)))
+    statements = list(tree.find_all(_SETTING))
     after = [s for s in statements if position(s) > position(node) and s not in list(node.find_all(type(s)))]
     names = {name.name for s in after for name in s.find_all(nodes.Name) if name.ctx in ("store", "param")}
-    return frozenset(names)
+    names |= {s.name for s in after if isinstance(s, nodes.Macro)}
+    names |= {s.target for s in after if isinstance(s, nodes.Import)}
+    imported = [name for s in after if isinstance(s, nodes.FromImport) for name in s.names]
+    return frozenset(names | {name if isinstance(name, str) else name[1] for name in imported})
 
 
-def guards(value: Value) -> list[Expr]:
+_SETTING = (nodes.Assign, nodes.AssignBlock, nodes.For, nodes.Macro, nodes.With, nodes.Import, nodes.FromImport)
+
+
+def guards(value: Stored) -> list[Expr]:
     """Give empty texts that fail where a value that is set fails: Jinja computes it even where nothing reads it."""
     broken = [at_once(v) for v in parts_of(value) if isinstance(v, Dynamic)]
     return [requiring(condition, Const("")) for condition in broken if condition is not None]
-
-
-def parts_of(value: Value) -> Iterator[Value]:
-    """Give the values inside lists and mappings, or the value itself."""
-    match value:
-        case Items(values):
-            for inner in values:
-                yield from parts_of(inner)
-        case Table(entries):
-            for _, inner in entries:
-                yield from parts_of(inner)
-        case _:
-            yield value
 
 
 def without_needless(parts: list[Expr]) -> list[Expr]:
@@ -271,9 +289,11 @@ class _Statements:
             (self.x.source, self.x.first_line), self.x.depth = place, self.x.depth - 1
 
     def imported(self, node: nodes.Import | nodes.FromImport, scope: Scope) -> Scope:
+        before = self.x.state.made
         _, after = self.elsewhere(node, scope if node.with_context else Scope({}, bare=True))
+        self.x.state.frozen |= self.x.state.made - before  # a module outlives the row, and so would its changes
         if isinstance(node, nodes.Import):
-            return scope.bind(node.target, Module(after.names))
+            return scope.bind(node.target, Module({n: v for n, v in after.names.items() if not n.startswith("_")}))
         for entry in node.names:
             name, alias = entry if isinstance(entry, tuple) else (entry, entry)
             if (found := after.names.get(name)) is None:
@@ -286,6 +306,7 @@ class _Statements:
         return scope.bind(node.name, Macro(node, scope, self.x.source, self.x.first_line, later))
 
     def statement(self, node: nodes.Node, scope: Scope) -> tuple[list[Expr], Scope]:
+        self.x.pending = set(self.x.pending_outside)
         match node:
             case nodes.Output():
                 return self.output(node, scope), scope
@@ -313,7 +334,7 @@ class _Statements:
             case nodes.With():
                 inner, before = scope, []
                 for left, value in zip(node.targets, node.values, strict=True):
-                    given = self.x.value(value, scope)
+                    given = (self.x.part if self.x.mutable else self.x.copied)(value, scope)
                     before += guards(given)
                     inner = self.assign(left, given, inner)
                 return without_needless([*before, *self.body(node.body, inner)[0]]), scope
@@ -325,6 +346,7 @@ class _Statements:
     def output(self, node: nodes.Output, scope: Scope) -> list[Expr]:
         parts: list[Expr] = []
         for child in node.nodes:
+            self.x.pending = set(self.x.pending_outside)
             try:
                 parts.append(self.x.print(child, scope))
             except PromptError as problem:
@@ -344,8 +366,15 @@ class _Statements:
         if made is not None:
             return guards(self.x.state.read(made)), self.assign(node.target, made, scope)
         given = self.x.copied(node.node, scope) if self.x.mutable else self.x.value(node.node, scope)
+        parts = [part.value for part in self.added(node.target, given, scope)]
         after = self.assign(node.target, given, scope)
-        return [] if isinstance(given, Ref | Changing | Growing | Replaced) else guards(given), after
+        return [guard for value in (given, *parts) for guard in guards(value)], after
+
+    def added(self, target: nodes.Node, given: Stored, scope: Scope) -> tuple[Part, ...]:
+        """What an assignment adds to an entry that a loop builds up."""
+        if not isinstance(target, nodes.NSRef) or not isinstance(owner := scope.names.get(target.name), Ref):
+            return ()
+        return added(self.x.state.entries.get((owner.cell, target.attr)), given)
 
     def if_(self, node: nodes.If, scope: Scope) -> tuple[list[Expr], Scope]:
         arms = [(self.x.test(node.test, scope), node.body)]
@@ -370,6 +399,7 @@ class _Statements:
         if state_then.entries or state_else.entries:
             either = lambda t, a, b: self.x.either(node, t, a, b)  # noqa: E731
             self.x.state = merged(test, state_then, state_else, either)
+            self.x.read |= self.x.state.frozen - state_then.frozen - state_else.frozen
         if then is orelse:
             return then
         names: dict[str, Bound] = {}
@@ -384,7 +414,8 @@ class _Statements:
     def free(self, name: str, value: Bound | None, state: State) -> Value:
         """Give a name's value in a branch that did not set it: the column of that name, else nothing."""
         if isinstance(value, Ref):
-            self.x.state.frozen |= {value.cell}
+            self.x.state.frozen |= state.reached(value)
+            self.x.read |= state.reached(value)
         if isinstance(value, Broken):
             raise Reported
         if isinstance(value, Macro | Module):
@@ -424,23 +455,15 @@ class _Statements:
             return self.over_array(node, iterable, scope)
         before, self.x.read_entries = self.x.state.copy(), set()
         if node.test is not None:
-            values = [v for v in values if self.holds(node.test, self.assign(node.target, v, scope))]
+            with self.x.where_it_depends():
+                values = [v for v in values if self.holds(node.test, self.assign(node.target, v, scope))]
         filtered_by = frozenset(self.x.read_entries)
         parts: list[Expr] = []
         for index, value in enumerate(values):
-            loop: dict[str, Any] = {
-                "index": index + 1,
-                "index0": index,
-                "revindex": len(values) - index,
-                "revindex0": len(values) - index - 1,
-                "first": index == 0,
-                "last": index == len(values) - 1,
-                "length": len(values),
-                "cycle": lambda *choices, at=index: choices[at % len(choices)],
-            }
+            loop = Turn(index, len(values))
             for name, neighbour in (("previtem", index - 1), ("nextitem", index + 1)):
                 if 0 <= neighbour < len(values) and isinstance(near := values[neighbour], Known):
-                    loop[name] = near.value
+                    setattr(loop, name, near.value)
             inner = self.assign(node.target, value, scope).bind("loop", Known(loop))
             parts.extend(self.body(node.body, inner)[0])
         self.unread(changed(before, self.x.state), filtered_by)
@@ -451,7 +474,8 @@ class _Statements:
         self.x.read_entries = set()
         if node.test is not None:
             item, position = self.x.names.fresh(array)
-            test = self.x.test(node.test, self.assign(node.target, item, scope))
+            with self.x.where_it_depends():
+                test = self.x.test(node.test, self.assign(node.target, item, scope))
             array = Where(array, item, test)
         filtered_by = frozenset(self.x.read_entries)
         item, position = self.x.names.fresh(array)
@@ -487,6 +511,9 @@ class _Statements:
         before = self.x.state.copy()
         inner = inner.bind("loop", Loop(array, position))
         parts, _ = self.body(node.body, inner)
+        for cell, name in self.x.state.entries:
+            if cell in before.made and (cell, name) not in before.entries:
+                raise Refusal(f"a loop over an array that makes the entry {name!r}; set it before the loop")
         if places := changed(before, self.x.state):
             self.unread(places, filtered_by)
             parts = self.carry(node, array, item, position, inner, before, places)
@@ -526,13 +553,15 @@ class _Statements:
         start = self.x.state.copy()
         parts, _ = self.body(node.body, inner)
         turn, self.x.state = self.x.state, before.copy()
+        self.x.state.frozen |= turn.frozen & before.made
         if set(changed(start, turn)) - set(places):
             raise Refusal("a loop over an array that changes different values in each turn")
         either = lambda t, a, b: self.x.either(node, t, a, b)  # noqa: E731
         for place in places:
             after, first = turn.entries[place], before.entries[place]
             if isinstance(first, Ref):
-                self.x.state.frozen |= {first.cell}
+                self.x.state.frozen |= before.reached(first)
+                self.x.read |= before.reached(first)
                 first = before.read(first)
             self.x.state.entries[place] = after_loop(self.x.names, array, item, position, first, after, either)
         return parts
@@ -546,7 +575,7 @@ class _Statements:
     def assign(self, target: nodes.Node, value: Stored, scope: Scope) -> Scope:
         if isinstance(target, nodes.NSRef):
             owner = scope.names.get(target.name)
-            if not isinstance(owner, Ref):
+            if not isinstance(owner, Ref) or owner.kind != "namespace":
                 self.x.refuse(target, f'"{target.name}" is no namespace here')
             if self.x.conditional:
                 self.x.refuse(target, "setting a namespace where a condition decides; write {% if %} around it")
@@ -554,8 +583,8 @@ class _Statements:
             return scope
         if isinstance(value, Changing | Growing | Replaced):
             self.x.refuse(target, READ_IN_LOOP)
-        if isinstance(value, Lazy | Zip):
-            self.x.refuse(target, "a map, a select or a zip can be read only once; write |list after it")
+        if only_once(value):
+            self.x.refuse(target, f"keeping {ONCE}")
         if isinstance(target, nodes.Name):
             return scope.bind(target.name, value)
         if isinstance(target, nodes.Tuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
@@ -27,6 +27,8 @@ from .ir import (
     Pick,
     at_once,
     either,
+    either_of,
+    failure,
     is_none,
     missing,
     none_possible,
@@ -37,8 +39,9 @@ from .ir import (
 )
 from .reference import Place as Written
 from .reference import environment
-from .state import Cells, Place, State, appended, plus, tilde
+from .state import Cells, Place, State, added, appended, plus, tilde
 from .values import (
+    ONCE,
     Changing,
     Dynamic,
     Growing,
@@ -46,6 +49,7 @@ from .values import (
     Known,
     Lazy,
     Loop,
+    Once,
     Ref,
     Refusal,
     Replaced,
@@ -57,6 +61,7 @@ from .values import (
     describe,
     lift,
     negate,
+    only_once,
     same_type,
     truth,
 )
@@ -104,6 +109,19 @@ Bound: TypeAlias = Stored | Macro | Module | Broken
 
 class Reported(Exception):  # noqa: N818 (its cause is in the list of problems already)
     """A value that could not be compiled is used."""
+
+
+def parts_of(value: Stored) -> Iterator[Stored]:
+    """Give the values inside lists and mappings, or the value itself."""
+    match value:
+        case Items(values):
+            for inner in values:
+                yield from parts_of(inner)
+        case Table(entries):
+            for _, inner in entries:
+                yield from parts_of(inner)
+        case _:
+            yield value
 
 
 def join(parts: Iterable[Expr]) -> Expr:
@@ -167,6 +185,9 @@ class Expressions:
         self.state, self.cells = State(), Cells()
         self.read: set[int] = set()
         self.read_entries: set[Place] = set()
+        self.pending: set[int] = set()
+        """Cells that the statement at hand has read: Python would see them change until it ends."""
+        self.pending_outside: frozenset[int] = frozenset()
         self.conditional = 0
         self.problems: list[PromptError] = []
         self.render: Callable[[list[nodes.Node], Scope], Expr]
@@ -188,7 +209,12 @@ class Expressions:
 
     def printed(self, node: nodes.Node, value: Value) -> Expr:
         if isinstance(value, Known):
-            return Const("" if value.value is None else str(value.value))
+            if callable(value.value) and not isinstance(value.value, type):
+                self.refuse(node, "printing a function; call it with ()")
+            try:
+                return Const("" if value.value is None else str(value.value))
+            except Refusal as refusal:
+                self.refuse(node, str(refusal))
         try:
             expr = lift(value)
         except Refusal as refusal:
@@ -257,7 +283,9 @@ class Expressions:
 
     def settled(self, value: Stored) -> Value:
         if isinstance(value, Ref):
-            self.read.add(value.cell)
+            cells = self.state.reached(value)
+            self.read |= cells
+            self.pending |= cells
             self.read_entries |= {place for place in self.state.entries if place[0] == value.cell}
         return self.state.settled(value)
 
@@ -266,8 +294,9 @@ class Expressions:
         pairs: list[tuple[Any, Stored]]
         match node:
             case nodes.List(items=items):
-                pairs = [(None, _items([self.value(item, scope) for item in items], False))]
+                kind, pairs = "list", [(None, _items([self.kept(item, scope) for item in items], False))]
             case nodes.Dict(items=items):
+                kind = "mapping"
                 pairs = [(self.value(pair.key, scope), self.part(pair.value, scope)) for pair in items]
                 if not all(isinstance(key, Known) for key, _ in pairs):
                     return None
@@ -275,10 +304,11 @@ class Expressions:
             case nodes.Call(node=nodes.Name(name="namespace"), args=[], dyn_args=None, dyn_kwargs=None):
                 if "namespace" in scope.names or "namespace" in self.columns:
                     return None
-                pairs = [(str(pair.key), self.part(pair.value, scope)) for pair in node.kwargs]
+                kind, pairs = "namespace", [(str(pair.key), self.part(pair.value, scope)) for pair in node.kwargs]
             case _:
                 return None
-        ref = Ref(self.cells.new())
+        ref = Ref(self.cells.new(), kind)
+        self.state.made |= {ref.cell}
         for key, value in pairs:
             self.state.entries[ref.cell, key] = value
         return ref
@@ -290,13 +320,23 @@ class Expressions:
         """A value to keep: what it was copied from can't be changed in place any more."""
         before, self.read = self.read, set()
         given = self.stored(node, scope)
+        if only_once(given):
+            self.refuse(node, f"keeping {ONCE}")
         if isinstance(given, Changing | Growing | Replaced | Ref):
-            self.read |= before
+            self.read |= before | (self.state.reached(given) if isinstance(given, Ref) else set())
             return given
-        if not isinstance(given, Dynamic) or isinstance(given.type, Array):
+        text = isinstance(given, Known) and isinstance(given.value, str | int | float | None)
+        if not text and (not isinstance(given, Dynamic) or isinstance(given.type, Array)):
             self.state.frozen |= self.read
         self.read |= before
         return given
+
+    def kept(self, node: nodes.Node, scope: Scope) -> Value:
+        """A value inside a new list, which holds what it is worth now."""
+        given = self.copied(node, scope)
+        if isinstance(given, Ref):
+            self.state.frozen |= self.state.reached(given)
+        return self.settled(given)
 
     def expression(self, node: nodes.Node, scope: Scope) -> Stored:
         match node:
@@ -310,6 +350,8 @@ class Expressions:
                 return _items([self.value(item, scope) for item in node.items], isinstance(node, nodes.Tuple))
             case nodes.Dict():
                 pairs = [(self.value(p.key, scope), self.value(p.value, scope)) for p in node.items]
+                if any(only_once(v) for _, v in pairs):
+                    raise Refusal(f"keeping {ONCE}")
                 if all(isinstance(v, Known) for pair in pairs for v in pair):
                     return Known({k.value: v.value for k, v in pairs if isinstance(k, Known) and isinstance(v, Known)})
                 if not all(isinstance(k, Known) for k, _ in pairs):
@@ -335,7 +377,7 @@ class Expressions:
             case nodes.Getattr():
                 base = self.stored(node.node, scope)
                 if isinstance(base, Ref):
-                    return self.entry(base, node.attr)
+                    return self.entry(base, node.attr, attribute=True)
                 return self.attribute(node, self.settled(base), node.attr)
             case nodes.Getitem():
                 return self.item(node, scope)
@@ -363,9 +405,12 @@ class Expressions:
         finally:
             self.conditional -= 1
 
-    def entry(self, ref: Ref, name: Any) -> Stored:
+    def entry(self, ref: Ref, name: Any, attribute: bool = False) -> Stored:
         """An entry of a mapping or a namespace."""
         self.read_entries.add((ref.cell, name))
+        method = attribute and ref.kind == "mapping" and hasattr(dict, str(name))
+        if method or str(name).startswith("__"):
+            raise Refusal(f'".{name}" means a method of the mapping in Jinja; write ["{name}"]')
         for key, value in self.state.items(ref):
             if key == name and type(key) is type(name):
                 return value
@@ -375,22 +420,25 @@ class Expressions:
         """A method that changes a list or a mapping in place."""
         if self.conditional:
             raise Refusal(f'".{method}" where a condition decides; write {{% if %}} around it')
+        if ref.cell in self.pending:
+            raise Refusal(f'".{method}" beside what reads the same value; write it in a statement of its own')
         place: Place = (ref.cell, None)
-        is_list = place in self.state.entries
         broken: Expr | None = None
         match method, node.args, node.kwargs:
-            case "append", [item], [] if is_list:
-                value = self.settled(self.copied(item, scope))
+            case "append", [item], [] if ref.kind == "list":
+                value = self.kept(item, scope)
                 broken = _broken(value)
                 self.state.write(place, appended(self.state.entries[place], value))
-            case "update", [] | [nodes.Dict()], _ if not is_list:
+            case "update", [] | [nodes.Dict()], _ if ref.kind == "mapping":
                 literal = [pair for given in node.args if isinstance(given, nodes.Dict) for pair in given.items]
                 pairs = [(self.value(pair.key, scope), self.part(pair.value, scope)) for pair in literal]
                 pairs += [(Known(pair.key), self.part(pair.value, scope)) for pair in node.kwargs]
                 for key, given in pairs:
                     if not isinstance(key, Known):
                         raise Refusal("a mapping whose keys differ by row; use if and elif")
-                    broken = either(broken, _broken(given))
+                    parts = added(self.state.entries.get((ref.cell, key.value)), given)
+                    for new in (given, *(part.value for part in parts)):
+                        broken = either(broken, _broken(new))
                     self.state.write((ref.cell, key.value), given)
             case _:
                 raise Refusal(f'".{method}" changes a value in place; only append and update are compiled')
@@ -432,7 +480,8 @@ class Expressions:
         left = self.value(node.expr, scope)
         result: Expr | None = None
         for operand in node.ops:
-            right = self.value(operand.expr, scope)
+            with nullcontext() if result is None else self.where_it_depends():
+                right = self.value(operand.expr, scope)
             test = self.comparison(operand.op, left, right)
             result = test if result is None else self.both("and", result, test)
             left = right
@@ -457,7 +506,10 @@ class Expressions:
             found = contained(left, right)
             return found if name == "in" else negate(found)
         if isinstance(left, Known) and isinstance(right, Known):
-            return Const(KNOWN_COMPARISONS[name](left.value, right.value))
+            try:
+                return Const(KNOWN_COMPARISONS[name](left.value, right.value))
+            except TypeError as error:
+                raise Refusal(f"this fails for every row: {error}") from None
         return ordered(name, lift(left), lift(right))
 
     def concat(self, node: nodes.Concat, scope: Scope) -> Stored:
@@ -472,6 +524,8 @@ class Expressions:
     def attribute(self, node: nodes.Node, base: Value, name: str) -> Value:
         if isinstance(base, Loop):
             return arrays.loop_attribute(base, name)
+        if name.startswith("__"):
+            raise Refusal(f'".{name}"')
         if isinstance(base, Known):
             return self.known(node, lambda: self.env.getattr(base.value, name))
         if isinstance(base, Table) and not hasattr(dict, name):
@@ -493,7 +547,7 @@ class Expressions:
 
     def item(self, node: nodes.Getitem, scope: Scope) -> Stored:
         given = self.stored(node.node, scope)
-        if isinstance(given, Ref) and (given.cell, None) not in self.state.entries:
+        if isinstance(given, Ref) and given.kind != "list":
             name = self.value(node.arg, scope)
             if isinstance(name, Known):
                 return self.entry(given, name.value)
@@ -501,6 +555,8 @@ class Expressions:
         if isinstance(node.arg, nodes.Slice):
             return self.slice(node, node.arg, base, scope)
         key = self.value(node.arg, scope)
+        if isinstance(base, Known) and isinstance(base.value, Once):
+            raise Refusal(f"indexing {ONCE}")
         if isinstance(base, Known) and isinstance(key, Known):
             return self.known(node, lambda: self.env.getitem(base.value, key.value))
         if isinstance(base, Table):
@@ -788,21 +844,24 @@ class Expressions:
         for place, arg in enumerate(node.args):
             if place >= len(names):
                 raise Refusal(f'the macro "{macro.node.name}" takes {len(names)} arguments')
-            given[names[place]] = self.copied(arg, scope)
+            given[names[place]] = self.part(arg, scope) if self.mutable else self.copied(arg, scope)
         for pair in node.kwargs:
             if pair.key not in names or pair.key in given:
                 raise Refusal(f'the macro "{macro.node.name}" has no argument "{pair.key}" left')
-            given[pair.key] = self.copied(pair.value, scope)
+            given[pair.key] = self.part(pair.value, scope) if self.mutable else self.copied(pair.value, scope)
         if self.depth > 20:
             raise Refusal(f'the macro "{macro.node.name}" calls itself, and nothing ends it')
         place_of = self.source, self.first_line
         self.source, self.first_line, self.depth = macro.source, macro.first_line, self.depth + 1
+        pending, outside = set(self.pending), self.pending_outside
+        self.pending_outside = frozenset(pending)
         try:
             inner = macro.scope.bind(macro.node.name, macro)
             first_default = len(names) - len(macro.node.defaults)
             for place, name in enumerate(names):
                 if name not in given and place >= first_default:
-                    given[name] = self.stored(macro.node.defaults[place - first_default], inner)
+                    default = macro.node.defaults[place - first_default]
+                    given[name] = self.part(default, inner) if self.mutable else self.copied(default, inner)
                 inner = inner.bind(name, given.get(name, Fail()))
             for read in macro.node.find_all(nodes.Name):
                 if read.name in macro.set_later and read.name not in names:
@@ -812,6 +871,14 @@ class Expressions:
             text = self.render(macro.node.body, inner)
         finally:
             (self.source, self.first_line), self.depth = place_of, self.depth - 1
+            self.pending, self.pending_outside = pending, outside
+        fails = set(either_of(failure(text)))
+        broken: Expr | None = None
+        for value in given.values():  # computed though the macro may not read it
+            for reason in (at_once(part) for part in parts_of(value) if isinstance(part, Dynamic)):
+                if reason is not None and not fails.issuperset(either_of(reason)):
+                    broken = either(broken, reason)
+        text = requiring(broken, text)
         return Known(text.value) if isinstance(text, Const) else written(text)
 
     def call(self, node: nodes.Call, scope: Scope) -> Value:
@@ -896,7 +963,7 @@ class Expressions:
         name, function = ARITHMETIC[type(node)]
         if isinstance(left, Known) and isinstance(right, Known):
             return self.known(node, lambda: function(left.value, right.value))
-        if name == "add" and isinstance(left, Known | Items) and isinstance(right, Known | Items):
+        if name == "add" and arrays.is_list(left) and arrays.is_list(right):
             both = [*_elements(left), *_elements(right)]
             return _items(both, False)
         if name == "add" and any(isinstance(v, Dynamic) and isinstance(v.type, Array) for v in (left, right)):
@@ -916,8 +983,8 @@ class Expressions:
     ) -> tuple[list[Value], dict[str, Value]]:
         if node.dyn_args is not None or node.dyn_kwargs is not None:
             raise Refusal("arguments given with * or **; write them out")
-        keywords = {str(pair.key): self.value(pair.value, scope) for pair in node.kwargs or ()}
-        return [self.value(arg, scope) for arg in node.args or ()], keywords
+        args = [self.value(arg, scope) for arg in node.args or ()]
+        return args, {str(pair.key): self.value(pair.value, scope) for pair in node.kwargs or ()}
 
     def apply(
         self, what: str, function: Callable[..., Expr], base: Expr, args: list[Value], keywords: dict[str, Value]
@@ -938,7 +1005,7 @@ class Expressions:
             self.refuse(node, f"this fails for every row: {error}")
         if isinstance(value, jinja2.Undefined):
             self.refuse(node, f"this fails for every row: {value._undefined_message}")
-        return Known(list(value) if isinstance(value, map | filter | zip) or _is_generator(value) else value)
+        return Known(Once(value) if hasattr(value, "__next__") else value)
 
     def kind(self, value: Value) -> str:
         if isinstance(value, Dynamic):
@@ -952,15 +1019,15 @@ def _broken(value: Stored) -> Expr | None:
     return at_once(value) if isinstance(value, Dynamic) else None
 
 
-def _is_generator(value: object) -> bool:
-    return hasattr(value, "__next__")
-
-
-def _elements(value: Known | Items) -> list[Value]:
+def _elements(value: Value) -> list[Value]:
+    if not isinstance(value, Known | Items):
+        raise Refusal("a list is needed")
     return list(value.values) if isinstance(value, Items) else [Known(item) for item in value.value]
 
 
 def _items(values: list[Value], as_tuple: bool) -> Value:
+    if any(map(only_once, values)):
+        raise Refusal(f"keeping {ONCE}")
     if all(isinstance(value, Known) for value in values):
         known = [value.value for value in values if isinstance(value, Known)]
         return Known(tuple(known) if as_tuple else known)

@@ -22,16 +22,25 @@ from .ir import (
     Const,
     Element,
     Expr,
+    Fail,
+    Field,
     FlatMap,
     If,
     Join,
     Map,
     Op,
+    Pick,
     Var,
     Where,
+    at_once,
+    failure,
+    missing,
+    none_possible,
     replaced,
+    requiring,
     variables_of,
 )
+from .ir import either as either_fails
 from .values import (
     READ_IN_LOOP,
     Changing,
@@ -64,16 +73,28 @@ class State:
     entries: dict[Place, Stored] = field(default_factory=dict)
     frozen: frozenset[int] = frozenset()
     """Cells that another name may hold too: changing them would change what it is worth."""
+    made: frozenset[int] = frozenset()
+    """The cells that there are."""
 
     def copy(self) -> State:
         """Give the state as it is now."""
-        return State(dict(self.entries), self.frozen)
+        return State(dict(self.entries), self.frozen, self.made)
 
     def read(self, ref: Ref) -> Value:
         """Give what a list or a mapping is worth now."""
-        if (ref.cell, None) in self.entries:
+        if ref.kind == "list":
             return self.settled(self.entries[ref.cell, None])
-        return Table(tuple((name, self.settled(value)) for name, value in self.items(ref)))
+        entries = tuple((name, self.settled(value)) for name, value in self.items(ref))
+        return Table(entries) if entries or ref.kind == "namespace" else Known({})
+
+    def reached(self, ref: Ref) -> set[int]:
+        """Give the cells of a list or a mapping and of those inside it."""
+        found, left = {ref.cell}, [ref]
+        while left:
+            inside = [value for _, value in self.items(left.pop()) if isinstance(value, Ref)]
+            left += [value for value in inside if value.cell not in found]
+            found |= {value.cell for value in inside}
+        return found
 
     def settled(self, value: Stored) -> Value:
         """Give what a name or an entry is worth. Raises Refusal inside a loop that changes it."""
@@ -133,6 +154,8 @@ def plus(left: Changing | Growing, right: Value) -> Growing:
         before = left.parts if isinstance(left, Growing) else ()
         return Growing(left.place, left.loop, (*before, *(Part(TRUE, part, "item") for part in parts)))
     added = lift(right)
+    if (broken := either_fails(at_once(added), missing(added))) is not None:
+        added = requiring(broken, added)
     if isinstance(added.type, Array):
         return grown(left, added, "list")
     if added.type in (STRING, BIGINT):
@@ -146,13 +169,21 @@ def tilde(left: Changing | Growing, right: list[Expr]) -> Growing:
     return Growing(left.place, left.loop, (*before, *(Part(TRUE, soft_text(part), "text") for part in right)))
 
 
+def added(current: Stored | None, given: Stored) -> tuple[Part, ...]:
+    """Give what an assignment adds to a value that a loop builds up."""
+    before = len(current.parts) if isinstance(current, Growing) else 0
+    return given.parts[before:] if isinstance(given, Growing) else ()
+
+
 def merged(test: Expr, then: State, orelse: State, either: Either) -> State:
     """Give the state after two branches."""
     entries: dict[Place, Stored] = {}
     frozen = then.frozen | orelse.frozen
     for place in {**orelse.entries, **then.entries}:
         a, b = then.entries.get(place), orelse.entries.get(place)
-        if a is None or b is None:  # made in one branch
+        if a is None or b is None:
+            if place[0] in then.made & orelse.made:
+                raise Refusal(f"the entry {place[1]!r} is made for some rows only; set it before the condition")
             entries[place] = a if a is not None else b  # type: ignore[assignment]
         elif a == b:
             entries[place] = a
@@ -161,7 +192,7 @@ def merged(test: Expr, then: State, orelse: State, either: Either) -> State:
             a = then.read(a) if isinstance(a, Ref) else a
             b = orelse.read(b) if isinstance(b, Ref) else b
             entries[place] = _either(test, a, b, either)
-    return State(entries, frozen)
+    return State(entries, frozen, then.made | orelse.made)
 
 
 def _either(test: Expr, a: Stored, b: Stored, either: Either) -> Stored:
@@ -252,13 +283,30 @@ def _built(array: Expr, item: Var, position: Var, before: Stored, after: Growing
         return grown(before, made, "list")
     if isinstance(before, Ref | Replaced):
         raise Refusal(READ_IN_LOOP)
-    return arrays.concatenated([arrays.as_array(arrays.alike(before, made.type)), made])
+    first = arrays.as_array(arrays.alike(before, made.type))
+    if may_be_absent(first):
+        raise Refusal("adding in a loop to a list that may be None before it; write |default([], true) there")
+    return arrays.concatenated([first, made])
+
+
+def may_be_absent(value: Expr) -> bool:
+    """Tell whether a value that is kept can be None or undefined."""
+    match value:
+        case Fail(error):
+            return not error
+        case If(_, then, orelse):
+            return may_be_absent(then) or may_be_absent(orelse)
+        case Field() | Element() | Pick():
+            return none_possible(value) or failure(value) is not None
+    return none_possible(value)
 
 
 def _plus_before(before: Stored, added: Expr, join: Callable[[Expr], Expr], nothing: Const) -> Stored:
     if isinstance(before, Changing | Growing):
         return grown(before, added, "text" if nothing == Const("") else "number")
     first = lift(before)
+    if may_be_absent(first):
+        raise Refusal("adding in a loop to a value that may be None before it; write |default('', true) or |int there")
     if first.type != nothing.type:
         raise Refusal("adding to a value of another type")
     return added if first == nothing else join(first)

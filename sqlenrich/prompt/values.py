@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -40,7 +41,9 @@ class Known:
 
     def __eq__(self, other: object) -> bool:
         # 1 == True == 1.0 in Python, but they are printed differently, in lists too.
-        return isinstance(other, Known) and self.value == other.value and repr(self.value) == repr(other.value)
+        if not isinstance(other, Known):
+            return False
+        return self.value is other.value or (self.value == other.value and repr(self.value) == repr(other.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +84,10 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A list or a mapping that the template changes in place; what it is worth stands in the state."""
+    """A list, a mapping or a namespace that the template changes in place; what it is worth stands in the state."""
 
     cell: int
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,27 @@ Value: TypeAlias = Known | Items | Table | Zip | Lazy | Loop | Expr
 Stored: TypeAlias = Value | Ref | Changing | Growing | Replaced
 """What a name or an entry of the state can hold."""
 Dynamic = (Const, Column, Field, Op, If, Pick, Join, Fail, Var, Map, FlatMap, Sort, Unique, Where, Exists, Element)
+
+
+class Once:
+    """What a filter such as map gives for constants: a generator, which is empty when it is read again."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self._items = list(items)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def __repr__(self) -> str:
+        raise Refusal(f"printing {ONCE}")
+
+
+ONCE = "a map, a select, a zip or the like: it can be read only once; write |list after it"
+
+
+def only_once(value: object) -> bool:
+    """Tell whether a value can be read only once."""
+    return isinstance(value, Lazy | Zip) or (isinstance(value, Known) and isinstance(value.value, Once))
 
 
 READ_IN_LOOP = (
