@@ -8,6 +8,7 @@ from itertools import count
 from ..types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Struct, Type
 from . import functions
 from .comparisons import equal, needing
+from .failures import at_once, beyond, either, failure, is_none, missing, requiring
 from .ir import (
     FALSE,
     TRUE,
@@ -25,19 +26,12 @@ from .ir import (
     Unique,
     Var,
     Where,
-    as_text,
-    at_once,
-    beyond,
     columns_of,
-    either,
-    failure,
-    is_none,
-    missing,
     none_inside,
     none_possible,
-    requiring,
     variables_of,
 )
+from .texts import as_text
 from .values import Items, Known, Loop, Refusal, Value, choose, describe, lift, negate, truth
 
 

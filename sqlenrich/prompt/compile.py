@@ -14,33 +14,16 @@ from jinja2 import nodes
 from ..errors import PromptError, did_you_mean
 from ..types import BIGINT, BOOLEAN, STRING, Array, Type
 from . import arrays as arrays_
-from .expressions import Bound, Broken, Expressions, Macro, Module, Reported, Scope, join, parts_of
+from . import filters
+from .expressions import Expressions
+from .failures import at_once, either, either_of, failure, missing, requiring
 from .functions import MUTATING
-from .ir import (
-    Column,
-    Const,
-    Element,
-    Exists,
-    Expr,
-    Fail,
-    If,
-    Join,
-    Map,
-    Op,
-    Var,
-    Where,
-    at_once,
-    columns_of,
-    either,
-    either_of,
-    failure,
-    missing,
-    requiring,
-    written,
-)
+from .ir import Column, Const, Element, Exists, Expr, Fail, If, Join, Map, Op, Var, Where, columns_of
 from .reference import Place
+from .scope import Bound, Broken, Macro, Module, Reported, Scope, join, parts_of
 from .state import Place as Entry
 from .state import State, added, after_loop, changed, merged
+from .texts import written
 from .values import (
     ONCE,
     READ_IN_LOOP,
@@ -359,7 +342,7 @@ class _Statements:
         """The text of a block, through its filters."""
         text = join(self.body(body, scope)[0])
         value: Value = Known(text.value) if isinstance(text, Const) else written(text)
-        return value if filtered is None else self.x.filter(filtered, scope, value)
+        return value if filtered is None else filters.filtered(self.x, filtered, scope, value)
 
     def set(self, node: nodes.Assign, scope: Scope) -> tuple[list[Expr], Scope]:
         made = self.x.new_object(node.node, scope) if self.x.mutable else None

@@ -8,29 +8,9 @@ from typing import Any
 from ..types import BIGINT, BOOLEAN, STRING, Array, Scalar
 from . import numbers
 from .comparisons import equal, needing
-from .ir import (
-    FALSE,
-    TRUE,
-    Const,
-    Element,
-    Expr,
-    Fail,
-    Field,
-    If,
-    Join,
-    Op,
-    Pick,
-    as_text,
-    at_once,
-    beyond,
-    columns_of,
-    either,
-    failure,
-    is_none,
-    none_possible,
-    printable,
-    requiring,
-)
+from .failures import at_once, beyond, either, failure, is_none, requiring
+from .ir import FALSE, TRUE, Const, Element, Expr, Fail, Field, If, Join, Op, Pick, columns_of, none_possible
+from .texts import as_text, printable
 from .values import Known, Refusal, Value, choose, describe, lift, negate, same_type, truth
 
 # str.strip() without an argument: every character for which str.isspace() holds (Unicode 14 and later agree).

@@ -17,6 +17,7 @@ from ..errors import PromptError
 from ..types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Decimal, Type
 from . import arrays
 from .comparisons import EXACT
+from .failures import assuming, facts_of, failure, hidden_failure
 from .ir import (
     FALSE,
     Column,
@@ -36,10 +37,6 @@ from .ir import (
     Unique,
     Var,
     Where,
-    assuming,
-    facts_of,
-    failure,
-    hidden_failure,
     none_possible,
     variables_of,
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..types import BOOLEAN, Type, type_json
+from .failures import failure
 from .ir import (
     FALSE,
     TRUE,
@@ -28,7 +29,6 @@ from .ir import (
     Unique,
     Var,
     Where,
-    failure,
     none_possible,
 )
 
