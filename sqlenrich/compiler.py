@@ -249,7 +249,7 @@ class _Compiler:
                 raise SpecError(
                     self.e.place, [f'no column "{self.e.source_name(name)}" in the source; there are: {available}']
                 )
-        prompt = prompt_sql(compiled.expr, self.engine.text, self.columns.value, compiled.nested)
+        prompt = prompt_sql(compiled.expr, self.engine.text, self.columns.value)
         broken = [test for name in compiled.columns if (test := self.columns.cast_failed(name)) is not None]
         if broken:
             prompt = case((any_of(*broken), literal(None)), default=prompt)

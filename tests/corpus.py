@@ -161,10 +161,11 @@ def _spark() -> Iterator[Run]:
 
 @contextmanager
 def _bigquery() -> Iterator[Run]:
-    from tests.standins.googlesql import googlesql
+    from tests.standins.googlesql import googlesql, stored
 
     def run(sql: str, types: Mapping[str, Type], rows: Rows) -> list[str | None]:
-        return _texts(googlesql().evaluate(_query(sql), {TABLE: (_typed("bigquery", types), _placed(types, rows))}))
+        held = [{name: stored(row[name], kind) for name, kind in types.items()} for row in rows]
+        return _texts(googlesql().evaluate(_query(sql), {TABLE: (_typed("bigquery", types), _placed(types, held))}))
 
     yield run
 

@@ -46,8 +46,6 @@ def test_the_engines_compile_the_same_templates() -> None:
     for template in sample(EVERY or 20):
         made = {engine: compiled(template, engine) for engine in ENGINES}
         assert str(made["spark"]) == str(made["databricks"]), template.id
-        if "an array of arrays" in str(made["bigquery"]):  # it has none
-            del made["bigquery"]
         assert len({isinstance(sql, str) for sql in made.values()}) == 1, template.id
 
 

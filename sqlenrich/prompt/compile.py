@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +79,6 @@ class Prompt:
 
     expr: Expr
     columns: tuple[str, ...]
-    nested: Mapping[Expr, str] = field(default_factory=dict, compare=False)
-    """The places of arrays of arrays, which not every engine has."""
 
 
 def compile_prompt(
@@ -120,7 +118,7 @@ def compile_prompt(
         found = {str(problem): problem for problem in expressions.problems}
         raise PromptError.of(list(found.values()))
     expr = join(parts)
-    return Prompt(expr, tuple(dict.fromkeys(columns_of(expr))), expressions.nested)
+    return Prompt(expr, tuple(dict.fromkeys(columns_of(expr))))
 
 
 class TooLong(Exception):  # noqa: N818 (ends the compilation at once: nothing after it could be told)

@@ -65,7 +65,6 @@ class Expressions:
         self.conditional = 0
         self.problems: list[PromptError] = []
         self.render: Callable[[list[nodes.Node], Scope], Expr]
-        self.nested: dict[Expr, str] = {}
         self.depth = 0
 
     def refuse(self, node: nodes.Node, message: str) -> NoReturn:
@@ -137,23 +136,16 @@ class Expressions:
 
     def value(self, node: nodes.Node, scope: Scope) -> Value:
         try:
-            return self.settled(self.noted(node, self.expression(node, scope)))
+            return self.settled(self.expression(node, scope))
         except Refusal as refusal:
             self.refuse(node, str(refusal))
 
     def stored(self, node: nodes.Node, scope: Scope) -> Stored:
         """What a name can be bound to: beside a value, a list or a mapping that is changed in place."""
         try:
-            return self.noted(node, self.expression(node, scope))
+            return self.expression(node, scope)
         except Refusal as refusal:
             self.refuse(node, str(refusal))
-
-    def noted(self, node: nodes.Node, value: Stored) -> Stored:
-        """The value; where it is an array of arrays, its place is kept for engines that have none."""
-        array = value.array if isinstance(value, Lazy) else value
-        if isinstance(array, Dynamic) and isinstance(array.type, Array) and isinstance(array.type.item, Array):
-            self.nested.setdefault(array, str(self.problem(node.lineno, "")).removesuffix(": "))
-        return value
 
     def settled(self, value: Stored) -> Value:
         if isinstance(value, Ref):

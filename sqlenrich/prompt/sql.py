@@ -1,8 +1,8 @@
 """A typed text expression to SQL, through an engine's table of text functions.
 
 The table holds, by name: ``upper lower trim ltrim rtrim replace length substr greatest contains startswith endswith
-text_bigint text_date matches bigint``, and those of arrays; ``nested_array`` where the engine refuses arrays of
-arrays. The rest is the same SQL everywhere and stands here.
+text_bigint text_date matches bigint``, and those of arrays; ``boxed`` and ``unboxed`` where an array
+inside an array needs a struct around it. The rest is the same SQL everywhere and stands here.
 """
 
 from __future__ import annotations
@@ -63,20 +63,17 @@ _TITLED = (
 """A first letter whose capital in a word is not its upper case, or that has no single lower case: no engine has it."""
 
 
-def prompt_sql(
-    expr: Expr, text: Mapping[str, Build], column: ColumnSql, nested: Mapping[Expr, str] | None = None
-) -> Sql:
+def prompt_sql(expr: Expr, text: Mapping[str, Build], column: ColumnSql) -> Sql:
     """Give the SQL of a prompt: its text, NULL where the template fails for the row.
 
-    ``text`` is the engine's table of text functions, ``column`` gives the SQL of a column by its name,
-    ``nested`` the places of arrays of arrays. Raises :class:`~sqlenrich.UnsupportedError` where the engine has none.
+    ``text`` is the engine's table of text functions, ``column`` gives the SQL of a column by its name.
     """
-    return _Printer(text, column, nested or {}).safe(expr)
+    return _Printer(text, column).safe(expr)
 
 
 class _Printer:
-    def __init__(self, text: Mapping[str, Build], column: ColumnSql, nested: Mapping[Expr, str]) -> None:
-        self.text, self.column, self.nested = text, column, nested
+    def __init__(self, text: Mapping[str, Build], column: ColumnSql) -> None:
+        self.text, self.column = text, column
         self.bound: dict[str, Sql] = {}
         self.known: dict[Expr, bool] = {}
         self.printed = 0
@@ -145,8 +142,6 @@ class _Printer:
             raise PromptError(
                 f"the prompt needs over {MAX_EXPRESSIONS:,} SQL expressions; prepare what is nested in the source query"
             )
-        if isinstance(expr.type, Array) and isinstance(expr.type.item, Array) and "nested_array" in self.text:
-            return self.text["nested_array"](self.nested.get(expr))
         match expr:
             case Const(float() as number):
                 return double(number)
@@ -156,8 +151,8 @@ class _Printer:
                 return self.column(name)
             case Field(base, name, kind):
                 return self.text["field"](self.value(base), name, kind)
-            case Var(name, _, _):
-                return self.bound[name].copy()
+            case Var(name, kind, _):
+                return self.unboxed(self.bound[name].copy(), kind)
             case Map(array, item, position, body):
                 return self.map(array, item, position, body)
             case FlatMap(array, item, position, body):
@@ -176,7 +171,8 @@ class _Printer:
             case Exists(array, item, position, test):
                 return self.exists(array, item, position, test)
             case Element(array, index, _, _):
-                return self.bounded(self.text["element"](self.value(array), self.value(index), expr.type))
+                found = self.text["element"](self.value(array), self.value(index), expr.type)
+                return self.bounded(self.unboxed(found, expr.type))
             case Fail():
                 return literal(None)
             case Join(parts):
@@ -186,6 +182,13 @@ class _Printer:
             case Pick(subject, arms):
                 return self.pick(subject, arms)
         return self.bounded(self.operation(expr))
+
+    def boxed(self, value: Sql, kind: Type) -> Sql:
+        """A value as it stands in an array."""
+        return self.text["boxed"](value) if isinstance(kind, Array) and "boxed" in self.text else value
+
+    def unboxed(self, value: Sql, kind: Type) -> Sql:
+        return self.text["unboxed"](value) if isinstance(kind, Array) and "unboxed" in self.text else value
 
     def bounded(self, built: Sql) -> Sql:
         if next(islice(built.walk(), MAX_NODES, None), None) is not None:
@@ -213,7 +216,8 @@ class _Printer:
         at = position if position in variables_of(body) else None
         if _rounds(body):
             raise PromptError(ROUNDED)
-        inner = self.body(item, at, lambda: self.safe(body))
+        inside = body.type if name == "map" else STRING
+        inner = self.body(item, at, lambda: self.boxed(self.safe(body), inside))
         return self.text[name](self.value(array), item.name, at and at.name, inner, item.type)
 
     def exists(self, array: Expr, item: Var, position: Var, test: Expr) -> Sql:
@@ -275,6 +279,8 @@ class _Printer:
                 return _ARITHMETIC[name](this=left, expression=right)
         if expr.type == BOOLEAN:
             return self.boolean(expr)
+        if expr.name == "array":
+            return self.text["array"](*(self.boxed(self.value(arg), arg.type) for arg in args))
         return self.text[expr.name](*(self.value(arg) for arg in args))
 
     def as_text(self, expr: Expr) -> Sql:
