@@ -6,10 +6,13 @@ Words after a hole's kind say what its inside may read: ``<body loop person>`` m
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -43,6 +46,11 @@ COLUMNS: dict[str, Any] = {
     "people": {"array": {"struct": {"name": "string", "age": "bigint", "pets": {"array": "string"}}}},
     "grid": {"array": {"array": "bigint"}},
     "x1": "string",
+    "x": "double",
+    "y": "double",
+    "ratios": {"array": "double"},
+    "price": "decimal(9,2)",
+    "seen": "timestamp",
 }
 VARS: dict[str, Any] = {
     "labels": ["bug", "it's", "é😀"],
@@ -51,14 +59,18 @@ VARS: dict[str, Any] = {
 }
 
 # What an engine may give NULL for instead of a text, by a word: so says docs/prompts.md.
-ALL = frozenset({"duckdb", "bigquery", "spark"})
+ALL = frozenset({"duckdb", "bigquery", "spark", "snowflake"})
 MAY_BE_NULL = {
-    "case": frozenset({"duckdb"}),  # rare letters
+    "case": frozenset({"duckdb", "snowflake"}),  # rare letters
     "title": ALL,  # rare first letters
     "int": ALL,  # odd texts
     "early": ALL,  # an element that fails though Jinja stops before it
     "overflow": ALL,  # beyond 64 bits
     "blank": ALL,  # other uses of an `if` without `else` than printing it
+    "digits": ALL,  # doubles of over 15 digits, NaN and infinities printed
+    "infinity": frozenset({"bigquery"}),  # whose operators give none
+    "keys": ALL,  # None among sort keys
+    "undefined": ALL,  # an undefined element of a list literal
 }
 
 
@@ -160,6 +172,46 @@ GRAMMAR: dict[str, list[str | Rule]] = {
         "(<people>[<index>].name|default('d'))",
         "(<people>|first).name",
         "<people>[<index>]['pets'][<index>]",
+        "(<text>|truncate(5))",
+        "(<text>|truncate(4, true))",
+        "(<text>|truncate(6, false, '-'))",
+        "(<text>|truncate(3, true, '', 0))",
+        "(<text>|replace(<text>, <text>))",
+        "(<text> or '').replace(<text> or 'a', 'y')",
+        "('%s-%d' % (<text>, <number>))",
+        "('%s|%s%%' % (<text>, <boolean>))",
+        "('%s'|format(<text>))",
+        "('%d.'|format(<number>))",
+        "('{1}{0}'.format(<text>, <number>))",
+        "('{} {a}'.format(<text>, a=<date>))",
+        *cautious(
+            "digits",
+            "('%.1f'|format(<double>))",
+            "('%.3f' % <double>)",
+            "('{:.2f} {}'.format(<double>, <text>))",
+            "(<double>|round(2)|string)",
+            "(<double>|round(1) ~ <text>)",
+        ),
+        "(<decimal>|string)",
+        "(<stamp>|string)",
+        "(<decimal> ~ <stamp>)",
+        *cautious(
+            "undefined",
+            "([<text>, <text>]|select|join('-'))",
+            "([<text>, <text>]|reject('none')|join)",
+            "([<text>, <text>]|map('default', 'z', true)|join('-'))",
+            "([<text>, 'b', <text>]|map('trim')|join)",
+        ),
+        *cautious(
+            "case keys undefined",
+            "([<text>, 'b', <text>]|unique|join)",
+            "([<text>, 'B']|sort|join)",
+            "(<texts>|min)",
+            "(<texts>|max)",
+            "(<people>|min(attribute='name')).name",
+            "(<people>|max(attribute='age')).name",
+        ),
+        *needing("state !loop", "ns.a", "dd.v", "dd['w']", "(xs|join)", "(xs|last)", "xs[<index>]", "(ys|join)"),
     ],
     "number": [
         "k",
@@ -209,6 +261,19 @@ GRAMMAR: dict[str, list[str | Rule]] = {
         "<texts>.index(<text>)",
         "<numbers>.index(<number>)",
         "(<text> or 'a').index('a')",
+        "(<text> or '').find('a')",
+        "(<number> % 3)",
+        "(<number> // 2)",
+        "(<number> % -4)",
+        "(<number> // -7)",
+        "['a', 'b', ''].index(<text>)",
+        "[0, 1, -1].index(<number>)",
+        *cautious("overflow", "(<numbers>|sum)", "(<people>|sum(attribute='age'))"),
+        *cautious("keys", "(<numbers>|min)", "(<numbers>|max)", "(<people>|max(attribute='age')).age"),
+        *cautious(
+            "int", "(<double>|int)", "(<double>|round|int)", "(<decimal>|int)", "(<double>|round(0, 'ceil')|int)"
+        ),
+        *needing("state !loop", "(xs|length)", "ns.n"),
         *needing("nested", "grid[<index>][<index>]", "(grid[<index>]|length)"),
     ],
     "index": ["k", "0", "1", "-1", "2", "-3", "n", *needing("loop", "loop.index0"), "<number>", "<number>"],
@@ -278,7 +343,58 @@ GRAMMAR: dict[str, list[str | Rule]] = {
         "(flags[<index>]|default(false))",
         "info is none",
         "(<people>[<index>] is none)",
+        "(<number> is divisibleby(3))",
+        "(<number> is even)",
+        "(<number> is odd)",
+        "(<double> < <double>)",
+        "(<double> == <double>)",
+        "(<double> != <double>)",
+        "(<double> > 0.5)",
+        "(<double> <= 2)",
+        "(<double> == 0)",
+        "(<double> is none)",
+        "(<number> < 1.5)",
+        "(<number> == 2.0)",
+        "(<decimal> < 10)",
+        "(<decimal> == 19.5)",
+        "(<decimal> >= <decimal>)",
+        "(<stamp> < <stamp>)",
+        "(<stamp> == seen)",
+        *needing("state !loop", "ns.f", "(<text> in xs)", "(ns.a == dd.v)", "(xs|length > 1)"),
     ],
+    "double": [
+        "x",
+        "0.5",
+        "y",
+        "2.0",
+        "ratios[0]",
+        "ratios[<index>]",
+        "(ratios|first)",
+        *cautious(
+            "infinity", "(<double> + <double>)", "(<double> - <double>)", "(<double> * <double>)", "(<double> / 3)"
+        ),
+        *cautious("overflow", "(<number> / 4)", "(<number> / 3)", "(<number> * 0.5)", "(<number>|float)"),
+        *cautious(
+            "digits",
+            "(<double>|round)",
+            "(<double>|round(1))",
+            "(<double>|round(2))",
+            "(<double>|round(3))",
+            "(<double>|round(4))",
+            "(<double>|round(0, 'floor'))",
+            "(<double>|round(0, 'ceil'))",
+            "(<double>|round(1) / 5)",
+        ),
+        *cautious("int", "(<text>|float)", "(<text>|float(1.5))"),
+        "(<double>|float)",
+        "(<double>|abs)",
+        "(-<double>)",
+        "(<double> or 0.5)",
+        "(<double> if <test> else <double>)",
+        "(<double>|default(0.5, true))",
+    ],
+    "decimal": ["price", "(<decimal> if <test> else <decimal>)", "(<decimal> or price)"],
+    "stamp": ["seen", "(<stamp> if <test> else <stamp>)", "(<stamp> or seen)"],
     "test": [
         "flag",
         "body",
@@ -298,6 +414,10 @@ GRAMMAR: dict[str, list[str | Rule]] = {
         "<text>",
         "<number>",
         "<array>",
+        "<double>",
+        "<decimal>",
+        "<stamp>",
+        *needing("state !loop", "xs", "ns.a", "ys"),
         "not <test>",
         "<test> and <test>",
         "(<test> or <test>)",
@@ -340,6 +460,18 @@ GRAMMAR: dict[str, list[str | Rule]] = {
         "(<lazy_texts>|list)",
         "<people>[<index>].pets",
         "(<people>|first).pets",
+        "(<text> or '').split()",
+        "(<texts> + <texts>)",
+        "(<texts>|reverse|list)",
+        *cautious("undefined", "(<texts> + ['z', <text>])", "(['a', <text>] if <test> else ['b'])"),
+        *cautious(
+            "case keys",
+            "(<texts>|sort)",
+            "(<texts>|sort(reverse=true))",
+            "(<texts>|unique|list)",
+        ),
+        *cautious("keys", "(<texts>|sort(case_sensitive=true))", "(<texts>|unique(case_sensitive=true)|list)"),
+        *needing("state !loop", "xs", "ns.l", "ys"),
     ],
     "lazy_texts": [
         "(tags|select)",
@@ -376,6 +508,10 @@ GRAMMAR: dict[str, list[str | Rule]] = {
         "(<lazy_numbers>|list)",
         "(<numbers> if <test> else nums)",
         "(<numbers>|default([k], true))",
+        "(<numbers> + <numbers>)",
+        *cautious("undefined", "(<numbers> + [<number>])"),
+        "(<numbers>|reverse|list)",
+        *cautious("keys", "(<numbers>|sort)", "(<numbers>|sort(reverse=true))", "(<numbers>|unique|list)"),
     ],
     "lazy_numbers": [
         "(nums|select)",
@@ -398,6 +534,13 @@ GRAMMAR: dict[str, list[str | Rule]] = {
         "(people or [])",
         "(<lazy_people>|list)",
         "(<people> if <test> else people)",
+        "(<people>|reverse|list)",
+        *cautious(
+            "case keys",
+            "(<people>|sort(attribute='age'))",
+            "(<people>|sort(attribute='name', reverse=true))",
+            "(<people>|unique(attribute='name')|list)",
+        ),
     ],
     "lazy_people": [
         "(people|select)",
@@ -412,6 +555,18 @@ GRAMMAR: dict[str, list[str | Rule]] = {
             "(<people>|selectattr('name', 'in', <texts>))",
             "(<people>|selectattr('age', 'defined'))",
             "(<lazy_people>|selectattr('pets'))",
+        ),
+    ],
+    "prompt": [
+        *["<body>"] * 4,
+        "{% set xs = ['i'] %}{% set ys = ['y'] %}{% set dd = {'v': 'd', 'w': <text>} %}"
+        "{% set ns = namespace(a='', n=0, l=['l'], f=false) %}<body state>"
+        "|{{ xs|join('+') }}|{{ ns.a }}|{{ ns.n }}|{{ ns.l|join('-') }}|{{ dd.v }}{{ dd.w }}|{{ ns.f }}{{ ys|join }}",
+        *cautious(
+            "overflow",
+            "{% set xs = [] %}{% set ys = [] %}{% set dd = {'v': '', 'w': 'w'} %}"
+            "{% set ns = namespace(a=<text> or '', n=<number> or 0, l=[], f=true) %}<body state><body state>"
+            "|{{ xs|length }}|{{ ns.a }}|{{ ns.n }}|{{ ns.l|join }}|{{ dd['v'] }}|{{ xs|join }}{{ ys|length }}",
         ),
     ],
     "body": ["<statement>", "<statement>", "<statement><statement>", "<statement><statement><statement>"],
@@ -460,13 +615,75 @@ GRAMMAR: dict[str, list[str | Rule]] = {
         "{% for q in zip(<texts>, <people>) %}{{ q[0] }}<body loop>{% endfor %}",
         "{% for u in range(3) %}<body loop cycle>{% endfor %}",
         "{% raw %}{{ x }}{% endraw %}{# c #}",
+        *cautious(
+            "digits",
+            "{{ <double>|round(2) }}",
+            "{{ <double>|round }}",
+            "{{ <double>|round(0, 'floor') }}",
+            "{{ '%.2f'|format(<double>) }}",
+        ),
+        *cautious("digits overflow", "{{ <number> / 4 }}"),
+        "{{ <decimal> }}{{ <stamp> }}",
+        "{{ <decimal>|round(1) }}",
+        "{% filter upper %}{{ k }}<body>{% endfilter %}",
+        "{% filter trim|replace('a', 'bb') %} <body> {% endfilter %}",
+        "{% set t | upper %}{{ k }}<body>{% endset %}",
+        "{% set t | trim %}<body>{% endset %}{{ t }}",
+        "{% do <text> %}",
+        "{% macro m(t, u=1) %}<body>{% endmacro %}{{ m(<text>) }}{{ m(u=<number>, t=<text>) }}",
+        "{% macro m(t) %}[{{ t }}]{% endmacro %}{% for t in <texts> %}{{ m(t) }}{% endfor %}",
+        "{% macro m(t, b=<boolean>) %}{{ t }}{% if b %}<body>{% endif %}{% endmacro %}{{ m(<text>, <boolean>)|trim }}",
+        "{% macro m(t) %}<body>{% endmacro %}{% macro o(u, t='d') %}{{ m(t) }}{{ u }}{% endmacro %}"
+        "{{ o(<number>) }}{{ o(u=<number>, t=<text>) }}",
+        "{% macro m(q) %}{% for t in q %}<body loop>{% endfor %}{% endmacro %}{{ m(<texts>) }}{{ m(labels) }}",
+        *needing(
+            "state",
+            "{% do xs.append(<text>) %}",
+            "{{ xs.append(<text>) or '' }}",
+            "{% set ns.a = ns.a ~ <text> %}",
+            "{% set ns.a = ns.a + (<text> or '') %}",
+            "{% set ns.a = <text> or '' %}",
+            "{% set ns.l = ns.l + [<text>] %}",
+            "{% set ns.l = ns.l + <texts> %}",
+            "{% set ns.f = <boolean> %}",
+            "{% do dd.update({'v': <text>}) %}",
+            "{% do dd.update(w=<text>) %}",
+            "{% if <test> %}{% do xs.append(<text>) %}{% endif %}",
+            "{% if <test> %}{% set ns.a = <text> or '' %}{% else %}{% do dd.update(v=<text>) %}{% endif %}",
+            "{% for t in <texts> %}{% do xs.append(t) %}{% endfor %}",
+            "{% for t in <texts> %}{% if <test> %}{% do xs.append(t) %}{% set ns.f = true %}{% endif %}{% endfor %}",
+            "{% for t in <texts> if t %}{% set ns.a = ns.a ~ t %}{% else %}{% set ns.f = true %}{% endfor %}",
+            "{% for p in <people> %}{% for t in p.pets or [] %}{% do xs.append(t) %}{% endfor %}{% endfor %}",
+            "{% for t in labels %}{% do xs.append(t ~ <text>) %}{% endfor %}",
+            "{% macro push(l, t='m') %}{% do l.append(t) %}{% endmacro %}{{ push(xs) }}{{ push(ys, <text>) }}",
+        ),
+        *(
+            Rule(pattern, needs="state", null="overflow")
+            for pattern in (
+                "{% set ns.n = ns.n + 1 %}",
+                "{% set ns.n = ns.n + (<number> or 0) %}",
+                "{% for u in <numbers> %}{% if u %}{% set ns.n = ns.n + u %}{% endif %}{% endfor %}",
+            )
+        ),
+        *needing(
+            "state !loop",
+            "{% set ys = xs %}",
+            "{% set ys = xs[:1] %}",
+            "{% set ys = xs or ['a'] %}",
+            "{{ xs|join(',') }}{{ ns.a }}",
+            "{{ ns.n }}{{ dd.v }}",
+            "{% for t in xs %}<body loop>{% endfor %}",
+            "{% with ys = xs %}<body>{% endwith %}",
+        ),
+        *needing("state cycle", "{{ xs|length }}{{ ns.a }}{% if ns.f %}f{% endif %}"),
+        *needing("state loop", "{{ xs|length }}"),
     ],
 }
 """By type. The first rules are the simplest: a failing prompt is shrunk to them."""
 
 START = "{% set t = 'T' %}{% set u = 1 %}{% set b = true %}"
 """What every prompt begins with, so that these names can be read everywhere."""
-STATEMENTS = frozenset({"body", "statement"})
+STATEMENTS = frozenset({"prompt", "body", "statement"})
 _HOLE = re.compile(r"<([a-z_]+)((?: [a-z]+)*)>")
 
 
@@ -507,7 +724,8 @@ def rules(kind: str, leaves: bool, at_hand: frozenset[str]) -> list[Rule]:
     for each in GRAMMAR[kind]:
         rule = each if isinstance(each, Rule) else Rule(each)
         deeper = any((hole in STATEMENTS) == (kind in STATEMENTS) for hole, _ in _HOLE.findall(rule.pattern))
-        if set(rule.needs.split()) <= at_hand and not (leaves and deeper):
+        fits = all((word.strip("!") in at_hand) != word.startswith("!") for word in rule.needs.split())
+        if fits and not (leaves and deeper):
             found.append(rule)
     if leaves and not found:  # a body is one statement
         found = [Rule("<statement>")]
@@ -528,7 +746,7 @@ def grow(pick: random.Random, kind: str, depth: int, inner: int, at_hand: frozen
     children = []
     for hole, words in holes(rule, at_hand):
         same = (hole in STATEMENTS) == (kind in STATEMENTS)
-        left = (depth - (kind != "body") if kind in STATEMENTS else depth - 1) if same else inner
+        left = (depth - (kind == "statement") if kind in STATEMENTS else depth - 1) if same else inner
         children.append(grow(pick, hole, left, inner, words))
     return Node(kind, rule, tuple(children), at_hand)
 
@@ -542,7 +760,7 @@ def nodes(depth: int = 2, inner: int = 2, nested: bool = True) -> st.SearchStrat
 
     def made(number: int) -> Node:
         pick = random.Random(number)
-        return grow(pick, "body", pick.randint(1, depth), pick.randint(1, inner), at_hand)
+        return grow(pick, "prompt", pick.randint(1, depth), pick.randint(1, inner), at_hand)
 
     return st.integers(0, 2**62).map(made)
 
@@ -555,6 +773,21 @@ WIDE = st.one_of(
     SMALL,
     st.sampled_from([2**63 - 1, -(2**63), 2**31, -(2**31) - 1, 2**53 + 1, 10**18, 2**62]),
     st.integers(-(2**63), 2**63 - 1),
+)
+PLAIN = st.one_of(
+    st.integers(-400, 400).map(lambda n: n / 8),
+    st.integers(-9999, 9999).map(lambda n: n / 100),
+    st.sampled_from([0.0, -0.0, 0.5, 2.5, -0.5, 2.675, 1.005, 1e-5, 123456789.125, 1.0, 2.0]),
+)
+ODD = st.one_of(
+    st.integers(-99, 99).flatmap(lambda n: st.sampled_from([math.nextafter(n / 2, -9e9), math.nextafter(n / 2, 9e9)])),
+    st.sampled_from([math.nan, math.inf, -math.inf, 1e15, 1e16, 2.0**53, 1e308, -1e308, 5e-324, 1e-300, 1e22, -1e14]),
+    st.floats(),
+)
+DOUBLE = st.one_of(PLAIN, PLAIN, PLAIN, ODD)
+STAMP = st.one_of(
+    st.datetimes(datetime(1950, 1, 1), datetime(2100, 1, 1)),
+    st.datetimes(datetime(1990, 1, 1), datetime(2030, 1, 1)).map(lambda at: at.replace(microsecond=0)),
 )
 ANY_TEXT = st.text(st.characters(min_codepoint=1, exclude_categories=["Cs"]), max_size=6)
 TEXT = st.one_of(
@@ -596,6 +829,11 @@ def rows(nulls: bool = True, nested: bool = True) -> st.SearchStrategy[dict[str,
         "people": many(person),
         "grid": many(many(SMALL)),
         "x1": text,
+        "x": maybe(DOUBLE),
+        "y": maybe(DOUBLE),
+        "ratios": many(DOUBLE),
+        "price": maybe(st.integers(-(10**9) + 1, 10**9 - 1).map(lambda n: Decimal(n).scaleb(-2))),
+        "seen": maybe(STAMP),
     }
     return st.fixed_dictionaries({name: value for name, value in columns.items() if nested or name != "grid"})
 
@@ -656,6 +894,8 @@ def simpler_row(value: Any, nulls: bool = True) -> Iterator[Any]:
             yield from ("", "a", value[: len(value) // 2], value[len(value) // 2 :], value[1:], value[:-1])
         case bool():
             pass
+        case float() if value not in (0.5, 1.0):
+            yield from (0.5, 1.0)
         case int() if value not in (0, 1):
             yield from (0, 1, value // 2)
     if nulls and value is not None:

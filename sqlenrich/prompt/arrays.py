@@ -342,6 +342,22 @@ def is_list(value: Value) -> bool:
     return isinstance(value, Items) or (isinstance(value, Known) and isinstance(value.value, list))
 
 
+def is_python_list(value: Value) -> bool:
+    """Tell whether Python would hold a list: no tuple, and no range, which nothing is added to."""
+    match value:
+        case Items(_, is_tuple):
+            return not is_tuple
+        case Known(constant):
+            return isinstance(constant, list)
+        case Op("sequence", _, _):
+            return False
+        case Op(("array_slice" | "or_empty"), (inner, *_), _):
+            return is_python_list(inner)
+        case If(_, then, orelse):
+            return all(arm == Const(None) or isinstance(arm, Fail) or is_python_list(arm) for arm in (then, orelse))
+    return True
+
+
 def both(a: Value, b: Value) -> tuple[Expr, Expr]:
     """Give two list literals as arrays of one type."""
     first, second = _values(a), _values(b)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from decimal import Context
 from decimal import Decimal as PyDecimal
 from fractions import Fraction
+from typing import Any
 
 from ..types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Array, Decimal, Struct
 from .failures import failure, is_none
@@ -15,6 +17,13 @@ from .texts import blank_possible
 from .values import Items, Known, Refusal, Value, choose, describe, lift, negate
 
 NUMERIC = (BIGINT, DOUBLE)
+KNOWN: dict[str, Callable[[Any, Any], Any]] = {
+    "eq": operator.eq,
+    "lt": operator.lt,
+    "lteq": operator.le,
+    "gt": operator.gt,
+    "gteq": operator.ge,
+}
 EXACT = 2**53
 """Up to here every integer is a double."""
 
@@ -122,6 +131,8 @@ def ordered(name: str, a: Expr, b: Expr) -> Expr:
 
 def compare(name: str, a: Expr, b: Expr) -> Expr:
     """Give ``a < b`` and its kin for numbers of different types, or two doubles; NaN compares as in Python."""
+    if isinstance(a, Const) and isinstance(b, Const):
+        return Const(bool(KNOWN[name](a.value, b.value)))
     if isinstance(a, Const):
         return compare(_MIRRORED[name], b, a)
     if isinstance(b, Const) and isinstance(b.value, int | float) and a.type != DOUBLE:

@@ -20,7 +20,7 @@ from .failures import at_once, either, either_of, failure, missing, requiring
 from .functions import MUTATING
 from .ir import Column, Const, Element, Exists, Expr, Fail, If, Join, Map, Op, Var, Where, columns_of
 from .reference import Place
-from .scope import Bound, Broken, Macro, Module, Reported, Scope, join, parts_of
+from .scope import Bound, Broken, Macro, Module, Reported, Scope, Unsure, join, parts_of
 from .state import Place as Entry
 from .state import State, added, after_loop, changed, merged
 from .texts import written
@@ -389,6 +389,9 @@ class _Statements:
             if a is b or a == b:
                 names[name] = a if a is not None else Fail()
                 continue
+            if isinstance(a, Macro | Module | Unsure) or isinstance(b, Macro | Module | Unsure):
+                names[name] = Unsure()
+                continue
             names[name] = self.x.either(node, test, self.free(name, a, state_then), self.free(name, b, state_else))
         return Scope(names)
 
@@ -399,8 +402,7 @@ class _Statements:
             self.x.read |= state.reached(value)
         if isinstance(value, Broken):
             raise Reported
-        if isinstance(value, Macro | Module):
-            raise Refusal(f'"{name}" is a macro for some rows only; define it before the condition')
+        assert not isinstance(value, Macro | Module | Unsure)
         if value is not None:
             return state.settled(value)
         return Column(name, self.x.columns[name]) if name in self.x.columns else Fail()

@@ -16,7 +16,7 @@ from . import arrays, calls, filters, functions, lookups, operators
 from .ir import Column, Const, Expr, Fail, Op
 from .reference import Place as Written
 from .reference import environment
-from .scope import Broken, Macro, Module, Reported, Scope, list_of
+from .scope import Broken, Macro, Module, Reported, Scope, Unsure, list_of
 from .state import Cells, Place, State, plus
 from .texts import printable, printed
 from .values import (
@@ -288,6 +288,8 @@ class Expressions:
                 raise Reported
             if isinstance(value, Macro | Module):
                 raise Refusal(f'the macro "{node.name}" is a value only where it is called')
+            if isinstance(value, Unsure):
+                raise Refusal(f'"{node.name}" is a macro for some rows only; define it before the condition')
             return value
         if node.name in self.columns and not scope.bare:
             return Column(node.name, self.columns[node.name])

@@ -90,9 +90,11 @@ def failure(expr: Expr) -> Expr | None:
             return broken
         case Op(name, args, _):
             kind = OPERATIONS[name]
-            if kind == "partial":
-                return is_none(expr)
             broken = None
+            if kind == "partial":
+                for arg in args:  # where the SQL of an argument would not be NULL
+                    broken = either(broken, None if hidden_failure(arg) is None else failure(arg))
+                return either(broken, is_none(expr))
             for arg in args:
                 broken = either(broken, failure(arg))
                 if kind == "strict":

@@ -115,6 +115,8 @@ def array_filter(x: Expressions, name: str, array: Expr, args: list[Value], keyw
         case (("first" | "last"), 0) if not keywords:
             return arrays.element(array, Known(0 if name == "first" else -1), strict=True)
         case "list", 0 if not keywords:
+            if not arrays.is_python_list(array):
+                return arrays.mapped(names, array, lambda item: item)
             return requiring(is_none(array), array) if none_possible(array) else array
         case (("sort" | "unique" | "min" | "max") as name, _):
             return by_key(x, name, array, args, keywords)

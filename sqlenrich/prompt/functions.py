@@ -174,7 +174,8 @@ def undefined(value: Expr) -> Expr:
             return FALSE
         absent = None if value.strict or not none_possible(value.array) else is_none(value.array)
         nowhere = is_none(value.index) if none_possible(value.index) else None
-        return either(either(absent, nowhere), beyond(value.array, value.index)) or FALSE
+        found = either(either(absent, nowhere), beyond(value.array, value.index)) or FALSE
+        return found if nowhere is None else requiring(failure(value.array), found)
     if isinstance(value, Pick):
         return negate(Op("in", (value.subject, *(Const(key) for key, _ in value.arms)), BOOLEAN))
     if isinstance(value, Op) and value.name == "character":

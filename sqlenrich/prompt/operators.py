@@ -11,7 +11,7 @@ from jinja2 import nodes
 
 from ..types import Array
 from . import arrays, functions, numbers
-from .comparisons import contained, equal, ordered
+from .comparisons import KNOWN, contained, equal, ordered
 from .failures import missing, requiring
 from .ir import Const, Expr
 from .scope import Scope, elements, join, list_of
@@ -51,12 +51,6 @@ ROW_ARITHMETIC: dict[str, Callable[[Expr, Expr], Expr]] = {
     "//": numbers.whole_division("//"),
     "%": numbers.whole_division("%"),
 }
-KNOWN_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "lt": operator.lt,
-    "lteq": operator.le,
-    "gt": operator.gt,
-    "gteq": operator.ge,
-}
 
 
 def operand(x: Expressions, node: nodes.And | nodes.Or, scope: Scope) -> Value:
@@ -92,6 +86,8 @@ def comparison(x: Expressions, name: str, left: Value, right: Value) -> Expr:
     if name in ("eq", "ne") and Known([]) in (left, right):
         array = left if right == Known([]) else right
         if isinstance(array, Dynamic) and isinstance(array.type, Array):
+            if not arrays.is_python_list(array):
+                raise Refusal("comparing a range with a list, which it never equals; write |list after it")
             empty = arrays.equals_empty(array)
             return empty if name == "eq" else negate(empty)
     if isinstance(right, Lazy):
@@ -106,7 +102,7 @@ def comparison(x: Expressions, name: str, left: Value, right: Value) -> Expr:
         return found if name == "in" else negate(found)
     if isinstance(left, Known) and isinstance(right, Known):
         try:
-            return Const(KNOWN_COMPARISONS[name](left.value, right.value))
+            return Const(KNOWN[name](left.value, right.value))
         except TypeError as error:
             raise Refusal(f"this fails for every row: {error}") from None
     return ordered(name, lift(left), lift(right))
@@ -139,10 +135,14 @@ def arithmetic(x: Expressions, node: nodes.BinExpr, left: Value, right: Value) -
     if isinstance(left, Known) and isinstance(right, Known):
         return x.known(node, lambda: function(left.value, right.value))
     if name == "add" and arrays.is_list(left) and arrays.is_list(right):
+        if not all(map(arrays.is_python_list, (left, right))):
+            raise Refusal("adding to a tuple; write a list")
         both = [*elements(left), *elements(right)]
         return list_of(both, False)
     if name == "add" and any(isinstance(v, Dynamic) and isinstance(v.type, Array) for v in (left, right)):
         kind = next(v.type for v in (left, right) if isinstance(v, Dynamic))
+        if not all(map(arrays.is_python_list, (left, right))):
+            raise Refusal("adding to what is no list, which fails; write |list after a range or a tuple")
         return arrays.concatenated([arrays.as_array(arrays.alike(part, kind)) for part in (left, right)])
     if name == "%" and isinstance(left, Known) and isinstance(left.value, str):
         values = right.values if isinstance(right, Items) and isinstance(node.right, nodes.Tuple) else [right]

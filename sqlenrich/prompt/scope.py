@@ -57,7 +57,12 @@ class Broken:
     """What a statement set that could not be compiled."""
 
 
-Bound: TypeAlias = Stored | Macro | Module | Broken
+@dataclass(frozen=True)
+class Unsure:
+    """A macro for some rows only."""
+
+
+Bound: TypeAlias = Stored | Macro | Module | Broken | Unsure
 """What a name of the template can mean."""
 
 
@@ -107,4 +112,4 @@ def list_of(values: list[Value], as_tuple: bool) -> Value:
     if all(isinstance(value, Known) for value in values):
         known = [value.value for value in values if isinstance(value, Known)]
         return Known(tuple(known) if as_tuple else known)
-    return Items(tuple(values))
+    return Items(tuple(values), as_tuple)

@@ -291,6 +291,8 @@ def may_be_absent(value: Expr) -> bool:
     match value:
         case Fail(error):
             return not error
+        case If(Op("truth", (value,), _), then, orelse) if value == then:
+            return may_be_absent(orelse)
         case If(_, then, orelse):
             return may_be_absent(then) or may_be_absent(orelse)
         case Field() | Element() | Pick():

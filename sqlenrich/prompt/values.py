@@ -48,9 +48,10 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list literal that holds at least one value of the row."""
+    """A list literal, or a tuple, that holds at least one value of the row."""
 
     values: tuple[Value, ...]
+    is_tuple: bool = False
 
 
 @dataclass(frozen=True, slots=True)
