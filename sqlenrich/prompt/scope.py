@@ -8,9 +8,11 @@ from typing import Any, TypeAlias
 
 from jinja2 import nodes
 
-from .ir import Const, Expr, Join
+from .failures import at_once, either_of, failure, requiring
+from .ir import Const, Expr, Fail, If, Join
 from .values import (
     ONCE,
+    Dynamic,
     Items,
     Known,
     Refusal,
@@ -113,3 +115,33 @@ def list_of(values: list[Value], as_tuple: bool) -> Value:
         known = [value.value for value in values if isinstance(value, Known)]
         return Known(tuple(known) if as_tuple else known)
     return Items(tuple(values), as_tuple)
+
+
+def guards(value: Stored) -> list[Expr]:
+    """Give empty texts that fail where a value that is set fails: Jinja computes it even where nothing reads it."""
+    broken = [at_once(v) for v in parts_of(value) if isinstance(v, Dynamic)]
+    return [requiring(condition, Const("")) for condition in broken if condition is not None]
+
+
+def without_needless(parts: list[Expr]) -> list[Expr]:
+    """Leave out the guards that fail only where a part that is printed anyway fails."""
+    kept = [part for part in parts if not is_guard(part)]
+    if len(kept) == len(parts):
+        return parts
+    reasons = {reason for part in kept for reason in either_of(failure(part))}
+    return [part for part in parts if not is_guard(part) or not reasons.issuperset(either_of(failure(part)))]
+
+
+def prints_nothing(text: Expr) -> bool:
+    """Tell whether a text is empty for every row for which it does not fail."""
+    match text:
+        case If(_, then, orelse):
+            return prints_nothing(then) and prints_nothing(orelse)
+        case Join(parts):
+            return all(prints_nothing(part) for part in parts)
+    return text == Const("") or isinstance(text, Fail)
+
+
+def is_guard(part: Expr) -> bool:
+    """Tell whether a part prints nothing, but may fail."""
+    return isinstance(part, If) and part.then == Fail(True) and part.orelse == Const("")
