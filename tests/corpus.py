@@ -315,23 +315,22 @@ RUN_BY = {
 }
 
 
+def _cell(engine: str, part: Tally) -> str:
+    share = f"{part.compiled:,} ({100 * part.compiled / part.templates:.1f} %)"
+    return f"{share}, {part.identical:,} of {part.rows:,} rows" if engine in RUNNERS else share
+
+
 def markdown(made: Mapping[str, Mapping[str, Tally]]) -> str:
     """The tables of docs/corpus.md."""
     first = next(iter(made.values()))
-    lines = ["| engine | " + " | ".join(f"{tier} of {first[tier].templates}" for tier in first) + " | all | compiled |"]
-    lines.append("| --- |" + " ---: |" * (len(first) + 2))
+    tiers_of = " | ".join(f"{tier}: {first[tier].templates}" for tier in first)
+    lines = [f"| engine | run by | {tiers_of} | all | different |"]
+    lines.append("| --- | --- |" + " ---: |" * (len(first) + 2))
     for engine, tiers in made.items():
         whole = total(tiers)
-        counts = " | ".join(str(part.compiled) for part in tiers.values())
-        share = f"{100 * whole.compiled / whole.templates:.1f} %"
-        lines.append(f"| {NAMES[engine]} | {counts} | {whole.compiled} of {whole.templates} | {share} |")
-    lines += ["", "| engine | run by | rows run | identical | different | rows it can't store |"]
-    lines.append("| --- | --- |" + " ---: |" * 4)
-    for engine, tiers in made.items():
-        whole = total(tiers)
-        ran = (whole.rows, whole.identical, whole.rows - whole.identical, whole.not_stored)
-        cells = " | ".join(f"{count:,}" if engine in RUNNERS else "–" for count in ran)
-        lines.append(f"| {NAMES[engine]} | {RUN_BY[engine]} | {cells} |")
+        counts = " | ".join(_cell(engine, part) for part in (*tiers.values(), whole))
+        different = f"{whole.rows - whole.identical:,}" if engine in RUNNERS else "–"
+        lines.append(f"| {NAMES[engine]} | {RUN_BY[engine]} | {counts} | {different} |")
     lines += ["", "| reason (DuckDB) | templates |", "| --- | ---: |"]
     some = made.get("duckdb", first)
     lines += [

@@ -538,7 +538,7 @@ REFUSED = [
     pytest.param("{{ body.name }}", 1, '".name" of string', id="attribute of text"),
     pytest.param("{{ info.nme }}", 1, 'no field "nme" (name?); there are: name, age, home', id="field typo"),
     pytest.param("{{ info.keys }}", 1, 'write ["keys"]', id="a dict's method"),
-    pytest.param("{{ info }}", 1, "printing {'struct':", id="a struct"),
+    pytest.param("{{ info }}", 1, "printing struct (info)", id="a struct"),
     pytest.param("{{ ratio * n }}", 1, "printing double (n) is not the same", id="float product"),
     pytest.param("{{ n / 3 }}", 1, "printing double (n) is not the same", id="thirds"),
     pytest.param("{{ n % 0 }}", 1, '"%" by 0', id="modulo of zero"),
@@ -612,7 +612,7 @@ def test_refused(template: str, line: int, words: str) -> None:
 @pytest.mark.parametrize("template", ["a\n{{ x }}", "a\n{{ x|string }}", "a\n{{ x ~ 'a' }}", "a\n{{ ['a', x]|join }}"])
 def test_a_value_that_engines_print_differently_is_refused(kind: Any, template: str) -> None:
     with pytest.raises(
-        se.PromptError, match=r"prompt:2:\d+: printing .* \(x\) is not the same on all engines; format it"
+        se.PromptError, match=r"prompt:2:\d+: printing .* \(x\) is not the same on all engines; (round|join)"
     ):
         se.prompt_sql(template, "duckdb", columns={"x": kind})
     assert "IS NULL" in se.prompt_sql("{{ 'none' if x is none else 'some' }}", "duckdb", columns={"x": kind})

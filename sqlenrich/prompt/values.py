@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..types import BOOLEAN, Type, type_json
+from ..types import BOOLEAN, Array, Struct, Type, type_json
 from .failures import failure
 from .ir import (
     FALSE,
@@ -184,9 +184,10 @@ def lift(value: Stored) -> Expr:
 
 
 def describe(value: Type) -> str:
-    """Give a type as a person would write it."""
-    written = type_json(value)
-    return written if isinstance(written, str) else str(written)
+    """Give a type in words."""
+    if isinstance(value, Array):
+        return f"array of {describe(value.item)}"
+    return "struct" if isinstance(value, Struct) else str(type_json(value))
 
 
 def truth(value: Value) -> Expr:
