@@ -37,7 +37,7 @@ class SourceColumns:
         real = (self.source_types or {}).get(self.e.source_name(name))
         return declared or real or (BIGINT if name == "_row" else STRING)
 
-    def query(self) -> Sql:
+    def query(self, alias: str) -> Sql:
         """Give the source query of the header as a relation."""
         try:
             query = sqlglot.parse_one(str(self.e.query), read=self.engine.dialect)
@@ -47,7 +47,7 @@ class SourceColumns:
             ) from None
         if not isinstance(query, exp.Query):
             raise SpecError(self.e.place, ["the source query must be one SELECT"])
-        return query.subquery("source", copy=False)
+        return query.subquery(alias, copy=False)
 
     def where(self, written: str) -> Sql:
         """A condition that is the same SQL on every engine: names are quoted as the engine's columns are."""

@@ -87,6 +87,10 @@ def resolve_model(
     return ResolvedModel(model or "", {key: value for key, value in params.items() if value is not None}, options)
 
 
+ALIASES = ("accepted", "answered", "asked", "judged", "p", "parsed", "r", "ranked", "rendered")
+"""The names of relations inside a step."""
+
+
 class _Compiler:
     def __init__(
         self,
@@ -213,9 +217,24 @@ class _Compiler:
         return Plan(self.e.name, self.engine.name, steps, self.constant, self.model.name, must_exist)
 
     def step(self, name: str, kind: Any, columns: Mapping[str, Type], select: Sql, **more: Any) -> Step:
-        sql = print_sql(self.engine, select)
+        sql = print_sql(self.engine, self.unhidden(select))
         relation_sql = self.relations[name].sql(self.engine.dialect)
         return Step(name, kind, dict(columns), sql, relation_sql, **more)
+
+    def free(self, name: str) -> str:
+        """A name that no column of the result tables has."""
+        taken = {column.lower() for column in (*self.kept, *self.e.output_columns)}
+        while name in taken:
+            name += "_"
+        return name
+
+    def unhidden(self, select: Sql) -> Sql:
+        """Rename a relation of ours that is called as a column: on BigQuery it would hide the column."""
+        for node in select.find_all(exp.TableAlias, exp.Table, exp.Column):
+            name = node.args.get("table" if isinstance(node, exp.Column) else "this")
+            if isinstance(name, exp.Identifier) and name.this in ALIASES and not node.args.get("db"):
+                name.set("this", self.free(name.this))
+        return select
 
     def prompts(self) -> Sql:
         types = None
@@ -230,7 +249,7 @@ class _Compiler:
                 raise SpecError(
                     self.e.place, [f'no column "{self.e.source_name(name)}" in the source; there are: {available}']
                 )
-        prompt = prompt_sql(compiled.expr, self.engine.text, self.columns.value, compiled.nested)
+        prompt = prompt_sql(compiled.expr, self.engine.text, self.columns.value)
         broken = [test for name in compiled.columns if (test := self.columns.cast_failed(name)) is not None]
         if broken:
             prompt = case((any_of(*broken), literal(None)), default=prompt)
@@ -239,9 +258,10 @@ class _Compiler:
             self.named(prompt, "prompt"),
             self.named(self.columns.no_input(compiled.columns), "_no_input"),
             copy=False,
-        ).from_(self.source(), copy=False)
+        )
         if self.e.where:
             rendered = rendered.where(self.columns.where(self.e.where), copy=False)
+        rendered = rendered.from_(self.source(rendered), copy=False)
         no_input, text = self.col("_no_input"), self.col("prompt")
         blank = exp.Coalesce(this=text.copy(), expressions=[literal("")])
         hashed = self.engine.sha256(concat(literal(self.constant), text.copy()))
@@ -256,8 +276,13 @@ class _Compiler:
             .with_("rendered", as_=rendered, copy=False)
         )
 
-    def source(self) -> Sql:
-        return self.table("source", "source") if "source" in self.relations else self.columns.query()
+    def source(self, reader: exp.Select) -> Sql:
+        """The source under a name that no column has: on BigQuery it would hide the column."""
+        taken = {node.name.lower() for node in reader.find_all(exp.Identifier)}
+        alias = "source"
+        while alias in taken:
+            alias += "_"
+        return self.table("source", alias) if "source" in self.relations else self.columns.query(alias)
 
     def pending(self) -> Sql:
         """What is to be asked: each distinct hash that has no answer, or whose latest attempt may be tried again."""
@@ -347,10 +372,10 @@ class _Compiler:
             copy=False,
         ).from_(self.table("responses", "r"), copy=False)
         answered = answered.where(exp.Exists(this=known), copy=False)
-        parsed = exp.select(exp.Star(), self.named(json["parse"](col("answer")), "doc"), copy=False)
+        parsed = exp.select(exp.Star(), self.named(json["parse"](col("answer")), self.free("doc")), copy=False)
         parsed = parsed.from_(exp.to_table("answered"), copy=False)
         failed = exp.Not(this=exp.Is(this=col("call_error"), expression=exp.Null()))
-        verdict = verdict_sql(json, col("answer"), col("doc"), e.verdicts, detail=True)
+        verdict = verdict_sql(json, col("answer"), col(self.free("doc")), e.verdicts, detail=True)
         verdict.args["ifs"].insert(0, exp.If(this=failed, true=concat(literal("CALL_ERROR "), col("call_error"))))
         judged = exp.select(
             *(col(name) for name in (*facts, "answer")), self.named(verdict, "verdict"), copy=False
@@ -425,8 +450,8 @@ class _Compiler:
         )
 
     def enriched(self) -> Sql:
-        json, col, doc = self.engine.json, self.col, self.col("doc")
-        accepted = exp.select(exp.Star(), self.named(json["accepted"](col("answer")), "doc"), copy=False)
+        json, col, doc = self.engine.json, self.col, self.col(self.free("doc"))
+        accepted = exp.select(exp.Star(), self.named(json["accepted"](col("answer")), self.free("doc")), copy=False)
         accepted = accepted.from_(self.table("checked"), copy=False)
         accepted = accepted.where(exp.Is(this=col("_error"), expression=exp.Null()), copy=False)
         outputs = [

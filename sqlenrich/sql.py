@@ -35,7 +35,7 @@ def prompt_sql(
     target = get_engine(engine)
     types = {name: parse_type(kind) for name, kind in (columns or {}).items()}
     compiled = compile_prompt(template, columns=types, vars=vars, default=None, folder=folder)
-    made = printer.prompt_sql(compiled.expr, target.text, lambda name: column(target, name), compiled.nested)
+    made = printer.prompt_sql(compiled.expr, target.text, lambda name: column(target, name))
     return _print(target, made)
 
 

@@ -70,7 +70,7 @@ MAY_BE_NULL = {
     "digits": ALL,  # doubles of over 15 digits, NaN and infinities printed
     "infinity": frozenset({"bigquery"}),  # whose operators give none
     "keys": ALL,  # None among sort keys
-    "undefined": ALL,  # an undefined element of a list literal
+    "undefined": ALL,  # an undefined element or index of a list literal
 }
 
 
@@ -142,7 +142,7 @@ GRAMMAR: dict[str, list[str | Rule]] = {
         "(<text> and <text>)",
         *cautious("blank", "(<text> if <test>)"),
         "['p', <text>, 'q'][<index>]",
-        "[<text>, <text>][<boolean>]",
+        *cautious("undefined", "[<text>, <text>][<boolean>]"),
         "[<text>, <text>]|first",
         "[<text>, <text>]|last",
         "{'a': <text>, 'b': <text>}[<text>]",

@@ -100,9 +100,10 @@ def select(engine: str, sql: str, columns: Columns, rows: Sequence[Row]) -> list
             fill_duckdb(db, "source", columns, rows)
             return db.execute(sql).fetchall()
     if engine == "bigquery":
-        from tests.standins.googlesql import googlesql
+        from tests.standins.googlesql import googlesql, stored
 
-        return googlesql().evaluate(sql, {"source": (typed("bigquery", columns), rows)})
+        held = [tuple(map(stored, row, columns.values())) for row in rows]
+        return googlesql().evaluate(sql, {"source": (typed("bigquery", columns), held)})
     if engine == "snowflake":
         from tests.standins import snowflake
 

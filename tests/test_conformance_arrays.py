@@ -103,19 +103,35 @@ def test_elements_that_snowflake_calls_undefined_are_missing(number: int) -> Non
     assert dict(found) == expected(TEMPLATES[number], WITH_NULLS)
 
 
-NESTED = [
-    pytest.param("{{ grid[0]|join }}", {"grid": {"array": {"array": "string"}}}, id="column"),
-    pytest.param("{% for t in tags %}{{ t }}{% endfor %}", {"tags": {"array": {"array": "bigint"}}}, id="loop"),
-    pytest.param(
-        "{% for w in tags|map(attribute='grid') %}{{ w|join }}{% endfor %}",
-        {"tags": {"array": {"struct": {"grid": {"array": "string"}}}}},
-        id="map",
-    ),
+NESTED = {
+    "column": "{{ grid[0]|join }}{{ grid|length }}{{ grid[-1][0] }}",
+    "loop": "{% for t in grid %}{{ t|join('-') }}{% for u in t %}{{ u }}{{ loop.index }};{% endfor %}{% endfor %}",
+    "map": "{% for w in boxes|map(attribute='grid') %}{{ w|join }}{% endfor %}",
+    "concatenated": "{{ (grid + grid)[1:]|last|default(['?'])|join }}{{ grid|reverse|first|join }}",
+    "append": "{% set l = [] %}{% for t in grid %}{% do l.append(t[0]|default('-')) %}{% endfor %}{{ l|join }}",
+    "flat": "{% set n = namespace(l=[]) %}{% for t in grid %}{% set n.l = n.l + t %}{% endfor %}{{ n.l|join }}",
+    "split": "{% for p in ['a,b;c', body]|map('upper') %}{{ p.split(';')[0].split(',')|join('+') }}{% endfor %}",
+}
+NESTED_COLUMNS: dict[str, Any] = {
+    "grid": {"array": {"array": "string"}},
+    "boxes": {"array": {"struct": {"grid": {"array": "string"}}}},
+    "body": "string",
+}
+NESTED_ROWS: list[tuple[Any, ...]] = [
+    ([["a", "b"], [], ["é"]], [{"grid": ["x", "y"]}, {"grid": []}], "p,q;r"),
+    ([], [], ""),
+    ([["None"]], [{"grid": ["1"]}], ";"),
 ]
 
 
-@pytest.mark.parametrize(("template", "columns"), NESTED)
-def test_bigquery_has_no_arrays_of_arrays(template: str, columns: dict[str, Any]) -> None:
-    with pytest.raises(se.UnsupportedError, match=r"bigquery: prompt:1:\d+: an array of arrays; "):
-        se.prompt_sql(template.replace("{{ t }}", "{{ t|join }}"), "bigquery", columns=columns)
-    se.prompt_sql(template.replace("{{ t }}", "{{ t|join }}"), "duckdb", columns=columns)
+@each_expression
+@pytest.mark.parametrize("name", NESTED)
+def test_arrays_of_arrays_equal_the_reference(name: str, engine: str) -> None:
+    template = NESTED[name]
+    columns = {"place": BIGINT, **{name: parse_type(kind) for name, kind in NESTED_COLUMNS.items()}}
+    placed = [(place, *row) for place, row in enumerate(NESTED_ROWS)]
+    sql = se.prompt_sql(template, engine, columns=NESTED_COLUMNS)
+    found: dict[Any, Any] = dict(select(engine, f"SELECT place, {sql} FROM source", columns, placed))
+    names = list(NESTED_COLUMNS)
+    rows = [dict(zip(names, row, strict=True)) for row in NESTED_ROWS]
+    assert found == {place: rendered(template, row, {}) for place, row in enumerate(rows)}

@@ -532,13 +532,13 @@ REFUSED = [
     pytest.param("{{ body|random }}", 1, "a prompt must be the same on each run", id="random"),
     pytest.param("{{ body|tojson }}", 1, "build the JSON in the source query", id="tojson"),
     pytest.param("{{ body|wordcount }}", 1, 'the filter "wordcount" is not compiled', id="known filter"),
-    pytest.param("{{ body.title() }}", 1, 'the method "title" is not compiled', id="method"),
+    pytest.param("{{ body.zfill(3) }}", 1, 'the method "zfill" is not compiled', id="method"),
     pytest.param("{{ body.strp() }}", 1, 'the method "strp" (strip?) is not compiled', id="method typo"),
     pytest.param("{{ n.upper() }}", 1, 'the method "upper" of bigint; only text has methods', id="method of integer"),
     pytest.param("{{ body.name }}", 1, '".name" of string', id="attribute of text"),
     pytest.param("{{ info.nme }}", 1, 'no field "nme" (name?); there are: name, age, home', id="field typo"),
     pytest.param("{{ info.keys }}", 1, 'write ["keys"]', id="a dict's method"),
-    pytest.param("{{ info }}", 1, "printing {'struct':", id="a struct"),
+    pytest.param("{{ info }}", 1, "printing struct (info)", id="a struct"),
     pytest.param("{{ ratio * n }}", 1, "printing double (n) is not the same", id="float product"),
     pytest.param("{{ n / 3 }}", 1, "printing double (n) is not the same", id="thirds"),
     pytest.param("{{ n % 0 }}", 1, '"%" by 0', id="modulo of zero"),
@@ -589,7 +589,7 @@ REFUSED = [
     pytest.param("{{ body.startswith(n) }}", 1, "startswith of bigint", id="startswith"),
     pytest.param("{{ body|upper(1) }}", 1, 'the filter "upper" with 1 arguments', id="argument count"),
     pytest.param("{{ body|upper(*labels) }}", 1, "arguments given with * or **", id="star"),
-    pytest.param("{{ body is string }}", 1, 'the test "string" is not compiled', id="test"),
+    pytest.param("{{ body is lower }}", 1, 'the test "lower" is not compiled', id="test"),
     pytest.param("{{ body() }}", 1, "a call with row values", id="call"),
     pytest.param("{{ 1 / 0 }}{{ body }}", 1, "this fails for every row: division by zero", id="constant failure"),
     pytest.param("{{ output.lable.enum }}", 1, "this fails for every row: 'dict object' has no", id="output typo"),
@@ -612,7 +612,7 @@ def test_refused(template: str, line: int, words: str) -> None:
 @pytest.mark.parametrize("template", ["a\n{{ x }}", "a\n{{ x|string }}", "a\n{{ x ~ 'a' }}", "a\n{{ ['a', x]|join }}"])
 def test_a_value_that_engines_print_differently_is_refused(kind: Any, template: str) -> None:
     with pytest.raises(
-        se.PromptError, match=r"prompt:2:\d+: printing .* \(x\) is not the same on all engines; format it"
+        se.PromptError, match=r"prompt:2:\d+: printing .* \(x\) is not the same on all engines; (round|join)"
     ):
         se.prompt_sql(template, "duckdb", columns={"x": kind})
     assert "IS NULL" in se.prompt_sql("{{ 'none' if x is none else 'some' }}", "duckdb", columns={"x": kind})

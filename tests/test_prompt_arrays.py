@@ -538,9 +538,9 @@ def test_a_column_is_never_taken_for_an_element(name: str) -> None:
 # What is refused, at which line, and with which words.
 
 REFUSED = [
-    pytest.param("a\n{{ tags }}", 2, "printing {'array': 'string'} (tags)", id="an array"),
-    pytest.param("{{ people[0] }}", 1, "printing {'struct':", id="a struct in an array"),
-    pytest.param("{{ tags|string }}", 1, "printing {'array': 'string'} (tags)", id="array as text"),
+    pytest.param("a\n{{ tags }}", 2, "printing array of string (tags)", id="an array"),
+    pytest.param("{{ people[0] }}", 1, "printing struct (people)", id="a struct in an array"),
+    pytest.param("{{ tags|string }}", 1, "printing array of string (tags)", id="array as text"),
     pytest.param("{{ tags|map('upper') }}", 1, "can be read only once; write |list after it", id="a map"),
     pytest.param("\n{% set t = tags|map('upper') %}", 2, "can be read only once; write |list", id="a map that is set"),
     pytest.param("{% set t = zip(tags, more) %}", 1, "can be read only once", id="a zip that is set"),

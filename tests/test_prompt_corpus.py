@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.skipif(not FILE.is_file(), reason=f"no corpus at {FILE}; set SQLENRICH_CORPORA to its folder"),
 ]
 
-GOALS = {"T1": (163, 163), "T2": (608, 588), "T3": (373, 345), "T4": (127, 26)}
+GOALS = {"T1": (163, 163), "T2": (608, 608), "T3": (373, 371), "T4": (127, 107)}
 """The templates of each tier, and how many of them are compiled at least."""
 EVERY = int(os.environ.get("SQLENRICH_CORPUS_EVERY", "0"))
 """Every Nth template is run on the engines other than DuckDB; 1 runs all, 0 what takes each engine half a minute."""
@@ -46,8 +46,6 @@ def test_the_engines_compile_the_same_templates() -> None:
     for template in sample(EVERY or 20):
         made = {engine: compiled(template, engine) for engine in ENGINES}
         assert str(made["spark"]) == str(made["databricks"]), template.id
-        if "an array of arrays" in str(made["bigquery"]):  # it has none
-            del made["bigquery"]
         assert len({isinstance(sql, str) for sql in made.values()}) == 1, template.id
 
 

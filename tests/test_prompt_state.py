@@ -197,6 +197,11 @@ SAME = r"""
 {% set q = m[5]|int %}x{% set q = [1.5, 2.5][k]|float %}y
 {% set q = m[5]|abs %}x
 {% set q = m[5]|round %}x
+{{ ((s + '') ~ '') }}
+{{ ('' + s) ~ '' }}{{ (s + '')|string }}
+{% set q = s + '' %}{{ q ~ q }}
+{{ 'nan'|float(1.5) }}{{ 'inf'|int }}
+{{ ' NaN '|int }}
 """.strip().splitlines()
 
 

@@ -149,7 +149,8 @@ def half_even(value: Sql, digits: int, nearest: Build) -> Sql:
     """Give a double rounded to some decimals as Python does: by its exact value, half to even.
 
     ``nearest`` rounds to a whole double, half to even. A product with 10 to the ``digits`` is rounded itself, so a
-    half that it shows may be none: Dekker's product gives what was cut off.
+    half that it shows may be none: Dekker's product gives what was cut off, and to which side to move. Exact where the
+    product is below 2**50.
     """
     if digits == 0:
         return nearest(value)
@@ -164,16 +165,8 @@ def half_even(value: Sql, digits: int, nearest: Build) -> Sql:
     )
     apart = exp.Sub(this=product.copy(), expression=nearest(product.copy()))
     half = exp.EQ(this=func("ABS", apart), expression=double(0.5))
-    up = exp.Sub(this=double(-0.5), expression=product.copy())  # the sign of a zero stays
-    whole = case(
-        (exp.Not(this=exp.paren(half)), nearest(product.copy())),
-        (exp.GT(this=cut_off, expression=double(0.0)), exp.Mul(this=double(-1.0), expression=exp.paren(up))),
-        (
-            exp.LT(this=cut_off.copy(), expression=double(0.0)),
-            exp.Sub(this=product.copy(), expression=double(0.5)),
-        ),
-        default=nearest(product.copy()),
-    )
+    moved = exp.Add(this=product.copy(), expression=exp.Mul(this=func("SIGN", cut_off), expression=double(0.25)))
+    whole = case((half, nearest(moved)), default=nearest(product.copy()))
     return exp.Div(this=exp.paren(whole), expression=power.copy(), typed=True, safe=False)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Any, NoReturn
+from typing import Any
 
 from sqlglot import exp
 
@@ -69,6 +69,10 @@ _TYPES = {
 }
 
 
+ELEMENT = "element"
+"""The field that holds an array inside an array: BigQuery has arrays of structs, but none of arrays."""
+
+
 def type_text(value: Type) -> str:
     """Give BigQuery's name of a portable type."""
     match value:
@@ -77,6 +81,8 @@ def type_text(value: Type) -> str:
         case Decimal(precision, scale):
             kind = "NUMERIC" if precision - scale <= 29 and scale <= 9 else "BIGNUMERIC"
             return f"{kind}({precision}, {scale})"
+        case Array(Array() as inner):
+            return f"ARRAY<STRUCT<{ELEMENT} {type_text(inner)}>>"
         case Array(item):
             return f"ARRAY<{type_text(item)}>"
         case Struct(fields):
@@ -175,6 +181,7 @@ TEXT: dict[str, Build] = {
     "decimal": lambda value, kind: exp.Cast(this=literal(value), to=sql_type(kind)),
     "round_decimal": lambda value, digits, *_: func("ROUND", value, literal(digits), literal("ROUND_HALF_EVEN")),
     "fixed": lambda value, digits: _with_sign(value, func("FORMAT", literal(f"%.{digits}f"), value.copy())),
+    "strip_zeros": lambda text: func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal(r"\1\2")),
     "text_double": _text_double,
     "text_decimal": lambda value, kind: func("FORMAT", literal(f"%.{kind.scale}f"), value),
     "text_timestamp": _text_timestamp,
@@ -253,12 +260,13 @@ def _found(position: Sql) -> Sql:
     return exp.Sub(this=func("NULLIF", position, literal(0)), expression=literal(1))
 
 
-def _nested_array(place: str | None) -> NoReturn:
-    raise UnsupportedError(
-        "bigquery",
-        f"{place}: an array of arrays" if place else "an array of arrays in a prompt",
-        "make it an array of structs, or join the inner ones in the source",
-    )
+def _boxed(value: Sql) -> Sql:
+    """An array inside an array, which BigQuery takes only inside a struct."""
+    return func("STRUCT", exp.alias_(value, ELEMENT, copy=False))
+
+
+def _unboxed(value: Sql) -> Sql:
+    return exp.Dot(this=value, expression=exp.to_identifier(ELEMENT))
 
 
 def _flat_map(array: Sql, item: str, position: str | None, body: Body, _kind: Type) -> Sql:
@@ -289,13 +297,23 @@ def _is_size(count: Sql) -> bool:
     return isinstance(count, exp.Anonymous) and count.this in ("ARRAY_LENGTH", "CHAR_LENGTH")
 
 
+def _unique(array: Sql, item: str, key: Body, _kind: Type) -> Sql:
+    at = exp.column(f"{item}_at")
+    first = exp.HavingMax(this=exp.column(item), expression=at, max=False)
+    query = exp.select(func("ANY_VALUE", first), copy=False).from_(_rows(array, item, f"{item}_at"), copy=False)
+    query = query.group_by(key(exp.column(item), None), copy=False)
+    return func("ARRAY", query.order_by(func("MIN", at.copy()), copy=False))
+
+
 ARRAYS: dict[str, Build] = {
     "flat_map": _flat_map,
     "sort": _sort,
     "sum": _sum,
     "array_concat": named_func("ARRAY_CONCAT"),
-    "nested_array": _nested_array,
+    "boxed": _boxed,
+    "unboxed": _unboxed,
     "map": _map,
+    "unique": _unique,
     "where": _where,
     "exists": _exists,
     "element": _element,
@@ -427,6 +445,8 @@ def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
                 offset=exp.to_identifier(position),
             )
             element = column(exp.column(name), item, depth + 1)
+            if isinstance(item, Array):
+                element = _boxed(element)
             query = exp.select(element, copy=False).from_(rows, copy=False).order_by(exp.column(position), copy=False)
             return func("ARRAY", query)
         case Struct(fields):

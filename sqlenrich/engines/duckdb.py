@@ -13,6 +13,7 @@ from ..types import Array, Decimal, Scalar, Struct, Type
 from .base import (
     BLANK,
     LAST_WORD,
+    TRAILING_ZEROS,
     Body,
     Build,
     Engine,
@@ -148,6 +149,7 @@ TEXT: dict[str, Build] = {
     "decimal": plain_decimal,
     "round_decimal": _round_decimal,
     "fixed": lambda value, digits: func("PRINTF", literal(f"%.{digits}f"), value),
+    "strip_zeros": lambda text: func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal(r"\1\2")),
     "text_double": lambda value, _: cast(value, "VARCHAR"),
     "text_decimal": _text_decimal,
     "text_timestamp": _text_timestamp,
@@ -211,8 +213,16 @@ def _sort(array: Sql, item: str, key: Body, _kind: Type, descending: bool) -> Sq
     return func("LIST_TRANSFORM", made, lambda_(row, lambda x: exp.Dot(this=x, expression=exp.to_identifier("v"))))
 
 
+def _unique(array: Sql, item: str, key: Body, _kind: Type) -> Sql:
+    keys = func("LIST_TRANSFORM", array.copy(), lambda_(item, lambda x: key(x, None)))
+    parameters = [exp.to_identifier(item), exp.to_identifier(f"{item}_at")]
+    first = exp.EQ(this=func("LIST_POSITION", keys, key(exp.column(item), None)), expression=exp.column(f"{item}_at"))
+    return func("LIST_FILTER", array, exp.Lambda(this=first, expressions=parameters))
+
+
 ARRAYS: dict[str, Build] = {
     "map": _map,
+    "unique": _unique,
     "flat_map": lambda *args: func("FLATTEN", _map(*args)),
     "sort": _sort,
     "sum": lambda array: cast(func("COALESCE", func("LIST_SUM", array), literal(0)), "BIGINT", safe=True),

@@ -200,6 +200,7 @@ TEXT: dict[str, Build] = {
     "decimal": plain_decimal,
     "round_decimal": lambda value, digits, *_: func("ROUND", value, literal(digits), literal("HALF_TO_EVEN")),
     "fixed": lambda value, digits: _fixed(half_even(value, digits, _nearest), digits),
+    "strip_zeros": lambda text: func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal(r"\1\2")),
     "text_double": _text_double,
     "text_decimal": lambda value, _: cast(value, sql_type(Scalar("string"))),
     "text_timestamp": _text_timestamp,
@@ -278,8 +279,25 @@ def _concatenated(first: Sql, *rest: Sql) -> Sql:
     return first
 
 
+def _unique(array: Sql, item: str, key: Body, kind: Type) -> Sql:
+    """A lambda gets no position: over positions, the elements are read by theirs."""
+    keys = func("TRANSFORM", array.copy(), lambda_(item, lambda x: key(_typed(x, kind), None)))
+    positions = func("ARRAY_GENERATE_RANGE", literal(0), func("ARRAY_SIZE", array.copy()))
+
+    def first(at: Sql) -> Sql:
+        place = cast(at, sql_type(Scalar("bigint")))
+        own = key(_typed(func("GET", array.copy(), place), kind), None)
+        return exp.EQ(this=func("ARRAY_POSITION", func("TO_VARIANT", own), keys), expression=place.copy())
+
+    kept = func("FILTER", positions, lambda_(f"{item}_at", first))
+    return func(
+        "TRANSFORM", kept, lambda_(f"{item}_in", lambda at: func("GET", array, cast(at, sql_type(Scalar("bigint")))))
+    )
+
+
 ARRAYS: dict[str, Build] = {
     "map": _map,
+    "unique": _unique,
     "flat_map": lambda *args: func("ARRAY_FLATTEN", _map(*args)),
     "sum": _sum,
     "array_concat": _concatenated,

@@ -135,6 +135,7 @@ TEXT: dict[str, Build] = {
     "fixed": lambda value, digits: func(
         "FORMAT_STRING", literal(f"%.{digits}f"), half_even(value, digits, named_func("RINT"))
     ),
+    "strip_zeros": lambda text: func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal("$1$2")),
     "text_double": _text_double,
     "text_decimal": lambda value, _: _cast(value, "STRING"),
     "text_timestamp": _text_timestamp,
@@ -225,8 +226,17 @@ def _sum(array: Sql) -> Sql:
     return func("AGGREGATE", array, _bigint(literal(0)), added)
 
 
+def _unique(array: Sql, item: str, key: Body, _kind: Type) -> Sql:
+    keys = func("TRANSFORM", array.copy(), lambda_(item, lambda x: key(x, None)))
+    parameters = [exp.to_identifier(item), exp.to_identifier(f"{item}_at")]
+    place = exp.Add(this=exp.column(f"{item}_at"), expression=literal(1))
+    first = exp.EQ(this=func("ARRAY_POSITION", keys, key(exp.column(item), None)), expression=place)
+    return func("FILTER", array, exp.Lambda(this=first, expressions=parameters))
+
+
 ARRAYS: dict[str, Build] = {
     "map": _map,
+    "unique": _unique,
     "flat_map": lambda *args: func("FLATTEN", _map(*args)),
     "sort": _sort,
     "sum": _sum,

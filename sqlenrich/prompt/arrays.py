@@ -8,6 +8,7 @@ from itertools import count
 from ..types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Struct, Type
 from . import functions
 from .comparisons import equal, needing
+from .failures import at_once, beyond, either, failure, is_none, missing, requiring
 from .ir import (
     FALSE,
     TRUE,
@@ -22,20 +23,15 @@ from .ir import (
     Map,
     Op,
     Sort,
+    Unique,
     Var,
     Where,
-    at_once,
-    beyond,
     columns_of,
-    either,
-    failure,
-    is_none,
-    missing,
     none_inside,
     none_possible,
-    requiring,
     variables_of,
 )
+from .texts import as_text
 from .values import Items, Known, Loop, Refusal, Value, choose, describe, lift, negate, truth
 
 
@@ -249,18 +245,15 @@ def ordered(names: Names, array: Expr, attribute: str | None, case_sensitive: bo
 
 def unique(names: Names, array: Expr, attribute: str | None, case_sensitive: bool) -> Expr:
     """Give Jinja's ``unique``: the first of the elements that are equal but for case."""
-    item, position = names.fresh(array)
+    item, _ = names.fresh(array)
     key = sort_key(item, attribute, case_sensitive)
     if key.type == DOUBLE:
         raise Refusal("unique of doubles")
-    if key.type == STRING and not case_sensitive and none_possible(key.args[0] if isinstance(key, Op) else key):
-        key = choose(is_none(key.args[0]), Const(None), key) if isinstance(key, Op) else key
-    keys = array if key == item else Map(array, item, position, key)
-    positions, at, _ = places(names, array)
-    first = Op("eq", (array_index(names, keys, Element(keys, at, inside=True)), at), BOOLEAN)
-    found = Where(positions, at, first)
-    kept_at, place = names.fresh(found)
-    return requiring(failure(keys), Map(found, kept_at, place, Element(array, kept_at, inside=True)))
+    value = item if attribute is None else member(item, attribute)
+    if none_possible(value):  # None is like no other, and no engine's own function finds NULL
+        text = key if key.type == STRING else as_text(key)
+        key = If(is_none(value), Const(""), Join((Const("="), text)))
+    return Unique(array, item, key)
 
 
 def total(array: Expr) -> Expr:

@@ -11,7 +11,9 @@ from fractions import Fraction
 from typing import Any
 
 from ..types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Array, Decimal, Struct
-from .ir import FALSE, TRUE, Const, Expr, If, Op, blank_possible, failure, is_none, none_possible
+from .failures import failure, is_none
+from .ir import FALSE, TRUE, Const, Expr, If, Op, none_possible
+from .texts import blank_possible
 from .values import Items, Known, Refusal, Value, choose, describe, lift, negate
 
 NUMERIC = (BIGINT, DOUBLE)

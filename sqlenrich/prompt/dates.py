@@ -7,7 +7,9 @@ import re
 from collections.abc import Callable
 
 from ..types import BIGINT, BOOLEAN, DATE, STRING, TIMESTAMP
-from .ir import Const, Expr, Join, Op, Pick, as_text, missing, requiring
+from .failures import missing, requiring
+from .ir import Const, Expr, Join, Op, Pick
+from .texts import as_text
 from .values import Known, Refusal, Value, describe
 
 PARTS = {"year": (1, 4), "month": (6, 2), "day": (9, 2), "hour": (12, 2), "minute": (15, 2), "second": (18, 2)}

@@ -5,32 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..types import BIGINT, BOOLEAN, STRING, Array, Scalar
+from ..types import BIGINT, BOOLEAN, STRING, Array, Decimal, Scalar, Struct
 from . import numbers
 from .comparisons import equal, needing
-from .ir import (
-    FALSE,
-    TRUE,
-    Const,
-    Element,
-    Expr,
-    Fail,
-    Field,
-    If,
-    Join,
-    Op,
-    Pick,
-    as_text,
-    at_once,
-    beyond,
-    columns_of,
-    either,
-    failure,
-    is_none,
-    none_possible,
-    printable,
-    requiring,
-)
+from .failures import at_once, beyond, either, failure, is_none, requiring
+from .ir import FALSE, TRUE, Const, Element, Expr, Fail, Field, If, Join, Op, Pick, columns_of, none_possible
+from .texts import as_text, printable
 from .values import Known, Refusal, Value, choose, describe, lift, negate, same_type, truth
 
 # str.strip() without an argument: every character for which str.isspace() holds (Unicode 14 and later agree).
@@ -57,10 +37,16 @@ def soft_text(value: Expr) -> Expr:
 def unprintable(value: Expr) -> str:
     """Give the words that refuse to print a value."""
     names = ", ".join(dict.fromkeys(columns_of(value)))
-    return (
-        f"printing {describe(value.type)} ({names}) is not the same on all engines; "
-        "format it as text in the source query, or print its parts"
-    )
+    match value.type:
+        case Array():
+            instead = "join it, or loop over it"
+        case Struct():
+            instead = "print its fields"
+        case Decimal():
+            instead = "round it to 6 decimals or fewer"
+        case _:
+            instead = "round it, as in |round(2), or format it, as in '%.2f'|format(x)"
+    return f"printing {describe(value.type)} ({names}) is not the same on all engines; {instead}"
 
 
 def plain(name: str) -> Callable[[Expr], Expr]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import TypeAlias, TypeVar, dataclass_transform
 
-from ..types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Decimal, Scalar, Type
+from ..types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Type
 
 
 class _Hashed:
@@ -196,6 +196,20 @@ class Sort(_Hashed):
 
 
 @node
+class Unique(_Hashed):
+    """The first of the elements of an array whose ``key`` is the same; no key may be None."""
+
+    array: Expr
+    item: Var
+    key: Expr
+
+    @property
+    def type(self) -> Type:
+        """The type of the array."""
+        return self.array.type
+
+
+@node
 class Where(_Hashed):
     """The elements of an array for which ``test`` holds."""
 
@@ -244,7 +258,22 @@ class Element(_Hashed):
 
 
 Expr: TypeAlias = (
-    Const | Column | Field | Op | If | Pick | Join | Fail | Var | Map | FlatMap | Sort | Where | Exists | Element
+    Const
+    | Column
+    | Field
+    | Op
+    | If
+    | Pick
+    | Join
+    | Fail
+    | Var
+    | Map
+    | FlatMap
+    | Sort
+    | Unique
+    | Where
+    | Exists
+    | Element
 )
 
 TRUE, FALSE = Const(True), Const(False)
@@ -301,6 +330,7 @@ OPERATIONS: dict[str, str] = {
     "truncated": "partial",
     "float": "partial",
     "fixed": "partial",
+    "strip_zeros": "strict",
     "text_double": "partial",
     "least": "strict",
     "array": "total",
@@ -357,7 +387,7 @@ def none_inside(array: Expr) -> bool:
             return none_possible(body)
         case FlatMap(_, _, _, body):
             return none_inside(body)
-        case Where(inner, _, _) | Sort(inner, _, _, _):
+        case Where(inner, _, _) | Sort(inner, _, _, _) | Unique(inner, _, _):
             return none_inside(inner)
         case Op("array_concat", arrays, _):
             return any(none_inside(array) for array in arrays)
@@ -372,229 +402,6 @@ def none_inside(array: Expr) -> bool:
     return True
 
 
-def failure(expr: Expr) -> Expr | None:
-    """Give the boolean expression that holds where evaluating ``expr`` fails, or None where it can't fail."""
-    match expr:
-        case Fail():
-            return TRUE
-        case Field(base, _, _):
-            return either(failure(base), none(base))
-        case Map(array, item, position, body):
-            inner = failure(body)
-            each = None if inner is None else Exists(array, item, position, inner)
-            return either(missing(array), each)
-        case FlatMap(array, item, position, body):
-            inner = missing(body)
-            return either(missing(array), None if inner is None else Exists(array, item, position, inner))
-        case Sort(array, item, by, _):
-            inner = missing(by)
-            if by.type == DOUBLE:
-                inner = either(inner, Op("is_nan", (by,), BOOLEAN))
-            each = None if inner is None else Exists(array, item, Var(f"{item.name}_at", BIGINT), inner)
-            return either(missing(array), each)
-        case Where(array, item, test):
-            inner = failure(test)
-            each = None if inner is None else Exists(array, item, Var(f"{item.name}_at", BIGINT), inner)
-            return either(missing(array), each)
-        case Exists(array, _, _, _):
-            return missing(array)
-        case Element(array, index, inside, _):
-            broken = either(missing(array), missing(index))
-            return broken if inside else either(broken, beyond(array, index))
-        case If(test, then, orelse):
-            in_then, in_else = failure(then), failure(orelse)
-            arms = None
-            if in_then == TRUE and in_else is None:
-                arms = test
-            elif in_then is not None or in_else is not None:
-                arms = branch(test, in_then or FALSE, in_else or FALSE)
-            return either(failure(test), arms)
-        case Pick(subject, arms):
-            keys = tuple(Const(key) for key, _ in arms)
-            unknown = Op("not", (Op("in", (subject, *keys), BOOLEAN),), BOOLEAN)
-            broken = either(failure(subject), unknown)
-            for key, value in arms:
-                if (in_arm := failure(value)) is not None:
-                    broken = either(broken, branch(Op("eq", (subject, Const(key)), BOOLEAN), in_arm, FALSE))
-            return broken
-        case Join(parts):
-            broken = None
-            for part in parts:
-                broken = either(broken, failure(part))
-                broken = either(broken, none(part))  # as in text + None; what is printed is never None
-            return broken
-        case Op(("and" | "or") as name, args, _):
-            # Python stops at the first operand that decides: what follows can't fail then.
-            broken = failure(args[-1])
-            for arg in reversed(args[:-1]):
-                if broken is not None:
-                    broken = branch(arg, broken, FALSE) if name == "and" else branch(arg, FALSE, broken)
-                broken = either(failure(arg), broken)
-            return broken
-        case Op(name, args, _):
-            kind = OPERATIONS[name]
-            broken = None
-            if kind == "partial":
-                for arg in args:  # where the SQL of an argument would not be NULL
-                    broken = broken if null_on_failure(arg) else either(broken, failure(arg))
-                return either(broken, is_none(expr))
-            for arg in args:
-                broken = either(broken, failure(arg))
-                if kind == "strict":
-                    broken = either(broken, none(arg))
-            return broken
-    return None
-
-
-def at_once(expr: Expr) -> Expr | None:
-    """Give the condition that computing ``expr`` fails: not where it is only undefined, an error once it is used."""
-    match expr:
-        case Fail(error, _):
-            return TRUE if error else None
-        case Field(base, _, _):
-            return failure(base)
-        case Pick(subject, _) | Op("character", (subject,), _):
-            return failure(subject)
-        case Element(array, index, _, strict):
-            return either(missing(array) if strict else failure(array), failure(index))
-        case If(test, then, orelse):
-            in_then, in_else = at_once(then), at_once(orelse)
-            if in_then is None and in_else is None:
-                return failure(test)
-            return failure(
-                If(
-                    test,
-                    Const("") if in_then is None else If(in_then, Fail(True), Const("")),
-                    Const("") if in_else is None else If(in_else, Fail(True), Const("")),
-                )
-            )
-        case Map(array, item, position, body):
-            inner = at_once(body)
-            return either(missing(array), None if inner is None else Exists(array, item, position, inner))
-    return failure(expr)
-
-
-def requiring(broken: Expr | None, value: Expr) -> Expr:
-    """Give a value that fails where a condition holds."""
-    return value if broken is None else If(broken, Fail(True), value)
-
-
-def missing(expr: Expr) -> Expr | None:
-    """Give the condition that a value fails or is None."""
-    return either(failure(expr), none(expr))
-
-
-def none(expr: Expr) -> Expr | None:
-    """Give the condition that a value that does not fail is None, or None where it can't be."""
-    if isinstance(expr, If):
-        then, orelse = none(expr.then), none(expr.orelse)
-        return None if then is orelse is None else branch(expr.test, then or FALSE, orelse or FALSE)
-    return is_none(expr) if none_possible(expr) else None
-
-
-def beyond(array: Expr, index: Expr) -> Expr:
-    """Give the condition that an index lies beyond the ends of an array."""
-    size = Op("size", (array,), BIGINT)
-    if isinstance(index, Const) and isinstance(index.value, int):
-        needed = index.value + 1 if index.value >= 0 else -index.value
-        return Op("lt", (size, Const(needed)), BOOLEAN)
-    after = Op("gteq", (index, size), BOOLEAN)
-    before = Op("lt", (index, Op("subtract", (Const(0), size), BIGINT)), BOOLEAN)  # the sum may need over 64 bits
-    return Op("or", (after, before), BOOLEAN)
-
-
-def null_on_failure(expr: Expr) -> bool:
-    """Tell whether the SQL of ``expr`` is NULL at least where evaluating it fails."""
-    match expr:
-        case If(_, then, orelse):
-            return null_on_failure(then) and null_on_failure(orelse)
-        case Pick(_, arms):
-            return all(null_on_failure(value) for _, value in arms)
-        case Join(parts):
-            return all(null_on_failure(part) for part in parts)
-        case Map() | FlatMap() | Sort() | Where() | Exists():
-            return failure(expr) is None
-        case Element(array, index, _, _):
-            return null_on_failure(array) and null_on_failure(index)
-        case Op(name, args, _):
-            if name not in ("and", "or") and OPERATIONS[name] in ("strict", "partial"):
-                return all(null_on_failure(arg) for arg in args)
-            return failure(expr) is None
-    return True
-
-
-def is_none(expr: Expr) -> Expr:
-    """Give the test whether a value is None (or failed)."""
-    return Op("is_none", (expr,), BOOLEAN)
-
-
-def either(a: Expr | None, b: Expr | None) -> Expr | None:
-    """Give ``a or b`` for two conditions, either of which may be absent; what ``a`` rules out is left out of ``b``."""
-    if a is None or b is None or a == b:
-        return a if b is None else b
-    if TRUE in (a, b):
-        return TRUE
-    if a == FALSE:
-        return b
-    rest = assuming(b, facts_of(a, False))
-    if isinstance(rest, Const):
-        return TRUE if rest.value else a
-    return Op("or", (a, rest), BOOLEAN)
-
-
-def either_of(condition: Expr | None) -> Iterator[Expr]:
-    """Give the conditions of which one must hold."""
-    match condition:
-        case Op("or", args, _):
-            for arg in args:
-                yield from either_of(arg)
-        case _ if condition is not None:
-            yield condition
-
-
-def facts_of(condition: Expr, holds: bool) -> dict[Expr, bool]:
-    """Give what is known where a condition holds, or does not."""
-    match condition:
-        case Op("not", (inner,), _):
-            return facts_of(inner, not holds)
-        case Op(name, args, _) if name == ("and" if holds else "or"):
-            return {fact: known for arg in args for fact, known in facts_of(arg, holds).items()}
-    return {condition: holds}
-
-
-def assuming(condition: Expr, facts: dict[Expr, bool]) -> Expr:
-    """Give a condition made shorter by what is known of others."""
-    if (known := facts.get(condition)) is not None:
-        return TRUE if known else FALSE
-    match condition:
-        case Op("or", (a, b), _):
-            return either(assuming(a, facts), assuming(b, facts)) or FALSE
-        case Op("and", (a, b), _):
-            first = assuming(a, facts)
-            return branch(first, assuming(b, facts), FALSE)
-        case Op("not", (inner,), _):
-            rest = assuming(inner, facts)
-            return Const(not rest.value) if isinstance(rest, Const) else Op("not", (rest,), BOOLEAN)
-        case If(test, then, orelse):
-            return branch(assuming(test, facts), assuming(then, facts), assuming(orelse, facts))
-    return condition
-
-
-def branch(test: Expr, then: Expr, orelse: Expr) -> Expr:
-    """Give the condition ``then if test else orelse``."""
-    if isinstance(test, Const):
-        return then if test.value else orelse
-    then, orelse = assuming(then, facts_of(test, True)), assuming(orelse, facts_of(test, False))
-    if then == orelse:
-        return then
-    if orelse == FALSE:
-        return test if then == TRUE else Op("and", (test, then), BOOLEAN)
-    if then == FALSE:
-        inverse = Op("not", (test,), BOOLEAN)
-        return inverse if orelse == TRUE else Op("and", (inverse, orelse), BOOLEAN)
-    return If(test, then, orelse)
-
-
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Give the expressions that an expression is made of, without the variables it binds."""
     match expr:
@@ -606,7 +413,9 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (test, then, orelse)
         case Pick(subject, arms):
             return (subject, *(value for _, value in arms))
-        case Map(array, _, _, body) | FlatMap(array, _, _, body) | Sort(array, _, body, _) | Where(array, _, body):
+        case Map(array, _, _, body) | FlatMap(array, _, _, body) | Sort(array, _, body, _):
+            return (array, body)
+        case Where(array, _, body) | Unique(array, _, body):
             return (array, body)
         case Exists(array, _, _, body) | Element(array, body, _, _):
             return (array, body)
@@ -647,6 +456,8 @@ def replaced(expr: Expr, by: dict[Expr, Expr]) -> Expr:
             return FlatMap(replaced(array, by), item, position, replaced(body, by))
         case Sort(array, item, key, descending):
             return Sort(replaced(array, by), item, replaced(key, by), descending)
+        case Unique(array, item, key):
+            return Unique(replaced(array, by), item, replaced(key, by))
         case Where(array, item, test):
             return Where(replaced(array, by), item, replaced(test, by))
         case Exists(array, item, position, test):
@@ -654,80 +465,3 @@ def replaced(expr: Expr, by: dict[Expr, Expr]) -> Expr:
         case Element(array, index, inside, strict):
             return Element(replaced(array, by), replaced(index, by), inside, strict)
     return expr
-
-
-def printed(expr: Expr) -> Expr:
-    """Give the text that Jinja prints for a value of a printable type: NULL in SQL only where it fails."""
-    if isinstance(expr, Const):
-        return Const("" if expr.value is None else str(expr.value))
-    if isinstance(expr, Fail) and expr.blank:
-        return Const("")
-    if isinstance(expr, If):
-        return If(expr.test, printed(expr.then), printed(expr.orelse))
-    if isinstance(expr, Pick):
-        return Pick(expr.subject, tuple((key, printed(value)) for key, value in expr.arms))
-    if none_possible(expr):
-        text = as_text(expr)
-        return If(is_none(expr), Const(""), text) if expr.type == DOUBLE else Op("printed", (expr,), STRING)
-    return as_text(expr)
-
-
-def written(text: Expr) -> Expr:
-    """Give a text that was printed where it stands: what failed in printing it fails though nobody reads it."""
-    return text if failure(text) is None else Op("written", (text,), STRING)
-
-
-def as_text(expr: Expr) -> Expr:
-    """Give the text of a value that is not None."""
-    if isinstance(expr, Const):
-        return Const(str(expr.value))
-    if expr.type == DOUBLE:
-        return Op("text_double", (expr, Const(decimals(expr))), STRING)
-    return expr if expr.type == STRING else Op("text", (expr,), STRING)
-
-
-MAX_DECIMALS = 4
-"""Python prints a double below 0.0001 with an exponent."""
-MAX_SCALE = 6
-"""Python prints a decimal of a larger scale with an exponent where it is small."""
-
-
-def printable(expr: Expr) -> bool:
-    """Tell whether every engine prints a value as Python does."""
-    match expr.type:
-        case Scalar("double"):
-            return decimals(expr) is not None
-        case Scalar():
-            return True
-        case Decimal(_, scale):
-            return scale <= MAX_SCALE
-    return False
-
-
-def decimals(expr: Expr) -> int | None:
-    """Give how many decimals the text of a double has at most; None where it is not known, or too many to print."""
-    match expr:
-        case Const(float() as value) if abs(value) < 1e15:
-            written = repr(value)
-            return None if "e" in written else len(written.partition(".")[2].rstrip("0"))
-        case Op("round", (_, Const(int() as digits)), _) if digits <= MAX_DECIMALS:
-            return digits
-        case Op(("floor" | "ceil" | "double" | "exact_double"), _, _):
-            return 0
-        case Op("double_abs", (inner,), _):
-            return decimals(inner)
-        case Op(("double_add" | "double_subtract" | "double_multiply"), (a, b), _) if decimals(a) == decimals(b) == 0:
-            return 0
-        case Op("double_divide", (a, Const(float() as divisor)), _) if decimals(a) == 0:
-            return next((n for n in range(MAX_DECIMALS + 1) if divisor and 10**n % divisor == 0), None)
-        case If(_, then, orelse):
-            arms = decimals(then), decimals(orelse)
-            return None if arms[0] is None or arms[1] is None else max(arms[0], arms[1])
-    return None
-
-
-def blank_possible(expr: Expr) -> bool:
-    """Tell whether a value can be that of an ``if`` without ``else``."""
-    if isinstance(expr, If):
-        return blank_possible(expr.then) or blank_possible(expr.orelse)
-    return isinstance(expr, Fail) and expr.blank

@@ -12,7 +12,8 @@ from decimal import Decimal as PyDecimal
 
 from ..types import BIGINT, BOOLEAN, DOUBLE, STRING, Decimal
 from .comparisons import EXACT, NUMERIC, constant_decimal
-from .ir import Const, Expr, If, Join, Op, is_none, none, none_possible, requiring
+from .failures import is_none, none, requiring
+from .ir import Const, Expr, If, Join, Op, none_possible
 from .values import Known, Refusal, Value, choose, describe, lift, truth
 
 

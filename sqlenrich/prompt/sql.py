@@ -1,8 +1,8 @@
 """A typed text expression to SQL, through an engine's table of text functions.
 
 The table holds, by name: ``upper lower trim ltrim rtrim replace length substr greatest contains startswith endswith
-text_bigint text_date matches bigint``, and those of arrays; ``nested_array`` where the engine refuses arrays of
-arrays. The rest is the same SQL everywhere and stands here.
+text_bigint text_date matches bigint``, and those of arrays; ``boxed`` and ``unboxed`` where an array
+inside an array needs a struct around it. The rest is the same SQL everywhere and stands here.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ..errors import PromptError
 from ..types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Decimal, Type
 from . import arrays
 from .comparisons import EXACT
+from .failures import assuming, facts_of, failure, hidden_failure
 from .ir import (
     FALSE,
     Column,
@@ -33,13 +34,10 @@ from .ir import (
     Op,
     Pick,
     Sort,
+    Unique,
     Var,
     Where,
-    assuming,
-    facts_of,
-    failure,
     none_possible,
-    null_on_failure,
     variables_of,
 )
 
@@ -57,6 +55,7 @@ _ARITHMETIC: Mapping[str, type[exp.Binary]] = {"add": exp.Add, "subtract": exp.S
 _DIGITS = r"^[ \t\r\n]*[+-]?[0-9]{1,18}[ \t\r\n]*$"
 _DECIMAL = r"^[ \t\r\n]*[+-]?[0-9]{1,9}\.[0-9]{0,5}[ \t\r\n]*$"  # few digits: no double rounds across an integer
 _PLAIN = r"^[ \t\r\n]*[+-]?[0-9]{1,15}(\.[0-9]{0,15})?[ \t\r\n]*$"
+_NOT_FINITE = r"^[\x00-\x20]*([nN][aA][nN]|[iI][nN][fF]([iI][nN][iI][tT][yY])?)[\x00-\x20]*$"
 _NO_NUMBER = r"^[\x00-\x2a\x2c\x2f\x3a-\x5e\x60-\x7f]*$"  # ASCII without digits, sign, point or underscore
 _TITLED = (
     "^[ßİǄ-ǌǱ-ǳև\u10d0-\u10fa\u10fd-\u10ff\u1f80-\u1faf\u1fb2-\u1fb4\u1fb7\u1fbc\u1fc2-\u1fc4\u1fc7\u1fcc"
@@ -65,20 +64,17 @@ _TITLED = (
 """A first letter whose capital in a word is not its upper case, or that has no single lower case: no engine has it."""
 
 
-def prompt_sql(
-    expr: Expr, text: Mapping[str, Build], column: ColumnSql, nested: Mapping[Expr, str] | None = None
-) -> Sql:
+def prompt_sql(expr: Expr, text: Mapping[str, Build], column: ColumnSql) -> Sql:
     """Give the SQL of a prompt: its text, NULL where the template fails for the row.
 
-    ``text`` is the engine's table of text functions, ``column`` gives the SQL of a column by its name,
-    ``nested`` the places of arrays of arrays. Raises :class:`~sqlenrich.UnsupportedError` where the engine has none.
+    ``text`` is the engine's table of text functions, ``column`` gives the SQL of a column by its name.
     """
-    return _Printer(text, column, nested or {}).safe(expr)
+    return _Printer(text, column).safe(expr)
 
 
 class _Printer:
-    def __init__(self, text: Mapping[str, Build], column: ColumnSql, nested: Mapping[Expr, str]) -> None:
-        self.text, self.column, self.nested = text, column, nested
+    def __init__(self, text: Mapping[str, Build], column: ColumnSql) -> None:
+        self.text, self.column = text, column
         self.bound: dict[str, Sql] = {}
         self.known: dict[Expr, bool] = {}
         self.printed = 0
@@ -89,15 +85,11 @@ class _Printer:
             return concat(*(self.safe(part) for part in expr.parts))
         if isinstance(expr, If):
             return self.branches(expr, self.safe)
-        if null_on_failure(expr) or (broken := self.unknown(failure(expr))) is None:
+        if self.unknown(hidden_failure(expr)) is None or (broken := self.unknown(failure(expr))) is None:
             return self.value(expr)
-        failed = self.holds(broken)
-        before = self.known
-        self.known = {**before, **facts_of(broken, False)}
-        try:
-            return case((failed, literal(None)), default=self.value(expr))
-        finally:
-            self.known = before
+        return case(
+            (self.holds(broken), literal(None)), default=self.knowing(facts_of(broken, False), self.value, expr)
+        )
 
     def unknown(self, broken: Expr | None) -> Expr | None:
         """What is left of a condition beside what a CASE around it has ruled out."""
@@ -107,20 +99,34 @@ class _Printer:
     def branches(self, expr: If, arm: Callable[[Expr], Sql]) -> Sql:
         arms: list[tuple[Sql, Sql]] = []
         rest: Expr = expr
-        while isinstance(rest, If):
-            if (nothing := self.or_constant(rest)) is not None:
-                break
-            if (broken := self.unknown(failure(rest.test))) is not None:
-                arms.append((self.holds(broken), literal(None)))
-            if rest.then != rest.orelse:
-                arms.append((self.holds(rest.test), arm(rest.then)))
-            rest = rest.orelse
-        else:
-            nothing = None
-        last = nothing if nothing is not None else arm(rest)
+        before = self.known
+        try:
+            while isinstance(rest, If):
+                if (nothing := self.or_constant(rest)) is not None:
+                    break
+                if (broken := self.unknown(failure(rest.test))) is not None:
+                    arms.append((self.holds(broken), literal(None)))
+                    self.known = {**self.known, **facts_of(broken, False)}
+                if rest.then != rest.orelse:
+                    arms.append((self.holds(rest.test), self.knowing(facts_of(rest.test, True), arm, rest.then)))
+                    self.known = {**self.known, **facts_of(rest.test, False)}
+                rest = rest.orelse
+            else:
+                nothing = None
+            last = nothing if nothing is not None else arm(rest)
+        finally:
+            self.known = before
         if not arms:
             return last
         return case(*arms, default=None if isinstance(last, exp.Null) else last)
+
+    def knowing(self, facts: Mapping[Expr, bool], arm: Callable[[Expr], Sql], expr: Expr) -> Sql:
+        before = self.known
+        self.known = {**before, **facts}
+        try:
+            return arm(expr)
+        finally:
+            self.known = before
 
     def or_constant(self, expr: If) -> Sql | None:
         """``'None' if x is none else x`` reads better as COALESCE."""
@@ -137,8 +143,6 @@ class _Printer:
             raise PromptError(
                 f"the prompt needs over {MAX_EXPRESSIONS:,} SQL expressions; prepare what is nested in the source query"
             )
-        if isinstance(expr.type, Array) and isinstance(expr.type.item, Array) and "nested_array" in self.text:
-            return self.text["nested_array"](self.nested.get(expr))
         match expr:
             case Const(float() as number):
                 return double(number)
@@ -148,8 +152,8 @@ class _Printer:
                 return self.column(name)
             case Field(base, name, kind):
                 return self.text["field"](self.value(base), name, kind)
-            case Var(name, _, _):
-                return self.bound[name].copy()
+            case Var(name, kind, _):
+                return self.unboxed(self.bound[name].copy(), kind)
             case Map(array, item, position, body):
                 return self.map(array, item, position, body)
             case FlatMap(array, item, position, body):
@@ -159,13 +163,17 @@ class _Printer:
             case Sort(array, item, key, descending):
                 inner = self.body(item, None, lambda: self.value(key))
                 return self.text["sort"](self.value(array), item.name, inner, item.type, descending)
+            case Unique(array, item, key):
+                inner = self.body(item, None, lambda: self.value(key))
+                return self.text["unique"](self.value(array), item.name, inner, item.type)
             case Where(array, item, test):
                 inner = self.body(item, None, lambda: self.holds(test))
                 return self.text["where"](self.value(array), item.name, inner, item.type)
             case Exists(array, item, position, test):
                 return self.exists(array, item, position, test)
             case Element(array, index, _, _):
-                return self.bounded(self.text["element"](self.value(array), self.value(index), expr.type))
+                found = self.text["element"](self.value(array), self.value(index), expr.type)
+                return self.bounded(self.unboxed(found, expr.type))
             case Fail():
                 return literal(None)
             case Join(parts):
@@ -175,6 +183,13 @@ class _Printer:
             case Pick(subject, arms):
                 return self.pick(subject, arms)
         return self.bounded(self.operation(expr))
+
+    def boxed(self, value: Sql, kind: Type) -> Sql:
+        """A value as it stands in an array."""
+        return self.text["boxed"](value) if isinstance(kind, Array) and "boxed" in self.text else value
+
+    def unboxed(self, value: Sql, kind: Type) -> Sql:
+        return self.text["unboxed"](value) if isinstance(kind, Array) and "unboxed" in self.text else value
 
     def bounded(self, built: Sql) -> Sql:
         if next(islice(built.walk(), MAX_NODES, None), None) is not None:
@@ -202,7 +217,8 @@ class _Printer:
         at = position if position in variables_of(body) else None
         if _rounds(body):
             raise PromptError(ROUNDED)
-        inner = self.body(item, at, lambda: self.safe(body))
+        inside = body.type if name == "map" else STRING
+        inner = self.body(item, at, lambda: self.boxed(self.safe(body), inside))
         return self.text[name](self.value(array), item.name, at and at.name, inner, item.type)
 
     def exists(self, array: Expr, item: Var, position: Var, test: Expr) -> Sql:
@@ -264,6 +280,8 @@ class _Printer:
                 return _ARITHMETIC[name](this=left, expression=right)
         if expr.type == BOOLEAN:
             return self.boolean(expr)
+        if expr.name == "array":
+            return self.text["array"](*(self.boxed(self.value(arg), arg.type) for arg in args))
         return self.text[expr.name](*(self.value(arg) for arg in args))
 
     def as_text(self, expr: Expr) -> Sql:
@@ -308,6 +326,7 @@ class _Printer:
         value = self.value(text)
         return case(
             (self.text["matches"](value, literal(_PLAIN)), self.text["double_of_text"](value.copy())),
+            (self.text["matches"](value.copy(), literal(_NOT_FINITE)), exp.Null()),
             (self.text["matches"](value.copy(), literal(_NO_NUMBER)), self.value(fallback)),
         )
 
@@ -317,8 +336,6 @@ class _Printer:
         if name == "round_decimal":
             return self.text[name](self.value(number), places, number.type, kind)
         made = self.text[name](self.value(number), places)
-        if name == "round":
-            return made
         bound = double(float(10 ** (15 - places)))
         return case((exp.LT(this=self.text["double_abs"](self.value(number)), expression=bound), made))
 

@@ -15,6 +15,8 @@ from typing import Any
 
 from ..types import BIGINT, BOOLEAN, STRING, Array
 from . import arrays, numbers
+from .failures import at_once, failure, missing, requiring
+from .failures import either as either_fails
 from .functions import soft_text
 from .ir import (
     FALSE,
@@ -32,15 +34,10 @@ from .ir import (
     Pick,
     Var,
     Where,
-    at_once,
-    failure,
-    missing,
     none_possible,
     replaced,
-    requiring,
     variables_of,
 )
-from .ir import either as either_fails
 from .values import (
     READ_IN_LOOP,
     Changing,

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..types import BOOLEAN, Type, type_json
+from ..types import BOOLEAN, Array, Struct, Type, type_json
+from .failures import failure
 from .ir import (
     FALSE,
     TRUE,
@@ -25,9 +26,9 @@ from .ir import (
     Op,
     Pick,
     Sort,
+    Unique,
     Var,
     Where,
-    failure,
     none_possible,
 )
 
@@ -129,7 +130,7 @@ class Replaced:
 Value: TypeAlias = Known | Items | Table | Zip | Lazy | Loop | Expr
 Stored: TypeAlias = Value | Ref | Changing | Growing | Replaced
 """What a name or an entry of the state can hold."""
-Dynamic = (Const, Column, Field, Op, If, Pick, Join, Fail, Var, Map, FlatMap, Sort, Where, Exists, Element)
+Dynamic = (Const, Column, Field, Op, If, Pick, Join, Fail, Var, Map, FlatMap, Sort, Unique, Where, Exists, Element)
 
 
 class Once:
@@ -183,9 +184,10 @@ def lift(value: Stored) -> Expr:
 
 
 def describe(value: Type) -> str:
-    """Give a type as a person would write it."""
-    written = type_json(value)
-    return written if isinstance(written, str) else str(written)
+    """Give a type in words."""
+    if isinstance(value, Array):
+        return f"array of {describe(value.item)}"
+    return "struct" if isinstance(value, Struct) else str(type_json(value))
 
 
 def truth(value: Value) -> Expr:

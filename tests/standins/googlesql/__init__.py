@@ -7,13 +7,31 @@ googlesql().analyze("SELECT id FROM `p.d.t`", {"p.d.t": {"id": "INT64"}})   # [(
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+from typing import Any
 
+from sqlenrich.engines.bigquery import ELEMENT
+from sqlenrich.types import Array, Struct, Type
 from tests.standins.googlesql.analyzer import Analyzed, GoogleSQL
 from tests.standins.googlesql.errors import GoogleSQLError
 from tests.standins.googlesql.evaluator import ScriptResult
 from tests.standins.googlesql.session import Data
 
-__all__ = ["Analyzed", "Data", "GoogleSQL", "GoogleSQLError", "ScriptResult", "googlesql"]
+__all__ = ["Analyzed", "Data", "GoogleSQL", "GoogleSQLError", "ScriptResult", "googlesql", "stored"]
+
+
+def stored(value: Any, kind: Type) -> Any:
+    """A value as a table of BigQuery holds it: an array inside an array stands in a struct."""
+    if value is None:
+        return None
+    match kind:
+        case Array(Array() as inner):
+            return [{ELEMENT: stored(item, inner)} for item in value]
+        case Array(item):
+            return [stored(one, item) for one in value]
+        case Struct(fields) if isinstance(value, Mapping):
+            return {name: stored(value[name], part) for name, part in fields}
+    return value
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Snowflake's functions: what its documentation says of each, in one line, and that.
+"""Snowflake's functions: what each does, in one line, from memory of its documentation, and that.
 
 An argument's type stands as it is coerced; a function whose argument is NULL gives NULL, unless it says otherwise.
 """
@@ -75,7 +75,7 @@ TYPED: dict[str, Callable[[str, list[Node]], Node]] = {}
 
 ANY = SqlType("ANY")
 EXACT_VARIANT = SqlType("VARIANT!")
-"""An argument that is not coerced to VARIANT: the documentation asks for an explicit cast."""
+"""An argument that is not coerced to VARIANT: an explicit cast is asked for."""
 
 
 def function(

@@ -57,7 +57,7 @@ _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "0": "\0"}
 
 
 def _constant(written: str) -> str:
-    """A string constant as the documentation reads it: ``''``, the escapes, a backslash before any other dropped."""
+    """A string constant as Snowflake reads it: ``''``, the escapes, a backslash before any other dropped."""
 
     def character(found: re.Match[str]) -> str:
         if found[0] == "''":

@@ -58,7 +58,7 @@ _COERCED = {
     "ARRAY": {"VARIANT"},
     "OBJECT": {"VARIANT", "ARRAY"},
 }
-"""What is converted without a cast: the column "coercible" of the documentation's table of data type conversion."""
+"""What is converted without a cast: the column "coercible" of Snowflake's table of data type conversion."""
 
 _CAST_ONLY = {
     "BOOLEAN": {"NUMBER"},
