@@ -655,3 +655,13 @@ REFUSED = [
 def test_what_no_engine_could_follow_is_refused(template: str, why: str) -> None:
     with pytest.raises(se.PromptError, match=why):
         se.prompt_sql(template, "duckdb", columns=COLUMNS, vars=VARS)
+
+
+@pytest.mark.parametrize("text", ["nan", " NaN ", "INF", "infinity\n", "-inf", "infinit", "n"])
+def test_a_text_that_python_reads_as_no_finite_number_is_not_given_the_default(text: str) -> None:
+    template = "{{ s|float(1.5) > 0 }}"
+    sql = se.prompt_sql(template, "duckdb", columns=COLUMNS)
+    with duckdb.connect() as db:
+        (found,) = db.execute(f"SELECT {sql} FROM (SELECT ? AS s)", [text]).fetchone() or ("",)
+    assert found in (None, se.render_prompt(template, {"s": text}))
+    assert (found is None) == (("inf" in text.lower() and text != "infinit") or "nan" in text.lower())
