@@ -25,7 +25,7 @@ ROWS: list[tuple[Any, ...]] = [
     ([], [], None, 0, False, []),
     (["q", None], [3, None], "q", 2, None, [None]),
     (None, None, "a,b", None, True, None),
-    (["B", "", "b"], [0, -1, 5], "", -1, False, [{"w": None, "z": None}]),
+    (["B", "", "b"], [0, -1, 5], "", -1, False, [{"w": None, "z": None}, {"w": "a", "z": []}]),
 ]
 
 
@@ -202,6 +202,8 @@ SAME = r"""
 {% set q = s + '' %}{{ q ~ q }}
 {{ 'nan'|float(1.5) }}{{ 'inf'|int }}
 {{ ' NaN '|int }}
+{{ (g|min(attribute='w')).w ~ 'x' }}{{ '%s'|format((g|max(attribute='w')).w) }}
+{{ names[(g|max(attribute='w')).w]|default('d') }}
 """.strip().splitlines()
 
 

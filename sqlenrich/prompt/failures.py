@@ -166,8 +166,10 @@ def hidden_failure(expr: Expr) -> Expr | None:
         case If(test, then, orelse):
             in_then, in_else = hidden_failure(then), hidden_failure(orelse)
             return either(None, branch(test, in_then or FALSE, in_else or FALSE)) if in_then or in_else else None
-        case Pick(_, arms):
-            return _any(hidden_failure(value) for _, value in arms)
+        case Pick(subject, arms):
+            return _any(map(hidden_failure, (subject, *(value for _, value in arms))))
+        case Field(base, _, _):
+            return hidden_failure(base)
         case Join(args):
             return _any(map(hidden_failure, args))
         case Element(array, index, _, _):
