@@ -28,7 +28,7 @@ from tests.test_conformance_numbers import stored
 
 EXAMPLES = int(os.environ.get("SQLENRICH_EXAMPLES", "0"))
 SEED = int(os.environ.get("SQLENRICH_SEED", "0")) or (random.randrange(1, 10**6) if EXAMPLES else 1)
-SHARE = {"duckdb": 800, "bigquery": 200, "spark": 120, "snowflake": 350}
+SHARE = {"duckdb": 800, "bigquery": 150, "spark": 120, "snowflake": 200}
 """How many prompts are tried by default."""
 BATCH = 25
 """So many prompts are columns of one query."""

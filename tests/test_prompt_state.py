@@ -203,6 +203,7 @@ SAME = r"""
 {{ 'nan'|float(1.5) }}{{ 'inf'|int }}
 {{ ' NaN '|int }}
 {{ (g|min(attribute='w')).w ~ 'x' }}{{ '%s'|format((g|max(attribute='w')).w) }}
+{{ s.strip() in [] }}{{ g[0].w in [] }}
 {{ names[(g|max(attribute='w')).w]|default('d') }}
 """.strip().splitlines()
 

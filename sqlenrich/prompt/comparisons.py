@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from ..types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Array, Decimal, Struct
-from .failures import failure, is_none
+from .failures import at_once, failure, is_none, requiring
 from .ir import FALSE, TRUE, Const, Expr, If, Op, none_possible
 from .texts import blank_possible
 from .values import Items, Known, Refusal, Value, choose, describe, lift, negate
@@ -96,10 +96,10 @@ def contained(item: Value, container: Value) -> Expr:
         container = Items(tuple(Known(element) for element in container.value))
     if isinstance(container, Items):
         subject = lift(item)
+        if not container.values:
+            return requiring(at_once(subject), FALSE)
         simple = subject.type == STRING and not blank_possible(subject)
         if all(isinstance(v, Known) and type(v.value) is str for v in container.values) and simple:
-            if not container.values:
-                return FALSE
             return Op("in", (subject, *(lift(v) for v in container.values)), BOOLEAN)
         found: Expr = FALSE
         for element in reversed(container.values):
