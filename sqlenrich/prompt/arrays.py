@@ -145,7 +145,8 @@ def array_index(names: Names, array: Expr, value: Value) -> Expr:
         found = Where(places, at, test)
         broken = either(either(missing(array), failure(sought)), beyond(found, Const(0)))
         return requiring(broken, Element(found, Const(0), inside=True))
-    return Op("array_index", (array, sought), BIGINT)
+    found_at = Op("array_index", (array, sought), BIGINT)
+    return requiring(failure(sought), found_at) if none_inside(array) else found_at
 
 
 def contains(names: Names, array: Expr, value: Value) -> Expr:

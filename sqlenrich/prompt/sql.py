@@ -291,6 +291,8 @@ class _Printer:
         if isinstance(expr, If) and _rounds(expr):
             return self.branches(expr, self.as_text)
         if expr.type == BOOLEAN:
+            if isinstance(value, exp.Null):
+                return value
             negated = exp.Paren(this=value.copy()) if isinstance(value, exp.Connector) else value.copy()
             return case((value, literal("True")), (exp.Not(this=negated), literal("False")))
         if isinstance(expr.type, Decimal):
@@ -361,9 +363,10 @@ class _Printer:
             case Const(value):
                 return literal(bool(value))
             case Op("eq", (a, b), _):
+                left, right = _operand(self.value(a)), _operand(self.value(b))
                 if none_possible(a) and none_possible(b):
-                    return exp.NullSafeEQ(this=self.value(a), expression=self.value(b))
-                return exp.EQ(this=self.value(a), expression=self.value(b))
+                    return exp.NullSafeEQ(this=left, expression=right)
+                return exp.EQ(this=left, expression=right)
             case Op("in", (subject, *values), _):
                 return exp.In(this=self.value(subject), expressions=[self.value(v) for v in values])
             case Op("is_none", (subject,), _):
@@ -404,6 +407,8 @@ class _Printer:
         if isinstance(expr, Op) and expr.name in ("is_none", "truth") and expr.args[0].type == STRING:
             return self.holds(Op("not", (expr,), BOOLEAN))
         value = self.value(expr)
+        if isinstance(value, exp.Null):  # BigQuery takes no NOT NULL
+            return value
         return exp.Not(this=value if isinstance(value, exp.Coalesce | exp.Anonymous) else exp.Paren(this=value))
 
     def truth(self, subject: Expr) -> Sql:
@@ -431,3 +436,8 @@ def _rounds(expr: Expr) -> bool:
 
 def _constant(number: Expr) -> int:
     return number.value if isinstance(number, Const) and isinstance(number.value, int) else 0
+
+
+def _operand(value: Sql) -> Sql:
+    """A value beside a comparison: most engines chain none."""
+    return exp.Paren(this=value) if isinstance(value, exp.Predicate | exp.Not | exp.Connector) else value
