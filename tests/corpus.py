@@ -292,7 +292,7 @@ def reasons(refused: Iterable[tuple[str, str]]) -> list[tuple[str, int, list[str
     """Refusals by reason, the commonest first: the reason, how many templates, their ids with the line."""
     found: dict[str, list[str]] = {}
     for id_, message in refused:
-        found_at = re.match(r"prompt:(\d+): ", message)
+        found_at = re.match(r"prompt:(\d+)(?::\d+)?: ", message)
         line, reason = (f"line {found_at[1]}", message[found_at.end() :]) if found_at else ("no line", message)
         general = re.sub(r'"[^"]*"', '"…"', reason)
         found.setdefault(general, []).append(f"{id_} ({line})")

@@ -123,7 +123,7 @@ TEMPLATES: list[tuple[str, MayFail]] = [
     ("{{ '%f' % x }}", lambda r: long(r["x"], 6)),
     ("{{ '%.9f'|format(x) }}", lambda r: long(r["x"], 9)),
     ("{{ '{:.2f} {}'.format(x, n) }}", lambda r: long(r["x"], 2)),
-    ("{{ x|int }}|{{ x|round|int }}", lambda r: wide(integer(r["x"]))),
+    ("{{ x|int }}|{{ x|round|int }}", lambda r: wide(integer(r["x"])) or long(r["x"])),
     ("{{ x|round(0, 'floor') }}|{{ x|round(0, 'ceil') }}", lambda r: long(r["x"])),
     ("{{ x == y }}{{ x < y }}{{ x <= y }}{{ x > y }}{{ x >= y }}{{ x != y }}", never),
     ("{{ x == 0.5 }}{{ x < 2.5 }}{{ x >= -0.0 }}{{ x > 1e300 }}{{ x == 1 }}{{ x in [0.5, 1.5] }}", never),

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import sqlenrich as se
 from sqlenrich.engines.duckdb import sql_type
 from sqlenrich.types import parse_type
-from tests.test_prompt import TEXTS, VARS, WHOLE, reference
+from tests.test_prompt import VARS, reference
 
 COLUMNS: dict[str, Any] = {
     "tags": {"array": "string"},
@@ -582,206 +579,6 @@ def test_refused(template: str, line: int, words: str) -> None:
     with pytest.raises(se.PromptError, match=re.escape(words)) as caught:
         se.prompt_sql(template, "duckdb", columns=COLUMNS, vars=VARS)
     assert caught.value.line == line
-
-
-# Random templates over random rows.
-
-
-def _rows() -> st.SearchStrategy[dict[str, Any]]:
-    text, number = st.none() | TEXTS | st.sampled_from(["a", "b", "a,b"]), st.none() | WHOLE
-
-    def some(item: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-        return st.none() | st.lists(item, max_size=3)
-
-    one = st.none() | st.fixed_dictionaries({"name": text, "age": number, "pets": some(text)})
-    return st.fixed_dictionaries(
-        {
-            "tags": some(text),
-            "more": some(text),
-            "nums": some(number),
-            "flags": some(st.none() | st.booleans()),
-            "people": some(one),
-            "grid": some(some(number)),
-            "box": st.none() | st.fixed_dictionaries({"title": text, "list": some(text)}),
-            "body": text,
-            "n": number,
-            "k": number,
-            "flag": st.none() | st.booleans(),
-            "x1": text,
-        }
-    )
-
-
-Strategy = st.SearchStrategy[str]
-DEPTH = int(os.environ.get("SQLENRICH_DEPTH", "1"))
-
-
-def _expressions(depth: int, loop: bool) -> dict[str, Strategy]:
-    """Texts, integers, conditions and arrays of texts, integers and structs, with so many levels of nesting."""
-    base = {
-        "text": st.sampled_from(["body", "x1", "'a'", "t", "p.name", "box.title", "tags[0]", "tags[-1]", "more[n]"]),
-        "number": st.sampled_from(
-            ["n", "k", "1", "0", "(-2)", "nums[0]", "u", "p.age", *(["loop.index", "loop.index0"] * loop)]
-        ),
-        "test": st.sampled_from(["flag", "tags", "nums", "people", "n", "body", *(["loop.first", "loop.last"] * loop)]),
-        "texts": st.sampled_from(["tags", "more", "box.list", "p.pets", "body.split(',')", "['a', body]"]),
-        "numbers": st.sampled_from(["nums", "grid[0]", "grid[n]", "range(n)", "[n, 2]"]),
-        "people": st.just("people"),
-    }
-    if depth == 0:
-        return base
-    e = _expressions(depth - 1, loop)
-    array = st.one_of(e["texts"], e["numbers"], e["people"])
-    bound = st.sampled_from(["", "n", "k", "-1", "1", "2", "-2", "0", "nums[0]"])
-    filters = st.sampled_from(["upper", "string", "trim", "length", "default('d')", "default('d', true)"])
-    mapped = st.sampled_from(["'upper'", "'string'", "'trim'", "'replace', 'a', body", "'default', 'd'"])
-    compare = st.sampled_from(["'gt'", "'lt'", "'eq'", "'ne'", "'ge'"])
-    keep = st.sampled_from(["select", "reject"])
-    ends = st.sampled_from(["first", "last"])
-    more = {
-        "text": [
-            st.builds("({}|join({}))".format, array, st.sampled_from(["", "', '", "body", "n"])),
-            st.builds("({}[{}])".format, e["texts"], e["number"]),
-            st.builds("({}[{}]|default({}))".format, e["texts"], e["number"], e["text"]),
-            st.builds("({}|{})".format, e["texts"], ends),
-            st.builds("({}|{}|default('d'))".format, e["texts"], ends),
-            st.builds("({}|{})".format, e["text"], filters),
-            st.builds("({}[{}].name)".format, e["people"], e["number"]),
-            st.builds("('-'.join({}))".format, e["texts"]),
-            st.builds("({} ~ {})".format, e["text"], st.one_of(e["text"], e["number"])),
-            st.builds("({} if {} else {})".format, e["text"], e["test"], e["text"]),
-            st.builds("({} or {})".format, e["text"], e["text"]),
-            st.builds("({}|string)".format, e["number"]),
-            st.sampled_from(["loop.previtem", "loop.nextitem", "(loop.previtem|default('-'))"] if loop else ["body"]),
-            st.builds("{{'a': {}, 'b': {}}}[{}]".format, e["text"], e["text"], e["text"]),
-            st.builds("['x', {}][{}]".format, e["text"], e["number"]),
-        ],
-        "number": [
-            st.builds("({}|length)".format, array),
-            st.builds("({}[{}])".format, e["numbers"], e["number"]),
-            st.builds("({}|{})".format, e["numbers"], ends),
-            st.builds("({}.index({}))".format, st.sampled_from(["tags", "more", "box.list"]), e["text"]),
-            st.builds("({}.index({}))".format, st.sampled_from(["nums", "grid[1]"]), e["number"]),
-            st.builds("([{}, {}]|{})".format, e["number"], e["number"], st.sampled_from(["min", "max"])),
-            st.builds("({} {} {})".format, e["number"], st.sampled_from(["+", "-"]), e["number"]),
-            st.builds("({}|abs)".format, e["number"]),
-            st.builds("({}|default({}))".format, e["number"], e["number"]),
-        ],
-        "test": [
-            st.builds("({} {} {})".format, e["text"], st.sampled_from(["in", "not in"]), e["texts"]),
-            st.builds("({} {} {})".format, e["number"], st.sampled_from(["in", "not in"]), e["numbers"]),
-            st.builds("({} {} [])".format, st.sampled_from(["tags", "nums", "people"]), st.sampled_from(["==", "!="])),
-            st.builds("({} is {})".format, e["text"], st.sampled_from(["defined", "none", "undefined"])),
-            st.builds("({} {} {})".format, e["text"], st.sampled_from(["==", "!=", "<"]), e["text"]),
-            st.builds("({} {} {})".format, e["number"], st.sampled_from(["==", ">", "<="]), e["number"]),
-            st.builds("(not {})".format, e["test"]),
-            st.builds("({} {} {})".format, e["test"], st.sampled_from(["and", "or"]), e["test"]),
-            array,
-        ],
-        "texts": [
-            st.builds("{}[{}:{}]".format, e["texts"], bound, bound),
-            st.builds("({}|map({})|list)".format, e["texts"], mapped),
-            st.builds("({}|map(attribute='name')|list)".format, e["people"]),
-            st.builds("({}|{}|list)".format, e["texts"], keep),
-            st.builds("({}|{}({}, {})|list)".format, e["texts"], keep, compare, e["text"]),
-            st.builds("({}|{}('in', {})|list)".format, e["texts"], keep, e["texts"]),
-            st.builds("({}|{}('none')|list)".format, e["texts"], keep),
-            st.builds("({} if {} else {})".format, e["texts"], e["test"], e["texts"]),
-            st.builds("({} or [])".format, e["texts"]),
-            st.builds("({}|default([{}], true))".format, e["texts"], e["text"]),
-        ],
-        "numbers": [
-            st.builds("{}[{}:{}]".format, e["numbers"], bound, bound),
-            st.builds("({}|{}({}, {})|list)".format, e["numbers"], keep, compare, e["number"]),
-            st.builds("({}|map(attribute='age')|list)".format, e["people"]),
-            st.builds("({}|map('length')|list)".format, e["texts"]),
-            st.builds("range({})".format, e["number"]),
-        ],
-        "people": [
-            st.builds("{}[{}:{}]".format, e["people"], bound, bound),
-            st.builds("({}|{}('name')|list)".format, e["people"], st.sampled_from(["selectattr", "rejectattr"])),
-            st.builds("({}|selectattr('age', {}, {})|list)".format, e["people"], compare, e["number"]),
-            st.builds("({}|select|list)".format, e["people"]),
-        ],
-    }
-    return {kind: st.one_of(base[kind], *choices) for kind, choices in more.items()}
-
-
-def _templates() -> Strategy:
-    def statements(e: dict[str, Strategy], more: list[str]) -> Strategy:
-        printed = st.one_of(
-            st.builds("{{{{ {} }}}}".format, st.one_of(e["text"], e["number"])),
-            st.builds("{{{{ 1 if {} else 0 }}}}".format, e["test"]),
-            st.sampled_from([" ", "{{ t }}", "{{ u }}", "{{ p.name }}", *more]),
-        )
-        setting = st.one_of(
-            st.builds("{{% set t = {} %}}".format, e["text"]), st.builds("{{% set u = {} %}}".format, e["number"])
-        )
-        either = st.one_of(printed, setting)
-        branch = st.builds("{{% if {} %}}{}{{% else %}}{}{{% endif %}}".format, e["test"], either, printed)
-        return st.one_of(printed, setting, branch)
-
-    e = _expressions(DEPTH, False)
-    plain = statements(e, [])
-    inside = statements(_expressions(DEPTH, True), ["{{ loop.length }}", "{{ loop.revindex }}"])
-
-    def loops(inner: Strategy) -> Strategy:
-        body = st.lists(inner, min_size=1, max_size=2).map("".join)
-        test = st.builds(" if {}".format, e["test"]) | st.just("")
-        orelse = st.builds("{{% else %}}{}".format, plain) | st.just("")
-        return st.one_of(
-            st.builds("{{% for t in {}{} %}}{}{}{{% endfor %}}".format, e["texts"], test, body, orelse),
-            st.builds("{{% for u in {}{} %}}{}{}{{% endfor %}}".format, e["numbers"], test, body, orelse),
-            st.builds("{{% for p in {}{} %}}{}{}{{% endfor %}}".format, e["people"], test, body, orelse),
-            st.builds(
-                "{{% for t, u in zip({}, {}) %}}{}{}{{% endfor %}}".format, e["texts"], e["numbers"], body, orelse
-            ),
-        )
-
-    one = loops(inside)
-    pieces = st.lists(st.one_of(plain, one, loops(one)), min_size=1, max_size=2)
-    start = "{% set t = 'T' %}{% set u = 1 %}{% set p = {'name': body, 'age': n, 'pets': tags} %}"
-    return pieces.map(lambda parts: start + "".join(parts))
-
-
-COMPILED: dict[bool, int] = {True: 0, False: 0}
-
-
-@settings(
-    max_examples=int(os.environ.get("SQLENRICH_EXAMPLES", "60")),
-    deadline=None,
-    derandomize="CI" in os.environ,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-)
-@given(template=_templates(), rows=st.lists(_rows(), min_size=1, max_size=3))
-def test_random_templates(template: str, rows: list[dict[str, Any]]) -> None:
-    rows = [*rows, *ROWS]
-    try:
-        sql = se.prompt_sql(template, "duckdb", columns=COLUMNS, vars=VARS)
-    except se.PromptError:
-        COMPILED[False] += 1
-        return
-    COMPILED[True] += 1
-    if len(sql) > 5_000:  # the plan would take long
-        return
-    table = Table(rows)
-    try:
-        given = table.render(template)
-    finally:
-        table.connection.close()
-    for found, expected in zip(given, reference(template, rows), strict=True):
-        assert found in (expected, None)  # None where jinja2 never reads the element that fails
-        EQUAL[found == expected] += 1
-
-
-EQUAL: dict[bool, int] = {True: 0, False: 0}
-
-
-def test_most_random_templates_are_compiled_and_equal() -> None:
-    if not any(COMPILED.values()):  # they may have run in another process
-        test_random_templates()
-    assert COMPILED[True] > COMPILED[False]
-    assert EQUAL[True] > 10 * EQUAL[False]
 
 
 def test_a_prompt_that_would_explode_is_refused() -> None:

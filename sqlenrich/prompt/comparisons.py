@@ -146,7 +146,8 @@ def compare(name: str, a: Expr, b: Expr) -> Expr:
         greatest = {"lt": b, "lteq": b, "gt": a, "gteq": a}.get(name, None if isinstance(b, Const) else a)
         if greatest is None or isinstance(greatest, Const):
             return test
-        return Op("and", (test, negate(Op("is_nan", (greatest,), BOOLEAN))), BOOLEAN)
+        number = Op("and", (test, negate(Op("is_nan", (greatest,), BOOLEAN))), BOOLEAN)
+        return If(is_none(greatest), test, number) if name == "eq" and none_possible(greatest) else number
     if a.type == b.type and isinstance(a.type, Decimal):
         return Op(name, (a, b), BOOLEAN)
     raise Refusal(f"comparing {describe(a.type)} with {describe(b.type)}; cast one of them in the source query")

@@ -191,7 +191,10 @@ def undefined(value: Expr) -> Expr:
 
 def whole(text: Expr) -> Expr:
     """Give a text as it is; what is None fails, as a method or a slice of None does."""
-    return Op("substr", (text, Const(1)), STRING) if none_possible(text) else text
+    if none_possible(text):
+        return Op("substr", (text, Const(1)), STRING)
+    broken = failure(text)
+    return text if broken == at_once(text) else requiring(broken, text)  # what is undefined fails too
 
 
 def _soft(function: Callable[..., Expr]) -> Callable[..., Expr]:

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlenrich.engines.bigquery import ELEMENT
-from sqlenrich.types import Array, Struct, Type
 from tests.standins.googlesql.analyzer import Analyzed, GoogleSQL
 from tests.standins.googlesql.errors import GoogleSQLError
 from tests.standins.googlesql.evaluator import ScriptResult
 from tests.standins.googlesql.session import Data
+
+if TYPE_CHECKING:
+    from sqlenrich.types import Type
 
 __all__ = ["Analyzed", "Data", "GoogleSQL", "GoogleSQLError", "ScriptResult", "googlesql", "stored"]
 
 
 def stored(value: Any, kind: Type) -> Any:
     """A value as a table of BigQuery holds it: an array inside an array stands in a struct."""
+    from sqlenrich.engines.bigquery import ELEMENT
+    from sqlenrich.types import Array, Struct
+
     if value is None:
         return None
     match kind:
