@@ -15,6 +15,11 @@ import sqlenrich
 PACKAGE = Path(sqlenrich.__file__).parent
 MODULES = {".".join(file.relative_to(PACKAGE).with_suffix("").parts): file for file in sorted(PACKAGE.rglob("*.py"))}
 ENGINES = {"engines.bigquery", "engines.databricks", "engines.duckdb", "engines.snowflake", "engines.spark"}
+ENGINE_PARTS = {
+    "engines.spark_sql",
+    *(f"engines.{name}_{part}" for name in ("bigquery", "duckdb", "snowflake") for part in ("json", "text")),
+    "engines.spark_json",
+}
 PURE = {"errors", "types"}
 # A module or a folder, and what of the package it may import: modules or folders. What is not named here may import
 # everything but `cli`.
@@ -28,7 +33,21 @@ RULES: dict[str, set[str]] = {
     "engines.__init__": {"errors", "engines.base"},
     "engines.base": {"types"},
     "engines": PURE
-    | {"request", "schema.pattern", "schema.vendor", "engines.base", "engines.casing", "engines.spark_sql"},
+    | {
+        "request",
+        "schema.pattern",
+        "schema.vendor",
+        "engines.base",
+        "engines.casing",
+        "engines.spark_json",
+        "engines.spark_sql",
+        "engines.bigquery_json",
+        "engines.bigquery_text",
+        "engines.duckdb_json",
+        "engines.duckdb_text",
+        "engines.snowflake_json",
+        "engines.snowflake_text",
+    },
     "llm": {"errors", "llm"},
     "enrichment": PURE | {"engines", "header", "prompt", "schema"},
     "plan": {"types"},

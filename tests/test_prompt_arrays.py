@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 import sqlenrich as se
-from sqlenrich.engines.duckdb import sql_type
+from sqlenrich.engines.duckdb_text import sql_type
 from sqlenrich.types import parse_type
 from tests.test_prompt import VARS, reference
 

@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from ..schema.vendor import SHAPE_ONLY, json_schema_format
-from . import casing, spark_sql
+from . import casing, spark_json, spark_sql
 from .base import Call, Engine, Fact, Sql, func, named_func, replace_table
 
 _DOCS = "https://docs.databricks.com/aws/en/sql/language-manual/functions/ai_query"
@@ -36,10 +36,10 @@ ENGINE = Engine(
     name="databricks",
     dialect="databricks",
     text={**spark_sql.TEXT, **spark_sql.ARRAYS, "lower": _lower},
-    json=spark_sql.JSON,
+    json=spark_json.JSON,
     sha256=lambda text: named_func("SHA2")(text, exp.Literal.number(256)),
     sql_type=spark_sql.sql_type,
-    column=spark_sql.column,
+    column=spark_json.column,
     create_table_as=replace_table,
     facts={
         "call": Fact("ai_query", _DOCS, "2026-11-20"),

@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from ..schema.vendor import json_schema_format
-from . import spark_sql
+from . import spark_json, spark_sql
 from .base import Call, Engine, Fact, Sql, named_func
 
 
@@ -35,10 +35,10 @@ ENGINE = Engine(
     name="spark",
     dialect="spark",
     text={**spark_sql.TEXT, **spark_sql.ARRAYS},
-    json=spark_sql.JSON,
+    json=spark_json.JSON,
     sha256=lambda text: named_func("SHA2")(text, exp.Literal.number(256)),
     sql_type=spark_sql.sql_type,
-    column=spark_sql.column,
+    column=spark_json.column,
     create_table_as=create_table_as,
     facts={
         "call": Fact("ai_query", "a session function over OpenAI-compatible servers", "2026-11-20"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from sqlglot import exp
 
 from ..request import compact_json
-from ..schema.pattern import FENCE, portable
 from ..types import Array, Decimal, Scalar, Struct, Type
 from . import casing
 from .base import (
@@ -20,8 +19,6 @@ from .base import (
     Build,
     Call,
     Sql,
-    all_of,
-    any_of,
     case,
     concat,
     double_divide,
@@ -256,107 +253,6 @@ ARRAYS: dict[str, Build] = {
     "text_index": lambda text, part: _found(func("INSTR", text, part)),
     "abs": named_func("ABS"),
 }
-
-# JSON -------------------------------------------------------------------------------------------------------------
-
-
-def _get(value: Sql, path: str, kind: str) -> Sql:
-    """Read a VARIANT; nested reads become one path."""
-    if isinstance(value, exp.Anonymous) and value.this == "TRY_VARIANT_GET" and value.expressions[2].this == "variant":
-        inner, before, _ = value.expressions
-        return func("TRY_VARIANT_GET", inner, literal(before.this + path[1:]), literal(kind))
-    return func("TRY_VARIANT_GET", value, literal(path), literal(kind))
-
-
-def _step(name: str) -> str:
-    return "$" + ('["' + name + '"]')
-
-
-def _schema(value: Sql) -> Sql:
-    return func("SCHEMA_OF_VARIANT", value)
-
-
-def _kind(value: Sql, kind: str) -> Sql:
-    schema = _schema(value)
-    match kind:
-        case "object" | "array":
-            return func("STARTSWITH", schema, literal(kind.upper()))
-        case "number":
-            names = [literal(name) for name in ("BIGINT", "DOUBLE", "FLOAT")]
-            return exp.paren(
-                any_of(exp.In(this=schema, expressions=names), func("STARTSWITH", schema.copy(), literal("DECIMAL"))),
-                copy=False,
-            )
-        case "integer":
-            number = _get(value.copy(), "$", "double")
-            # FLOOR gives a BIGINT, and 1e19 would then fail the whole query; RINT stays a double.
-            whole = exp.EQ(this=number, expression=func("RINT", number.copy()))
-            return exp.paren(all_of(_kind(value, "number"), whole), copy=False)
-    return exp.EQ(this=schema, expression=literal(_LABELS[kind]))
-
-
-_LABELS = {"string": "STRING", "boolean": "BOOLEAN", "null": "VOID"}
-
-
-def _is(value: Sql, kinds: tuple[str, ...]) -> Sql:
-    return any_of(*(_kind(value.copy(), kind) for kind in kinds if not (kind == "integer" and "number" in kinds)))
-
-
-def _parse(text: Sql) -> Sql:
-    """Spark's parser ignores what follows the first document: inside an array it can't."""
-    wrapped = func("TRY_PARSE_JSON", concat(literal("["), text, literal(",0]")))
-    two = exp.EQ(this=func("ARRAY_SIZE", _get(wrapped, "$", "array<variant>")), expression=literal(2))
-    return case((two, func("TRY_VARIANT_GET", wrapped.copy(), literal("$[0]"), literal("variant"))))
-
-
-def _any_item(value: Sql, name: str, test: Callable[[Sql], Sql]) -> Sql:
-    return func("EXISTS", _get(value, "$", "array<variant>"), lambda_(name, test))
-
-
-def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
-    found = func("MAP_KEYS", _get(value, "$", "map<string, variant>"))
-    allowed = [literal(name) for name in names]
-    test = lambda k: exp.Not(this=exp.In(this=k, expressions=allowed)) if allowed else literal(True)  # noqa: E731
-    return func("EXISTS", found, lambda_("k", test))
-
-
-JSON: dict[str, Callable[..., Any]] = {
-    "parse": _parse,
-    "accepted": named_func("TRY_PARSE_JSON"),
-    "get": lambda value, name: _get(value, _step(name), "variant"),
-    "is": _is,
-    "string": lambda value: _get(value, "$", "string"),
-    "number": lambda value: _get(value, "$", "double"),
-    "bigint": lambda value: _get(value, "$", "bigint"),
-    "any_item": _any_item,
-    "count": lambda value: func("ARRAY_SIZE", _get(value, "$", "array<variant>")),
-    "has_other_names": _has_other_names,
-    "length": named_func("CHAR_LENGTH"),
-    "search": lambda text, pattern: func("REGEXP_LIKE", text, literal(portable(pattern, end=r"\z"))),
-    "trim": lambda text: exp.Trim(this=text, expression=literal(BLANK), position="BOTH"),
-    "unfence": lambda text: (
-        func("REGEXP_LIKE", text, literal(FENCE)),
-        func("REGEXP_EXTRACT", text.copy(), literal(FENCE), literal(1)),
-    ),
-    "first_word": lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
-    "let": lambda value, body: func(
-        "ELEMENT_AT", func("TRANSFORM", func("ARRAY", value), lambda_("doc", body)), literal(1)
-    ),
-}
-
-
-def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
-    """Give the typed column of a JSON value that passed its checks."""
-    match kind:
-        case Array(item):
-            elements = _get(value, "$", "array<variant>")
-            return func("TRANSFORM", elements, lambda_(f"x{depth}", lambda x: column(x, item, depth + 1)))
-        case Struct(fields):
-            pairs: list[Sql] = []
-            for name, field in fields:
-                pairs += [literal(name), column(_get(value.copy(), _step(name), "variant"), field, depth)]
-            return case((_kind(value.copy(), "object"), func("NAMED_STRUCT", *pairs)))
-    return _get(value, "$", type_text(kind).lower())
 
 
 def call(pending: Sql, request: Call) -> Answered:

@@ -23,7 +23,7 @@ __all__ = ["Analyzed", "Data", "GoogleSQL", "GoogleSQLError", "ScriptResult", "g
 
 def stored(value: Any, kind: Type) -> Any:
     """A value as a table of BigQuery holds it: an array inside an array stands in a struct."""
-    from sqlenrich.engines.bigquery import ELEMENT
+    from sqlenrich.engines.bigquery_text import ELEMENT
     from sqlenrich.types import Array, Struct
 
     if value is None:
