@@ -456,7 +456,7 @@ class _Compiler:
         accepted = accepted.where(exp.Is(this=col("_error"), expression=exp.Null()), copy=False)
         outputs = [
             self.named(self.engine.column(json["get"](doc.copy(), name), kind), name)
-            for name, kind in self.e.output_columns.items()
+            for name, kind in self.e.readings.items()
         ]
         version: Sql = literal(self.e.version) if self.e.version is not None else self.null(STRING)
         return (

@@ -15,7 +15,7 @@ from .errors import PromptError, SpecError, did_you_mean
 from .header import FOREIGN, HEADER, PARAMS, RESERVED, Header
 from .prompt import Prompt, compile_prompt
 from .schema import Verdicts, build_tests, normalise, output_columns
-from .types import STRING, Type, parse_type
+from .types import STRING, Type, parse_type, stored
 
 RESERVED_COLUMNS = (
     "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "_request_hash", "request_hash",
@@ -68,7 +68,7 @@ class Enrichment:
         return compile_prompt(
             self.template,
             columns={**(types or {}), **declared},
-            vars={"output": self.schema["properties"], **self.vars},
+            vars={"output": self.schema.get("properties", {}), **self.vars},
             default=STRING if types is None else None,
             source=self.place,
             first_line=self.template_line,
@@ -88,6 +88,11 @@ class Enrichment:
     @property
     def output_columns(self) -> dict[str, Type]:
         """One typed column per output property."""
+        return {name: stored(kind) for name, kind in self.readings.items()}
+
+    @property
+    def readings(self) -> dict[str, Type]:
+        """The output columns by how they are read from an answer."""
         return output_columns(self.schema)
 
     def source_name(self, column: str) -> str:

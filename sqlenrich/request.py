@@ -10,7 +10,10 @@ from typing import Any
 
 HASH_VERSION = 1
 HINT = "Answer with one JSON object that fits this JSON Schema, and nothing else: "
-_SHAPE = ("type", "enum", "description", "properties", "required", "items")
+_SHAPE = ("type", "enum", "description", "required", "dependentRequired")
+_NAMED = ("properties", "patternProperties", "dependentSchemas")
+_LISTED = ("prefixItems", "allOf", "anyOf", "oneOf")
+_NESTED = ("items", "contains", "additionalProperties", "propertyNames", "not", "if", "then", "else")
 
 
 @dataclass(frozen=True)
@@ -34,15 +37,18 @@ def compact_json(value: Any) -> str:
 
 
 def shape(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what decides the form of an answer: types, enums, required names and descriptions.
+    """Give what decides the form of an answer: types, enums, required names and descriptions, at every depth.
 
     Ranges, lengths, patterns and counts are left out: checks judge stored answers again, so changing one is free.
     """
     kept: dict[str, Any] = {key: schema[key] for key in _SHAPE if key in schema}
-    if "properties" in kept:
-        kept["properties"] = {name: shape(child) for name, child in kept["properties"].items()}
-    if "items" in kept:
-        kept["items"] = shape(kept["items"])
+    for keyword, value in schema.items():
+        if keyword in _NAMED:
+            kept[keyword] = {name: shape(child) for name, child in value.items()}
+        elif keyword in _LISTED:
+            kept[keyword] = [shape(child) for child in value]
+        elif keyword in _NESTED and isinstance(value, Mapping):
+            kept[keyword] = shape(value)
     return kept
 
 

@@ -42,12 +42,12 @@ def prompt_sql(
 def check_sql(schema: Any, engine: str, column: str = "response", assert_format: bool = False) -> str:
     """Give the SQL expression of an answer's verdict: NULL = accepted, else the reason code.
 
-    Judges the text of ``column`` as it is; ``assert_format`` is for schemas with formats, which are refused so far.
-    Raises :class:`~sqlenrich.UnsupportedError` for a schema that the engine can't check.
+    Judges the text of ``column`` as it is. ``schema`` is any JSON Schema whose value is an object; with
+    ``assert_format`` its formats are checked. Raises :class:`~sqlenrich.UnsupportedError` for a schema that the engine
+    can't check.
     """
-    del assert_format
     target = get_engine(engine)
-    plain, problems = normalise(schema)
+    plain, problems = normalise(schema, "schema", columns=False, assert_format=assert_format)
     if problems:
         raise UnsupportedError(engine, "; ".join(str(p) for p in problems), "write the schema without it")
     text = _column(target, column)

@@ -47,10 +47,20 @@ class Struct:
         return dict(self.fields).get(name)
 
 
-Type: TypeAlias = Scalar | Decimal | Array | Struct
+@dataclass(frozen=True, slots=True)
+class Coerced:
+    """A column whose JSON value may also be its text: a number or boolean in quotes, one of ``values`` in any case."""
+
+    type: Type
+    values: tuple[str, ...] = ()
+
+
+Type: TypeAlias = Scalar | Decimal | Array | Struct | Coerced
 
 STRING, BIGINT, DOUBLE, BOOLEAN = Scalar("string"), Scalar("bigint"), Scalar("double"), Scalar("boolean")
 DATE, TIMESTAMP = Scalar("date"), Scalar("timestamp")
+JSON = Scalar("json")
+"""Any JSON value, read from an answer as its JSON text: stored as a ``string``."""
 SCALARS = {t.name: t for t in (STRING, BIGINT, DOUBLE, BOOLEAN, DATE, TIMESTAMP)}
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
@@ -77,6 +87,18 @@ def parse_type(written: object) -> Type:
     raise ValueError(f"unknown type {written!r}: write a name, {{array: T}} or {{struct: {{name: T}}}}")
 
 
+def stored(value: Type) -> Type:
+    """Give the type that a column has in a table, for one that says how it is read."""
+    match value:
+        case Coerced(kind):
+            return stored(kind)
+        case Array(item):
+            return Array(stored(item))
+        case Struct(fields):
+            return Struct(tuple((name, stored(field)) for name, field in fields))
+    return STRING if value == JSON else value
+
+
 def type_json(value: Type) -> object:
     """Give a type as it is written in files: the inverse of :func:`parse_type`."""
     if isinstance(value, Scalar):
@@ -85,4 +107,6 @@ def type_json(value: Type) -> object:
         return f"decimal({value.precision},{value.scale})"
     if isinstance(value, Array):
         return {"array": type_json(value.item)}
+    if isinstance(value, Coerced):
+        return type_json(value.type)
     return {"struct": {name: type_json(field) for name, field in value.fields}}

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal as PyDecimal
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -172,6 +173,17 @@ def half_even(value: Sql, digits: int, nearest: Build) -> Sql:
 
 LAST_WORD = " [^ ]*$"
 """What Jinja's truncate drops: the last space and what follows it."""
+EXACT = "DECIMAL(38, 18)"
+"""The widest decimals that every engine has: 20 digits before the point, 18 after it."""
+MORE_DIGITS = r"([.][0-9]{6})[0-9]+"
+"""The digits of a second beyond microseconds."""
+
+
+def plain_number(value: int | float) -> str:
+    """Give a number's shortest text without an exponent."""
+    return f"{PyDecimal(repr(value)):f}"
+
+
 TRAILING_ZEROS = "([.][0-9]*[1-9])0+$|([.]0)0+$"
 """Python prints no zeros at the end of a double, but one after the point."""
 

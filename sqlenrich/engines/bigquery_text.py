@@ -6,7 +6,7 @@ from itertools import count
 
 from sqlglot import exp
 
-from ..types import Array, Decimal, Scalar, Struct, Type
+from ..types import Array, Coerced, Decimal, Scalar, Struct, Type
 from . import casing
 from .base import (
     BLANK,
@@ -26,6 +26,7 @@ from .base import (
 
 _TYPES = {
     "string": "STRING",
+    "json": "STRING",
     "bigint": "INT64",
     "double": "FLOAT64",
     "boolean": "BOOL",
@@ -41,6 +42,8 @@ ELEMENT = "element"
 def type_text(value: Type) -> str:
     """Give BigQuery's name of a portable type."""
     match value:
+        case Coerced(read):
+            return type_text(read)
         case Scalar(name):
             return _TYPES[name]
         case Decimal(precision, scale):

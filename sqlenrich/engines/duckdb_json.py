@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from sqlglot import exp
 
 from ..schema.pattern import FENCE, MAX_BRACKETS, portable
-from ..types import Array, Scalar, Struct, Type
+from ..types import BOOLEAN, Array, Coerced, Scalar, Struct, Type
 from .base import (
     BLANK,
+    EXACT,
+    MORE_DIGITS,
     Sql,
     all_of,
     any_of,
     case,
     cast,
+    concat,
     func,
     lambda_,
     literal,
     named_func,
+    plain_number,
 )
 from .duckdb_text import sql_type
 
@@ -37,7 +42,9 @@ _INTEGERS = ("BIGINT", "UBIGINT")
 
 
 def _pointer(name: str) -> Sql:
-    """RFC 6901: the one path syntax of DuckDB that takes every name."""
+    """RFC 6901: the one path syntax of DuckDB that takes every name; but digits would reach into an array, too."""
+    if name.isdecimal():
+        return literal(f'$."{name}"')
     return literal("/" + name.replace("~", "~0").replace("/", "~1"))
 
 
@@ -82,9 +89,55 @@ def _items(value: Sql) -> Sql:
     return func("JSON_EXTRACT", value, literal("$[*]"))
 
 
-def _any_item(value: Sql, name: str, test: Callable[[Sql], Sql]) -> Sql:
-    kept = func("LIST_FILTER", _items(value), lambda_(name, test))
+def _any_item(value: Sql, name: str, test: Callable[[Sql], Sql], start: int = 0) -> Sql:
+    items = func("LIST_SLICE", _items(value), literal(start + 1), literal(-1)) if start else _items(value)
+    return exp.GT(this=func("LEN", func("LIST_FILTER", items, lambda_(name, test))), expression=literal(0))
+
+
+def _count_items(value: Sql, name: str, test: Callable[[Sql], Sql]) -> Sql:
+    found = func("LEN", func("LIST_FILTER", _items(value), lambda_(name, test)))
+    return case((_kind(value.copy(), "ARRAY"), found))
+
+
+def _map_items(value: Sql, name: str, body: Callable[[Sql], Sql]) -> Sql:
+    return func("LIST_TRANSFORM", _items(value), lambda_(name, body))
+
+
+def _member(value: Sql, name: Sql) -> Sql:
+    """A member by a name that only the row knows, as RFC 6901 writes it."""
+    escaped = func("REPLACE", func("REPLACE", name, literal("~"), literal("~0")), literal("/"), literal("~1"))
+    return func("JSON_EXTRACT", value, concat(literal("/"), escaped))
+
+
+def _over_members(function: str, value: Sql, key: str, name: str, body: Callable[[Sql, Sql], Sql]) -> Sql:
+    """The names, or what is made of each member: JSON_KEYS gives no names for what is no object."""
+    inner = func(
+        "LIST_EXTRACT",
+        func(
+            "LIST_TRANSFORM",
+            exp.Array(expressions=[_member(value.copy(), exp.column(key))]),
+            lambda_(name, lambda x: body(exp.column(key), x)),
+        ),
+        literal(1),
+    )
+    return func(function, func("JSON_KEYS", value), lambda_(key, lambda _: inner))
+
+
+def _any_member(value: Sql, key: str, name: str, test: Callable[[Sql, Sql], Sql]) -> Sql:
+    kept = _over_members("LIST_FILTER", value, key, name, test)
     return exp.GT(this=func("LEN", kept), expression=literal(0))
+
+
+def _map_members(value: Sql, key: str, name: str, body: Callable[[Sql, Sql], Sql]) -> Sql:
+    made = _over_members("LIST_TRANSFORM", value, key, name, body)
+    return func("LIST_SORT", made)
+
+
+def _join_texts(texts: Sql) -> Sql:
+    """NULL where a text is: ARRAY_TO_STRING would leave it out."""
+    joined = concat(exp.column("joined"), literal(","), exp.column("part"))
+    fold = exp.Lambda(this=joined, expressions=[exp.to_identifier("joined"), exp.to_identifier("part")])
+    return func("LIST_REDUCE", texts, fold, literal(""))
 
 
 def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
@@ -92,6 +145,19 @@ def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
     if not names:
         return exp.GT(this=func("LEN", func("JSON_KEYS", value)), expression=literal(0))
     return exp.Not(this=func("LIST_HAS_ALL", allowed, func("JSON_KEYS", value)))
+
+
+def _number_text(value: Sql) -> Sql:
+    exact = case((_is_integer(value), cast(_bigint(value.copy()), "VARCHAR")))
+    return func("COALESCE", exact, cast(_number(value.copy()), "VARCHAR"))
+
+
+def _is_multiple(value: Sql, step: int | float) -> Sql:
+    """A double's shortest text as a decimal, if it has no more digits than that."""
+    exact = cast(cast(_number(value), "VARCHAR"), EXACT, safe=True)
+    rest = exp.Mod(this=exact, expression=cast(exp.Literal.number(plain_number(step)), EXACT))
+    same = exp.EQ(this=cast(exact.copy(), "DOUBLE"), expression=_number(value.copy()))
+    return all_of(exp.EQ(this=rest, expression=literal(0)), same)
 
 
 def _names(text: Sql) -> Sql:
@@ -123,8 +189,24 @@ JSON: dict[str, Callable[..., Any]] = {
     "string": _string,
     "number": _number,
     "bigint": _bigint,
+    "at": lambda value, index: func("JSON_EXTRACT", value, literal(f"$[{index}]")),
+    "text": lambda value: cast(value, "VARCHAR"),
+    "too_wide": lambda value: func("ISINF", _number(value)),
+    "number_text": _number_text,
+    "is_multiple": _is_multiple,
+    "is_date": lambda text: exp.Not(
+        this=exp.Is(this=cast(func("LEFT", text, literal(10)), "DATE", safe=True), expression=exp.Null())
+    ),
+    "lower_ascii": lambda text: func("TRANSLATE", text, literal(ascii_uppercase), literal(ascii_lowercase)),
     "any_item": _any_item,
+    "any_member": _any_member,
+    "count_items": _count_items,
+    "map_items": _map_items,
+    "map_members": _map_members,
+    "join_texts": _join_texts,
+    "repeats": lambda texts: exp.LT(this=func("LIST_UNIQUE", texts), expression=func("LEN", texts.copy())),
     "count": lambda value: case((_kind(value, "ARRAY"), func("JSON_ARRAY_LENGTH", value.copy()))),
+    "name_count": lambda value: case((_kind(value, "OBJECT"), func("LEN", func("JSON_KEYS", value.copy())))),
     "has_other_names": _has_other_names,
     "length": named_func("LENGTH"),
     "search": lambda text, pattern: func("REGEXP_MATCHES", text, literal(portable(pattern))),
@@ -142,9 +224,31 @@ JSON: dict[str, Callable[..., Any]] = {
 }
 
 
+def _timestamp(text: Sql) -> Sql:
+    """In UTC. Digits beyond microseconds are cut."""
+    return cast(
+        func("REGEXP_REPLACE", func("UPPER", text), literal(MORE_DIGITS), literal(r"\1")), "TIMESTAMP", safe=True
+    )
+
+
+def _coerced(value: Sql, kind: Coerced) -> Sql:
+    if kind.type == BOOLEAN:
+        return cast(func("LOWER", _string(value)), "BOOLEAN", safe=True)
+    if kind.values:
+        lower = JSON["lower_ascii"](_string(value))
+        return case(*((exp.EQ(this=lower.copy(), expression=literal(v.lower())), literal(v)) for v in kind.values))
+    return column(value, kind.type)
+
+
 def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
     """Give the typed column of a JSON value that passed its checks."""
     match kind:
+        case Coerced():
+            return _coerced(value, kind)
+        case Scalar("json"):
+            return cast(value, "VARCHAR")
+        case Scalar("timestamp"):
+            return _timestamp(_string(value))
         case Scalar("string"):
             return _string(value)
         case Scalar("bigint"):

@@ -6,7 +6,7 @@ from decimal import Decimal as PyDecimal
 
 from sqlglot import exp
 
-from ..types import Array, Decimal, Scalar, Struct, Type
+from ..types import Array, Coerced, Decimal, Scalar, Struct, Type
 from .base import (
     BLANK,
     LAST_WORD,
@@ -31,6 +31,7 @@ from .casing import EXPANDING, FINAL_SIGMA, NEW_CASE, guarded, joined
 
 _TYPES = {
     "string": "VARCHAR",
+    "json": "VARCHAR",
     "bigint": "BIGINT",
     "double": "DOUBLE",
     "boolean": "BOOLEAN",
@@ -42,6 +43,8 @@ _TYPES = {
 def sql_type(value: Type) -> exp.DataType:
     """Give DuckDB's name of a portable type."""
     match value:
+        case Coerced(kind):
+            return sql_type(kind)
         case Scalar(name):
             return exp.DataType.build(_TYPES[name], dialect="duckdb")
         case Decimal(precision, scale):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from ..types import Array, Decimal, Scalar, Struct, Type
+from ..types import Array, Coerced, Decimal, Scalar, Struct, Type
 from . import casing
 from .base import (
     BLANK,
@@ -31,6 +31,7 @@ from .base import (
 
 _TYPES = {
     "string": "VARCHAR",
+    "json": "VARCHAR",
     "bigint": "BIGINT",
     "double": "DOUBLE",
     "boolean": "BOOLEAN",
@@ -41,6 +42,8 @@ _TYPES = {
 def sql_type(value: Type) -> exp.DataType:
     """Give Snowflake's type of a portable type; arrays and structs are its semi-structured ones."""
     match value:
+        case Coerced(kind):
+            return sql_type(kind)
         case Scalar("timestamp"):
             # sqlglot prints TIMESTAMPNTZ, a spelling that other tools don't read.
             return exp.DataType(this=exp.DataType.Type.USERDEFINED, kind="TIMESTAMP_NTZ")

@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from ..request import compact_json
-from ..types import Array, Decimal, Scalar, Struct, Type
+from ..types import Array, Coerced, Decimal, Scalar, Struct, Type
 from . import casing
 from .base import (
     BLANK,
@@ -35,6 +35,7 @@ from .base import (
 RETRYABLE = r"(?i)(429|500|502|503|504|rate.?limit|REQUEST_LIMIT_EXCEEDED|RESOURCE_EXHAUSTED|timed? ?out|temporarily)"
 _TYPES = {
     "string": "STRING",
+    "json": "STRING",
     "bigint": "BIGINT",
     "double": "DOUBLE",
     "boolean": "BOOLEAN",
@@ -46,6 +47,8 @@ _TYPES = {
 def type_text(value: Type) -> str:
     """Give Spark's name of a portable type."""
     match value:
+        case Coerced(kind):
+            return type_text(kind)
         case Scalar(name):
             return _TYPES[name]
         case Decimal(precision, scale):

@@ -1,8 +1,10 @@
 """The answer's JSON Schema: its typed columns, the form each vendor takes, and one small IR of tests."""
 
+from .build import build_tests
 from .check import check_response, judge
 from .columns import output_columns
-from .normalise import Problem, normalise
-from .tests import CODES, Verdicts, build_tests
+from .keywords import Problem
+from .normalise import normalise
+from .tests import CODES, Verdicts
 
 __all__ = ["CODES", "Problem", "Verdicts", "build_tests", "check_response", "judge", "normalise", "output_columns"]

@@ -2,26 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Struct, Type
+from ..types import BIGINT, BOOLEAN, DATE, DOUBLE, JSON, STRING, TIMESTAMP, Array, Coerced, Struct, Type
+from .keywords import TYPES, kinds_of
 
-_SCALARS: dict[str, Type] = {"string": STRING, "integer": BIGINT, "number": DOUBLE, "boolean": BOOLEAN}
+_SCALARS: dict[frozenset[str], Type] = {
+    frozenset(["string"]): STRING,
+    frozenset(["integer"]): BIGINT,
+    frozenset(["number", "integer"]): DOUBLE,
+    frozenset(["number"]): DOUBLE,
+    frozenset(["boolean"]): BOOLEAN,
+}
+_FORMATS: dict[str, Type] = {"date": DATE, "date-time": TIMESTAMP}
 
 
 def output_columns(schema: Mapping[str, Any]) -> dict[str, Type]:
-    """Give one column per property of a plain schema, in order. Objects without properties stay JSON text."""
-    return {name: column_type(child) for name, child in schema["properties"].items()}
+    """Give one column per property of a plain schema, in order.
+
+    A value of several types, and an array or object without a described inside, is JSON text.
+    """
+    return {name: column_type(child) for name, child in _properties(schema).items()}
 
 
 def column_type(schema: Mapping[str, Any]) -> Type:
-    """Give the column type of one plain schema."""
-    kinds = [kind for kind in schema["type"] if kind != "null"]
-    if "array" in kinds:
-        return Array(column_type(schema["items"]) if "items" in schema else STRING)
-    if "object" in kinds:
-        properties = schema.get("properties")
-        return Struct(tuple(output_columns(schema).items())) if properties else STRING
-    kind = "number" if "number" in kinds else kinds[0]
-    return _SCALARS[kind]
+    """Give the type by which the column of one plain schema is read."""
+    kinds = value_kinds(schema) - {"null"}
+    if kinds == {"array"}:
+        item = _first(schema, "items")
+        described = item is not None and _first(schema, "prefixItems") is None
+        inner = column_type(item) if item is not None and described else JSON
+        return JSON if inner == JSON else Array(inner)
+    if kinds == {"object"}:
+        properties = output_columns(schema)
+        return Struct(tuple(properties.items())) if properties else JSON
+    found = _SCALARS.get(frozenset(kinds), JSON)
+    if found == STRING:
+        found = _FORMATS.get(str(_first(schema, "format")), STRING)
+    if schema.get("coerce"):
+        return Coerced(found, tuple(value for value in schema.get("enum", ()) if isinstance(value, str)))
+    return found
+
+
+def value_kinds(schema: Mapping[str, Any]) -> set[str]:
+    """Give the JSON types that a value may have, ``integer`` beside ``number``."""
+    kinds = set(schema.get("type", TYPES))
+    if "number" in kinds:
+        kinds.add("integer")
+    if "enum" in schema:
+        allowed = {kind for value in schema["enum"] for kind in kinds_of(value)}
+        if all("integer" in kinds_of(value) for value in schema["enum"] if "number" in kinds_of(value)):
+            allowed -= {"number"}
+        kinds &= allowed
+    for part in schema.get("allOf", ()):
+        kinds &= value_kinds(part)
+    for keyword in ("anyOf", "oneOf"):
+        if keyword in schema:
+            kinds &= set().union(*(value_kinds(part) for part in schema[keyword]))
+    return kinds
+
+
+def _parts(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield schema
+    for part in schema.get("allOf", ()):
+        yield from _parts(part)
+
+
+def _first(schema: Mapping[str, Any], keyword: str) -> Any:
+    return next((part[keyword] for part in _parts(schema) if keyword in part), None)
+
+
+def _properties(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Properties that several parts describe are one, over all of these descriptions."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for part in _parts(schema):
+        for name, child in part.get("properties", {}).items():
+            found[name] = {"allOf": [found[name], child]} if name in found else child
+    return found

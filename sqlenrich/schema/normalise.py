@@ -2,231 +2,350 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import did_you_mean
+from .keywords import (
+    ANNOTATIONS,
+    CHECKED,
+    COUNTS,
+    FORMATS,
+    NAME,
+    NUMBER_LIMITS,
+    SCALARS,
+    TYPES,
+    Problem,
+    decimals,
+    kinds_of,
+)
+from .merge import merged, with_null
+from .pattern import portable
+from .pointer import resolve
 
-TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
-ANNOTATIONS = ("description", "title", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly")
-NUMBER_LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
-COUNTS = ("minLength", "maxLength", "minItems", "maxItems")
-CHECKED = (
-    "type", "enum", "const", *NUMBER_LIMITS, *COUNTS, "pattern",
-    "items", "properties", "required", "additionalProperties",
-)  # fmt: skip
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+Plain = dict[str, Any]
+MAX_DECIMALS = 18
+"""Every engine has exact decimals of 38 digits: 20 before the point and 18 after it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What is wrong with a schema, and where: ``output.properties.label``."""
-
-    message: str
-    place: str
-
-    def __str__(self) -> str:
-        return f"{self.message} @ {self.place}"
-
-
-def normalise(schema: Any, place: str = "output") -> tuple[dict[str, Any], list[Problem]]:
+def normalise(
+    schema: Any, place: str = "output", *, columns: bool = True, assert_format: bool = True
+) -> tuple[Plain, list[Problem]]:
     """Give the plain form of a schema and all its problems.
 
-    The plain form has the keywords of :data:`CHECKED` and ``description``; ``type`` is always a list.
+    The plain form has the keywords of :data:`~.keywords.CHECKED` and ``description``: no references, no booleans as
+    schemas, ``type`` (where there is one) as a list, ``const`` as an enum. With ``columns`` each property must be one
+    that a column can hold; without, any schema of an object is taken. Where formats are not asserted they are
+    annotations, and left out.
     """
     problems: list[Problem] = []
-    plain = _Normaliser(schema, problems).node(schema, place, ())
-    if not problems and plain.get("type") != ["object"]:
-        problems.append(Problem('the answer is one JSON object: write "type: object" and its properties', place))
-    if not problems and not plain.get("properties"):
-        problems.append(Problem("the output has no properties, so no columns", place))
+    plain = _Normaliser(schema, problems, assert_format).node(schema, place, (), columns)
+    if columns:
+        if "type" not in plain and "properties" in plain:
+            plain = {"type": ["object"], **plain}
+        if not problems and plain.get("type") != ["object"]:
+            problems.append(Problem('the answer is one JSON object: write "type: object" and its properties', place))
+        if not problems and not plain.get("properties"):
+            problems.append(Problem("the output has no properties, so no columns", place))
     return plain, problems
 
 
 class _Normaliser:
-    def __init__(self, root: Any, problems: list[Problem]) -> None:
-        self.root, self.problems = root, problems
+    def __init__(self, root: Any, problems: list[Problem], assert_format: bool) -> None:
+        self.root, self.problems, self.assert_format = root, problems, assert_format
 
     def report(self, message: str, place: str) -> None:
         self.problems.append(Problem(message, place))
 
-    def node(self, schema: Any, place: str, seen: tuple[str, ...]) -> dict[str, Any]:
+    def node(self, schema: Any, place: str, seen: tuple[str, ...], columns: bool = False) -> Plain:
+        """Give the plain form of one schema; ``columns`` where its value becomes a column or a part of one."""
+        if isinstance(schema, bool):
+            return {} if schema else {"not": {}}
         if not isinstance(schema, Mapping):
             self.report(f"a schema is a mapping, not {schema!r}", place)
             return {}
-        schema, seen = self.resolve(dict(schema), place, seen)
-        schema = self.nullable(schema, place, seen)
-        known = {*CHECKED, *ANNOTATIONS, "$defs", "definitions", "$schema", "$id"}
-        for keyword in schema:
-            if keyword not in known:
-                self.report(f'the keyword "{keyword}"{did_you_mean(keyword, CHECKED)} is not supported', place)
-        plain: dict[str, Any] = {"type": self.types(schema, place)}
+        self.known(schema, place)
+        plain: Plain = {}
         if isinstance(schema.get("description"), str):
             plain["description"] = schema["description"]
-        self.values(schema, plain, place)
+        self.types(schema, plain, place)
+        self.values(schema, plain, place, columns)
         self.limits(schema, plain, place)
-        if "items" in schema:
-            plain["items"] = self.node(schema["items"], f"{place}.items", seen)
-        if "properties" in schema or "required" in schema or "additionalProperties" in schema:
-            self.members(schema, plain, place, seen)
+        self.texts(schema, plain, place)
+        self.arrays(schema, plain, place, seen, columns)
+        self.objects(schema, plain, place, seen, columns)
+        plain = self.applicators(schema, plain, place, seen, columns)
+        if columns:
+            self.column(plain, place)
         return plain
 
-    def resolve(
-        self, schema: dict[str, Any], place: str, seen: tuple[str, ...]
-    ) -> tuple[dict[str, Any], tuple[str, ...]]:
-        while isinstance(reference := schema.pop("$ref", None), str):
-            target: Any = self.root
-            if reference in seen:
-                self.report(f'"{reference}" refers to itself; a column has a fixed depth', place)
-                return {}, seen
-            for part in reference.lstrip("#").split("/")[1:] if reference.startswith("#") else [None]:
-                name = part.replace("~1", "/").replace("~0", "~") if part is not None else None
-                target = target.get(name) if isinstance(target, Mapping) else None
-            if not isinstance(target, Mapping):
-                self.report(f'"{reference}" points to nothing in this schema', place)
-                return {}, seen
-            schema = {**target, **schema}
-            seen = (*seen, reference)
-        return schema, seen
+    def known(self, schema: Mapping[str, Any], place: str) -> None:
+        containers = {"$ref", "$defs", "definitions", "$schema", "const", "coerce"}
+        known = {*CHECKED, *ANNOTATIONS, *containers, *(("$id",) if schema is self.root else ())}
+        for keyword in schema:
+            if keyword not in known and not str(keyword).startswith("x-"):
+                near = did_you_mean(str(keyword), CHECKED)
+                self.report(f'the keyword "{keyword}"{near} is not supported', place)
 
-    def nullable(self, schema: dict[str, Any], place: str, seen: tuple[str, ...]) -> dict[str, Any]:
-        """``anyOf: [X, {type: "null"}]``, as Pydantic writes an optional value, is X with null in its types."""
-        choices = schema.get("anyOf")
-        null = {"type": "null"}
-        if not isinstance(choices, list) or len(choices) != 2 or null not in choices:
-            return schema
-        other, _ = self.resolve(dict(next(c for c in choices if c != null)), place, seen)
-        types = other.get("type")
-        if types is None and "enum" not in other:
-            return schema
-        listed = types if isinstance(types, list) else [types]
-        merged = {**other, **{k: v for k, v in schema.items() if k != "anyOf"}}
-        if types is not None:
-            merged["type"] = [*listed, "null"]
-        if "enum" in merged and None not in merged["enum"]:
-            merged["enum"] = [*merged["enum"], None]
-        return merged
+    # Values of one kind -----------------------------------------------------------------------------------------
 
-    def types(self, schema: Mapping[str, Any], place: str) -> list[str]:
+    def types(self, schema: Mapping[str, Any], plain: Plain, place: str) -> None:
         written = schema.get("type")
         if written is None:
-            values = schema.get("enum", [schema["const"]] if "const" in schema else [])
-            kinds = list(dict.fromkeys(json_kind(value) for value in values)) if isinstance(values, list) else []
-            if not kinds:
-                kinds = ["object"] if "properties" in schema else ["array"] if "items" in schema else []
-            if not kinds:
-                self.report("a type is missing: a column needs one", place)
-            return kinds
+            return
         kinds = [written] if isinstance(written, str) else list(written) if isinstance(written, list) else []
         for kind in kinds:
             if kind not in TYPES:
                 self.report(f'unknown type "{kind}"{did_you_mean(str(kind), TYPES)}', place)
         if not kinds:
             self.report(f"type {written!r} is neither a name nor a list of names", place)
-        columns = {"number" if kind == "integer" else kind for kind in kinds if kind != "null"}
-        if len(columns) > 1:
-            self.report(f"a column has one type (and null), not {' and '.join(sorted(columns))}", place)
-        if kinds == ["null"]:
-            self.report("a value that is always null is no column", place)
-        return kinds
+        plain["type"] = list(dict.fromkeys(kinds))
 
-    def values(self, schema: Mapping[str, Any], plain: dict[str, Any], place: str) -> None:
+    def values(self, schema: Mapping[str, Any], plain: Plain, place: str, columns: bool) -> None:
         allowed = schema.get("enum")
         if "const" in schema:
             allowed = [schema["const"]]
         if allowed is None:
             return
-        if not isinstance(allowed, list) or not allowed:
+        if not isinstance(allowed, list) or (not allowed and columns):
             self.report("enum is a list with at least one value", place)
             return
-        if any(isinstance(value, list | dict) for value in allowed):
-            self.report("enum and const hold texts, numbers, booleans or null", place)
-            return
-        kinds = {"number" if (kind := json_kind(value)) == "integer" else kind for value in allowed} - {"null"}
-        if len(kinds) > 1:
-            self.report(f"an enum holds values of one type (and null), not {' and '.join(sorted(kinds))}", place)
-        fitting = [value for value in allowed if _fits(value, plain["type"])]
-        if not fitting:
-            self.report(f"can't be met: no value of the enum is of type {' or '.join(plain['type'])}", place)
+        kinds = plain.get("type", TYPES)
+        if columns and not any(kinds_of(value) & set(kinds) for value in allowed):
+            self.report(f"can't be met: no value of the enum is of type {' or '.join(kinds)}", place)
         plain["enum"] = allowed
 
-    def limits(self, schema: Mapping[str, Any], plain: dict[str, Any], place: str) -> None:
-        for keyword in NUMBER_LIMITS:
+    def limits(self, schema: Mapping[str, Any], plain: Plain, place: str) -> None:
+        for keyword in (*NUMBER_LIMITS, "multipleOf"):
             if keyword in schema:
                 if isinstance(schema[keyword], bool) or not isinstance(schema[keyword], int | float):
                     self.report(f"{keyword} is a number, not {schema[keyword]!r}", place)
-                    continue
-                plain[keyword] = schema[keyword]
+                elif keyword != "multipleOf" or self.step(schema[keyword], place):
+                    plain[keyword] = schema[keyword]
         for keyword in COUNTS:
             if keyword in schema:
-                if isinstance(schema[keyword], bool) or not isinstance(schema[keyword], int) or schema[keyword] < 0:
+                count = schema[keyword]
+                if isinstance(count, float) and count.is_integer():
+                    count = int(count)
+                if isinstance(count, bool) or not isinstance(count, int) or count < 0:
                     self.report(f"{keyword} is an integer of at least 0, not {schema[keyword]!r}", place)
                     continue
-                plain[keyword] = schema[keyword]
-        for low, high in (("minimum", "maximum"), ("minLength", "maxLength"), ("minItems", "maxItems")):
-            if low in plain and high in plain and plain[low] > plain[high]:
+                plain[keyword] = count
+        for low, high in (
+            *(("minimum", "maximum"), ("minLength", "maxLength"), ("minItems", "maxItems")),
+            *(("minContains", "maxContains"), ("minProperties", "maxProperties")),
+        ):
+            if low in plain and high in plain and plain[low] > plain[high] and low != "minContains":
                 self.report(f"can't be met: {low} {plain[low]} is above {high} {plain[high]}", place)
-        if "pattern" in schema:
-            from .pattern import portable
 
-            try:
-                portable(schema["pattern"])
-            except ValueError as error:
-                self.report(str(error), place)
+    def step(self, value: int | float, place: str) -> bool:
+        if value <= 0:
+            self.report(f"multipleOf is above 0, not {value!r}", place)
+        elif value >= 1e20 or decimals(value) > MAX_DECIMALS:
+            self.report(f"multipleOf {value!r} has more digits than every engine can divide by", place)
+        else:
+            return True
+        return False
+
+    def texts(self, schema: Mapping[str, Any], plain: Plain, place: str) -> None:
+        if "pattern" in schema and self.pattern(schema["pattern"], place):
+            plain["pattern"] = schema["pattern"]
+        if (written := schema.get("format")) is not None:
+            if not isinstance(written, str):
+                self.report(f"format is a text, not {written!r}", place)
+            elif self.assert_format and written not in FORMATS:
+                near = did_you_mean(written, FORMATS)
+                self.report(
+                    f'the format "{written}"{near} is not checked; there are: {", ".join(FORMATS)}; or write a pattern',
+                    place,
+                )
+            elif self.assert_format:
+                plain["format"] = written
+
+    def pattern(self, written: object, place: str) -> bool:
+        try:
+            portable(written)
+        except ValueError as error:
+            self.report(str(error), place)
+            return False
+        return True
+
+    # Arrays and objects -----------------------------------------------------------------------------------------
+
+    def arrays(self, schema: Mapping[str, Any], plain: Plain, place: str, seen: tuple[str, ...], columns: bool) -> None:
+        if "prefixItems" in schema:
+            first = self.schemas(schema["prefixItems"], f"{place}.prefixItems", seen)
+            if first:
+                plain["prefixItems"] = first
+        if "items" in schema and schema["items"] is not True:
+            column = columns and "prefixItems" not in schema and schema["items"] not in (False, {})
+            plain["items"] = self.node(schema["items"], f"{place}.items", seen, column)
+        if "contains" in schema:
+            plain["contains"] = self.node(schema["contains"], f"{place}.contains", seen)
+        else:
+            for keyword in ("minContains", "maxContains"):
+                plain.pop(keyword, None)
+        unique = schema.get("uniqueItems", False)
+        if not isinstance(unique, bool):
+            self.report("uniqueItems is true or false", place)
+        elif unique:
+            plain["uniqueItems"] = True
+
+    def objects(
+        self, schema: Mapping[str, Any], plain: Plain, place: str, seen: tuple[str, ...], columns: bool
+    ) -> None:
+        if "properties" in schema:
+            children = self.mapping(schema, "properties", place)
+            plain["properties"] = {
+                name: self.node(child, f"{place}.properties.{name}", seen, columns) for name, child in children.items()
+            }
+            if columns:
+                self.column_names(plain["properties"], place)
+        self.required(schema, plain, place, columns)
+        for keyword in ("patternProperties", "dependentSchemas"):
+            if keyword in schema:
+                found = {
+                    name: self.node(child, f"{place}.{keyword}.{name}", seen)
+                    for name, child in self.mapping(schema, keyword, place).items()
+                }
+                if keyword == "patternProperties":
+                    found = {name: child for name, child in found.items() if self.pattern(name, f"{place}.{keyword}")}
+                plain[keyword] = found
+        if "additionalProperties" in schema and schema["additionalProperties"] is not True:
+            extra = schema["additionalProperties"]
+            place_of_it = f"{place}.additionalProperties"
+            if extra is not False and not isinstance(extra, Mapping):
+                self.report(f"additionalProperties is true, false or a schema, not {extra!r}", place)
             else:
-                plain["pattern"] = schema["pattern"]
+                plain["additionalProperties"] = extra is not False and self.node(extra, place_of_it, seen)
+        if "propertyNames" in schema and schema["propertyNames"] is not True:
+            plain["propertyNames"] = self.node(schema["propertyNames"], f"{place}.propertyNames", seen)
+        if "dependentRequired" in schema:
+            plain["dependentRequired"] = {
+                name: list(dict.fromkeys(names))
+                for name, names in self.mapping(schema, "dependentRequired", place).items()
+                if self.names(names, f"dependentRequired.{name}", place)
+            }
 
-    def members(self, schema: Mapping[str, Any], plain: dict[str, Any], place: str, seen: tuple[str, ...]) -> None:
-        properties = schema.get("properties", {})
-        if not isinstance(properties, Mapping):
-            self.report("properties is a mapping of names to schemas", place)
+    def required(self, schema: Mapping[str, Any], plain: Plain, place: str, columns: bool) -> None:
+        required = schema.get("required", [])
+        if not self.names(required, "required", place):
             return
-        plain["properties"] = {}
-        for name, child in properties.items():
-            if not NAME.fullmatch(str(name)):
+        if columns and not {"$ref", "allOf", "patternProperties"} & set(schema):
+            properties = plain.get("properties", {})
+            for name in required:
+                if name not in properties:
+                    near = did_you_mean(name, properties)
+                    self.report(f'required "{name}"{near} is not among the properties', place)
+        if required:
+            plain["required"] = list(dict.fromkeys(required))
+
+    def names(self, value: object, keyword: str, place: str) -> bool:
+        if isinstance(value, list) and all(isinstance(name, str) for name in value):
+            return True
+        self.report(f"{keyword} is a list of property names", place)
+        return False
+
+    def mapping(self, schema: Mapping[str, Any], keyword: str, place: str) -> dict[str, Any]:
+        if isinstance(schema[keyword], Mapping):
+            return {str(name): child for name, child in schema[keyword].items()}
+        self.report(f"{keyword} is a mapping of names", place)
+        return {}
+
+    def schemas(self, value: object, place: str, seen: tuple[str, ...], columns: bool = False) -> list[Plain]:
+        if isinstance(value, list) and value:
+            return [self.node(child, f"{place}.{index}", seen, columns) for index, child in enumerate(value)]
+        self.report("a list of at least one schema", place)
+        return []
+
+    # Schemas over the same value ---------------------------------------------------------------------------------
+
+    def applicators(
+        self, schema: Mapping[str, Any], plain: Plain, place: str, seen: tuple[str, ...], columns: bool
+    ) -> Plain:
+        also: list[Plain] = []
+        if (reference := schema.get("$ref")) is not None:
+            also.append(self.reference(reference, place, seen, columns))
+        if "allOf" in schema:
+            also += self.schemas(schema["allOf"], f"{place}.allOf", seen, columns)
+        for keyword in ("anyOf", "oneOf"):
+            if keyword in schema:
+                choices = self.schemas(schema[keyword], f"{place}.{keyword}", seen)
+                nullable = with_null(choices)
+                if nullable is not None:
+                    if columns:  # once more, as the column that it is
+                        self.recheck(schema[keyword], f"{place}.{keyword}", seen)
+                    also.append(nullable)
+                elif choices:
+                    plain[keyword] = choices
+        if "not" in schema:
+            plain["not"] = self.node(schema["not"], f"{place}.not", seen)
+        if "if" in schema:
+            for keyword in ("if", "then", "else"):
+                if keyword in schema:
+                    plain[keyword] = self.node(schema[keyword], f"{place}.{keyword}", seen)
+        rest = []
+        for other in also:
+            both = merged(plain, other)
+            if both is None:
+                rest.append(other)
+            else:
+                plain = both
+        if rest:
+            plain["allOf"] = rest
+        if schema.get("coerce"):
+            self.coerce(plain, place)
+        return plain
+
+    def recheck(self, choices: list[Any], place: str, seen: tuple[str, ...]) -> None:
+        for index, choice in enumerate(choices):
+            if choice != {"type": "null"} and not isinstance(choice, bool):
+                known = len(self.problems)
+                self.node(choice, f"{place}.{index}", seen, columns=True)
+                told = set(map(str, self.problems[:known]))
+                self.problems[known:] = [one for one in self.problems[known:] if str(one) not in told]
+
+    def reference(self, reference: object, place: str, seen: tuple[str, ...], columns: bool) -> Plain:
+        if not isinstance(reference, str):
+            self.report(f"$ref is a text, not {reference!r}", place)
+            return {}
+        if reference in seen:
+            self.report(f'"{reference}" refers to itself; a column has a fixed depth', place)
+            return {}
+        found = resolve(self.root, reference)
+        if found is None or not isinstance(found[0], Mapping | bool):
+            self.report(f'"{reference}" points to nothing in this schema', place)
+            return {}
+        return self.node(found[0], place, (*seen, reference), columns)
+
+    # Columns ----------------------------------------------------------------------------------------------------
+
+    def coerce(self, plain: Plain, place: str) -> None:
+        kinds = [kind for kind in plain.get("type", []) if kind != "null"]
+        texts = [value for value in plain.get("enum", []) if isinstance(value, str)]
+        lower = {value.lower() for value in texts}
+        if len(kinds) != 1 or kinds[0] not in SCALARS or (kinds == ["string"] and not texts):
+            self.report("coerce is for a number, an integer, a boolean, or a text with an enum", place)
+        elif len(lower) != len(set(texts)) or not all(value.isascii() for value in texts):
+            self.report("coerce reads an enum in any case: its values are ASCII and differ by more than case", place)
+        else:
+            plain["coerce"] = True
+
+    def column(self, plain: Plain, place: str) -> None:
+        """What only a column asks: a type that it can have."""
+        if plain.get("type") == ["null"]:
+            self.report("a value that is always null is no column", place)
+        if "type" not in plain:
+            kind = "object" if "properties" in plain and "." in place else "array" if "items" in plain else None
+            if kind is not None:
+                self.report(f'a type is missing: write "type: {kind}"', place)
+
+    def column_names(self, properties: Mapping[str, Any], place: str) -> None:
+        lower: dict[str, str] = {}
+        for name in properties:
+            if not NAME.fullmatch(name):
                 self.report(
                     f'the property name "{name}" is no column name: letters, digits, _ and -, at most 64', place
                 )
-            plain["properties"][str(name)] = self.node(child, f"{place}.properties.{name}", seen)
-        lower: dict[str, str] = {}
-        for name in plain["properties"]:
             if (other := lower.setdefault(name.lower(), name)) != name:
                 self.report(f'"{other}" and "{name}" are equal but for case; SQL columns are not', place)
-        required = schema.get("required", [])
-        if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
-            self.report("required is a list of property names", place)
-            required = []
-        for name in required:
-            if name not in plain["properties"]:
-                self.report(
-                    f'required "{name}"{did_you_mean(name, plain["properties"])} is not among the properties', place
-                )
-        plain["required"] = list(dict.fromkeys(required))
-        extra = schema.get("additionalProperties", True)
-        if not isinstance(extra, bool):
-            self.report("additionalProperties is true or false", place)
-        plain["additionalProperties"] = extra
-
-
-def json_kind(value: object) -> str:
-    """Give the JSON Schema type of a value, "integer" for whole numbers."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int) or (isinstance(value, float) and (value.is_integer() or math.isinf(value))):
-        # Python reads 1e400 as infinite; written so it can only be a whole number.
-        return "integer"
-    if isinstance(value, float):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    return "array" if isinstance(value, list) else "object"
-
-
-def _fits(value: object, types: list[str]) -> bool:
-    kind = json_kind(value)
-    return kind in types or (kind == "integer" and "number" in types)

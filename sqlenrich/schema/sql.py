@@ -1,11 +1,17 @@
 """The tests of an answer to SQL, through an engine's table of JSON functions.
 
-The table holds, by name: ``parse`` (text to JSON, NULL unless it is one RFC 8259 text), ``accepted`` (the same for a
-text known to be one), ``get`` (by name), ``is``
-(one of some types; NULL for a missing value), ``string``, ``number`` (as double), ``bigint`` (NULL if too wide),
-``any_item``, ``count``, ``has_other_names``, ``length``, ``search`` (of an ECMA-262 pattern), ``trim``,
-``unfence`` (of a trimmed text: the test for a fence and what it holds), ``first_word``, ``let``.
-``string``, ``number``, ``bigint`` and ``count`` give NULL for a missing value and for a JSON null.
+The table holds, by name, where ``value`` is a parsed JSON value and a missing one is NULL:
+
+``parse`` (text to JSON, NULL unless it is one RFC 8259 text), ``accepted`` (the same for a text known to be one),
+``get`` (by name), ``at`` (by position from 0), ``is`` (one of some types; NULL for a missing value),
+``string``, ``number`` (as double, infinite or NULL beyond it), ``bigint`` (NULL if too wide), ``text`` (as JSON text),
+``too_wide``, ``count``, ``name_count`` (NULL for what is no array, no object), ``any_item`` and ``any_member`` (false
+or NULL for what is none), ``count_items``, ``map_items`` and ``map_members`` (to an array of texts, by name),
+``join_texts``, ``repeats`` (of an array of texts: two are equal, or one is NULL), ``has_other_names``, ``is_multiple``
+(of a double), ``is_date`` (a text's first ten characters), ``length``, ``search`` (of an ECMA-262 pattern),
+``lower_ascii``, ``trim``, ``unfence`` (of a trimmed text: the test for a fence and what it holds), ``first_word``,
+``let``. ``string``, ``number``, ``bigint`` and ``count`` give NULL for a missing value and for a JSON null; of a text
+that holds a number ``number`` and ``bigint`` give it.
 """
 
 from __future__ import annotations
@@ -15,21 +21,34 @@ from typing import Any, TypeAlias
 
 from sqlglot import exp
 
-from ..engines.base import Sql, all_of, any_of, case, literal
+from ..engines.base import Sql, all_of, any_of, case, cast, concat, func, literal
 from .tests import (
     All,
     AnyItem,
+    AnyMember,
+    AnyOf,
+    At,
     Compare,
+    CountItems,
     Doc,
+    Fixed,
     Get,
     Is,
     Item,
     Lacks,
     Length,
+    Name,
+    NoDate,
     NoMatch,
     NoneOf,
+    NoneOfFolded,
+    Not,
+    NotMultiple,
+    NotOne,
     OtherNames,
+    Present,
     Ref,
+    Repeats,
     Test,
     TooWide,
     Verdicts,
@@ -38,7 +57,13 @@ from .tests import (
 JsonFunctions: TypeAlias = Mapping[str, Any]
 
 _READ = {"string": "string", "boolean": "string", "number": "number", "integer": "bigint"}
-_OPERATORS: Mapping[str, type[exp.Binary]] = {"<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE}
+_OPERATORS: Mapping[str, type[exp.Binary]] = {
+    "<": exp.LT,
+    "<=": exp.LTE,
+    ">": exp.GT,
+    ">=": exp.GTE,
+    "<>": exp.NEQ,
+}
 
 
 def repaired_sql(json: JsonFunctions, text: Sql, repairs: Sequence[str]) -> Sql:
@@ -83,41 +108,171 @@ class _Printer:
             case Doc():
                 return self.doc.copy()
             case Get(base, name):
-                found: Sql = self.json["get"](self.ref(base), name)
-                return found
+                return self.made("get", self.ref(base), name)
+            case At(base, index):
+                return self.made("at", self.ref(base), index)
             case Item(depth):
                 return exp.column(f"x{depth}")
+            case Name(depth):
+                return exp.column(f"k{depth}")
+
+    def string(self, ref: Ref) -> Sql:
+        return self.ref(ref) if isinstance(ref, Name) else self.made("string", self.ref(ref))
+
+    def made(self, name: str, *arguments: Any) -> Sql:
+        value: Sql = self.json[name](*arguments)
+        return value
 
     def test(self, test: Test) -> Sql:
-        json = self.json
-        match test:
-            case All(tests):
-                return all_of(*map(self.test, tests))
-            case Is(ref, kinds, negated):
-                holds: Sql = json["is"](self.ref(ref), kinds)
-                return exp.Not(this=exp.paren(holds, copy=False)) if negated else holds
-            case Compare(ref, op, limit, integer):
-                value = json["bigint" if integer else "number"](self.ref(ref))
-                return _OPERATORS[op](this=value, expression=literal(limit))
-            case TooWide(ref):
-                given = exp.Not(this=exp.Is(this=json["string"](self.ref(ref)), expression=exp.Null()))
-                return all_of(given, exp.Is(this=json["bigint"](self.ref(ref)), expression=exp.Null()))
-            case Length(ref, what, op, count):
-                value = (
-                    json["count"](self.ref(ref)) if what == "items" else json["length"](json["string"](self.ref(ref)))
-                )
-                return _OPERATORS[op](this=value, expression=literal(count))
-            case NoneOf(ref, kind, values):
-                value = json[_READ[kind]](self.ref(ref))
-                texts = ["true" if v is True else "false" if v is False else v for v in values]
-                return exp.Not(this=exp.In(this=value, expressions=[literal(v) for v in texts]))
-            case NoMatch(ref, pattern):
-                return exp.Not(this=json["search"](json["string"](self.ref(ref)), pattern))
-            case Lacks(ref, name):
-                return exp.Is(this=json["get"](self.ref(ref), name), expression=exp.Null())
-            case OtherNames(ref, names):
-                other: Sql = json["has_other_names"](self.ref(ref), names)
-                return other
-            case AnyItem(ref, depth, inner):
-                some: Sql = json["any_item"](self.ref(ref), f"x{depth}", lambda _: self.test(inner))
-                return some
+        made: Sql = _TESTS[type(test)](self, test)
+        return made
+
+    def tests(self, tests: Sequence[Test]) -> list[Sql]:
+        return [self.test(test) for test in tests]
+
+    def sure(self, test: Test) -> Sql:
+        """True or false, never NULL."""
+        made = self.test(test)
+        return (
+            made
+            if isinstance(made, exp.Not | exp.Boolean) and isinstance(test, Not | Fixed)
+            else func("COALESCE", made, literal(False))
+        )
+
+
+def _is(p: _Printer, test: Is) -> Sql:
+    holds: Sql = p.json["is"](p.ref(test.ref), test.kinds)
+    return exp.Not(this=exp.paren(holds, copy=False)) if test.negated else holds
+
+
+def _compare(p: _Printer, test: Compare) -> Sql:
+    value = p.json["bigint" if test.integer else "number"](p.ref(test.ref))
+    return _OPERATORS[test.op](this=value, expression=literal(test.limit))
+
+
+def _too_wide(p: _Printer, test: TooWide) -> Sql:
+    given = exp.Not(this=exp.Is(this=p.string(test.ref), expression=exp.Null()))
+    if test.integer:
+        return all_of(given, exp.Is(this=p.json["bigint"](p.ref(test.ref)), expression=exp.Null()))
+    wide: Sql = p.json["too_wide"](p.ref(test.ref))
+    return wide
+
+
+def _not_multiple(p: _Printer, test: NotMultiple) -> Sql:
+    value = p.ref(test.ref)
+    if test.integer:
+        rest = exp.Mod(this=p.json["bigint"](value), expression=literal(int(test.step)))
+        return exp.NEQ(this=rest, expression=literal(0))
+    number = p.json["number"](value)
+    small = exp.LT(this=func("ABS", number), expression=exp.Literal.number("1e20"))
+    holds = func("COALESCE", all_of(small, p.json["is_multiple"](value.copy(), test.step)), literal(False))
+    given = exp.Not(this=exp.Is(this=number.copy(), expression=exp.Null()))
+    return all_of(given, exp.Not(this=holds))
+
+
+def _length(p: _Printer, test: Length) -> Sql:
+    match test.what:
+        case "items":
+            value = p.json["count"](p.ref(test.ref))
+        case "names":
+            value = p.json["name_count"](p.ref(test.ref))
+        case "text":
+            value = p.json["length"](p.string(test.ref))
+    return _OPERATORS[test.op](this=value, expression=literal(test.count))
+
+
+def _none_of(p: _Printer, test: NoneOf) -> Sql:
+    value = p.string(test.ref) if test.kind in ("string", "boolean") else p.json[_READ[test.kind]](p.ref(test.ref))
+    texts = ["true" if v is True else "false" if v is False else v for v in test.values]
+    return exp.Not(this=exp.In(this=value, expressions=[literal(v) for v in texts]))
+
+
+def _none_of_folded(p: _Printer, test: NoneOfFolded) -> Sql:
+    lower = p.json["lower_ascii"](p.string(test.ref))
+    return exp.Not(this=exp.In(this=lower, expressions=[literal(value) for value in test.values]))
+
+
+def _count_items(p: _Printer, test: CountItems) -> Sql:
+    found = p.json["count_items"](p.ref(test.ref), f"x{test.depth}", lambda _: exp.Not(this=p.sure(test.test)))
+    return _OPERATORS[test.op](this=found, expression=literal(test.count))
+
+
+def _repeats(p: _Printer, test: Repeats) -> Sql:
+    texts = p.json["map_items"](p.ref(test.ref), f"x{test.depth}", lambda x: _canonical(p, x, test.depth, test.levels))
+    made: Sql = p.json["repeats"](texts)
+    return made
+
+
+def _canonical(p: _Printer, value: Sql, depth: int, levels: int) -> Sql:
+    """A text that equal values share and no others; NULL for a value that nests deeper."""
+    json = p.json
+    name = f"{depth}_{levels}"
+    arms: list[tuple[Sql, Sql]] = [
+        (json["is"](value, ("string",)), _measured(p, json["string"](value.copy()))),
+        (json["is"](value.copy(), ("integer", "number")), json["number_text"](value.copy())),
+        (json["is"](value.copy(), ("boolean",)), json["string"](value.copy())),
+        (json["is"](value.copy(), ("null",)), literal("null")),
+    ]
+    if levels:
+        inside = json["map_items"](value.copy(), f"y{name}", lambda y: _canonical(p, y, depth, levels - 1))
+        arms.append((json["is"](value.copy(), ("array",)), _bracketed(json["join_texts"](inside), "[", "]")))
+        members = json["map_members"](
+            value.copy(),
+            f"n{name}",
+            f"z{name}",
+            lambda n, z: concat(_measured(p, n), _canonical(p, z, depth, levels - 1)),
+        )
+        arms.append((json["is"](value.copy(), ("object",)), _bracketed(json["join_texts"](members), "{", "}")))
+    return case(*arms)
+
+
+def _measured(p: _Printer, text: Sql) -> Sql:
+    """A text after its length: so no text can look like two."""
+    return concat(cast(p.json["length"](text), exp.DataType.build("TEXT")), literal(":"), text.copy())
+
+
+def _bracketed(text: Sql, left: str, right: str) -> Sql:
+    return concat(literal(left), text, literal(right))
+
+
+def _any_item(p: _Printer, test: AnyItem) -> Sql:
+    made: Sql = p.json["any_item"](p.ref(test.ref), f"x{test.depth}", lambda _: p.test(test.test), test.start)
+    return made
+
+
+def _any_member(p: _Printer, test: AnyMember) -> Sql:
+    made: Sql = p.json["any_member"](p.ref(test.ref), f"k{test.depth}", f"x{test.depth}", lambda *_: p.test(test.test))
+    return made
+
+
+def _not_one(p: _Printer, test: NotOne) -> Sql:
+    met = [case((one, literal(0)), default=literal(1)) for one in p.tests(test.tests)]
+    total: Sql = met[0]
+    for one in met[1:]:
+        total = exp.Add(this=total, expression=one)
+    return exp.NEQ(this=total, expression=literal(1))
+
+
+_TESTS: Mapping[type, Any] = {
+    Fixed: lambda _, test: literal(test.holds),
+    All: lambda p, test: all_of(*p.tests(test.tests)),
+    AnyOf: lambda p, test: exp.paren(any_of(*p.tests(test.tests)), copy=False),
+    Not: lambda p, test: exp.Not(this=p.sure(test.test)),
+    NotOne: _not_one,
+    Present: lambda p, test: exp.Not(this=exp.Is(this=p.ref(test.ref), expression=exp.Null())),
+    Is: _is,
+    Compare: _compare,
+    TooWide: _too_wide,
+    NotMultiple: _not_multiple,
+    Length: _length,
+    NoneOf: _none_of,
+    NoneOfFolded: _none_of_folded,
+    NoMatch: lambda p, test: exp.Not(this=p.json["search"](p.string(test.ref), test.pattern)),
+    NoDate: lambda p, test: exp.Not(this=p.json["is_date"](p.string(test.ref))),
+    Lacks: lambda p, test: exp.Is(this=p.json["get"](p.ref(test.ref), test.name), expression=exp.Null()),
+    OtherNames: lambda p, test: p.json["has_other_names"](p.ref(test.ref), test.names),
+    AnyItem: _any_item,
+    AnyMember: _any_member,
+    CountItems: _count_items,
+    Repeats: _repeats,
+}

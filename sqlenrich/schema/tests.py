@@ -1,11 +1,12 @@
-"""The checks of an answer as data: each test says what violates it, where, and under which reason code.
+"""The checks of an answer as data: each test says what holds, where; a verdict is a test that an answer must not meet.
 
-Built once from the plain schema; :mod:`.sql` prints them for an engine, :mod:`.check` evaluates them in Python.
+Built once by :mod:`.build` from the plain schema; :mod:`.sql` prints them for an engine, :mod:`.check` evaluates them
+in Python. Every test is true or not: of a value that is missing, or of another type than the test is about, none
+holds but :class:`Lacks`, :class:`Not` and :class:`NotOne`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -17,6 +18,9 @@ CODES = (
 """Every reason code, in the order of precedence: where several apply, the first one is the row's ``_error``."""
 
 BIGINT_LIMIT = 2**63
+LEVELS = 3
+"""Elements of an array that must differ are compared this deep: what nests deeper is refused as BAD_ITEMS."""
+Operator: TypeAlias = Literal["<", "<=", ">", ">=", "<>"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +37,42 @@ class Get:
 
 
 @dataclass(frozen=True, slots=True)
+class At:
+    """An element of an array by its position from 0; missing where there is none."""
+
+    base: Ref
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
-    """The element at hand of the array that an :class:`AnyItem` runs over, by nesting depth."""
+    """The element or the member's value at hand of the loop of this nesting depth."""
 
     depth: int
 
 
-Ref: TypeAlias = Doc | Get | Item
+@dataclass(frozen=True, slots=True)
+class Name:
+    """The member's name at hand of the loop of this nesting depth: a text."""
+
+    depth: int
+
+
+Ref: TypeAlias = Doc | Get | At | Item | Name
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """What holds always, or never."""
+
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The value is there."""
+
+    ref: Ref
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,25 +89,35 @@ class Compare:
     """A number against a limit; ``integer`` compares exactly, else as doubles."""
 
     ref: Ref
-    op: Literal["<", "<=", ">", ">="]
+    op: Operator
     limit: int | float
     integer: bool
 
 
 @dataclass(frozen=True, slots=True)
 class TooWide:
-    """An integer that no 64-bit column holds."""
+    """A number that its column can't hold: an integer beyond 64 bits, else one beyond a double."""
 
     ref: Ref
+    integer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NotMultiple:
+    """A number that is no multiple of ``step``, in exact decimals; so is any of 10**20 or more."""
+
+    ref: Ref
+    step: int | float
+    integer: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """The characters of a text, or the elements of an array, against a count."""
+    """The characters of a text, the elements of an array or the names of an object, against a count."""
 
     ref: Ref
-    what: Literal["text", "items"]
-    op: Literal["<", ">"]
+    what: Literal["text", "items", "names"]
+    op: Operator
     count: int
 
 
@@ -84,7 +127,15 @@ class NoneOf:
 
     ref: Ref
     kind: Literal["string", "integer", "number", "boolean"]
-    values: tuple[str | int | float | bool, ...]
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoneOfFolded:
+    """The text equals none of these in any case (ASCII; the values are in lower case)."""
+
+    ref: Ref
+    values: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +144,13 @@ class NoMatch:
 
     ref: Ref
     pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoDate:
+    """The text's first ten characters, of the form 2026-01-31, name no day of the calendar."""
+
+    ref: Ref
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +171,41 @@ class OtherNames:
 
 @dataclass(frozen=True, slots=True)
 class AnyItem:
-    """The test holds for an element of the array."""
+    """The test holds for an element of the array, from position ``start`` on."""
 
     ref: Ref
     depth: int
     test: Test
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AnyMember:
+    """The test holds for a member of the object."""
+
+    ref: Ref
+    depth: int
+    test: Test
+
+
+@dataclass(frozen=True, slots=True)
+class CountItems:
+    """How many elements of the array the test does **not** hold for, against a count."""
+
+    ref: Ref
+    depth: int
+    test: Test
+    op: Operator
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """Two elements of the array are equal, or one nests deeper than :data:`LEVELS`; ``levels`` is 0 for scalars."""
+
+    ref: Ref
+    depth: int
+    levels: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +215,31 @@ class All:
     tests: tuple[Test, ...]
 
 
-Test: TypeAlias = Is | Compare | TooWide | Length | NoneOf | NoMatch | Lacks | OtherNames | AnyItem | All
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """One of the tests holds."""
+
+    tests: tuple[Test, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The test does not hold."""
+
+    test: Test
+
+
+@dataclass(frozen=True, slots=True)
+class NotOne:
+    """Not exactly one of the tests does **not** hold: of several schemas' violations, not one schema is met."""
+
+    tests: tuple[Test, ...]
+
+
+Test: TypeAlias = (
+    Fixed | Present | Is | Compare | TooWide | NotMultiple | Length | NoneOf | NoneOfFolded | NoMatch
+    | NoDate | Lacks | OtherNames | AnyItem | AnyMember | CountItems | Repeats | All | AnyOf | Not | NotOne
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,102 +252,3 @@ class Verdict:
 
 
 Verdicts: TypeAlias = tuple[Verdict, ...]
-
-
-def build_tests(schema: Mapping[str, Any]) -> Verdicts:
-    """Give the verdicts of a plain schema (see :mod:`.normalise`), in the order of precedence of their codes.
-
-    They are meant to be tried in this order: a test whose code comes after WRONG_TYPE relies on the types being
-    right, so that its SQL stays short. A missing value or a null violates no test but those that say so.
-    """
-    verdicts = list(_node(schema, Doc(), "", 0))
-    return tuple(sorted(verdicts, key=lambda verdict: CODES.index(verdict.code)))
-
-
-def _node(schema: Mapping[str, Any], ref: Ref, path: str, depth: int) -> Iterator[Verdict]:
-    kinds: list[str] = schema["type"]
-    where = path or "the answer"
-    if not isinstance(ref, Doc):
-        yield Verdict("WRONG_TYPE", f"{where} is not {' or '.join(kinds)}", Is(ref, tuple(kinds), negated=True))
-    if "enum" in schema:
-        for test in _not_in(schema["enum"], kinds, ref):
-            yield Verdict("NOT_IN_ENUM", f"{where} is none of the allowed values", test)
-    if "integer" in kinds or "number" in kinds:
-        yield from _number(schema, ref, where, integer="number" not in kinds)
-    if "string" in kinds:
-        yield from _text(schema, ref, where)
-    if "array" in kinds:
-        yield from _array(schema, ref, path, where, depth)
-    if "object" in kinds:
-        yield from _object(schema, ref, path, depth)
-
-
-def _not_in(values: list[Any], kinds: list[str], ref: Ref) -> Iterator[Test]:
-    if "null" in kinds and None not in values:
-        yield Is(ref, ("null",))
-    texts = tuple(v for v in values if isinstance(v, str))
-    truths = tuple(v for v in values if isinstance(v, bool))
-    numbers = tuple(v for v in values if isinstance(v, int | float) and not isinstance(v, bool))
-    if "string" in kinds:
-        yield NoneOf(ref, "string", texts)
-    elif "boolean" in kinds:
-        yield NoneOf(ref, "boolean", truths)
-    else:
-        exact = "number" not in kinds and all(abs(v) < BIGINT_LIMIT and isinstance(v, int) for v in numbers)
-        yield NoneOf(ref, "integer" if exact else "number", numbers)
-
-
-def _number(schema: Mapping[str, Any], ref: Ref, where: str, *, integer: bool) -> Iterator[Verdict]:
-    limits: tuple[tuple[str, Literal["<", "<=", ">", ">="], str], ...] = (
-        ("minimum", "<", "below"),
-        ("exclusiveMinimum", "<=", "not above"),
-        ("maximum", ">", "above"),
-        ("exclusiveMaximum", ">=", "not below"),
-    )
-    if integer:
-        yield Verdict("OUT_OF_RANGE", f"{where} is beyond 64 bits", TooWide(ref))
-    for keyword, op, words in limits:
-        if keyword in schema:
-            limit = schema[keyword]
-            exact = integer and isinstance(limit, int) and abs(limit) < BIGINT_LIMIT
-            yield Verdict("OUT_OF_RANGE", f"{where} is {words} {limit}", Compare(ref, op, limit, exact))
-
-
-def _text(schema: Mapping[str, Any], ref: Ref, where: str) -> Iterator[Verdict]:
-    if count := schema.get("minLength"):
-        yield Verdict("BAD_LENGTH", f"{where} is shorter than {count}", Length(ref, "text", "<", count))
-    if (count := schema.get("maxLength")) is not None:
-        yield Verdict("BAD_LENGTH", f"{where} is longer than {count}", Length(ref, "text", ">", count))
-    if (pattern := schema.get("pattern")) is not None:
-        yield Verdict("BAD_PATTERN", f"{where} does not match {pattern}", NoMatch(ref, pattern))
-
-
-def _array(schema: Mapping[str, Any], ref: Ref, path: str, where: str, depth: int) -> Iterator[Verdict]:
-    if count := schema.get("minItems"):
-        yield Verdict("BAD_ITEMS", f"{where} has fewer than {count} items", Length(ref, "items", "<", count))
-    if (count := schema.get("maxItems")) is not None:
-        yield Verdict("BAD_ITEMS", f"{where} has more than {count} items", Length(ref, "items", ">", count))
-    if "items" in schema:
-        for verdict in _node(schema["items"], Item(depth), f"{path}[]", depth + 1):
-            over: Test = AnyItem(ref, depth, verdict.violated)
-            if CODES.index(verdict.code) <= CODES.index("WRONG_TYPE"):
-                over = All((Is(ref, ("array",)), over))
-            yield Verdict(verdict.code, verdict.detail, over)
-
-
-def _object(schema: Mapping[str, Any], ref: Ref, path: str, depth: int) -> Iterator[Verdict]:
-    def on_object(test: Test) -> Test:
-        return test if isinstance(ref, Doc) else All((Is(ref, ("object",)), test))
-
-    properties: Mapping[str, Any] = schema.get("properties", {})
-    for name in schema.get("required", ()):
-        yield Verdict("MISSING_FIELD", f"{_join(path, name)} is missing", on_object(Lacks(ref, name)))
-    if schema.get("additionalProperties") is False:
-        detail = f"{path or 'the answer'} has a name that is not in the schema"
-        yield Verdict("EXTRA_FIELD", detail, on_object(OtherNames(ref, tuple(properties))))
-    for name, child in properties.items():
-        yield from _node(child, Get(ref, name), _join(path, name), depth)
-
-
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
