@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from sqlglot import exp
 
 from ..schema.pattern import FENCE_HEAD, portable
-from ..types import Array, Scalar, Struct, Type
+from ..types import BOOLEAN, DOUBLE, TIMESTAMP, Array, Coerced, Scalar, Struct, Type
 from .base import (
     BLANK,
+    MORE_DIGITS,
     Sql,
     all_of,
     any_of,
     case,
+    cast,
+    concat,
     func,
     lambda_,
     literal,
     named_func,
+    plain_number,
 )
 from .snowflake_text import matches, sql_type, string_of, within_64_bits
 
@@ -69,9 +74,72 @@ def _parse(text: Sql) -> Sql:
     return case((exp.Not(this=loose), func("TRY_PARSE_JSON", text.copy())))
 
 
-def _any_item(value: Sql, name: str, test: Callable[[Sql], Sql]) -> Sql:
-    kept = func("FILTER", func("AS_ARRAY", value), lambda_(name, test))
+def _items(value: Sql) -> Sql:
+    return func("AS_ARRAY", value)
+
+
+def _any_item(value: Sql, name: str, test: Callable[[Sql], Sql], start: int = 0) -> Sql:
+    items = _items(value)
+    if start:
+        items = func("ARRAY_SLICE", items, literal(start), func("ARRAY_SIZE", items.copy()))
+    return exp.GT(this=func("ARRAY_SIZE", func("FILTER", items, lambda_(name, test))), expression=literal(0))
+
+
+def _map_items(value: Sql, name: str, body: Callable[[Sql], Sql]) -> Sql:
+    return func("TRANSFORM", _items(value), lambda_(name, body))
+
+
+def _over_members(function: str, value: Sql, key: str, name: str, body: Callable[[Sql, Sql], Sql]) -> Sql:
+    """A lambda over the names, in which the member's value is read by its name."""
+    members = func("AS_OBJECT", value)
+
+    def bound(node: Sql) -> Sql:
+        if not isinstance(node, exp.Column) or node.name not in (key, name):
+            return node
+        text = string_of(exp.column(key))
+        return text if node.name == key else func("GET", members.copy(), text)
+
+    made = body(exp.column(key), exp.column(name)).transform(bound, copy=False)
+    return func(function, func("OBJECT_KEYS", members), lambda_(key, lambda _: made))
+
+
+def _any_member(value: Sql, key: str, name: str, test: Callable[[Sql, Sql], Sql]) -> Sql:
+    kept = _over_members("FILTER", value, key, name, test)
     return exp.GT(this=func("ARRAY_SIZE", kept), expression=literal(0))
+
+
+def _join_texts(texts: Sql) -> Sql:
+    """NULL where a text is: ARRAY_TO_STRING would leave it empty."""
+    joined = concat(exp.column("joined"), literal(","), string_of(exp.column("part")))
+    fold = exp.Lambda(this=joined, expressions=[exp.to_identifier("joined"), exp.to_identifier("part")])
+    return func("REDUCE", texts, literal(""), fold)
+
+
+def _repeats(texts: Sql) -> Sql:
+    distinct = func("ARRAY_DISTINCT", func("ARRAY_COMPACT", texts))
+    return exp.LT(this=func("ARRAY_SIZE", distinct), expression=func("ARRAY_SIZE", texts.copy()))
+
+
+def _number_text(value: Sql) -> Sql:
+    exact = case((_is(value, ("integer",)), string_of(_bigint(value.copy()))))
+    return func("COALESCE", exact, string_of(_number(value.copy())))
+
+
+def _is_multiple(value: Sql, step: int | float) -> Sql:
+    exact = func("TRY_TO_NUMBER", string_of(value), literal(38), literal(18))
+    rest = func("MOD", exact, exp.Literal.number(plain_number(step)))
+    same = exp.EQ(this=cast(exact.copy(), sql_type(DOUBLE)), expression=_number(value.copy()))
+    return all_of(exp.EQ(this=rest, expression=literal(0)), same)
+
+
+def _is_date(text: Sql) -> Sql:
+    day = func("TRY_TO_DATE", func("LEFT", text, literal(10)), literal("YYYY-MM-DD"))
+    return exp.Not(this=exp.Is(this=day, expression=exp.Null()))
+
+
+def _too_wide(value: Sql) -> Sql:
+    infinite = exp.EQ(this=func("ABS", _number(value)), expression=cast(literal("inf"), sql_type(DOUBLE)))
+    return func("COALESCE", infinite, literal(True))
 
 
 def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
@@ -98,7 +166,21 @@ JSON: dict[str, Callable[..., Any]] = {
     "string": string_of,
     "number": _number,
     "bigint": _bigint,
+    "at": lambda value, index: func("GET", value, literal(index)),
+    "text": named_func("TO_JSON"),
+    "too_wide": _too_wide,
+    "number_text": _number_text,
+    "is_multiple": _is_multiple,
+    "is_date": _is_date,
+    "lower_ascii": lambda text: func("TRANSLATE", text, literal(ascii_uppercase), literal(ascii_lowercase)),
     "any_item": _any_item,
+    "any_member": _any_member,
+    "count_items": lambda value, name, test: func("ARRAY_SIZE", func("FILTER", _items(value), lambda_(name, test))),
+    "map_items": _map_items,
+    "map_members": lambda *arguments: func("ARRAY_SORT", _over_members("TRANSFORM", *arguments)),
+    "join_texts": _join_texts,
+    "repeats": _repeats,
+    "name_count": lambda value: func("ARRAY_SIZE", func("OBJECT_KEYS", func("AS_OBJECT", value))),
     "count": lambda value: func("ARRAY_SIZE", func("AS_ARRAY", value)),
     "has_other_names": _has_other_names,
     "length": named_func("LENGTH"),
@@ -112,9 +194,33 @@ JSON: dict[str, Callable[..., Any]] = {
 }
 
 
+def _timestamp(text: Sql) -> Sql:
+    """In UTC. Digits beyond microseconds are cut, as on every engine."""
+    cut = func("REGEXP_REPLACE", func("UPPER", text), literal(MORE_DIGITS), literal(r"\\1"))
+    moment = func("CONVERT_TIMEZONE", literal("UTC"), func("TRY_TO_TIMESTAMP_TZ", cut))
+    return cast(moment, sql_type(TIMESTAMP))
+
+
+def _coerced(value: Sql, kind: Coerced) -> Sql:
+    if kind.type == BOOLEAN:
+        return func("TRY_TO_BOOLEAN", string_of(value))
+    if kind.values:
+        lower = JSON["lower_ascii"](string_of(value))
+        return case(*((exp.EQ(this=lower.copy(), expression=literal(v.lower())), literal(v)) for v in kind.values))
+    return column(value, kind.type)
+
+
 def column(value: Sql, kind: Type) -> Sql:
     """Give the typed column of a JSON value that passed its checks."""
     match kind:
+        case Coerced():
+            return _coerced(value, kind)
+        case Scalar("json"):
+            return func("TO_JSON", value)
+        case Scalar("date"):
+            return func("TRY_TO_DATE", string_of(value), literal("YYYY-MM-DD"))
+        case Scalar("timestamp"):
+            return _timestamp(string_of(value))
         case Scalar("string"):
             return string_of(value)
         case Scalar("bigint"):

@@ -132,12 +132,20 @@ class _Printer:
 
     def sure(self, test: Test) -> Sql:
         """True or false, never NULL."""
-        made = self.test(test)
-        return (
-            made
-            if isinstance(made, exp.Not | exp.Boolean) and isinstance(test, Not | Fixed)
-            else func("COALESCE", made, literal(False))
-        )
+        if isinstance(test, Not | NotOne | Present | Lacks | Fixed) or _on_name(test):
+            return self.test(test)
+        return func("COALESCE", self.test(test), literal(False))
+
+
+def _on_name(test: Test) -> bool:
+    """A name is always there: what is said of it is never NULL."""
+    return isinstance(test, NoMatch | NoneOf) and isinstance(test.ref, Name)
+
+
+def _negated(test: Sql) -> Sql:
+    if isinstance(test, exp.Not):
+        return test.this
+    return exp.Boolean(this=not test.this) if isinstance(test, exp.Boolean) else exp.Not(this=test)
 
 
 def _is(p: _Printer, test: Is) -> Sql:
@@ -193,7 +201,7 @@ def _none_of_folded(p: _Printer, test: NoneOfFolded) -> Sql:
 
 
 def _count_items(p: _Printer, test: CountItems) -> Sql:
-    found = p.json["count_items"](p.ref(test.ref), f"x{test.depth}", lambda _: exp.Not(this=p.sure(test.test)))
+    found = p.json["count_items"](p.ref(test.ref), f"x{test.depth}", lambda _: _negated(p.sure(test.test)))
     return _OPERATORS[test.op](this=found, expression=literal(test.count))
 
 
@@ -257,7 +265,7 @@ _TESTS: Mapping[type, Any] = {
     Fixed: lambda _, test: literal(test.holds),
     All: lambda p, test: all_of(*p.tests(test.tests)),
     AnyOf: lambda p, test: exp.paren(any_of(*p.tests(test.tests)), copy=False),
-    Not: lambda p, test: exp.Not(this=p.sure(test.test)),
+    Not: lambda p, test: _negated(p.sure(test.test)),
     NotOne: _not_one,
     Present: lambda p, test: exp.Not(this=exp.Is(this=p.ref(test.ref), expression=exp.Null())),
     Is: _is,
@@ -268,7 +276,7 @@ _TESTS: Mapping[type, Any] = {
     NoneOf: _none_of,
     NoneOfFolded: _none_of_folded,
     NoMatch: lambda p, test: exp.Not(this=p.json["search"](p.string(test.ref), test.pattern)),
-    NoDate: lambda p, test: exp.Not(this=p.json["is_date"](p.string(test.ref))),
+    NoDate: lambda p, test: _negated(p.json["is_date"](p.string(test.ref))),
     Lacks: lambda p, test: exp.Is(this=p.json["get"](p.ref(test.ref), test.name), expression=exp.Null()),
     OtherNames: lambda p, test: p.json["has_other_names"](p.ref(test.ref), test.names),
     AnyItem: _any_item,
