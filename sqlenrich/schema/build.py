@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from ..types import Decimal, parse_type
 from .columns import value_kinds
 from .keywords import TYPES, json_kind, kinds_of
 from .tests import (
@@ -50,8 +51,11 @@ EXACT = 2**53
 """Beyond it two integers can be one double."""
 NUMBER_TEXT = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
 INTEGER_TEXT = r"^-?(?:0|[1-9][0-9]*)(?:\.0+)?$"
-_DATE = r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+_YEAR = r"(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
+_DATE = _YEAR + r"-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
 _TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+_EDGE = r"^(?:0001|9999)-.*[+-][0-9]{2}:[0-9]{2}$"
+"""Moments that may lie beyond the years 1 to 9999 in UTC: no column of BigQuery holds those."""
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _URI_CHARS = r"(?:[A-Za-z0-9._~:/?@!$&'()*+,;=\[\]-]|%[0-9A-Fa-f]{2})*"
 FORMAT_PATTERNS: Mapping[str, str] = {
@@ -228,6 +232,12 @@ def _number(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
             exact = whole and isinstance(limit, int) and abs(limit) < BIGINT_LIMIT
             test = _guarded(schema, place, "number", Compare(ref, op, limit, exact))
             yield Verdict("OUT_OF_RANGE", f"{where} is {words} {limit}", test)
+    if "column" in schema:
+        kind = _decimal(schema)
+        bound = 10 ** (kind.precision - kind.scale)
+        tests: list[Test] = [Compare(ref, ">=", bound, False), Compare(ref, "<=", -bound, False)]
+        tests.append(NotMultiple(ref, float(f"1e-{kind.scale}"), False))
+        yield Verdict("OUT_OF_RANGE", f"{where} does not fit {schema['column']}", _any(tests))
     if "multipleOf" in schema:
         step = schema["multipleOf"]
         exact = whole and float(step).is_integer()
@@ -295,10 +305,18 @@ def _text(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
     if (pattern := schema.get("pattern")) is not None:
         test = _guarded(schema, place, "string", NoMatch(place.ref, pattern))
         yield Verdict("BAD_PATTERN", f"{place.where} does not match {pattern}", test)
+    if "column" in schema:
+        kind = _decimal(schema)
+        whole = f"[0-9]{{1,{kind.precision - kind.scale}}}" if kind.precision > kind.scale else "0"
+        digits = rf"^-?{whole}(?:\.[0-9]{{1,{kind.scale}}})?$" if kind.scale else f"^-?{whole}$"
+        test = _guarded(schema, place, "string", NoMatch(place.ref, digits))
+        yield Verdict("BAD_PATTERN", f"{place.where} is no {schema['column']}", test)
     if (name := schema.get("format")) is not None:
         tests: list[Test] = [NoMatch(place.ref, FORMAT_PATTERNS[name])]
         if name in ("date", "date-time"):
             tests.append(NoDate(place.ref))
+        if name == "date-time":
+            tests.append(_all(_is(place.ref, ("string",)), Not(NoMatch(place.ref, _EDGE))))
         yield Verdict("BAD_PATTERN", f"{place.where} is no {name}", _guarded(schema, place, "string", _any(tests)))
 
 
@@ -373,6 +391,12 @@ def _members(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
         fails = _fails(schema["propertyNames"], place.name())
         test = fails if fails == Fixed(False) else AnyMember(ref, depth, fails)
         yield Verdict("SCHEMA", f"{where} has a name that propertyNames refuses", test)
+
+
+def _decimal(schema: Mapping[str, Any]) -> Decimal:
+    kind = parse_type(schema["column"])
+    assert isinstance(kind, Decimal)
+    return kind
 
 
 def _unnamed(ref: Name, names: tuple[str, ...], patterns: tuple[str, ...]) -> Test:

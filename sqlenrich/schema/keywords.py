@@ -22,9 +22,10 @@ CHECKED = (
     "type", "enum", "const", *NUMBER_LIMITS, "multipleOf", *COUNTS, "pattern", "format",
     "items", "prefixItems", "contains", "uniqueItems",
     "properties", "required", "additionalProperties", "patternProperties", "propertyNames",
-    "dependentRequired", "dependentSchemas", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "coerce",
+    "dependentRequired", "dependentSchemas", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "coerce", "column",
 )  # fmt: skip
-"""What the checks hold."""
+"""What the checks hold. The last two are our own: how a column reads a value."""
+OWN = ("coerce", "column")
 IN_PLACE = ("allOf", "anyOf", "oneOf")
 FORMATS = ("date", "date-time", "time", "email", "uuid", "uri")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")

@@ -127,6 +127,9 @@ class _Printer:
         made: Sql = _TESTS[type(test)](self, test)
         return made
 
+    def given(self, ref: Ref) -> Sql:
+        return exp.Not(this=exp.Is(this=self.string(ref), expression=exp.Null()))
+
     def tests(self, tests: Sequence[Test]) -> list[Sql]:
         return [self.test(test) for test in tests]
 
@@ -144,7 +147,8 @@ def _on_name(test: Test) -> bool:
 
 def _negated(test: Sql) -> Sql:
     if isinstance(test, exp.Not):
-        return test.this
+        inner: Sql = test.this
+        return inner
     return exp.Boolean(this=not test.this) if isinstance(test, exp.Boolean) else exp.Not(this=test)
 
 
@@ -159,9 +163,8 @@ def _compare(p: _Printer, test: Compare) -> Sql:
 
 
 def _too_wide(p: _Printer, test: TooWide) -> Sql:
-    given = exp.Not(this=exp.Is(this=p.string(test.ref), expression=exp.Null()))
     if test.integer:
-        return all_of(given, exp.Is(this=p.json["bigint"](p.ref(test.ref)), expression=exp.Null()))
+        return all_of(p.given(test.ref), exp.Is(this=p.json["bigint"](p.ref(test.ref)), expression=exp.Null()))
     wide: Sql = p.json["too_wide"](p.ref(test.ref))
     return wide
 
@@ -276,7 +279,7 @@ _TESTS: Mapping[type, Any] = {
     NoneOf: _none_of,
     NoneOfFolded: _none_of_folded,
     NoMatch: lambda p, test: exp.Not(this=p.json["search"](p.string(test.ref), test.pattern)),
-    NoDate: lambda p, test: _negated(p.json["is_date"](p.string(test.ref))),
+    NoDate: lambda p, test: all_of(p.given(test.ref), _negated(p.json["is_date"](p.string(test.ref)))),
     Lacks: lambda p, test: exp.Is(this=p.json["get"](p.ref(test.ref), test.name), expression=exp.Null()),
     OtherNames: lambda p, test: p.json["has_other_names"](p.ref(test.ref), test.names),
     AnyItem: _any_item,
