@@ -226,9 +226,8 @@ JSON: dict[str, Callable[..., Any]] = {
 
 def _timestamp(text: Sql) -> Sql:
     """In UTC. Digits beyond microseconds are cut."""
-    return cast(
-        func("REGEXP_REPLACE", func("UPPER", text), literal(MORE_DIGITS), literal(r"\1")), "TIMESTAMP", safe=True
-    )
+    cut = func("REGEXP_REPLACE", func("UPPER", text), literal(MORE_DIGITS), literal(r"\1"))
+    return func("TIMEZONE", literal("UTC"), cast(cut, "TIMESTAMPTZ", safe=True))
 
 
 def _coerced(value: Sql, kind: Coerced) -> Sql:
