@@ -35,7 +35,9 @@ def _ai_complete(tree: exp.Expr, scope: Scope) -> Node:
         answer, error = ask(sent)
         if error is not None:
             return {"value": JSON_NULL, "error": error}
-        choice = {"messages": answer} if isinstance(answer, str) else {"structured_output": [{"raw_message": answer}]}
+        choice = {"messages": JSON_NULL if answer is None else answer}
+        if isinstance(answer, dict):
+            choice = {"structured_output": [{"raw_message": answer}]}
         usage = {"completion_tokens": len(str(answer)), "prompt_tokens": len(sent)}
         return {"value": {"choices": [choice], "usage": usage}, "error": JSON_NULL}
 

@@ -358,6 +358,11 @@ def _object(tree: exp.Expr, scope: Scope) -> Node:
     return Node(OBJECT, value)
 
 
+def _array(tree: exp.Expr, scope: Scope) -> Node:
+    """``[value, ...]``: as ARRAY_CONSTRUCT."""
+    return TYPED["ARRAY_CONSTRUCT"]("[]", [node(part, scope) for part in tree.expressions])
+
+
 def _now(tree: exp.Expr, scope: Scope) -> Node:
     """TIMESTAMP_LTZ there, taken for TIMESTAMP_NTZ here, as an insert into such a column makes it."""
     return Node(TIMESTAMP, lambda _: dt.datetime.now())
@@ -400,6 +405,7 @@ BUILDERS |= {
     exp.Like: _like,
     exp.JSONExtract: _extract,
     exp.Struct: _object,
+    exp.Array: _array,
     exp.CurrentTimestamp: _now,
 }
 CALLS |= {"TRANSFORM": _higher, "FILTER": _higher, "REDUCE": _higher, "CURRENT_TIMESTAMP": _now}
