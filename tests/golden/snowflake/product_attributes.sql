@@ -224,7 +224,7 @@ WITH answered AS (
         TYPEOF(GET(doc, 'pack_count')) IN ('INTEGER')
         OR (
           TYPEOF(GET(doc, 'pack_count')) IN ('DECIMAL', 'DOUBLE')
-          AND TRY_TO_DOUBLE(CAST(GET(doc, 'pack_count') AS VARCHAR)) = FLOOR(TRY_TO_DOUBLE(CAST(GET(doc, 'pack_count') AS VARCHAR)))
+          AND AS_REAL(GET(doc, 'pack_count')) = FLOOR(AS_REAL(GET(doc, 'pack_count')))
         )
       )
       THEN 'WRONG_TYPE pack_count is not integer'

@@ -192,7 +192,7 @@ WITH answered AS (
         TYPEOF(GET(doc, 'urgency')) IN ('INTEGER')
         OR (
           TYPEOF(GET(doc, 'urgency')) IN ('DECIMAL', 'DOUBLE')
-          AND TRY_TO_DOUBLE(CAST(GET(doc, 'urgency') AS VARCHAR)) = FLOOR(TRY_TO_DOUBLE(CAST(GET(doc, 'urgency') AS VARCHAR)))
+          AND AS_REAL(GET(doc, 'urgency')) = FLOOR(AS_REAL(GET(doc, 'urgency')))
         )
       )
       THEN 'WRONG_TYPE urgency is not integer'
