@@ -20,14 +20,14 @@ from .base import (
     literal,
     named_func,
 )
-from .snowflake_text import matches, sql_type, string_of, within_64_bits
+from .snowflake_text import matches, regex, sql_type, string_of, within_64_bits
 
 # JSON -------------------------------------------------------------------------------------------------------------
 
 
-def _posix(pattern: str) -> str:
+def _posix(pattern: str) -> Sql:
     """Snowflake's regular expressions know no group that starts with (?."""
-    return portable(pattern).replace("(?:", "(")
+    return regex(portable(pattern).replace("(?:", "("))
 
 
 _KINDS = {
@@ -68,7 +68,7 @@ def _is(value: Sql, kinds: tuple[str, ...]) -> Sql:
 
 def _parse(text: Sql) -> Sql:
     """TRY_PARSE_JSON refuses repeated names, but takes trailing commas and words such as NaN."""
-    emptied = func("REGEXP_REPLACE", text, literal(r'"([^"\\]|\\.)*"'), literal('""'))
+    emptied = func("REGEXP_REPLACE", text, regex(r'"([^"\\]|\\.)*"'), literal('""'))
     loose = matches(emptied, literal(r"[Nn]a[Nn]|[Ii]nf|undefined|,[ \t\r\n]*[]}]"))
     return case((exp.Not(this=loose), func("TRY_PARSE_JSON", text.copy())))
 
@@ -85,7 +85,7 @@ def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
 
 
 def _unfence(text: Sql) -> tuple[Sql, Sql]:
-    head = literal(FENCE_HEAD)
+    head = regex(FENCE_HEAD)
     fenced = all_of(matches(text, head), func("ENDSWITH", text.copy(), literal("```")))
     body = func("REGEXP_REPLACE", text.copy(), head.copy(), literal(""))
     inner = func(
@@ -106,7 +106,7 @@ JSON: dict[str, Callable[..., Any]] = {
     "count": lambda value: func("ARRAY_SIZE", func("AS_ARRAY", value)),
     "has_other_names": _has_other_names,
     "length": named_func("LENGTH"),
-    "search": lambda text, pattern: matches(text, literal(_posix(pattern))),
+    "search": lambda text, pattern: matches(text, _posix(pattern)),
     "trim": lambda text: func("TRIM", text, literal(BLANK)),
     "unfence": _unfence,
     "first_word": lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
