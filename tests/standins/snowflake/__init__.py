@@ -29,8 +29,8 @@ a backslash escapes inside of brackets too, ``\\xhh`` is a character, and altern
 
 from __future__ import annotations
 
-from tests.standins.snowflake.query import rows
+from tests.standins.snowflake.query import Data, rows
 from tests.standins.snowflake.script import Database
 from tests.standins.snowflake.values import JSON_NULL, PLAIN, READINGS, Reading, SnowflakeError
 
-__all__ = ["JSON_NULL", "PLAIN", "READINGS", "Database", "Reading", "SnowflakeError", "rows"]
+__all__ = ["JSON_NULL", "PLAIN", "READINGS", "Data", "Database", "Reading", "SnowflakeError", "rows"]

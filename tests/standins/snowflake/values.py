@@ -362,7 +362,10 @@ def equal(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(equal(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
-    return kind(a) == kind(b) and bool(order(a) == order(b))
+    found = kind(a) == kind(b) and bool(order(a) == order(b))
+    if found and typeof(a) != typeof(b):
+        raise SnowflakeError(f"whether {typeof(a)} {a} and {typeof(b)} {b} are equal VARIANTs is not documented")
+    return found
 
 
 def kind(value: Any) -> str:
