@@ -157,6 +157,15 @@ DOCUMENTED = {
     "'abc' LIKE 'a%'": True,
     "'abc' LIKE 'a_'": False,
     "COALESCE(NULL, 2, 3)": 2,
+    # Dates
+    "TRY_TO_DATE('2024-02-29', 'YYYY-MM-DD')::VARCHAR": "2024-02-29",
+    "TRY_TO_DATE('2023-02-29', 'YYYY-MM-DD')": None,
+    "TRY_TO_TIMESTAMP_TZ('2024-01-01T00:30:00.5+01:00')::TIMESTAMP_NTZ::VARCHAR": "2024-01-01 00:30:00.500",
+    "CONVERT_TIMEZONE('UTC', TRY_TO_TIMESTAMP_TZ('2024-01-01 00:30:00+01:00'))::TIMESTAMP_NTZ::VARCHAR": (
+        "2023-12-31 23:30:00.000"
+    ),
+    "TRY_TO_TIMESTAMP_TZ('2024-13-01T00:00:00Z')": None,
+    "TRY_TO_TIMESTAMP_TZ('x')": None,
 }
 REFUSED = {
     "ARRAY_CONTAINS('a', ARRAY_CONSTRUCT('a'))": "a VARIANT is needed, not VARCHAR",
@@ -188,6 +197,9 @@ REFUSED = {
     "OBJECT_KEYS(PARSE_JSON('[1]'))": "VARIANT is not coerced to OBJECT",
     "JSON_EXTRACT_PATH_TEXT('{}', 'a')": "Unknown function JSON_EXTRACT_PATH_TEXT",
     "1 % 0": "Division by zero",
+    "TRY_TO_DATE('01/02/2024', 'MM/DD/YYYY')": "is not known here",
+    "TRY_TO_TIMESTAMP_TZ('2024-01-01T00:00:00')": "an offset and microseconds at most are known here",
+    "CONVERT_TIMEZONE('UTC', CURRENT_TIMESTAMP())": "only a TIMESTAMP_TZ in UTC",
     "REGEXP_INSTR('a', 'a+?')": "is not supported",
     "REGEXP_INSTR('a', '\\\\t')": "is not supported",
     "MAX(1) OVER (ORDER BY 1)": "not known",

@@ -22,6 +22,7 @@ from tests.standins.snowflake.values import (
     FLOAT,
     NUMBER,
     TIMESTAMP,
+    TIMESTAMP_TZ,
     VARCHAR,
     VARIANT,
     SnowflakeError,
@@ -30,6 +31,7 @@ from tests.standins.snowflake.values import (
     convert,
     order,
     parse_number,
+    read_as,
     round_float,
     to_scale,
 )
@@ -186,16 +188,43 @@ def to_date(text: str) -> dt.date:
     return made
 
 
-@function(VARCHAR, returns=DATE)
-def try_to_date(text: str) -> Any:
-    """A text as DATE, NULL if it is none."""
-    return _tried(text, DATE)
+@function(VARCHAR, VARCHAR, returns=DATE, optional=1)
+def try_to_date(text: str, form: str = "YYYY-MM-DD") -> Any:
+    """A text as DATE, NULL if it is none; whether a digit may be missing is open."""
+    if form != "YYYY-MM-DD":
+        raise SnowflakeError(f"TRY_TO_DATE: the format {form!r} is not known here")
+    short = re.fullmatch(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})", text) if read_as().loose else None
+    return _tried("-".join(part.zfill(2) for part in short.groups()) if short else text, DATE)
 
 
 @function(VARCHAR, returns=TIMESTAMP)
 def try_to_timestamp_ntz(text: str) -> Any:
     """A text as TIMESTAMP_NTZ, NULL if it is none."""
     return _tried(text, TIMESTAMP)
+
+
+@function(VARCHAR, returns=TIMESTAMP_TZ)
+def try_to_timestamp_tz(text: str) -> dt.datetime | None:
+    """An ISO 8601 text with its offset as TIMESTAMP_TZ, NULL if it is none; a session's zone is not known here."""
+    found = re.fullmatch(r"([0-9-]{10})[T ]([0-9:]{8})(\.[0-9]+)?(Z|[+-][0-9]{2}:?[0-9]{2})?", text)
+    if found is None:
+        return None
+    date, time, fraction, offset = found.groups("")
+    if not offset or len(fraction) > 7:
+        raise SnowflakeError(f"TRY_TO_TIMESTAMP_TZ: {text!r}: an offset and microseconds at most are known here")
+    try:
+        return dt.datetime.fromisoformat(f"{date}T{time}{fraction}{offset}")
+    except ValueError:
+        return None
+
+
+@typed("CONVERT_TIMEZONE")
+def convert_timezone(name: str, arguments: list[Node]) -> Node:
+    """A TIMESTAMP_TZ in UTC, the same moment."""
+    zone, value = arguments
+    if zone.constant != "UTC" or value.type != TIMESTAMP_TZ:
+        raise SnowflakeError(f"{name}: only a TIMESTAMP_TZ in UTC is known here")
+    return strict(TIMESTAMP_TZ, lambda moment: moment.astimezone(dt.UTC), value)
 
 
 @function(VARCHAR, returns=BOOLEAN)

@@ -87,6 +87,7 @@ NULL, VARCHAR, NUMBER, FLOAT, BOOLEAN, DATE, TIMESTAMP, VARIANT, ARRAY, OBJECT =
     SqlType(name)
     for name in ("NULL", "VARCHAR", "NUMBER", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP_NTZ", "VARIANT", "ARRAY", "OBJECT")
 )
+TIMESTAMP_TZ = SqlType("TIMESTAMP_TZ")
 
 _COERCED = {
     "NULL": {"VARCHAR", "NUMBER", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP_NTZ", "VARIANT", "ARRAY", "OBJECT"},
@@ -96,6 +97,7 @@ _COERCED = {
     "BOOLEAN": {"VARCHAR", "VARIANT"},
     "DATE": {"VARCHAR", "TIMESTAMP_NTZ", "VARIANT"},
     "TIMESTAMP_NTZ": {"VARCHAR", "DATE", "VARIANT"},
+    "TIMESTAMP_TZ": {"TIMESTAMP_NTZ"},
     "VARIANT": {"VARCHAR", "NUMBER", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP_NTZ", "ARRAY"},
     "ARRAY": {"VARIANT"},
     "OBJECT": {"VARIANT", "ARRAY"},
@@ -173,7 +175,13 @@ def parse_number(text: str, scale: int) -> int | Decimal | None:
 
 
 def float_text(value: float) -> str:
-    """A FLOAT as text: the fewest digits that give it back, no point behind a whole number, the sign of a zero."""
+    """A FLOAT as text: the fewest digits that give it back, no point behind a whole number, the sign of a zero.
+
+    How many digits it has is open, and its form beyond some of them.
+    """
+    form = read_as().doubles
+    if form != "certain" and math.isfinite(value):
+        return f"{value:.15g}" if form == "display" else repr(value).removesuffix(".0")
     if not math.isfinite(value):
         return {"nan": "NaN", "inf": "inf", "-inf": "-inf"}[str(value)]
     if value and not 1e-5 <= abs(value) < 1e15:
@@ -313,7 +321,7 @@ def _date(value: Any) -> dt.date:
 def _timestamp(value: Any) -> dt.datetime:
     try:
         if isinstance(value, dt.datetime):
-            return value
+            return value.replace(tzinfo=None)
         if isinstance(value, dt.date):
             return dt.datetime(value.year, value.month, value.day)
         if isinstance(value, str):
