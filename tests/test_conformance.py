@@ -25,7 +25,7 @@ from sqlenrich.schema import CODES, judge
 from sqlenrich.schema.check import repair
 from sqlenrich.types import BIGINT, STRING, Array, Scalar, Struct, Type
 from tests.hostile import HOSTILE, TEXTS
-from tests.standins.snowflake import Reading
+from tests.standins import snowflake
 
 ENGINES = [
     "duckdb",
@@ -104,8 +104,6 @@ def select(engine: str, sql: str, columns: Columns, rows: Sequence[Row]) -> list
         held = [tuple(map(stored, row, columns.values())) for row in rows]
         return googlesql().evaluate(sql, {"source": (typed("bigquery", columns), held)})
     if engine == "snowflake":
-        from tests.standins import snowflake
-
         read_as = snowflake.READINGS["strict"] if "PARSE_JSON" in sql else snowflake.PLAIN
         return snowflake.rows(sql, {"source": (columns_of_snowflake(columns), rows)}, read_as=read_as)
     from tests.standins.spark import rows as spark_rows
@@ -202,13 +200,11 @@ def _run_bigquery(
 def _run_snowflake(
     plan: se.Plan, enrichment: se.Enrichment, columns: Columns, rows: Sequence[Row], reply: Reply, times: int
 ) -> Iterator[Tables]:
-    from tests.standins.snowflake import READINGS
-
-    return run_snowflake(READINGS["strict"], plan, enrichment, columns, rows, reply, times)
+    return run_snowflake(snowflake.READINGS["strict"], plan, enrichment, columns, rows, reply, times)
 
 
 def run_snowflake(
-    read_as: Reading,
+    read_as: snowflake.Reading,
     plan: se.Plan,
     enrichment: se.Enrichment,
     columns: Columns,
@@ -217,13 +213,12 @@ def run_snowflake(
     times: int = 1,
 ) -> Iterator[Tables]:
     """Run a script on the stand-in for Snowflake, in one of its readings of JSON."""
-    from tests.standins.snowflake import Database
 
     def ask(prompt: str) -> tuple[str | None, str | None]:
         answer = reply(prompt)
         return answer.text, answer.error
 
-    database = Database({"source": (columns_of_snowflake(columns), rows)}, ask, read_as=read_as)
+    database = snowflake.Database({"source": (columns_of_snowflake(columns), rows)}, ask, read_as=read_as)
     for _ in range(times):
         database.run(script(plan, enrichment))
         yield {
@@ -237,7 +232,7 @@ def run_snowflake(
 
 def of_variant(value: Any, kind: Type) -> Any:
     """A value of Snowflake's semi-structured types as its typed column; a missing field is NULL, as a JSON null is."""
-    if value is None or repr(value) == "null":
+    if value is None or value is snowflake.JSON_NULL:
         return None
     match kind:
         case Array(item):
@@ -847,11 +842,9 @@ def test_check_sql_equals_the_reference(engine: str) -> None:
 
 def test_what_snowflake_leaves_open_of_json_changes_nothing() -> None:
     """But for the answers of LOOSE, a script gives the same however the stand-in reads JSON."""
-    from tests.standins.snowflake import READINGS
-
     rows = [(name, "kept", name) for name in ANSWERS]
     found = []
-    for reading in READINGS.values():
+    for reading in snowflake.READINGS.values():
         columns = {"id": STRING, "kept": STRING, "body": STRING}
         plan = se.compile_plan(enrichment(), "snowflake", {"source": "source"})
         reply = lambda prompt: Outcome(ANSWERS[prompt.removeprefix("Judge ")][0])  # noqa: E731
@@ -1020,8 +1013,6 @@ def checked(engine: str, plan: se.Plan, prompts: Sequence[Row], responses: Seque
                 fill_duckdb(db, plan.step(name).relation, columns[name], rows)
             return db.execute(sql).fetchall()
     if engine == "snowflake":
-        from tests.standins import snowflake
-
         held = {plan.step(n).relation: (columns_of_snowflake(columns[n]), rows) for n, rows in tables.items()}
         return snowflake.rows(sql, held, read_as=snowflake.READINGS["strict"])
     if engine == "bigquery":

@@ -201,6 +201,8 @@ REFUSED = {
     "TRY_TO_TIMESTAMP_TZ('2024-01-01T00:00:00')": "an offset and microseconds at most are known here",
     "CONVERT_TIMEZONE('UTC', CURRENT_TIMESTAMP())": "only a TIMESTAMP_TZ in UTC",
     "REGEXP_INSTR('a', 'a+?')": "is not supported",
+    "REGEXP_REPLACE('abc', 'a|ab', '')": "matches 'ab' in two ways",
+    "REGEXP_SUBSTR('xabc', 'a?(ab)?', 2)": "matches 'ab' in two ways",
     "REGEXP_INSTR('a', '\\\\t')": "is not supported",
     "MAX(1) OVER (ORDER BY 1)": "not known",
     "AI_COMPLETE(model => 'm', prompt => 'p')": "only with show_details => TRUE",

@@ -204,6 +204,21 @@ def pattern(written: str, parameters: str = "c") -> re.Pattern[str]:
         raise SnowflakeError(f"Invalid regular expression {written!r}: {error}") from None
 
 
+def _whole(found: re.Match[str]) -> re.Match[str]:
+    """A match of which the end counts: POSIX takes the longest, Perl the first, so they must be one.
+
+    Long texts are not looked at, nor patterns that ask for what stands behind a match.
+    """
+    written, text = found.re, found.string
+    if len(text) <= 500 and not re.search(r"\\[ZbB]", written.pattern):
+        for end in range(len(text), found.end(), -1):
+            if written.fullmatch(text, found.start(), end):
+                raise SnowflakeError(
+                    f"the pattern {written.pattern!r} matches {text[found.start() : end]!r} in two ways"
+                )
+    return found
+
+
 @function(VARCHAR, VARCHAR, NUMBER, NUMBER, NUMBER, VARCHAR, returns=NUMBER, optional=4)
 def regexp_instr(
     text: str, written: str, start: int = 1, occurrence: int = 1, option: int = 0, parameters: str = "c"
@@ -211,7 +226,7 @@ def regexp_instr(
     """The place from 1 of an occurrence, or 0; with option 1 the place behind it."""
     for number, found in enumerate(pattern(written, parameters).finditer(text, start - 1), 1):
         if number == occurrence:
-            return (found.end() if option else found.start()) + 1
+            return (_whole(found).end() if option else found.start()) + 1
     return 0
 
 
@@ -230,7 +245,7 @@ def regexp_replace(
         raise SnowflakeError("REGEXP_REPLACE: only from the start, all occurrences or the first")
 
     def replacement(found: re.Match[str]) -> str:
-        return re.sub(r"\\(\d)", lambda group: found[int(group[1])] or "", by)
+        return re.sub(r"\\(\d)", lambda group: found[int(group[1])] or "", by) if _whole(found) else ""
 
     return pattern(written, parameters).sub(replacement, text, count=occurrence)
 
@@ -242,7 +257,7 @@ def regexp_substr(
     """The substring that matches, NULL if none does; a group with ``e``."""
     for number, found in enumerate(pattern(written, parameters).finditer(text, start - 1), 1):
         if number == occurrence:
-            return found[group or (1 if "e" in parameters and found.re.groups else 0)]
+            return _whole(found)[group or (1 if "e" in parameters and found.re.groups else 0)]
     return None
 
 
