@@ -24,7 +24,7 @@ Taken for granted: the case of letters such as ß is Python's; FLOAT is an IEEE 
 halves away from zero; its zero keeps the sign in ROUND, TRUNC, FLOOR and CEIL and is printed as -0; NaN equals itself
 and is greater than every other FLOAT; a FLOAT becomes a NUMBER as ROUND does it; an operation may give infinity, and so
 does a number of JSON that no double holds; the names of an OBJECT are printed in sorted order; in a regular expression
-a backslash escapes inside of brackets too, ``\\xhh`` is a character.
+a backslash escapes inside of brackets too, and ``\\xhh`` is a character.
 """
 
 from __future__ import annotations
