@@ -25,14 +25,14 @@ from .base import (
     named_func,
     plain_number,
 )
-from .snowflake_text import matches, sql_type, string_of, within_64_bits
+from .snowflake_text import matches, regex, sql_type, string_of, within_64_bits
 
 # JSON -------------------------------------------------------------------------------------------------------------
 
 
-def _posix(pattern: str) -> str:
+def _posix(pattern: str) -> Sql:
     """Snowflake's regular expressions know no group that starts with (?."""
-    return portable(pattern).replace("(?:", "(")
+    return regex(portable(pattern).replace("(?:", "("))
 
 
 _KINDS = {
@@ -50,7 +50,11 @@ def _kind(value: Sql, *labels: str) -> Sql:
 
 
 def _number(value: Sql) -> Sql:
-    return func("TRY_TO_DOUBLE", string_of(value))
+    """AS_REAL takes every kind of number; the text of a DOUBLE in a VARIANT is cut to 16 digits.
+
+    https://docs.snowflake.com/en/sql-reference/functions/as and .../typeof show both.
+    """
+    return func("AS_REAL", value)
 
 
 def _bigint(value: Sql) -> Sql:
@@ -69,7 +73,7 @@ def _is(value: Sql, kinds: tuple[str, ...]) -> Sql:
 
 def _parse(text: Sql) -> Sql:
     """TRY_PARSE_JSON refuses repeated names, but takes trailing commas and words such as NaN."""
-    emptied = func("REGEXP_REPLACE", text, literal(r'"([^"\\]|\\.)*"'), literal('""'))
+    emptied = func("REGEXP_REPLACE", text, regex(r'"([^"\\]|\\.)*"'), literal('""'))
     loose = matches(emptied, literal(r"[Nn]a[Nn]|[Ii]nf|undefined|,[ \t\r\n]*[]}]"))
     return case((exp.Not(this=loose), func("TRY_PARSE_JSON", text.copy())))
 
@@ -149,7 +153,7 @@ def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
 
 
 def _unfence(text: Sql) -> tuple[Sql, Sql]:
-    head = literal(FENCE_HEAD)
+    head = regex(FENCE_HEAD)
     fenced = all_of(matches(text, head), func("ENDSWITH", text.copy(), literal("```")))
     body = func("REGEXP_REPLACE", text.copy(), head.copy(), literal(""))
     inner = func(
@@ -184,7 +188,7 @@ JSON: dict[str, Callable[..., Any]] = {
     "count": lambda value: func("ARRAY_SIZE", func("AS_ARRAY", value)),
     "has_other_names": _has_other_names,
     "length": named_func("LENGTH"),
-    "search": lambda text, pattern: matches(text, literal(_posix(pattern))),
+    "search": lambda text, pattern: matches(text, _posix(pattern)),
     "trim": lambda text: func("TRIM", text, literal(BLANK)),
     "unfence": _unfence,
     "first_word": lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
