@@ -57,6 +57,10 @@ def _number(value: Sql) -> Sql:
     return func("AS_REAL", value)
 
 
+def _unquoted(value: Sql) -> Sql:
+    return case((_kind(value, "VARCHAR"), func("TRY_PARSE_JSON", string_of(value.copy()))), default=value.copy())
+
+
 def _bigint(value: Sql) -> Sql:
     return within_64_bits(func("TRY_TO_NUMBER", string_of(value), literal(38), literal(0)))
 
@@ -170,6 +174,7 @@ JSON: dict[str, Callable[..., Any]] = {
     "string": string_of,
     "number": _number,
     "bigint": _bigint,
+    "unquoted": _unquoted,
     "at": lambda value, index: func("GET", value, literal(index)),
     "text": named_func("TO_JSON"),
     "too_wide": _too_wide,
@@ -211,7 +216,7 @@ def _coerced(value: Sql, kind: Coerced) -> Sql:
     if kind.values:
         lower = JSON["lower_ascii"](string_of(value))
         return case(*((exp.EQ(this=lower.copy(), expression=literal(v.lower())), literal(v)) for v in kind.values))
-    return column(value, kind.type)
+    return column(_unquoted(value), kind.type)
 
 
 def column(value: Sql, kind: Type) -> Sql:

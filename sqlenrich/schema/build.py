@@ -41,6 +41,7 @@ from .tests import (
     Repeats,
     Test,
     TooWide,
+    Unquoted,
     Verdict,
     Verdicts,
 )
@@ -216,7 +217,7 @@ def _type(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
 
 
 def _number(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
-    ref, where = place.ref, place.where
+    ref, where = Unquoted(place.ref) if schema.get("coerce") else place.ref, place.where
     kinds = place.kinds(schema)
     if not kinds & {"integer", "number"}:
         return
@@ -271,6 +272,7 @@ def _differs_in(kind: str, values: list[Any], ref: Ref, *, only: bool, coerced: 
     elif kind in ("string", "boolean"):
         test = NoneOf(ref, "string" if kind == "string" else "boolean", tuple(values))
     else:
+        ref = Unquoted(ref) if coerced else ref
         exact = all(abs(v) < BIGINT_LIMIT and isinstance(v, int) for v in values)
         if kind == "integer" and exact:
             test = NoneOf(ref, "integer", tuple(values))

@@ -45,6 +45,7 @@ from .tests import (
     Repeats,
     Test,
     TooWide,
+    Unquoted,
     Verdicts,
 )
 
@@ -138,6 +139,8 @@ class _Judge:
                 return loops[depth][0]
             case Name(depth):
                 return loops[depth][1]
+            case Unquoted(base):
+                return self.value(base, loops)
             case Get(base, name):
                 value = self.value(base, loops)
                 return value.get(name, _MISSING) if isinstance(value, Mapping) else _MISSING

@@ -11,7 +11,7 @@ or NULL for what is none), ``count_items``, ``map_items`` and ``map_members`` (t
 (of a double), ``is_date`` (a text's first ten characters), ``length``, ``search`` (of an ECMA-262 pattern),
 ``lower_ascii``, ``trim``, ``unfence`` (of a trimmed text: the test for a fence and what it holds), ``first_word``,
 ``let``. ``string``, ``number``, ``bigint`` and ``count`` give NULL for a missing value and for a JSON null; of a text
-that holds a number ``number`` and ``bigint`` give it.
+that holds a number ``number`` and ``bigint`` give it, or of what ``unquoted``, where an engine has it, makes of it.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ from .tests import (
     Repeats,
     Test,
     TooWide,
+    Unquoted,
     Verdicts,
 )
 
@@ -111,6 +112,8 @@ class _Printer:
                 return self.made("get", self.ref(base), name)
             case At(base, index):
                 return self.made("at", self.ref(base), index)
+            case Unquoted(base):
+                return self.made("unquoted", self.ref(base)) if "unquoted" in self.json else self.ref(base)
             case Item(depth):
                 return exp.column(f"x{depth}")
             case Name(depth):
