@@ -147,7 +147,7 @@ def _is_date(text: Sql) -> Sql:
 
 def _too_wide(value: Sql) -> Sql:
     infinite = exp.EQ(this=func("ABS", _number(value)), expression=cast(literal("inf"), sql_type(DOUBLE)))
-    return func("COALESCE", infinite, literal(True))
+    return all_of(_is(value.copy(), ("number",)), func("COALESCE", infinite, literal(True)))
 
 
 def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
