@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from .compiler import resolve_model
+from .compiler import output_of, resolve_model
 from .config import Config, Endpoint
 from .engines import get_engine
 from .enrichment import Enrichment
 from .errors import ConfigError
 from .request import ResolvedModel, hint_text
-from .schema.vendor import json_schema_format
+from .schema.vendor import dialect_of, json_schema_format
 
 if TYPE_CHECKING:
     from .llm.model import Model
@@ -80,13 +80,14 @@ def choose_model(
     # What an endpoint is always sent decides its answers too.
     resolved = replace(resolved, params={**resolved.params, **settings.extra_body})
     width = concurrency or settings.concurrency
+    told = json_schema_format(output_of(enrichment, resolved), dialect_of(settings.url))
     client = replace(
         checked,
         model=resolved.name,
         concurrency=width,
         timeout_s=settings.timeout,
         params=resolved.params,
-        response_format=None if enrichment.hint == "always" else json_schema_format(enrichment.name, enrichment.schema),
+        response_format=None if enrichment.hint == "always" else told.form,
         hint=hint_text(enrichment.schema) if enrichment.hint == "always" else None,
     )
     return Ask(EndpointModel(client), resolved, width, f" at {without_query(settings.url)}")
