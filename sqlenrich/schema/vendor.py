@@ -8,13 +8,15 @@ the vendor would read as more).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
 from ..engines.base import Output, Told
 from ..request import json_schema
-from .dialects import DATABRICKS, GEMINI, OPENAI, SNOWFLAKE, STRICT, XGRAMMAR, Dialect
+from .dialects import DATABRICKS, GEMINI, OPENAI, SNOWFLAKE, XGRAMMAR, Dialect
+from .strict import strict_part
+from .walk import NEVER, Schema, at, children, walk
 
 __all__ = [
     "DATABRICKS", "GEMINI", "OPENAI", "SNOWFLAKE", "XGRAMMAR", "Dialect", "dialect_of", "json_schema_format",
@@ -32,9 +34,7 @@ _OF_KIND = {
     "object": ("properties", "required", "additionalProperties", "patternProperties", "propertyNames",
                "minProperties", "maxProperties", "dependentRequired", "dependentSchemas"),
 }  # fmt: skip
-_NEVER: dict[str, Any] = {"not": {}}
 _WIDEST = 2**63
-Schema = Mapping[str, Any]
 
 
 def vendor_part(schema: Schema, dialect: Dialect) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
@@ -51,7 +51,7 @@ def vendor_part(schema: Schema, dialect: Dialect) -> tuple[dict[str, Any] | None
         if node is told:
             return None, (f"{_count(told)} properties, of {dialect.most_properties} that are taken",)
         left = [one for one in left if not one.startswith((f"{place}.", f"{place}["))]
-        left += [_at(place, key) for key in node if key in ("properties", "items", "prefixItems", "anyOf")]
+        left += [at(place, key) for key in node if key in ("properties", "items", "prefixItems", "anyOf")]
         for keyword in (*_OF_KIND["object"], *_OF_KIND["array"], "anyOf"):
             node.pop(keyword, None)
     return told, tuple(left)
@@ -90,7 +90,7 @@ class _Part:
         return keyword in self.dialect.keywords
 
     def leave(self, place: str, *keywords: str) -> None:
-        self.left += [_at(place, keyword) for keyword in keywords]
+        self.left += [at(place, keyword) for keyword in keywords]
 
     def node(self, schema: Schema, place: str) -> dict[str, Any]:
         if "oneOf" in schema and "anyOf" not in schema and self.takes("anyOf"):
@@ -217,20 +217,20 @@ class _Part:
         first, rest = schema.get("prefixItems", ()), schema.get("items", {})
         if first and self.takes("prefixItems"):
             told["prefixItems"] = [self.node(one, f"{place}[{number}]") for number, one in enumerate(first)]
-            told["items"] = dict(_NEVER) if rest == _NEVER else self.node(rest, f"{place}[]")
+            told["items"] = dict(NEVER) if rest == NEVER else self.node(rest, f"{place}[]")
             return
         if first:
             self.leave(place, "prefixItems")
-            most = schema.get("maxItems", len(first) if rest == _NEVER else math.inf)
-            if rest == _NEVER and self.takes("maxItems"):
+            most = schema.get("maxItems", len(first) if rest == NEVER else math.inf)
+            if rest == NEVER and self.takes("maxItems"):
                 told["maxItems"] = min(most, len(first))
             # Any item is as one of the first or as the rest: weaker, and true.
-            choices = [*first, *([] if most <= len(first) or rest == _NEVER else [rest])]
+            choices = [*first, *([] if most <= len(first) or rest == NEVER else [rest])]
             distinct = [one for number, one in enumerate(choices) if one not in choices[:number]]
             rest = distinct[0] if len(distinct) == 1 else {"anyOf": distinct}
             if len(distinct) > 1 and not self.takes("anyOf"):
                 rest = {}
-        if rest == _NEVER:
+        if rest == NEVER:
             self.leave(place, "items")
             rest = {}
         if rest and (items := self.node(rest, f"{place}[]")):
@@ -243,13 +243,13 @@ class _Part:
             self.leave(place, *(key for key in ("properties", "required", "additionalProperties") if key in schema))
             return
         rest = schema.get("additionalProperties", True)
-        closed = rest is False or rest == _NEVER
+        closed = rest is False or rest == NEVER
         hidden = bool(schema.get("patternProperties"))
         if properties:
             told["properties"] = {
-                name: self.node(child, _at(place, name))
+                name: self.node(child, at(place, name))
                 for name, child in properties.items()
-                if not (closed and child == _NEVER)
+                if not (closed and child == NEVER)
             }
         names = told.get("properties", {})
         required = schema.get("required", [])
@@ -262,80 +262,9 @@ class _Part:
         if self.takes("additionalProperties") and not hidden and closed:
             told["additionalProperties"] = False
         elif self.takes("additionalProperties") and not hidden and self.dialect.typed_rest:
-            told["additionalProperties"] = self.node(rest, _at(place, "*"))
+            told["additionalProperties"] = self.node(rest, at(place, "*"))
         elif not (closed and self.dialect.typed):  # it writes named properties alone anyway
             self.leave(place, "additionalProperties")
-
-
-# Strict mode --------------------------------------------------------------------------------------------------------
-
-
-def strict_part(part: Schema, *, nullable: bool = False) -> dict[str, Any] | None:
-    """Give a vendor's part as OpenAI's strict mode takes it: closed, wholly required, of its keywords; else None.
-
-    ``nullable``: optional properties are told as required ones that may be null.
-    """
-    strict = _strict(part, nullable)
-    return strict if strict is not None and _within(strict) else None
-
-
-def _strict(node: Schema, nullable: bool) -> dict[str, Any] | None:
-    if not set(node) <= OPENAI.keywords or not node.keys() & {"type", "anyOf"}:
-        return None
-    told = dict(node)
-    if "format" in node and node["format"] not in OPENAI.formats:
-        return None
-    if any(isinstance(value, list | dict) for value in node.get("enum", ())):
-        return None
-    if "anyOf" in node:
-        # A repair can't tell which branch an absent name belongs to.
-        branches = [_strict(branch, nullable=False) for branch in node["anyOf"]]
-        told["anyOf"] = branches
-        return None if None in branches else told
-    if "array" in node["type"]:
-        items = _strict(node["items"], nullable) if "items" in node else None
-        if items is None:
-            return None
-        told["items"] = items
-    if "object" in node["type"]:
-        properties, required = node.get("properties", {}), node.get("required", ())
-        optional = set(properties) - set(required)
-        if node.get("additionalProperties") is not False or (optional and not nullable):
-            return None
-        told["properties"] = {}
-        for name, child in properties.items():
-            inner = _strict(child, nullable)
-            if inner is None:
-                return None
-            told["properties"][name] = _nullable(inner) if name in optional else inner
-        told["required"] = list(properties)
-    return told
-
-
-def _nullable(node: dict[str, Any]) -> dict[str, Any]:
-    if "anyOf" in node:
-        null = {"type": ["null"]}
-        return node if null in node["anyOf"] else {**node, "anyOf": [*node["anyOf"], null]}
-    if "null" in node["type"]:
-        return node
-    enum = {"enum": [*node["enum"], None]} if "enum" in node else {}
-    return {**node, "type": [*node["type"], "null"], **enum}
-
-
-def _within(schema: Schema) -> bool:
-    """Tell whether a schema is within the sizes of strict mode."""
-    nodes = [node for _, _, node in _walk(schema)]
-    names = [name for node in nodes for name in node.get("properties", {})]
-    enums = [[str(value) for value in node["enum"]] for node in nodes if "enum" in node]
-    long = [sum(map(len, values)) for values in enums if len(values) > STRICT.long_enum]
-    characters = sum(map(len, names)) + sum(len(value) for values in enums for value in values)
-    return (
-        len(names) <= STRICT.properties
-        and _objects_deep(schema) <= STRICT.depth
-        and characters <= STRICT.characters
-        and sum(map(len, enums)) <= STRICT.enum_values
-        and max(long, default=0) <= STRICT.long_enum_characters
-    )
 
 
 # Sizes --------------------------------------------------------------------------------------------------------------
@@ -346,13 +275,13 @@ def _too_much(told: dict[str, Any], dialect: Dialect) -> Iterator[tuple[str, dic
     while (dialect.most_properties is not None and _count(told) > dialect.most_properties) or (
         dialect.most_depth is not None and _depth(json_schema(told)) > dialect.most_depth
     ):
-        parents = [(depth, place, node) for depth, place, node in _walk(told) if list(_children(node, ""))]
+        parents = [(depth, place, node) for depth, place, node in walk(told) if list(children(node, ""))]
         _, place, node = max(parents, key=lambda parent: parent[0])
         yield place, node
 
 
 def _count(schema: Schema) -> int:
-    return sum(len(node.get("properties", ())) for _, _, node in _walk(schema))
+    return sum(len(node.get("properties", ())) for _, _, node in walk(schema))
 
 
 def _depth(value: Any) -> int:
@@ -360,35 +289,7 @@ def _depth(value: Any) -> int:
     return 1 + max((_depth(one) for one in inner), default=0) if isinstance(value, dict | list) else 0
 
 
-def _objects_deep(schema: Schema) -> int:
-    inner = max((_objects_deep(child) for _, child in _children(schema, "")), default=0)
-    return inner + ("properties" in schema)
-
-
-def _walk(schema: Schema, place: str = "", depth: int = 0) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    yield depth, place, schema  # type: ignore[misc]
-    for inner, child in _children(schema, place):
-        yield from _walk(child, inner, depth + 1)
-
-
-def _children(schema: Schema, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name, child in schema.get("properties", {}).items():
-        yield _at(place, name), child
-    for number, child in enumerate(schema.get("prefixItems", ())):
-        yield f"{place}[{number}]", child
-    if isinstance(schema.get("items"), dict) and schema["items"] != _NEVER:
-        yield f"{place}[]", schema["items"]
-    if isinstance(schema.get("additionalProperties"), dict):
-        yield _at(place, "*"), schema["additionalProperties"]
-    for number, child in enumerate(schema.get("anyOf", ())):
-        yield f"{place}.anyOf[{number}]", child
-
-
 # Parts of a schema --------------------------------------------------------------------------------------------------
-
-
-def _at(place: str, name: str) -> str:
-    return f"{place}.{name}" if place else name
 
 
 def _without(schema: Schema, keywords: tuple[str, ...]) -> dict[str, Any]:
