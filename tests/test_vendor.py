@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import jsonschema
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from sqlenrich.engines import get_engine
 from sqlenrich.engines.base import Output, Told
+from sqlenrich.llm.mock import MockModel
 from sqlenrich.request import json_schema
 from sqlenrich.schema.vendor import (
     DATABRICKS,
@@ -24,6 +26,7 @@ from sqlenrich.schema.vendor import (
     strict_part,
     vendor_part,
 )
+from sqlenrich.schema.walk import walk
 from tests.plain_schemas import DOCUMENTS, ROOTS
 
 DIALECTS = (OPENAI, XGRAMMAR, DATABRICKS, SNOWFLAKE, GEMINI)
@@ -54,6 +57,10 @@ PARTS: list[tuple[Plain, tuple[Dialect, ...], Plain, tuple[str, ...]]] = [
     (RANGE, (DATABRICKS, SNOWFLAKE), WHOLE, ("x.minimum", "x.maximum")),
     ({"type": ["integer"], "minimum": 1.5, "exclusiveMaximum": 3.5}, (XGRAMMAR,),
      {"type": ["integer"], "minimum": 2, "exclusiveMaximum": 4}, ()),
+    ({"anyOf": [TEXT, {"type": ["integer"], "exclusiveMinimum": 2, "exclusiveMaximum": 3}]}, (XGRAMMAR,),
+     {"anyOf": [TEXT, WHOLE]}, ("x.anyOf[1].exclusiveMinimum", "x.anyOf[1].exclusiveMaximum")),
+    ({"anyOf": [TEXT, {"type": ["number"], "minimum": 3, "exclusiveMaximum": 3}]}, (OPENAI,),
+     {"anyOf": [TEXT, {"type": ["number"]}]}, ("x.anyOf[1].minimum", "x.anyOf[1].exclusiveMaximum")),
     ({"type": ["integer"], "maximum": 10**30}, (XGRAMMAR, OPENAI), WHOLE, ("x.maximum",)),
     ({"type": ["number"], "multipleOf": 0.5}, (OPENAI,), {"type": ["number"], "multipleOf": 0.5}, ()),
     ({"type": ["number"], "multipleOf": 0.5}, (XGRAMMAR, GEMINI), {"type": ["number"]}, ("x.multipleOf",)),
@@ -181,6 +188,21 @@ STRICTLY: list[tuple[Plain, Plain | None, Plain | None]] = [
         None,
         closed({"a": {"type": ["array"], "items": closed({"b": {"type": ["string", "null"]}})}}),
     ),
+    (
+        obj({"a": {"type": ["string", "null"]}}, additionalProperties=False),
+        closed({"a": {"type": ["string", "null"]}}),
+        closed({"a": {"type": ["string", "null"]}}),
+    ),
+    (
+        closed(
+            {
+                "a": obj({"x": TEXT}, additionalProperties=False),
+                "b": obj({"x": {"type": ["string", "null"]}}, additionalProperties=False),
+            }
+        ),
+        None,
+        None,
+    ),
     (closed({"a": {"anyOf": [obj({"b": TEXT}, additionalProperties=False), TEXT]}}), None, None),
     (closed({"a": {"type": ["array"]}}), None, None),
     (closed({"a": {}}), None, None),
@@ -198,6 +220,59 @@ def test_strict_mode_takes_closed_and_wholly_required_objects(
 ) -> None:
     assert strict_part(part) == strict
     assert strict_part(part, nullable=True) == nullable
+
+
+@pytest.mark.parametrize(("left_out", "strict"), [("a.maxLength", True), ("dependentRequired", False), ("a.if", False)])
+def test_a_null_may_be_told_from_a_missing_property(left_out: str, strict: bool) -> None:
+    part = obj({"a": {"type": ["string", "null"]}}, additionalProperties=False)
+    assert (strict_part(part, left_out=(left_out,)) is not None) is strict
+
+
+LEAVES = st.sampled_from(
+    [TEXT, {"type": ["string", "null"]}, {**TEXT, "enum": ["x", "y"]}, {"anyOf": [TEXT, WHOLE]}, RANGE, NULL]
+)
+
+
+def closed_objects(inner: st.SearchStrategy[Plain]) -> st.SearchStrategy[Plain]:
+    """Closed objects of some required properties, and arrays."""
+    members = st.dictionaries(st.sampled_from("abc"), st.tuples(inner, st.booleans()), min_size=1, max_size=3)
+    objects = members.map(
+        lambda pairs: obj(
+            {name: child for name, (child, _) in pairs.items()},
+            required=[name for name, (_, must) in pairs.items() if must],
+            additionalProperties=False,
+        )
+    )
+    return objects | inner.map(lambda items: {"type": ["array"], "items": items})
+
+
+def without_nulls(value: Any, keep: set[str]) -> Any:
+    """What the repair null_as_absent makes of an answer."""
+    if isinstance(value, list):
+        return [without_nulls(one, keep) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {name: without_nulls(one, keep) for name, one in value.items() if one is not None or name in keep}
+
+
+@settings(max_examples=200, deadline=None)
+@given(closed_objects(st.recursive(LEAVES, closed_objects, max_leaves=5)), st.booleans())
+def test_what_strict_mode_answers_is_valid(part: Plain, nullable: bool) -> None:
+    strict = strict_part(part, nullable=nullable)
+    if strict is None:
+        assert not nullable or any(name in json.dumps(part) for name in ('"null"', '"anyOf"'))
+        return
+    keep = {
+        name
+        for _, _, node in walk(part)
+        for name, child in node.get("properties", {}).items()
+        if jsonschema.Draft202012Validator(json_schema(child)).is_valid(None)
+    }
+    model = MockModel(strict)
+    for number in range(5):
+        answer = json.loads(model.text(f"p{number}"))
+        repaired = without_nulls(answer, keep) if nullable else answer
+        assert jsonschema.Draft202012Validator(json_schema(part)).is_valid(repaired)
 
 
 def nested(levels: int) -> Plain:

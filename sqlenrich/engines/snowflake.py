@@ -65,7 +65,7 @@ def response_format(output: Output) -> Told:
     """Give the JSON form. OpenAI's models there take closed objects whose properties are all required, nothing else."""
     part, left_out = vendor_part(output.schema, SNOWFLAKE)
     if part is not None and output.model.startswith("openai-"):
-        part = strict_part(part, nullable="null_as_absent" in output.repairs)
+        part = strict_part(part, left_out=left_out, nullable="null_as_absent" in output.repairs)
         if part is None:
             return Told(None, (f"{output.model} takes closed objects with all properties required",))
     return Told(None if part is None else {"type": "json", "schema": json_schema(part)}, left_out)

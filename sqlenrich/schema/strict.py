@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from typing import Any
 
 from .dialects import OPENAI, STRICT
 from .walk import Schema, children, walk
 
+_PRESENCE = {"dependentRequired", "dependentSchemas", "maxProperties", "not", "if", "oneOf", "anyOf", "allOf"}
+"""What may tell a property that is null from one that is missing."""
 
-def strict_part(part: Schema, *, nullable: bool = False) -> dict[str, Any] | None:
+
+def strict_part(part: Schema, *, left_out: Sequence[str] = (), nullable: bool = False) -> dict[str, Any] | None:
     """Give a vendor's part as OpenAI's strict mode takes it: closed, wholly required, of its keywords; else None.
 
-    ``nullable``: optional properties are told as required ones that may be null.
+    An optional property that may be null is told as a required one, unless what was left out may tell the two apart.
+    ``nullable``: any other, too, as one that may be null, which the repair ``null_as_absent`` then takes for absent;
+    but none of the name of a property whose null is a value.
     """
-    strict = _strict(part, nullable)
+    members = [member for _, _, node in walk(part) for member in node.get("properties", {}).items()]
+    null = {name for name, child in members if _may_be_null(child)}
+    absent = {name for name, _ in members} - null if nullable else set()
+    apart = any(one.rpartition(".")[2] in _PRESENCE for one in left_out)
+    strict = _strict(part, absent, apart)
     return strict if strict is not None and _within(strict) else None
 
 
-def _strict(node: Schema, nullable: bool) -> dict[str, Any] | None:
+def _strict(node: Schema, absent: Set[str], apart: bool) -> dict[str, Any] | None:
+    """``absent``: the names that may be told as null where they are optional; ``apart``: null is not as missing."""
     if not set(node) <= OPENAI.keywords or not node.keys() & {"type", "anyOf"}:
         return None
     told = dict(node)
@@ -27,27 +38,32 @@ def _strict(node: Schema, nullable: bool) -> dict[str, Any] | None:
         return None
     if "anyOf" in node:
         # A repair can't tell which branch an absent name belongs to.
-        branches = [_strict(branch, nullable=False) for branch in node["anyOf"]]
+        branches = [_strict(branch, frozenset(), apart) for branch in node["anyOf"]]
         told["anyOf"] = branches
         return None if None in branches else told
     if "array" in node["type"]:
-        items = _strict(node["items"], nullable) if "items" in node else None
+        items = _strict(node["items"], absent, apart) if "items" in node else None
         if items is None:
             return None
         told["items"] = items
     if "object" in node["type"]:
         properties, required = node.get("properties", {}), node.get("required", ())
         optional = set(properties) - set(required)
-        if node.get("additionalProperties") is not False or (optional and not nullable):
+        told_null = {one for one in optional if one in absent or (not apart and _may_be_null(properties[one]))}
+        if node.get("additionalProperties") is not False or optional != told_null:
             return None
         told["properties"] = {}
         for name, child in properties.items():
-            inner = _strict(child, nullable)
+            inner = _strict(child, absent, apart)
             if inner is None:
                 return None
             told["properties"][name] = _nullable(inner) if name in optional else inner
         told["required"] = list(properties)
     return told
+
+
+def _may_be_null(node: Schema) -> bool:
+    return any(map(_may_be_null, node["anyOf"])) if "anyOf" in node else "null" in node.get("type", ("null",))
 
 
 def _nullable(node: dict[str, Any]) -> dict[str, Any]:

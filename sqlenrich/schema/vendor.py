@@ -60,12 +60,12 @@ def vendor_part(schema: Schema, dialect: Dialect) -> tuple[dict[str, Any] | None
 def json_schema_format(output: Output, dialect: Dialect = XGRAMMAR) -> Told:
     """Give OpenAI's ``response_format``: ``strict`` where every object is closed and wholly required.
 
-    With the repair ``null_as_absent``, an optional property may be told as a required one that may be null.
+    An optional property that may be null is told as a required one then; with the repair ``null_as_absent``, any.
     """
     part, left_out = vendor_part(output.schema, dialect)
     if part is None:
         return Told(None, left_out)
-    strict = strict_part(part, nullable="null_as_absent" in output.repairs)
+    strict = strict_part(part, left_out=left_out, nullable="null_as_absent" in output.repairs)
     form: dict[str, Any] = {"name": output.name[:64], "schema": json_schema(part if strict is None else strict)}
     if strict is not None:
         form["strict"] = True
@@ -195,6 +195,10 @@ class _Part:
             if self.takes(keyword) and value is not None:
                 told[keyword] = value
             else:
+                self.leave(place, keyword)
+        if _empty(told):
+            for keyword in [key for key in _NUMBERS if key in told]:
+                del told[keyword]
                 self.leave(place, keyword)
         if "pattern" in schema:
             if self.takes("pattern") and _told_whole(schema["pattern"]):
@@ -332,6 +336,15 @@ def _whole(keyword: str, limit: float) -> int | None:
     up = keyword in ("minimum", "exclusiveMaximum")
     whole = math.ceil(limit) if up else math.floor(limit)
     return whole if -_WIDEST <= whole < _WIDEST else None
+
+
+def _empty(told: Schema) -> bool:
+    """Tell whether no number is within the limits, which vendors refuse: another branch may hold."""
+    step = 1 if "number" not in told["type"] else 0
+    low = max(told.get("minimum", -math.inf), told.get("exclusiveMinimum", -math.inf) + step)
+    high = min(told.get("maximum", math.inf), told.get("exclusiveMaximum", math.inf) - step)
+    open_end = not step and low in (told.get("exclusiveMinimum"), told.get("exclusiveMaximum"))
+    return low > high or (open_end and low == high)
 
 
 def _told_whole(pattern: str) -> bool:
