@@ -132,6 +132,9 @@ class _Part:
     def whole(self, told: dict[str, Any], place: str) -> dict[str, Any]:
         """Give the type first, and note what a vendor that wants all said does not take at all."""
         told = {key: told[key] for key in ("type", *told) if key in told}
+        for limits in _contradictions(told):
+            self.leave(place, *limits)
+            told = _without(told, limits)
         if not self.dialect.typed:
             return told
         kinds = told.get("type", ())
@@ -196,10 +199,6 @@ class _Part:
                 told[keyword] = value
             else:
                 self.leave(place, keyword)
-        if _empty(told):
-            for keyword in [key for key in _NUMBERS if key in told]:
-                del told[keyword]
-                self.leave(place, keyword)
         if "pattern" in schema:
             if self.takes("pattern") and _told_whole(schema["pattern"]):
                 told["pattern"] = schema["pattern"]
@@ -218,7 +217,7 @@ class _Part:
                     self.leave(place, keyword)
 
     def array(self, schema: Schema, told: dict[str, Any], place: str) -> None:
-        first, rest = schema.get("prefixItems", ()), schema.get("items", {})
+        first, rest = schema.get("prefixItems", ())[: schema.get("maxItems")], schema.get("items", {})
         if first and self.takes("prefixItems"):
             told["prefixItems"] = [self.node(one, f"{place}[{number}]") for number, one in enumerate(first)]
             told["items"] = dict(NEVER) if rest == NEVER else self.node(rest, f"{place}[]")
@@ -338,8 +337,21 @@ def _whole(keyword: str, limit: float) -> int | None:
     return whole if -_WIDEST <= whole < _WIDEST else None
 
 
+def _contradictions(told: Schema) -> Iterator[tuple[str, ...]]:
+    """Give the limits that no value is within, which vendors refuse: another branch may hold."""
+    names, first = told.get("properties", ()), told.get("prefixItems", ())
+    fixed = {
+        "maxProperties": len(names) if told.get("additionalProperties") is False else math.inf,
+        "maxItems": len(first) if told.get("items") == NEVER else math.inf,
+    }
+    for low, high in (("minItems", "maxItems"), ("minLength", "maxLength"), ("minProperties", "maxProperties")):
+        if told.get(low, 0) > min(told.get(high, math.inf), fixed.get(high, math.inf)):
+            yield tuple(key for key in (low, high) if key in told)
+    if any(key in told for key in _NUMBERS) and _empty(told):
+        yield tuple(key for key in _NUMBERS if key in told)
+
+
 def _empty(told: Schema) -> bool:
-    """Tell whether no number is within the limits, which vendors refuse: another branch may hold."""
     step = 1 if "number" not in told["type"] else 0
     low = max(told.get("minimum", -math.inf), told.get("exclusiveMinimum", -math.inf) + step)
     high = min(told.get("maximum", math.inf), told.get("exclusiveMaximum", math.inf) - step)
