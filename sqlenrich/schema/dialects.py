@@ -78,7 +78,7 @@ DATABRICKS = Dialect("databricks", SHAPE, one_type=True, most_properties=64)
 
 https://docs.databricks.com/aws/en/machine-learning/model-serving/structured-outputs (read 2026-11-21): no pattern,
 anyOf, oneOf, allOf, prefixItems, $ref; at most 64 keys; lengths and sizes are not enforced; a list of types only as
-a type and null (its function-calling page). It says nothing of ranges and formats: they are left out.
+a type and null (of function calls, on their page). It says nothing of ranges and formats: they are left out.
 """
 
 SNOWFLAKE = Dialect("snowflake", SHAPE, property_name=re.compile(r"[A-Za-z0-9_-]{1,64}"))
@@ -93,17 +93,19 @@ combining keyword.
 GEMINI = Dialect(
     "gemini",
     SHAPE - {"additionalProperties"} | {"anyOf", "format", "minItems", "maxItems", "minimum", "maximum"},
-    formats=frozenset(_CLOCKS),
+    formats=frozenset({"date-time"}),
     enum_of=("string",),
     one_type=True,
     typed=True,
 )
 """Gemini's ``response_schema``, in the generation config of both BigQuery functions.
 
-https://cloud.google.com/vertex-ai/generative-ai/docs/multimodal/control-generated-output (read 2026-11-21): anyOf,
-enum, format (date, date-time, duration, time), items, minItems, maxItems, minimum, maximum, nullable, properties,
-propertyOrdering, required; an enum's values are texts. An object without properties and an array without items are
-refused. ``output_schema`` of AI.GENERATE is not used: it has types alone, no enum and no ranges.
+https://cloud.google.com/vertex-ai/generative-ai/docs/multimodal/control-generated-output (read 2026-11-21), "Supported
+schema fields": anyOf, enum, format, items, maximum, maxItems, minimum, minItems, nullable, properties,
+propertyOrdering, required; any other is ignored. Its errors: "properties: should be non-empty for OBJECT type" and
+"only 'enum' and 'date-time' are supported for STRING type" (of ``format``; google/adk-python keeps to it). The REST
+reference has an enum's values as texts. ``output_schema`` of AI.GENERATE is not used: it has types alone, no enum and
+no ranges.
 """
 
 
