@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .compiler import resolve_model
+from .compiler import output_of, resolve_model
 from .config import Config, Endpoint
 from .engines import get_engine
 from .enrichment import Enrichment
 from .errors import ConfigError
-from .request import ResolvedModel, hint_text
-from .schema.vendor import json_schema_format
+from .request import ResolvedModel, compact_json, hint_text
+from .schema import build_tests, judge
+from .schema.vendor import dialect_of, json_schema_format
 
 if TYPE_CHECKING:
     from .llm.model import Model
@@ -54,7 +55,7 @@ def choose_model(
         # An endpoint may serve a model of this name: its answers are others.
         resolved = replace(named, params={**named.params, "sqlenrich": MOCK})
         try:
-            answers = MockModel(enrichment.schema, failures=failures)
+            answers = MockModel(enrichment.schema, failures=failures, judge=_test)
         except ValueError as error:
             raise ConfigError(f"--mock: {error}") from None
         return Ask(answers, resolved, concurrency or 64, "")
@@ -80,16 +81,23 @@ def choose_model(
     # What an endpoint is always sent decides its answers too.
     resolved = replace(resolved, params={**resolved.params, **settings.extra_body})
     width = concurrency or settings.concurrency
+    told = json_schema_format(output_of(enrichment, resolved), dialect_of(settings.url))
     client = replace(
         checked,
         model=resolved.name,
         concurrency=width,
         timeout_s=settings.timeout,
         params=resolved.params,
-        response_format=None if enrichment.hint == "always" else json_schema_format(enrichment.name, enrichment.schema),
+        response_format=None if enrichment.hint == "always" else told.form,
         hint=hint_text(enrichment.schema) if enrichment.hint == "always" else None,
     )
     return Ask(EndpointModel(client), resolved, width, f" at {without_query(settings.url)}")
+
+
+def _test(schema: Mapping[str, Any]) -> Callable[[Any], bool]:
+    """Give the test of one value: the verdict on an answer that holds it."""
+    verdicts = build_tests({"type": ["object"], "properties": {"v": schema}, "required": ["v"]})
+    return lambda value: judge(verdicts, compact_json({"v": value})) is None
 
 
 def only_model(settings: Endpoint) -> str:

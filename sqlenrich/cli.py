@@ -266,11 +266,17 @@ def render(
 @cli.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--model", metavar="M", help="The model's name, or an alias of sqlenrich.toml.")
-def check(files: tuple[str, ...], model: str | None) -> int:
+@click.option("--told", metavar="ENGINE", help="Print the part of the schema that the model of an engine is told.")
+def check(files: tuple[str, ...], model: str | None, told: str | None) -> int:
     """Report a file's problems, what each engine would refuse, and where each setting comes from."""
     from .check import check as examine
+    from .check import told as told_by
 
     status = 0
+    if told is not None:
+        for file in files:
+            click.echo(told_by(file, told, model=model))
+        return status
     for file in files:
         found = examine(file, model=model)
         click.echo(found.text)

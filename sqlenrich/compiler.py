@@ -12,6 +12,7 @@ from .engines import get_engine
 from .engines.base import (
     Call,
     Engine,
+    Output,
     Sql,
     all_of,
     any_of,
@@ -67,6 +68,11 @@ def compile_plan(
     ).plan()
 
 
+def output_of(enrichment: Enrichment, model: ResolvedModel) -> Output:
+    """Give what an engine's ``response_format`` is made from."""
+    return Output(enrichment.name, enrichment.schema, enrichment.repairs, model.name)
+
+
 def resolve_model(
     enrichment: Enrichment, engine: Engine, name: str | None = None, overrides: Mapping[str, Any] | None = None
 ) -> ResolvedModel:
@@ -107,7 +113,7 @@ class _Compiler:
         self.columns = SourceColumns(enrichment, engine, source_types)
         self.relations = self.name_relations(relations)
         response_format = (
-            None if options.get("schema") is False else engine.response_format(enrichment.name, enrichment.schema)
+            None if options.get("schema") is False else engine.response_format(output_of(enrichment, model)).form
         )
         needs_hint = enrichment.hint == "always" or (enrichment.hint == "auto" and response_format is None)
         if engine.call is None:

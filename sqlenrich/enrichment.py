@@ -14,7 +14,7 @@ from .engines import ENGINES
 from .errors import PromptError, SpecError, did_you_mean
 from .header import FOREIGN, HEADER, PARAMS, RESERVED, Header
 from .prompt import Prompt, compile_prompt
-from .schema import Verdicts, build_tests, normalise, output_columns
+from .schema import Verdicts, build_tests, expand, normalise, output_columns
 from .types import STRING, Type, parse_type, stored
 
 RESERVED_COLUMNS = (
@@ -338,9 +338,15 @@ class _Loader:
             return {"type": ["object"], "properties": {}, "required": [], "additionalProperties": True}
         if isinstance(written, dict) and "pydantic" in written:
             written = self.pydantic(written)
-        plain, problems = normalise(written)
+        expanded = expand(written)
+        for message, place in expanded.problems:
+            self.report(message, ("output", *place))
+        reported = {place for _, place in expanded.problems}
+        plain, problems = normalise(expanded.schema)
         for problem in problems:
-            self.report(problem.message, tuple(problem.place.split(".")))
+            place = expanded.written(tuple(problem.place.split("."))[1:])
+            if place not in reported:  # else it only follows from what is wrong there
+                self.report(problem.message, ("output", *place))
         return plain
 
     def pydantic(self, written: dict[str, Any]) -> Any:

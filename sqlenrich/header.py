@@ -72,7 +72,13 @@ HEADER: dict[str, dict[str, Any]] = {
         "additionalProperties": False,
     },
     "max_quarantine": {"type": "number", "minimum": 0, "maximum": 1, "description": "Above it: exit status 3."},
-    "output": {"type": "object", "description": "A JSON Schema of the answer, or {pydantic: module:Model}."},
+    "output": {
+        "type": "object",
+        "description": (
+            "The answer's fields (label(enum, what it is): [a, b]; urgency: integer; note?: string, optional), "
+            "a JSON Schema, or {pydantic: module:Model}."
+        ),
+    },
 }
 """Every key of the header with its JSON Schema."""
 

@@ -57,19 +57,29 @@ def hint_text(schema: Mapping[str, Any]) -> str:
     return HINT + canonical_json(json_schema(schema))
 
 
-def json_schema(schema: Mapping[str, Any], keep: tuple[str, ...] | None = None) -> dict[str, Any]:
-    """Give a plain schema as JSON Schema is usually written: one type as a text. ``keep`` limits the keywords."""
+_ONE = ("items", "contains", "not", "if", "then", "else", "propertyNames", "additionalProperties")
+_MANY = ("prefixItems", "allOf", "anyOf", "oneOf")
+_NAMED = ("properties", "patternProperties", "dependentSchemas")
+_NEVER: dict[str, Any] = {"not": {}}
+
+
+def json_schema(schema: Mapping[str, Any]) -> Any:
+    """Give a plain schema as JSON Schema is usually written: one type as a text, no keyword that says nothing."""
+    if schema == _NEVER:
+        return False
     written: dict[str, Any] = {}
     for keyword, value in schema.items():
-        if keep is not None and keyword not in keep:
+        if keyword == "coerce" or (keyword in ("required", "additionalProperties") and value in ([], True)):
             continue
         if keyword == "type":
             written[keyword] = value[0] if len(value) == 1 else list(value)
-        elif keyword == "properties":
-            written[keyword] = {name: json_schema(child, keep) for name, child in value.items()}
-        elif keyword == "items":
-            written[keyword] = json_schema(value, keep)
-        elif not (keyword == "additionalProperties" and value is True) and not (keyword == "required" and not value):
+        elif keyword in _ONE:
+            written[keyword] = value if isinstance(value, bool) else json_schema(value)
+        elif keyword in _MANY:
+            written[keyword] = [json_schema(child) for child in value]
+        elif keyword in _NAMED:
+            written[keyword] = {name: json_schema(child) for name, child in value.items()}
+        else:
             written[keyword] = value
     return written
 

@@ -45,6 +45,24 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Output:
+    """What the vendor is told of the answer's form, before its own limits: the plain schema and what bears on it."""
+
+    name: str
+    schema: Mapping[str, Any]
+    repairs: tuple[str, ...] = ()
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class Told:
+    """The output's form as the vendor takes it, None where it takes none, and what was left out or why."""
+
+    form: Any
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Answered:
     """How a call step reads the model's answer: a relation and one expression per ``responses`` column it knows."""
 
@@ -80,8 +98,8 @@ class Engine:
     facts: Mapping[str, Fact]
     params: Mapping[str, str | None]
     """The portable parameters under the vendor's names; None for one that it does not take."""
-    response_format: Callable[[str, Mapping[str, Any]], Any]
-    """The output's name and JSON Schema to what the vendor takes; None where it takes none."""
+    response_format: Callable[[Output], Told]
+    """The output to the part of its form that the vendor takes."""
     call: Callable[[Sql, Call], Answered] | None = None
     """The pending relation and the call to the answers; None where a Python client asks the model."""
     must_exist: Callable[[Call], list[str]] = lambda _: []

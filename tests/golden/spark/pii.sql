@@ -104,7 +104,7 @@ FROM (
     ai_query(
       'default',
       prompt,
-      responseFormat => '{"type":"json_schema","json_schema":{"name":"pii","schema":{"type":"object","properties":{"has_pii":{"type":"boolean","description":"Whether entities holds anything"},"entities":{"type":"array","description":"Every piece of personal data, in order","maxItems":50,"items":{"type":"object","properties":{"type":{"type":"string","description":"Kind of data","enum":["person_name","email","phone","postal_address","date_of_birth","national_id","bank_account","payment_card","ip_address","username","other"]},"text":{"type":"string","description":"Copied exactly from the text","minLength":1,"maxLength":200}},"required":["type","text"],"additionalProperties":false}}},"required":["has_pii","entities"],"additionalProperties":false},"strict":true}}',
+      responseFormat => '{"type":"json_schema","json_schema":{"name":"pii","schema":{"type":"object","properties":{"has_pii":{"type":"boolean","description":"Whether entities holds anything"},"entities":{"type":"array","description":"Every piece of personal data, in order","maxItems":50,"items":{"type":"object","properties":{"type":{"type":"string","description":"Kind of data","enum":["person_name","email","phone","postal_address","date_of_birth","national_id","bank_account","payment_card","ip_address","username","other"]},"text":{"type":"string","description":"Copied exactly from the text","minLength":1,"maxLength":200}},"required":["type","text"],"additionalProperties":false}}},"required":["has_pii","entities"],"additionalProperties":false}}}',
       modelParameters => named_struct('temperature', 0, 'max_tokens', 2000),
       failOnError => FALSE
     ) AS answer
