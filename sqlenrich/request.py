@@ -11,9 +11,11 @@ from typing import Any
 HASH_VERSION = 1
 HINT = "Answer with one JSON object that fits this JSON Schema, and nothing else: "
 _SHAPE = ("type", "enum", "description", "required", "dependentRequired")
+_ONE = ("items", "contains", "additionalProperties", "propertyNames", "not", "if", "then", "else")
+_MANY = ("prefixItems", "allOf", "anyOf", "oneOf")
 _NAMED = ("properties", "patternProperties", "dependentSchemas")
-_LISTED = ("prefixItems", "allOf", "anyOf", "oneOf")
-_NESTED = ("items", "contains", "additionalProperties", "propertyNames", "not", "if", "then", "else")
+OWN = ("coerce", "column")
+"""Keywords of ours: how a column reads a value. No model is told."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,9 @@ def shape(schema: Mapping[str, Any]) -> dict[str, Any]:
     for keyword, value in schema.items():
         if keyword in _NAMED:
             kept[keyword] = {name: shape(child) for name, child in value.items()}
-        elif keyword in _LISTED:
+        elif keyword in _MANY:
             kept[keyword] = [shape(child) for child in value]
-        elif keyword in _NESTED and isinstance(value, Mapping):
+        elif keyword in _ONE and isinstance(value, Mapping):
             kept[keyword] = shape(value)
     return kept
 
@@ -57,9 +59,6 @@ def hint_text(schema: Mapping[str, Any]) -> str:
     return HINT + canonical_json(json_schema(schema))
 
 
-_ONE = ("items", "contains", "not", "if", "then", "else", "propertyNames", "additionalProperties")
-_MANY = ("prefixItems", "allOf", "anyOf", "oneOf")
-_NAMED = ("properties", "patternProperties", "dependentSchemas")
 _NEVER: dict[str, Any] = {"not": {}}
 
 
@@ -69,7 +68,7 @@ def json_schema(schema: Mapping[str, Any]) -> Any:
         return False
     written: dict[str, Any] = {}
     for keyword, value in schema.items():
-        if keyword == "coerce" or (keyword in ("required", "additionalProperties") and value in ([], True)):
+        if keyword in OWN or (keyword in ("required", "additionalProperties") and value in ([], True)):
             continue
         if keyword == "type":
             written[keyword] = value[0] if len(value) == 1 else list(value)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
+from ..request import OWN
+
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 SCALARS = ("string", "number", "integer", "boolean")
 ANNOTATIONS = (
@@ -22,10 +24,9 @@ CHECKED = (
     "type", "enum", "const", *NUMBER_LIMITS, "multipleOf", *COUNTS, "pattern", "format",
     "items", "prefixItems", "contains", "uniqueItems",
     "properties", "required", "additionalProperties", "patternProperties", "propertyNames",
-    "dependentRequired", "dependentSchemas", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "coerce", "column",
+    "dependentRequired", "dependentSchemas", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", *OWN,
 )  # fmt: skip
-"""What the checks hold. The last two are our own: how a column reads a value."""
-OWN = ("coerce", "column")
+"""What the checks hold."""
 IN_PLACE = ("allOf", "anyOf", "oneOf")
 FORMATS = ("date", "date-time", "time", "email", "uuid", "uri")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")

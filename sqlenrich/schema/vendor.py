@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..engines.base import Output, Told
-from ..request import json_schema
+from ..request import OWN, json_schema
 from .dialects import DATABRICKS, GEMINI, OPENAI, SNOWFLAKE, XGRAMMAR, Dialect
 from .strict import strict_part
 from .walk import NEVER, Schema, at, children, walk
@@ -26,7 +26,7 @@ __all__ = [
 _PLAIN = ("multipleOf", "minItems", "maxItems", "minProperties", "maxProperties")
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _LENGTHS = ("minLength", "maxLength")
-_HANDLED = {"type", "description", "coerce", "properties", "required", "additionalProperties", "items", "prefixItems"}
+_HANDLED = {"type", "description", *OWN, "properties", "required", "additionalProperties", "items", "prefixItems"}
 _OF_KIND = {
     "string": (*_LENGTHS, "pattern", "format"),
     "number": (*_NUMBERS, "multipleOf"),
@@ -101,7 +101,7 @@ class _Part:
         values = [kind for kind in kinds or () if kind != "null"]
         if self.dialect.one_type and len(values) > 1 and "anyOf" not in schema:
             if not self.takes("anyOf"):
-                self.leave(place, *(key for key in schema if key not in ("description", "coerce")))
+                self.leave(place, *(key for key in schema if key not in ("description", *OWN)))
                 return {key: schema[key] for key in ("description",) if key in schema}
             schema = {
                 "anyOf": [{**_without(_relevant(schema, [kind]), ("description",)), "type": [kind]} for kind in values],
@@ -116,7 +116,7 @@ class _Part:
             self.leave(place, "anyOf")
             schema = _without(schema, ("anyOf",))
         if kinds is None:  # a vendor would take a keyword of one type for that type
-            self.leave(place, *(key for key in schema if key not in ("description", "coerce")))
+            self.leave(place, *(key for key in schema if key not in ("description", *OWN)))
             return self.whole(told, place)
         told["type"] = kinds
         self.enum(schema, told, place)
@@ -150,7 +150,7 @@ class _Part:
 
     def branches(self, schema: Schema, place: str) -> list[dict[str, Any]] | None:
         """Give the branches of an ``anyOf``; None where it can't be told: vendors ignore what stands beside it."""
-        if not self.takes("anyOf") or not place or set(schema) - {"anyOf", "type", "description", "coerce"}:
+        if not self.takes("anyOf") or not place or set(schema) - {"anyOf", "type", "description", *OWN}:
             return None
         outer = schema.get("type")
         told = []
