@@ -160,7 +160,7 @@ class EndpointModel:
         answer = Answer(
             request_hash=request.request_hash,
             attempt=request.attempt,
-            sent_hash=request.request_hash,
+            sent_hash=request.sent_hash or request.request_hash,
             response=done.text,
             call_error=failure.text if failure else None,
             retryable=failure is not None and failure.fault is Fault.AGAIN,
