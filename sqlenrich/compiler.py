@@ -38,6 +38,8 @@ class RetryCall(NamedTuple):
 
     model: ResolvedModel
     step: Step
+    what: str
+    """What is asked, in words."""
 
 
 def compile_plan(
@@ -90,7 +92,7 @@ def compile_retry(
 
     told = compiler(resolved).tells_finish()
     return tuple(
-        RetryCall(one.model, compiler(one.model).retry_step(one))
+        RetryCall(one.model, compiler(one.model).retry_step(one), one.what)
         for one in passes(target, resolved, codes, attempts, told=told)
     )
 

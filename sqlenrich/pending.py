@@ -37,9 +37,16 @@ class Pass:
     doublings: int = 0
     """Only rows that had so many attempts (or at least MOST_DOUBLINGS), since each doubles the limit; 0: all rows."""
 
+    @property
+    def what(self) -> str:
+        """What is asked, in words."""
+        larger = f"what was truncated, with {2**self.doublings} times the limit"
+        return larger if self.doublings else "what is to be asked again, each distinct request once"
+
 
 def chosen_reasons(written: Sequence[str] | None) -> tuple[str, ...]:
     """Give the reasons to ask again, by default all that can be. Raises ConfigError for one that can't."""
+    written = [written] if isinstance(written, str) else written
     for code in written or ():
         if code in NOT_TO_ASK:
             raise ConfigError(f"{code} can't be retried: {NOT_TO_ASK[code]}")

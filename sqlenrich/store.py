@@ -19,6 +19,7 @@ from .llm.messages import Answer, Request
 from .plan import Plan, Step
 
 LEDGER = "_sqlenrich_runs"
+AGAIN = "run it again first (what is answered is not paid again)"
 CHUNK_ROWS = 4096
 SLICE_ROWS = 200_000
 """So many rows are judged at a time: the memory of a run does not grow with its rows."""
@@ -114,7 +115,17 @@ class Store(Database):
 
     def count(self, calls: Iterable[Step]) -> int:
         """Give how many requests are to be asked by some calls."""
-        return sum(self.roomy(lambda: int(self.one(f"SELECT count(*) FROM ({c.pending_sql})"))) for c in calls)
+        queries = [f"SELECT count(*) FROM ({call.pending_sql})" for call in calls]
+        return sum(self.roomy(lambda: [int(self.one(query)) for query in queries]))
+
+    def not_retried(self, plan: Plan, reasons: Sequence[str], max_attempts: int) -> tuple[int, int]:
+        """Give how many requests refused for some reasons have no attempts left, and how many rows were not asked."""
+        codes = ", ".join(map(text, reasons))
+        row = self.db.execute(
+            f"SELECT count(DISTINCT request_hash) FILTER (_error IN ({codes}) AND _attempts >= {max_attempts}), "
+            f"count(*) FILTER (_error = 'NOT_ASKED') FROM {plan.step('checked').relation}"
+        ).fetchone()
+        return row or (0, 0)
 
     def key_warning(self, plan: Plan, key: Sequence[str]) -> str | None:
         """Give a line about keys that are repeated or NULL: legal, one output row per input row; None for none."""
@@ -288,8 +299,8 @@ class Store(Database):
             [now, status, json.dumps(dict(facts)), start.run_id],
         )
 
-    def snapshot(self, name: str) -> Snapshot | None:
-        """Give what made the prompts of an enrichment, None where that is unknown. Raises ConfigError for no run."""
+    def snapshot(self, name: str) -> Snapshot:
+        """Give what made the prompts of an enrichment. Raises ConfigError where there are none, or it is unknown."""
         try:
             found = self.db.execute(
                 f"SELECT * FROM {LEDGER} WHERE name = ? ORDER BY started_at DESC, rowid DESC LIMIT 1", [name]
@@ -300,7 +311,9 @@ class Store(Database):
         if row is None:
             raise ConfigError(f"{self.path} holds no run of {name}: run it first")
         written = dict(zip(columns, row, strict=True)).get("snapshot")
-        return None if written is None else Snapshot(**json.loads(written))
+        if written is None:
+            raise ConfigError(f"{self.path} does not tell what the last run of {name} asked: {AGAIN}")
+        return Snapshot(**json.loads(written))
 
     def export(self, plan: Plan, output: Path) -> None:
         """Write NAME to a CSV or Parquet file, and NAME_quarantine beside it."""
