@@ -195,9 +195,8 @@ def retry(file: str, output: str | None, target: str | None, yes: bool, as_json:
 
     enrichment = load(file)
     if target is not None:
-        output = (
-            output or _duckdb_target(enrichment, target, f"sqlenrich render {file} --target {target} --retry").database
-        )
+        script = f"sqlenrich render {file} --target {target} --retry"
+        output = output or _duckdb_target(enrichment, target, script).database
     return _watched(start, enrichment, output, yes=yes, as_json=as_json, **options)
 
 
@@ -208,7 +207,8 @@ def _duckdb_target(enrichment: Enrichment, name: str, script: str) -> Target:
     chosen = find_config(enrichment.path).target(name)
     if chosen.engine != "duckdb":
         raise ConfigError(
-            f'the target "{name}" is on {chosen.engine}, where a run is not supported yet; paste the script of: {script}'
+            f'the target "{name}" is on {chosen.engine}, where a run is not supported yet; '
+            f"paste the script of: {script}"
         )
     return chosen
 
