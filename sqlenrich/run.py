@@ -244,6 +244,7 @@ class Rounds:
 
         with Client(ask.model, concurrency=ask.concurrency, batch_rows=BATCH_ROWS) as client:
             self.stopper.watch(client)
+            before = replace(client.stats)  # a model that was asked before counts on
             try:
                 self.round(client, call, pending, first=True)
                 while repeat and not self.stopper.requested and (pending := self.store.refresh(self.plan, call)):
@@ -251,8 +252,8 @@ class Rounds:
                     self.round(client, call, pending, first=False)
             finally:
                 self.stopper.watch(None)
-                self.calls += client.stats.calls
-                self.retries += client.stats.retries
+                self.calls += client.stats.calls - before.calls
+                self.retries += client.stats.retries - before.retries
 
     def round(self, client: Client, call: Step, pending: int, *, first: bool) -> None:
         self.total += pending
