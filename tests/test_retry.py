@@ -19,7 +19,7 @@ from sqlenrich.ask import choose_model
 from sqlenrich.config import Config
 from sqlenrich.pending import FEEDBACK, NO_FEEDBACK, NOT_TO_ASK, REASONS, feedback_text
 from sqlenrich.request import request_constant, request_hash
-from sqlenrich.schema import CODES
+from sqlenrich.schema import CODES, judge
 
 from .llm.endpoint import ScriptedEndpoint, Seen
 from .runs import GOOD, Result, assert_accounted, call, opened, rows, start, wait, write_csv, write_prompt
@@ -207,29 +207,17 @@ def test_sent_hashes_are_those_of_what_was_sent(tmp_path: Path) -> None:
             assert (model, sent_hash) == ("mock", hash_)
             continue
         assert (model, sent_hash != hash_) == ("small", True)
-        code = "CALL_ERROR" if error else "TRUNCATED" if finish == "length" else se.check_response(_schema(), response)
-        detail = dict(DETAILS).get(str(code))
+        verdict = None if response is None else judge(enrichment.verdicts, response)
+        code, detail = verdict or ("CALL_ERROR" if error else "NO_RESPONSE", "")
+        code = "TRUNCATED" if finish == "length" else code
         params = dict(ask.resolved.params)
         if code == "TRUNCATED":
             params["max_tokens"] = LIMIT * 2 ** (attempt - 1)
         constant = request_constant(type(ask.resolved)("small", params), enrichment.schema, "hint")
-        what = text + feedback_text(str(code), detail)
+        what = text + feedback_text(code, detail)
         expected.add(what)
         assert sent_hash == request_hash(constant, what), (code, attempt)
     assert {text.partition("\n\nAnswer with one JSON object that fits this")[0] for text in sent} == expected
-
-
-DETAILS = (
-    ("BAD_JSON", "the text is not one JSON document"),
-    ("NOT_IN_ENUM", "label is none of the allowed values"),
-    ("OUT_OF_RANGE", "urgency is greater than 5"),
-)
-
-
-def _schema() -> dict[str, Any]:
-    label = {"type": "string", "enum": ["a", "b", "c"]}
-    urgency = {"type": "integer", "minimum": 1, "maximum": 5}
-    return {"type": "object", "properties": {"label": label, "urgency": urgency}, "required": ["label", "urgency"]}
 
 
 # What is asked --------------------------------------------------------------------------------------------------------
