@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -24,6 +25,7 @@ from sqlenrich.schema import CODES
 from sqlenrich.types import BIGINT, STRING, Type
 
 from .hostile import HOSTILE
+from .runs import call
 from .standins.grammar import check_sqlfluff, check_sqlglot
 from .test_conformance import Row, columns_of_snowflake, fill_duckdb, fill_spark, typed
 
@@ -322,6 +324,19 @@ def test_only_what_reports_a_cut_answer_asks_with_a_larger_limit() -> None:
         assert ("what was truncated, with 2 times the limit" in sql) == (engine in LIMITED)
         bare = se.render(enrichment(params={}), engine, config=Config(), retry=True)
         assert "what was truncated" not in bare
+
+
+def test_the_command_prints_the_function_s_script(tmp_path: Path) -> None:
+    (tmp_path / "again.prompt").write_text(FILE)
+    (tmp_path / "sqlenrich.toml").write_text('[targets.prod]\nengine = "bigquery"\nschema = "ds"\n')
+    options = ("--retry", "--reason", "BAD_JSON", "--reason", "SCHEMA", "--model", "big", "--max-attempts", 5)
+    printed = call("render", tmp_path / "again.prompt", "--engine", "spark", *options)
+    given: dict[str, Any] = {"reasons": ["SCHEMA", "BAD_JSON"], "model": "big", "max_attempts": 5}
+    expected = se.render(se.load(tmp_path / "again.prompt"), "spark", config=Config(), retry=True, **given)
+    assert (printed.status, printed.out) == (0, expected), printed.err
+    placed = call("render", tmp_path / "again.prompt", "--target", "prod", "--retry")
+    assert "FROM `ds`.`again_checked`" in placed.out
+    assert call("render", tmp_path / "again.prompt", "--engine", "spark", "--reason", "BAD_JSON").status == 2
 
 
 def test_wrong_uses() -> None:
