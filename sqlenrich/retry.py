@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .ask import MOCK, Ask, choose_model, with_params
 from .compiler import compile_plan, compile_retry, resolve_model, snapshot_digest
@@ -68,7 +68,7 @@ def retry(
         plan, sliced = (compile_plan(enrichment, "duckdb", {**relations, **over}) for over in ({}, SLICES))
         start = Start(new_run_id(started), enrichment.name, started, last)
         calls = calls_of(enrichment, ask, plan, relations, codes, max_attempts, start.run_id)
-        steps = [step for _, step in calls]
+        steps = [call.step for call in calls]
         for step in plan.steps:
             store.check_ours(step.relation, step.columns, whole=step.kind == "append")
             if step.name in SLICES and not store.has(step):
@@ -169,6 +169,14 @@ def choose(
     )
 
 
+class Call(NamedTuple):
+    """A part of what a round asks: whom, what, and whether it failed on its way before."""
+
+    ask: Ask
+    step: Step
+    suspect: bool
+
+
 def calls_of(
     enrichment: Enrichment,
     ask: Ask,
@@ -177,32 +185,36 @@ def calls_of(
     reasons: tuple[str, ...],
     max_attempts: int | None,
     run_id: str,
-) -> list[tuple[Ask, Step]]:
-    """Give the calls of a round: whom to ask, and the step that holds what."""
+) -> list[Call]:
+    """Give the calls of a round; what failed on its way comes last, for it may fail whatever is sent with it."""
 
-    def compiled(reasons: tuple[str, ...]) -> list[tuple[Ask, Step]]:
-        calls = compile_retry(
+    def compiled(reasons: tuple[str, ...], *, suspect: bool) -> list[Call]:
+        found = compile_retry(
             enrichment, "duckdb", relations, model=ask.resolved, reasons=reasons, max_attempts=max_attempts
         )
-        return [(with_params(ask, call.model), call.step) for call in calls]
+        return [Call(with_params(ask, call.model), call.step, suspect) for call in found]
 
-    calls = compiled(reasons)
+    answered = tuple(code for code in reasons if code != "CALL_ERROR")
+    calls = compiled(answered, suspect=False) if answered else []
+    failed = compiled(("CALL_ERROR",), suspect=True)
     if "CALL_ERROR" not in reasons:
         # A further attempt that fails on its way is not the end of it, whatever the row was refused for before.
-        failed = f"SELECT request_hash FROM {plan.step('responses').relation} WHERE run_id = '{run_id}' AND retryable"
-        for asked, step in compiled(("CALL_ERROR",)):
-            own = f"SELECT * FROM ({step.pending_sql}) WHERE request_hash IN ({failed})"
-            calls.append((asked, replace(step, pending_sql=own)))
-    return calls
+        own = f"SELECT request_hash FROM {plan.step('responses').relation} WHERE run_id = '{run_id}' AND retryable"
+        among = f" WHERE request_hash IN ({own})"
+        failed = [
+            call._replace(step=replace(call.step, pending_sql=f"SELECT * FROM ({call.step.pending_sql}){among}"))
+            for call in failed
+        ]
+    return [*calls, *failed]
 
 
-def ask_round(rounds: Rounds, calls: Sequence[tuple[Ask, Step]], max_rows: int | None) -> int:
+def ask_round(rounds: Rounds, calls: Sequence[Call], max_rows: int | None) -> int:
     """Ask all calls once; give how many requests that were. No request is in two of them."""
     before = rounds.total
-    for ask, step in calls:
+    for ask, step, suspect in calls:
         left = None if max_rows is None else max_rows - rounds.total
         if not rounds.stopper.requested and (pending := rounds.store.refresh(rounds.plan, step, left)):
-            rounds.ask(ask, step, pending, repeat=False)
+            rounds.ask(ask, step, pending, repeat=False, suspect=suspect)
     return rounds.total - before
 
 

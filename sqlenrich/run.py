@@ -238,15 +238,18 @@ class Rounds:
         self.run_id, self.observer, self.stopper = run_id, observer, stopper
         self.total = self.calls = self.retries = self.kept = 0
 
-    def ask(self, ask: Ask, call: Step, pending: int, *, repeat: bool) -> None:
-        """Ask the pending relation; with ``repeat`` also what is pending of the call after that, until nothing is."""
+    def ask(self, ask: Ask, call: Step, pending: int, *, repeat: bool, suspect: bool = False) -> None:
+        """Ask the pending relation; with ``repeat`` also what is pending of the call after that, until nothing is.
+
+        ``suspect`` requests failed before: that they fail again is no reason to end.
+        """
         from .llm.client import Client
 
         with Client(ask.model, concurrency=ask.concurrency, batch_rows=BATCH_ROWS) as client:
             self.stopper.watch(client)
             before = replace(client.stats)  # a model that was asked before counts on
             try:
-                self.round(client, call, pending, first=True)
+                self.round(client, call, pending, first=True, suspect=suspect)
                 while repeat and not self.stopper.requested and (pending := self.store.refresh(self.plan, call)):
                     self.retries += pending
                     self.round(client, call, pending, first=False)
@@ -255,12 +258,12 @@ class Rounds:
                 self.calls += client.stats.calls - before.calls
                 self.retries += client.stats.retries - before.retries
 
-    def round(self, client: Client, call: Step, pending: int, *, first: bool) -> None:
+    def round(self, client: Client, call: Step, pending: int, *, first: bool, suspect: bool = False) -> None:
         self.total += pending
         requests = self.store.requests(call, pending)
         if first:
             head = list(itertools.islice(requests, PROBES))
-            answers = client.preflight(head)
+            answers = client.preflight(head, suspect=suspect)
             self.keep(answers)
             asked = {answer.request_hash for answer in answers}
             requests = itertools.chain((r for r in head if r.request_hash not in asked), requests)

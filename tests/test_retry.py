@@ -280,6 +280,25 @@ def test_a_failure_of_the_endpoint_does_not_end_a_further_attempt(tmp_path: Path
     assert stored == [(1, True), (1, True), (2, False), (2, True), (3, True)]
 
 
+@pytest.mark.parametrize("fault", ["400_unclear", "500", "400_policy"])
+def test_rows_that_always_fail_on_their_way_keep_no_other_from_being_mended(
+    tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run ends where its first requests all fail; of rows that failed before nothing else is to be expected."""
+    monkeypatch.setattr("sqlenrich.llm.endpoint.BACKOFF_S", 0.01)
+    prompt, output = write_prompt(tmp_path, HEADER + "retry: {max_attempts: 4}\n"), tmp_path / "out.duckdb"
+    bad = [f"bad {i}" for i in range(6)]
+    with ScriptedEndpoint(content=lambda text: PROSE if "prose" in text else GOOD) as endpoint:
+        endpoint.by_prompt = dict.fromkeys(bad, "400_policy")
+        first_run(prompt, words(tmp_path, "good", *bad, "bad but", "prose"), output, endpoint)
+        endpoint.by_prompt = dict.fromkeys(bad, fault)
+        endpoint.content = GOOD
+        result = retry(prompt, output, endpoint, "--max-attempts", 6)
+        assert result.status == 0, result.err
+        assert result.report["quarantine"] == {"CALL_ERROR": len(bad)}
+    assert rows(output, "SELECT DISTINCT _attempts FROM intent_quarantine") == [(6,)]
+
+
 def test_rows_without_an_attempt_are_left_to_run(tmp_path: Path) -> None:
     prompt, output = write_prompt(tmp_path, HEADER), tmp_path / "out.duckdb"
     with ScriptedEndpoint(content=PROSE) as endpoint:
