@@ -90,7 +90,7 @@ def retry(
                 asked = ask_round(rounds, calls, max_rows)
                 if rounds.total > asked:
                     rounds.retries += asked
-                store.judge(plan, sliced.step("checked").sql)
+                store.judge(plan, sliced.step("checked").sql, asked_by=start.run_id)
                 left = store.count(steps)
                 now = left if max_rows is None else min(left, max_rows - rounds.total)
         except SqlenrichError as error:

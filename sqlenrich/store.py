@@ -195,28 +195,35 @@ class Store(Database):
             return False
         return True
 
-    def judge(self, plan: Plan, checked_slice: str) -> None:
-        """Make the checked step alone: all of it, or nothing."""
-        self.roomy(lambda: self._judge(plan, checked_slice))
+    def judge(self, plan: Plan, checked_slice: str, *, asked_by: str | None = None) -> None:
+        """Make the checked step alone: all of it, or again what the run ``asked_by`` asked; all or nothing."""
+        self.roomy(lambda: self._judge(plan, checked_slice, asked_by))
 
-    def _judge(self, plan: Plan, checked_slice: str) -> None:
+    def _judge(self, plan: Plan, checked_slice: str, asked_by: str | None) -> None:
         self.db.execute("BEGIN")
-        self.check(plan, checked_slice)
+        self.check(plan, checked_slice, asked_by)
         self.db.execute("COMMIT")
 
-    def check(self, plan: Plan, checked_slice: str) -> None:
+    def check(self, plan: Plan, checked_slice: str, asked_by: str | None = None) -> None:
         """Make the checked step a slice of hashes at a time."""
         table = plan.step("checked").relation
         sources = {name: plan.step(name).relation for name in SLICES}
         count = max(1, -(-int(self.one(f"SELECT count(*) FROM {sources['prompts']}")) // SLICE_ROWS))
+        among = ""
+        if asked_by is not None:
+            asked = f"SELECT request_hash FROM {sources['responses']} WHERE run_id = {text(asked_by)}"
+            among = f" AND request_hash IN ({asked})"
+            self.db.execute(f"DELETE FROM {table} WHERE true{among}")
         for index in range(count):
             low, high = (f"{n * 2**32 // count:08x}" for n in (index, index + 1))
             within = f"request_hash >= '{low}'" + (f" AND request_hash < '{high}'" if index + 1 < count else "")
             for name, view in SLICES.items():
                 rows = f"{within} OR request_hash IS NULL" if name == "prompts" and index == 0 else within
-                self.db.execute(f"CREATE OR REPLACE TEMP VIEW {view} AS SELECT * FROM {sources[name]} WHERE {rows}")
+                select = f"SELECT * FROM {sources[name]} WHERE ({rows}){among}"
+                self.db.execute(f"CREATE OR REPLACE TEMP VIEW {view} AS {select}")
+            made = asked_by is not None or index > 0
             self.db.execute(
-                f"{f'INSERT INTO {table}' if index else f'CREATE OR REPLACE TABLE {table} AS'} {checked_slice}"
+                f"{f'INSERT INTO {table}' if made else f'CREATE OR REPLACE TABLE {table} AS'} {checked_slice}"
             )
 
     def requests(self, call: Step, rows: int) -> Iterator[Request]:
