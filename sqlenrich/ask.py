@@ -30,6 +30,18 @@ class Ask:
     resolved: ResolvedModel
     concurrency: int
     where: str
+    own: ResolvedModel
+    """What the file and the settings of models say alone: less what the endpoint is always sent."""
+
+
+def with_params(ask: Ask, resolved: ResolvedModel) -> Ask:
+    """Give whom to ask with other parameters."""
+    from .llm.endpoint import EndpointModel
+
+    if resolved == ask.resolved or not isinstance(ask.model, EndpointModel):
+        return ask
+    config = replace(ask.model.config, params=resolved.params)
+    return replace(ask, model=EndpointModel(config), resolved=resolved)
 
 
 def choose_model(
@@ -58,7 +70,7 @@ def choose_model(
             answers = MockModel(enrichment.schema, failures=failures, judge=_test)
         except ValueError as error:
             raise ConfigError(f"--mock: {error}") from None
-        return Ask(answers, resolved, concurrency or 64, "")
+        return Ask(answers, resolved, concurrency or 64, "", named)
     if failures:
         raise ConfigError("--mock-failures goes with --mock: an endpoint fails by itself")
     settings = config.endpoint(endpoint)
@@ -72,14 +84,14 @@ def choose_model(
         raise ConfigError(f'the model "{wanted}" has no name for an endpoint: write endpoint under [models.{wanted}]')
     checked = EndpointConfig(url=settings.url, model="", api_key=settings.api_key)  # before anything is sent there
     name = alias.name if alias is not None else only_model(settings)
-    resolved = resolve_model(enrichment, engine, name, alias.params if alias is not None else None)
-    taken = sorted({*resolved.params, "response_format"} & set(settings.extra_body))
+    own = resolve_model(enrichment, engine, name, alias.params if alias is not None else None)
+    taken = sorted({*own.params, "response_format"} & set(settings.extra_body))
     if taken:
         raise ConfigError(
             f"{', '.join(taken)} of {settings.origin}.extra_body is set by sqlenrich: write it under params"
         )
     # What an endpoint is always sent decides its answers too.
-    resolved = replace(resolved, params={**resolved.params, **settings.extra_body})
+    resolved = replace(own, params={**own.params, **settings.extra_body})
     width = concurrency or settings.concurrency
     told = json_schema_format(output_of(enrichment, resolved), dialect_of(settings.url))
     client = replace(
@@ -91,7 +103,7 @@ def choose_model(
         response_format=None if enrichment.hint == "always" else told.form,
         hint=hint_text(enrichment.schema) if enrichment.hint == "always" else None,
     )
-    return Ask(EndpointModel(client), resolved, width, f" at {without_query(settings.url)}")
+    return Ask(EndpointModel(client), resolved, width, f" at {without_query(settings.url)}", own)
 
 
 def _test(schema: Mapping[str, Any]) -> Callable[[Any], bool]:

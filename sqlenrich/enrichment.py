@@ -60,6 +60,10 @@ class Enrichment:
     hint: str = "auto"
     repairs: tuple[str, ...] = DEFAULT_REPAIRS
     max_attempts: int = 3
+    feedback: bool = False
+    """Whether a retry tells the model why its last answer was refused."""
+    escalate: str | None = None
+    """The model that a retry asks instead: an alias or a model's own name."""
     max_quarantine: float | None = None
 
     def prompt(self, types: Mapping[str, Type] | None = None) -> Prompt:
@@ -159,9 +163,11 @@ class _Loader:
         params, engine_params = self.params()
         source, query = self.table()
         retry = self.mapping("retry")
-        for key in ("feedback", "escalate"):
-            if retry.get(key):
-                self.report(f"{key} is not supported yet", ("retry", key))
+        if not isinstance(retry.get("feedback", False), bool):
+            self.report(f"feedback is true or false, not {retry['feedback']!r}", ("retry", "feedback"))
+        escalate = retry.get("escalate")
+        if escalate is not None and not (isinstance(escalate, str) and escalate):
+            self.report(f"escalate is an alias or a model's name, not {escalate!r}", ("retry", "escalate"))
         version = self.values.get("version")
         if isinstance(version, bool) or not isinstance(version, int | float | str | None):
             self.report(f"version is a number or a text, not {version!r}", ("version",))
@@ -188,6 +194,8 @@ class _Loader:
             hint=self.choice("hint", ("auto", "always", "never"), "auto"),
             repairs=self.repairs(),
             max_attempts=retry.get("max_attempts", 3),
+            feedback=retry.get("feedback", False),
+            escalate=escalate,
             max_quarantine=self.value("max_quarantine", (int, float), None),
         )
         self.ranges(enrichment)

@@ -66,10 +66,15 @@ HEADER: dict[str, dict[str, Any]] = {
         "type": "object",
         "properties": {
             "max_attempts": {"type": "integer", "minimum": 1},
-            "feedback": {"type": "boolean"},
-            "escalate": {"type": ["string", "null"]},
+            "feedback": {"type": "boolean", "description": "sqlenrich retry tells why the last answer was refused."},
+            "escalate": {
+                "type": ["string", "null"],
+                "minLength": 1,
+                "description": "The model that sqlenrich retry asks: an alias of sqlenrich.toml, or a model's name.",
+            },
         },
         "additionalProperties": False,
+        "description": "How often a request is asked at most, and how sqlenrich retry asks refused rows again.",
     },
     "max_quarantine": {"type": "number", "minimum": 0, "maximum": 1, "description": "Above it: exit status 3."},
     "output": {

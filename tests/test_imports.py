@@ -54,7 +54,10 @@ RULES: dict[str, set[str]] = {
     "report": set(),
     "config": {"engines", "errors"},
     "columns": PURE | {"enrichment", "engines.base"},
-    "compiler": PURE | {"columns", "enrichment", "engines", "plan", "prompt", "request", "schema"},
+    "relations": PURE | {"enrichment", "engines.base"},
+    "pending": PURE | {"engines.base", "relations", "request", "schema"},
+    "compiler": PURE
+    | {"columns", "enrichment", "engines", "pending", "plan", "prompt", "relations", "request", "schema"},
 }
 
 

@@ -28,6 +28,10 @@ Body = Callable[[Sql, Sql | None], Sql]
 """The body of a lambda: from the element and its position from 0 (None where it is not asked for)."""
 
 
+CARRIED = ("request_hash", "attempt")
+"""The columns of the pending relation that go with each answer into ``responses``."""
+
+
 @dataclass(frozen=True)
 class Call:
     """What a model call needs, resolved for one engine: nothing here is read from a row.
@@ -42,6 +46,7 @@ class Call:
     response_format: Any
     hint: str | None
     options: Mapping[str, Any] = field(default_factory=dict)
+    carried: tuple[str, ...] = CARRIED
 
 
 @dataclass(frozen=True)

@@ -116,9 +116,9 @@ def call(pending: Sql, request: Call) -> Answered:
         return _scalar(pending, request, prompt)
     if chosen != "AI.GENERATE_TEXT":
         raise UnsupportedError("bigquery", f'no function "{chosen}"', "write AI.GENERATE_TEXT or AI.GENERATE")
-    asked = exp.select(
-        exp.column("request_hash"), exp.column("attempt"), exp.alias_(prompt, "prompt", copy=False), copy=False
-    ).from_(pending, copy=False)
+    asked = exp.select(*map(exp.column, request.carried), exp.alias_(prompt, "prompt", copy=False), copy=False).from_(
+        pending, copy=False
+    )
     if request.response_format is not None:
         settings = [exp.alias_(literal(compact_json(_body(request))), "model_params", copy=False)]
     else:
@@ -140,9 +140,9 @@ def _scalar(pending: Sql, request: Call, prompt: Sql) -> Answered:
         arguments["connection_id"] = literal(str(connection))
     arguments["model_params"] = exp.ParseJSON(this=literal(compact_json(_body(request))), is_literal=True)
     answer = func("AI.GENERATE", prompt, **arguments)
-    asked = exp.select(
-        exp.column("request_hash"), exp.column("attempt"), exp.alias_(answer, "answer", copy=False), copy=False
-    ).from_(pending, copy=False)
+    asked = exp.select(*map(exp.column, request.carried), exp.alias_(answer, "answer", copy=False), copy=False).from_(
+        pending, copy=False
+    )
     source = exp.alias_(asked.subquery(copy=False), "asked", table=True, copy=False)
     return Answered(source, _columns(lambda name: exp.column(name, table="answer")))
 

@@ -83,9 +83,9 @@ def call(pending: Sql, request: Call) -> Answered:
         arguments["response_format"] = exp.var(constant(request.response_format))
     arguments |= {"show_details": literal(True), "return_error_details": literal(True)}
     answer = func("AI_COMPLETE", **arguments)
-    asked = exp.select(
-        exp.column("request_hash"), exp.column("attempt"), exp.alias_(answer, "answer", copy=False), copy=False
-    ).from_(pending, copy=False)
+    asked = exp.select(*map(exp.column, request.carried), exp.alias_(answer, "answer", copy=False), copy=False).from_(
+        pending, copy=False
+    )
     fields = FIELDS.value
 
     def at(path: str) -> Sql:

@@ -107,7 +107,7 @@ class MockModel:
         return Answer(
             request.request_hash,
             request.attempt,
-            request.request_hash,
+            request.sent_hash or request.request_hash,
             response,
             error,
             error is not None,
