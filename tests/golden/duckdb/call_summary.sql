@@ -171,32 +171,29 @@ WITH answered AS (
       THEN 'MISSING_FIELD outcome is missing'
       WHEN JSON_EXTRACT("doc", '/action_items') IS NULL
       THEN 'MISSING_FIELD action_items is missing'
-      WHEN JSON_TYPE("doc", '/action_items') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/action_items'), '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/who') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD action_items[].who is missing'
-      WHEN JSON_TYPE("doc", '/action_items') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/action_items'), '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/what') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD action_items[].what is missing'
-      WHEN NOT LIST_HAS_ALL(['summary', 'outcome', 'action_items'], JSON_KEYS("doc"))
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN JSON_TYPE("doc", '/action_items') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/action_items'), '$[*]'),
-          LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND NOT LIST_HAS_ALL(['who', 'what'], JSON_KEYS(x0))
+          LAMBDA x0 : NOT LIST_HAS_ALL(['who', 'what'], JSON_KEYS(x0))
         )
       ) > 0
       THEN 'EXTRA_FIELD action_items[] has a name that is not in the schema'
+      WHEN NOT LIST_HAS_ALL(['summary', 'outcome', 'action_items'], JSON_KEYS("doc"))
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         JSON_TYPE("doc", '/summary') IN ('VARCHAR')
       )
@@ -209,8 +206,7 @@ WITH answered AS (
         JSON_TYPE("doc", '/action_items') IN ('ARRAY')
       )
       THEN 'WRONG_TYPE action_items is not array'
-      WHEN JSON_TYPE("doc", '/action_items') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/action_items'), '$[*]'),
           LAMBDA x0 : NOT (
@@ -219,8 +215,7 @@ WITH answered AS (
         )
       ) > 0
       THEN 'WRONG_TYPE action_items[] is not object'
-      WHEN JSON_TYPE("doc", '/action_items') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/action_items'), '$[*]'),
           LAMBDA x0 : NOT (
@@ -229,8 +224,7 @@ WITH answered AS (
         )
       ) > 0
       THEN 'WRONG_TYPE action_items[].who is not string'
-      WHEN JSON_TYPE("doc", '/action_items') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/action_items'), '$[*]'),
           LAMBDA x0 : NOT (

@@ -169,32 +169,29 @@ WITH answered AS (
       THEN 'MISSING_FIELD has_pii is missing'
       WHEN JSON_EXTRACT("doc", '/entities') IS NULL
       THEN 'MISSING_FIELD entities is missing'
-      WHEN JSON_TYPE("doc", '/entities') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/entities'), '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/type') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD entities[].type is missing'
-      WHEN JSON_TYPE("doc", '/entities') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/entities'), '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/text') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD entities[].text is missing'
-      WHEN NOT LIST_HAS_ALL(['has_pii', 'entities'], JSON_KEYS("doc"))
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN JSON_TYPE("doc", '/entities') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/entities'), '$[*]'),
-          LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND NOT LIST_HAS_ALL(['type', 'text'], JSON_KEYS(x0))
+          LAMBDA x0 : NOT LIST_HAS_ALL(['type', 'text'], JSON_KEYS(x0))
         )
       ) > 0
       THEN 'EXTRA_FIELD entities[] has a name that is not in the schema'
+      WHEN NOT LIST_HAS_ALL(['has_pii', 'entities'], JSON_KEYS("doc"))
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         JSON_TYPE("doc", '/has_pii') IN ('BOOLEAN')
       )
@@ -203,8 +200,7 @@ WITH answered AS (
         JSON_TYPE("doc", '/entities') IN ('ARRAY')
       )
       THEN 'WRONG_TYPE entities is not array'
-      WHEN JSON_TYPE("doc", '/entities') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/entities'), '$[*]'),
           LAMBDA x0 : NOT (
@@ -213,8 +209,7 @@ WITH answered AS (
         )
       ) > 0
       THEN 'WRONG_TYPE entities[] is not object'
-      WHEN JSON_TYPE("doc", '/entities') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/entities'), '$[*]'),
           LAMBDA x0 : NOT (
@@ -223,8 +218,7 @@ WITH answered AS (
         )
       ) > 0
       THEN 'WRONG_TYPE entities[].type is not string'
-      WHEN JSON_TYPE("doc", '/entities') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/entities'), '$[*]'),
           LAMBDA x0 : NOT (

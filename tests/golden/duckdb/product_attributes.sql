@@ -161,32 +161,29 @@ WITH answered AS (
       THEN 'MISSING_FIELD category is missing'
       WHEN JSON_EXTRACT("doc", '/attributes') IS NULL
       THEN 'MISSING_FIELD attributes is missing'
-      WHEN JSON_TYPE("doc", '/attributes') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/attributes'), '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/name') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD attributes[].name is missing'
-      WHEN JSON_TYPE("doc", '/attributes') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/attributes'), '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/value') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD attributes[].value is missing'
-      WHEN NOT LIST_HAS_ALL(['brand', 'category', 'color', 'material', 'size', 'pack_count', 'attributes'], JSON_KEYS("doc"))
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN JSON_TYPE("doc", '/attributes') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/attributes'), '$[*]'),
-          LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND NOT LIST_HAS_ALL(['name', 'value'], JSON_KEYS(x0))
+          LAMBDA x0 : NOT LIST_HAS_ALL(['name', 'value'], JSON_KEYS(x0))
         )
       ) > 0
       THEN 'EXTRA_FIELD attributes[] has a name that is not in the schema'
+      WHEN NOT LIST_HAS_ALL(['brand', 'category', 'color', 'material', 'size', 'pack_count', 'attributes'], JSON_KEYS("doc"))
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         JSON_TYPE("doc", '/brand') IN ('VARCHAR')
       )
@@ -219,8 +216,7 @@ WITH answered AS (
         JSON_TYPE("doc", '/attributes') IN ('ARRAY')
       )
       THEN 'WRONG_TYPE attributes is not array'
-      WHEN JSON_TYPE("doc", '/attributes') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/attributes'), '$[*]'),
           LAMBDA x0 : NOT (
@@ -229,8 +225,7 @@ WITH answered AS (
         )
       ) > 0
       THEN 'WRONG_TYPE attributes[] is not object'
-      WHEN JSON_TYPE("doc", '/attributes') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/attributes'), '$[*]'),
           LAMBDA x0 : NOT (
@@ -239,8 +234,7 @@ WITH answered AS (
         )
       ) > 0
       THEN 'WRONG_TYPE attributes[].name is not string'
-      WHEN JSON_TYPE("doc", '/attributes') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/attributes'), '$[*]'),
           LAMBDA x0 : NOT (

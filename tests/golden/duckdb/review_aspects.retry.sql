@@ -80,40 +80,36 @@ WITH answered AS (
       THEN 'MISSING_FIELD overall is missing'
       WHEN JSON_EXTRACT("doc", '/aspects') IS NULL
       THEN 'MISSING_FIELD aspects is missing'
-      WHEN JSON_TYPE("doc", '/aspects') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/aspect') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD aspects[].aspect is missing'
-      WHEN JSON_TYPE("doc", '/aspects') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/sentiment') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD aspects[].sentiment is missing'
-      WHEN JSON_TYPE("doc", '/aspects') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/quote') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD aspects[].quote is missing'
-      WHEN NOT LIST_HAS_ALL(['overall', 'aspects'], JSON_KEYS("doc"))
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN JSON_TYPE("doc", '/aspects') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
-          LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND NOT LIST_HAS_ALL(['aspect', 'sentiment', 'quote'], JSON_KEYS(x0))
+          LAMBDA x0 : NOT LIST_HAS_ALL(['aspect', 'sentiment', 'quote'], JSON_KEYS(x0))
         )
       ) > 0
       THEN 'EXTRA_FIELD aspects[] has a name that is not in the schema'
+      WHEN NOT LIST_HAS_ALL(['overall', 'aspects'], JSON_KEYS("doc"))
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         JSON_TYPE("doc", '/overall') IN ('VARCHAR')
       )
@@ -122,8 +118,7 @@ WITH answered AS (
         JSON_TYPE("doc", '/aspects') IN ('ARRAY')
       )
       THEN 'WRONG_TYPE aspects is not array'
-      WHEN JSON_TYPE("doc", '/aspects') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
           LAMBDA x0 : NOT (
@@ -132,8 +127,7 @@ WITH answered AS (
         )
       ) > 0
       THEN 'WRONG_TYPE aspects[] is not object'
-      WHEN JSON_TYPE("doc", '/aspects') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
           LAMBDA x0 : NOT (
@@ -142,8 +136,7 @@ WITH answered AS (
         )
       ) > 0
       THEN 'WRONG_TYPE aspects[].aspect is not string'
-      WHEN JSON_TYPE("doc", '/aspects') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
           LAMBDA x0 : NOT (
@@ -152,8 +145,7 @@ WITH answered AS (
         )
       ) > 0
       THEN 'WRONG_TYPE aspects[].sentiment is not string'
-      WHEN JSON_TYPE("doc", '/aspects') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
           LAMBDA x0 : NOT (
@@ -414,40 +406,36 @@ WITH answered AS (
       THEN 'MISSING_FIELD overall is missing'
       WHEN JSON_EXTRACT("doc", '/aspects') IS NULL
       THEN 'MISSING_FIELD aspects is missing'
-      WHEN JSON_TYPE("doc", '/aspects') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/aspect') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD aspects[].aspect is missing'
-      WHEN JSON_TYPE("doc", '/aspects') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/sentiment') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD aspects[].sentiment is missing'
-      WHEN JSON_TYPE("doc", '/aspects') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/quote') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD aspects[].quote is missing'
-      WHEN NOT LIST_HAS_ALL(['overall', 'aspects'], JSON_KEYS("doc"))
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN JSON_TYPE("doc", '/aspects') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
-          LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND NOT LIST_HAS_ALL(['aspect', 'sentiment', 'quote'], JSON_KEYS(x0))
+          LAMBDA x0 : NOT LIST_HAS_ALL(['aspect', 'sentiment', 'quote'], JSON_KEYS(x0))
         )
       ) > 0
       THEN 'EXTRA_FIELD aspects[] has a name that is not in the schema'
+      WHEN NOT LIST_HAS_ALL(['overall', 'aspects'], JSON_KEYS("doc"))
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         JSON_TYPE("doc", '/overall') IN ('VARCHAR')
       )
@@ -456,8 +444,7 @@ WITH answered AS (
         JSON_TYPE("doc", '/aspects') IN ('ARRAY')
       )
       THEN 'WRONG_TYPE aspects is not array'
-      WHEN JSON_TYPE("doc", '/aspects') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
           LAMBDA x0 : NOT (
@@ -466,8 +453,7 @@ WITH answered AS (
         )
       ) > 0
       THEN 'WRONG_TYPE aspects[] is not object'
-      WHEN JSON_TYPE("doc", '/aspects') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
           LAMBDA x0 : NOT (
@@ -476,8 +462,7 @@ WITH answered AS (
         )
       ) > 0
       THEN 'WRONG_TYPE aspects[].aspect is not string'
-      WHEN JSON_TYPE("doc", '/aspects') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
           LAMBDA x0 : NOT (
@@ -486,8 +471,7 @@ WITH answered AS (
         )
       ) > 0
       THEN 'WRONG_TYPE aspects[].sentiment is not string'
-      WHEN JSON_TYPE("doc", '/aspects') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
           LAMBDA x0 : NOT (

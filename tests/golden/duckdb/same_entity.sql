@@ -201,8 +201,7 @@ WITH answered AS (
         JSON_TYPE("doc", '/deciding_fields') IN ('ARRAY')
       )
       THEN 'WRONG_TYPE deciding_fields is not array'
-      WHEN JSON_TYPE("doc", '/deciding_fields') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/deciding_fields'), '$[*]'),
           LAMBDA x0 : NOT (

@@ -178,27 +178,23 @@ WITH answered AS (
       THEN 'MISSING_FIELD outcome is missing'
       WHEN GET(doc, 'action_items') IS NULL
       THEN 'MISSING_FIELD action_items is missing'
-      WHEN TYPEOF(GET(doc, 'action_items')) IN ('ARRAY')
-      AND ARRAY_SIZE(
+      WHEN ARRAY_SIZE(
         FILTER(AS_ARRAY(GET(doc, 'action_items')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'who') IS NULL)
       ) > 0
       THEN 'MISSING_FIELD action_items[].who is missing'
-      WHEN TYPEOF(GET(doc, 'action_items')) IN ('ARRAY')
-      AND ARRAY_SIZE(
+      WHEN ARRAY_SIZE(
         FILTER(AS_ARRAY(GET(doc, 'action_items')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'what') IS NULL)
       ) > 0
       THEN 'MISSING_FIELD action_items[].what is missing'
-      WHEN ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('summary', 'outcome', 'action_items'))) > 0
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN TYPEOF(GET(doc, 'action_items')) IN ('ARRAY')
-      AND ARRAY_SIZE(
+      WHEN ARRAY_SIZE(
         FILTER(
           AS_ARRAY(GET(doc, 'action_items')),
-          x0 -> TYPEOF(x0) IN ('OBJECT')
-          AND ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(x0)), ARRAY_CONSTRUCT('who', 'what'))) > 0
+          x0 -> ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(x0)), ARRAY_CONSTRUCT('who', 'what'))) > 0
         )
       ) > 0
       THEN 'EXTRA_FIELD action_items[] has a name that is not in the schema'
+      WHEN ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('summary', 'outcome', 'action_items'))) > 0
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         TYPEOF(GET(doc, 'summary')) IN ('VARCHAR')
       )
@@ -211,18 +207,15 @@ WITH answered AS (
         TYPEOF(GET(doc, 'action_items')) IN ('ARRAY')
       )
       THEN 'WRONG_TYPE action_items is not array'
-      WHEN TYPEOF(GET(doc, 'action_items')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'action_items')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'action_items')), x0 -> NOT (
         TYPEOF(x0) IN ('OBJECT')
       ))) > 0
       THEN 'WRONG_TYPE action_items[] is not object'
-      WHEN TYPEOF(GET(doc, 'action_items')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'action_items')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'action_items')), x0 -> NOT (
         TYPEOF(GET(x0, 'who')) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE action_items[].who is not string'
-      WHEN TYPEOF(GET(doc, 'action_items')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'action_items')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'action_items')), x0 -> NOT (
         TYPEOF(GET(x0, 'what')) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE action_items[].what is not string'

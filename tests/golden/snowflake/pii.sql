@@ -176,23 +176,19 @@ WITH answered AS (
       THEN 'MISSING_FIELD has_pii is missing'
       WHEN GET(doc, 'entities') IS NULL
       THEN 'MISSING_FIELD entities is missing'
-      WHEN TYPEOF(GET(doc, 'entities')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'entities')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'type') IS NULL)) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'entities')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'type') IS NULL)) > 0
       THEN 'MISSING_FIELD entities[].type is missing'
-      WHEN TYPEOF(GET(doc, 'entities')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'entities')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'text') IS NULL)) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'entities')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'text') IS NULL)) > 0
       THEN 'MISSING_FIELD entities[].text is missing'
-      WHEN ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('has_pii', 'entities'))) > 0
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN TYPEOF(GET(doc, 'entities')) IN ('ARRAY')
-      AND ARRAY_SIZE(
+      WHEN ARRAY_SIZE(
         FILTER(
           AS_ARRAY(GET(doc, 'entities')),
-          x0 -> TYPEOF(x0) IN ('OBJECT')
-          AND ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(x0)), ARRAY_CONSTRUCT('type', 'text'))) > 0
+          x0 -> ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(x0)), ARRAY_CONSTRUCT('type', 'text'))) > 0
         )
       ) > 0
       THEN 'EXTRA_FIELD entities[] has a name that is not in the schema'
+      WHEN ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('has_pii', 'entities'))) > 0
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         TYPEOF(GET(doc, 'has_pii')) IN ('BOOLEAN')
       )
@@ -201,18 +197,15 @@ WITH answered AS (
         TYPEOF(GET(doc, 'entities')) IN ('ARRAY')
       )
       THEN 'WRONG_TYPE entities is not array'
-      WHEN TYPEOF(GET(doc, 'entities')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'entities')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'entities')), x0 -> NOT (
         TYPEOF(x0) IN ('OBJECT')
       ))) > 0
       THEN 'WRONG_TYPE entities[] is not object'
-      WHEN TYPEOF(GET(doc, 'entities')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'entities')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'entities')), x0 -> NOT (
         TYPEOF(GET(x0, 'type')) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE entities[].type is not string'
-      WHEN TYPEOF(GET(doc, 'entities')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'entities')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'entities')), x0 -> NOT (
         TYPEOF(GET(x0, 'text')) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE entities[].text is not string'

@@ -176,14 +176,19 @@ WITH answered AS (
       THEN 'MISSING_FIELD category is missing'
       WHEN GET(doc, 'attributes') IS NULL
       THEN 'MISSING_FIELD attributes is missing'
-      WHEN TYPEOF(GET(doc, 'attributes')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'name') IS NULL)) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'name') IS NULL)) > 0
       THEN 'MISSING_FIELD attributes[].name is missing'
-      WHEN TYPEOF(GET(doc, 'attributes')) IN ('ARRAY')
-      AND ARRAY_SIZE(
+      WHEN ARRAY_SIZE(
         FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'value') IS NULL)
       ) > 0
       THEN 'MISSING_FIELD attributes[].value is missing'
+      WHEN ARRAY_SIZE(
+        FILTER(
+          AS_ARRAY(GET(doc, 'attributes')),
+          x0 -> ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(x0)), ARRAY_CONSTRUCT('name', 'value'))) > 0
+        )
+      ) > 0
+      THEN 'EXTRA_FIELD attributes[] has a name that is not in the schema'
       WHEN ARRAY_SIZE(
         ARRAY_EXCEPT(
           OBJECT_KEYS(AS_OBJECT(doc)),
@@ -191,15 +196,6 @@ WITH answered AS (
         )
       ) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN TYPEOF(GET(doc, 'attributes')) IN ('ARRAY')
-      AND ARRAY_SIZE(
-        FILTER(
-          AS_ARRAY(GET(doc, 'attributes')),
-          x0 -> TYPEOF(x0) IN ('OBJECT')
-          AND ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(x0)), ARRAY_CONSTRUCT('name', 'value'))) > 0
-        )
-      ) > 0
-      THEN 'EXTRA_FIELD attributes[] has a name that is not in the schema'
       WHEN NOT (
         TYPEOF(GET(doc, 'brand')) IN ('VARCHAR')
       )
@@ -232,18 +228,15 @@ WITH answered AS (
         TYPEOF(GET(doc, 'attributes')) IN ('ARRAY')
       )
       THEN 'WRONG_TYPE attributes is not array'
-      WHEN TYPEOF(GET(doc, 'attributes')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> NOT (
         TYPEOF(x0) IN ('OBJECT')
       ))) > 0
       THEN 'WRONG_TYPE attributes[] is not object'
-      WHEN TYPEOF(GET(doc, 'attributes')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> NOT (
         TYPEOF(GET(x0, 'name')) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE attributes[].name is not string'
-      WHEN TYPEOF(GET(doc, 'attributes')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> NOT (
         TYPEOF(GET(x0, 'value')) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE attributes[].value is not string'

@@ -176,28 +176,23 @@ WITH answered AS (
       THEN 'MISSING_FIELD overall is missing'
       WHEN GET(doc, 'aspects') IS NULL
       THEN 'MISSING_FIELD aspects is missing'
-      WHEN TYPEOF(GET(doc, 'aspects')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'aspect') IS NULL)) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'aspect') IS NULL)) > 0
       THEN 'MISSING_FIELD aspects[].aspect is missing'
-      WHEN TYPEOF(GET(doc, 'aspects')) IN ('ARRAY')
-      AND ARRAY_SIZE(
+      WHEN ARRAY_SIZE(
         FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'sentiment') IS NULL)
       ) > 0
       THEN 'MISSING_FIELD aspects[].sentiment is missing'
-      WHEN TYPEOF(GET(doc, 'aspects')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'quote') IS NULL)) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'quote') IS NULL)) > 0
       THEN 'MISSING_FIELD aspects[].quote is missing'
-      WHEN ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('overall', 'aspects'))) > 0
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN TYPEOF(GET(doc, 'aspects')) IN ('ARRAY')
-      AND ARRAY_SIZE(
+      WHEN ARRAY_SIZE(
         FILTER(
           AS_ARRAY(GET(doc, 'aspects')),
-          x0 -> TYPEOF(x0) IN ('OBJECT')
-          AND ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(x0)), ARRAY_CONSTRUCT('aspect', 'sentiment', 'quote'))) > 0
+          x0 -> ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(x0)), ARRAY_CONSTRUCT('aspect', 'sentiment', 'quote'))) > 0
         )
       ) > 0
       THEN 'EXTRA_FIELD aspects[] has a name that is not in the schema'
+      WHEN ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('overall', 'aspects'))) > 0
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         TYPEOF(GET(doc, 'overall')) IN ('VARCHAR')
       )
@@ -206,23 +201,19 @@ WITH answered AS (
         TYPEOF(GET(doc, 'aspects')) IN ('ARRAY')
       )
       THEN 'WRONG_TYPE aspects is not array'
-      WHEN TYPEOF(GET(doc, 'aspects')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> NOT (
         TYPEOF(x0) IN ('OBJECT')
       ))) > 0
       THEN 'WRONG_TYPE aspects[] is not object'
-      WHEN TYPEOF(GET(doc, 'aspects')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> NOT (
         TYPEOF(GET(x0, 'aspect')) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE aspects[].aspect is not string'
-      WHEN TYPEOF(GET(doc, 'aspects')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> NOT (
         TYPEOF(GET(x0, 'sentiment')) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE aspects[].sentiment is not string'
-      WHEN TYPEOF(GET(doc, 'aspects')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> NOT (
         TYPEOF(GET(x0, 'quote')) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE aspects[].quote is not string'

@@ -188,8 +188,7 @@ WITH answered AS (
         TYPEOF(GET(doc, 'deciding_fields')) IN ('ARRAY')
       )
       THEN 'WRONG_TYPE deciding_fields is not array'
-      WHEN TYPEOF(GET(doc, 'deciding_fields')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'deciding_fields')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'deciding_fields')), x0 -> NOT (
         TYPEOF(x0) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE deciding_fields[] is not string'
