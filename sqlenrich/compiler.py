@@ -28,7 +28,8 @@ from .errors import ConfigError, SpecError, UnsupportedError
 from .plan import RESPONSES, STEPS, Plan, Step
 from .prompt.sql import prompt_sql
 from .request import ResolvedModel, hint_text, request_constant
-from .schema.sql import repaired_sql, verdict_sql
+from .schema.repairs import repaired_sql
+from .schema.sql import verdict_sql
 from .types import BIGINT, BOOLEAN, STRING, Type
 
 RELATIONS = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from ..engines.base import BLANK
 from ..errors import SpecError
 from .normalise import json_kind, normalise
-from .pattern import FENCE, MAX_BRACKETS, portable
+from .pattern import portable
 from .tests import (
     BIGINT_LIMIT,
     All,
@@ -31,9 +30,10 @@ from .tests import (
     Verdicts,
     build_tests,
 )
+from .text import MISSING as _MISSING
+from .text import parse_json, repair
 
-_MISSING = object()
-_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+__all__ = ["check_response", "judge", "parse_json", "repair"]
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     "<": lambda a, b: a < b,
     "<=": lambda a, b: a <= b,
@@ -68,41 +68,6 @@ def judge(verdicts: Verdicts, text: str | None) -> tuple[str, str] | None:
         if _holds(verdict.violated, doc, ()):
             return verdict.code, verdict.detail
     return None
-
-
-def parse_json(text: str) -> Any:
-    """Give the value of one RFC 8259 text without repeated names or lone surrogates; a private mark for any other."""
-    emptied = _STRINGS.sub("", text)
-    if emptied.count("[") + emptied.count("{") > MAX_BRACKETS:
-        return _MISSING
-    try:
-        text.encode()
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
-        json.dumps(value, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
-        return _MISSING
-    return value
-
-
-def repair(text: str | None, repairs: Sequence[str]) -> str | None:
-    """Give a text after the declared repairs, as :func:`~sqlenrich.schema.sql.repaired_sql` does."""
-    if text is None:
-        return None
-    trimmed = text.strip(BLANK)
-    if "fence" in repairs and (match := re.search(FENCE, trimmed)):
-        return match[1].strip(BLANK)
-    return trimmed if "trim" in repairs else text
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError("a name is repeated")
-    return value
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _resolve(ref: Ref, doc: Any, items: Sequence[Any]) -> Any:

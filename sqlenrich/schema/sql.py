@@ -4,18 +4,20 @@ The table holds, by name: ``parse`` (text to JSON, NULL unless it is one RFC 825
 text known to be one), ``get`` (by name), ``is``
 (one of some types; NULL for a missing value), ``string``, ``number`` (as double), ``bigint`` (NULL if too wide),
 ``any_item``, ``count``, ``has_other_names``, ``length``, ``search`` (of an ECMA-262 pattern), ``trim``,
-``unfence`` (of a trimmed text: the test for a fence and what it holds), ``first_word``, ``let``.
+``unfence`` (of a trimmed text: the test for a fence and what it holds), ``without_prose``,
+``without_trailing_commas``, ``may_hold_null``, ``without_nulls`` (of a sound text, and the names that keep theirs),
+``first_word``, ``let`` (a value under a name for an expression that gives a text), ``let_text`` (the same of a text).
 ``string``, ``number``, ``bigint`` and ``count`` give NULL for a missing value and for a JSON null.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping
 
 from sqlglot import exp
 
 from ..engines.base import Sql, all_of, any_of, case, literal
+from .repairs import JsonFunctions
 from .tests import (
     All,
     AnyItem,
@@ -35,20 +37,8 @@ from .tests import (
     Verdicts,
 )
 
-JsonFunctions: TypeAlias = Mapping[str, Any]
-
 _READ = {"string": "string", "boolean": "string", "number": "number", "integer": "bigint"}
 _OPERATORS: Mapping[str, type[exp.Binary]] = {"<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE}
-
-
-def repaired_sql(json: JsonFunctions, text: Sql, repairs: Sequence[str]) -> Sql:
-    """Give the text after the declared repairs: ``trim`` (space, tab, CR, LF) and ``fence`` (a Markdown fence)."""
-    trimmed = json["trim"](text)
-    repaired = trimmed if "trim" in repairs else text
-    if "fence" in repairs:
-        fenced, inner = json["unfence"](trimmed.copy())
-        repaired = case((fenced, json["trim"](inner)), default=repaired.copy())
-    return repaired
 
 
 def verdict_sql(json: JsonFunctions, text: Sql, doc: Sql, verdicts: Verdicts, *, detail: bool) -> Sql:

@@ -1,0 +1,116 @@
+"""JSON's grammar as regular expressions, each in the spelling that an engine takes.
+
+They are written once with possessive repeats, as Python and Java need them: what backtracks into a long text overflows
+Java's stack. RE2 has none and needs none; Snowflake's POSIX patterns have no ``(?:`` either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+Spelling: TypeAlias = Literal["possessive", "re2", "posix"]
+
+MAX_DEPTH = 250
+"""Objects and arrays in each other, the outermost counted: half of what BigQuery takes (500), which takes the least."""
+MAX_NUMBER = 1000
+"""Characters of a number: Jackson, and so Spark, reads no longer one."""
+
+_SPACE = r"[ \t\r\n]*+"
+_HEX = "[0-9A-Fa-f]"
+# Not U+0000, which no warehouse's text is sure to hold, and no half of a surrogate pair.
+_UNIT = (
+    rf"(?:[1-9A-Ca-cE-Fe-f]{_HEX}{{3}}|0[1-9A-Fa-f]{_HEX}{{2}}|00[1-9A-Fa-f]{_HEX}|000[1-9A-Fa-f]|[Dd][0-7]{_HEX}{{2}}"
+    rf"|[Dd][89ABab]{_HEX}{{2}}\\u[Dd][C-Fc-f]{_HEX}{{2}})"
+)
+_STRING = rf'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u{_UNIT}))*+"'
+_NUMBER = r"-?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+"
+_NAME = f"{_STRING}{_SPACE}:{_SPACE}"
+_PIECE = (
+    rf"(?:{_NAME})?+(?:\[{_SPACE}(?!\])|\{{{_SPACE}{_NAME})*+"
+    rf"(?:{_STRING}|{_NUMBER}|true|false|null|\[{_SPACE}\]|\{{{_SPACE}\}}){_SPACE}(?:[\]}}]{_SPACE})*+"
+)
+_DOCUMENT = f"{_SPACE}{_PIECE}(?:,{_SPACE}{_PIECE})*+"
+_ANY_STRING = r'"(?:[^"\\]++|\\"|\\[^"])*+"?+'
+_COMMA = rf"({_ANY_STRING}|[{{\[]{_SPACE},)|,({_SPACE}[}}\]])"
+_NULL = rf'"(?:[^"\\]++|\\"|\\[^"])*+"{_SPACE}:{_SPACE}null'
+
+
+def _spelt(pattern: str, spelling: Spelling) -> str:
+    if spelling == "possessive":
+        return pattern
+    pattern = pattern.replace("]++|", "]|").replace(r"(?!\])", "")
+    pattern = re.sub(r"(?<=[*+?])\+", "", pattern)
+    # As a character, not as \x1f: how Snowflake writes one inside a pattern is not documented.
+    return pattern.replace("(?:", "(").replace(r"\x00-\x1f", "\x01-\x1f") if spelling == "posix" else pattern
+
+
+def document(spelling: Spelling) -> str:
+    """Give the pattern of a whole JSON text but for what no regular expression tells.
+
+    It holds the tokens and which may follow which: no name without its value, no comma too many. It can't tell
+    whether brackets match, and whether a member stands in an object and an element in an array.
+    """
+    return _spelt(_DOCUMENT, spelling)
+
+
+def any_string(spelling: Spelling) -> str:
+    """Give the pattern of a string in any text, sound or not; one that isn't closed goes to the end."""
+    return _spelt(_ANY_STRING, spelling)
+
+
+def not_brackets(spelling: Spelling) -> str:
+    """Give the pattern of what is dropped to keep the brackets outside strings."""
+    return _spelt(rf'{_ANY_STRING}|[^"\[\]{{}}]++', spelling)
+
+
+MANY_DIGITS = "[0-9]{250}"
+"""Found in each number of more than MAX_NUMBER characters."""
+LONG_NUMBER = "([-+.0-9eE]{250}){4}[-+.0-9eE]"
+"""A number of more than MAX_NUMBER characters, in a text without strings."""
+
+
+def prose(spelling: Spelling) -> tuple[str, tuple[int, ...]]:
+    """Give the pattern of a text around what goes from its first bracket to its last, both braces, and what stays."""
+    any_character = "(.|\\n)" if spelling == "posix" else r"[\s\S]"
+    return rf"^[^{{}}\[\]]*(\{{{any_character}*\}})[^{{}}\[\]]*$", (1,)
+
+
+def trailing_comma(spelling: Spelling) -> tuple[str, tuple[int, ...]]:
+    """Give the pattern of a comma before a closing bracket, strings swallowed, and the groups that stay."""
+    return _spelt(_COMMA, spelling), (1, 2)
+
+
+def null_member(spelling: Spelling) -> str:
+    """Give the pattern of a colon with a null: cheap, and found wherever a member is null."""
+    return _spelt(f":{_SPACE}null", spelling)
+
+
+def null_members(spelling: Spelling, keep: Iterable[str] = ()) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Give what removes the null members of a sound JSON text: patterns to replace in turn, and the groups that stay.
+
+    First the members behind a comma, then those that stand first, which no null one follows any more. ``keep`` are
+    names that stay, however they are spelt.
+    """
+    kept = "|".join(map(_spellings, keep))
+    stays = rf'|[,{{]{_SPACE}"(?:{kept})"{_SPACE}:{_SPACE}null' if kept else ""
+    behind = rf"({_ANY_STRING}{stays})|,{_SPACE}{_NULL}"
+    first = rf"({_ANY_STRING}{stays})|(\{{){_SPACE}{_NULL}(?:{_SPACE},)?+"
+    return (_spelt(behind, spelling), (1,)), (_spelt(first, spelling), (1, 2))
+
+
+def _spellings(name: str) -> str:
+    """Each character itself or as its escape."""
+    own = (char if char.isalnum() or char in "_-" else re.escape(char) for char in name)
+    return "".join(f"(?:{char}|{_escape(written)})" for char, written in zip(own, name, strict=True))
+
+
+def _escape(char: str) -> str:
+    units = char.encode("utf-16-be").hex()
+    spelt = (rf"\\u{units[place : place + 4]}" for place in range(0, len(units), 4))
+    return "".join(re.sub("(?<=u)[0-9a-f]+", lambda m: "".join(map(_either, m[0])), unit) for unit in spelt)
+
+
+def _either(digit: str) -> str:
+    return f"[{digit}{digit.upper()}]" if digit.isalpha() else digit
