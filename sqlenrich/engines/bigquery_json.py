@@ -68,7 +68,7 @@ def _rows(items: Sql, name: str, position: str) -> exp.Unnest:
 
 
 def _deeper(brackets: Sql) -> Sql:
-    order = exp.Order(expressions=[exp.Ordered(this=exp.column("o"))])
+    order = exp.Order(expressions=[exp.Ordered(this=exp.column("o"), nulls_first=True)])
     depth = exp.Window(this=exp.Sum(this=strict.step(exp.column("b"))), order=order)
     depths = exp.select(exp.alias_(depth, "d"), copy=False)
     depths = depths.from_(_rows(func("SPLIT", brackets, literal("")), "b", "o"), copy=False)
@@ -108,7 +108,7 @@ def _narrow(text: Sql) -> Sql:
     )
     put = case((number, largest), default=token.copy())
     joined = exp.GroupConcat(
-        this=exp.Order(this=put, expressions=[exp.Ordered(this=exp.column("o"))]), separator=literal("")
+        this=exp.Order(this=put, expressions=[exp.Ordered(this=exp.column("o"), nulls_first=True)]), separator=literal("")
     )
     tokens = _rows(func("REGEXP_EXTRACT_ALL", text, literal(_TOKENS)), "t", "o")
     return exp.select(joined, copy=False).from_(tokens, copy=False).subquery(copy=False)
