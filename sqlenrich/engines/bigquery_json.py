@@ -68,10 +68,11 @@ def _rows(items: Sql, name: str, position: str) -> exp.Unnest:
 
 
 def _deeper(brackets: Sql) -> Sql:
+    change = strict.step(exp.column("b"), func("CHAR_LENGTH", exp.column("b")))
     order = exp.Order(expressions=[exp.Ordered(this=exp.column("o"), nulls_first=True)])
-    depth = exp.Window(this=exp.Sum(this=strict.step(exp.column("b"))), order=order)
+    depth = exp.Window(this=exp.Sum(this=change), order=order)
     depths = exp.select(exp.alias_(depth, "d"), copy=False)
-    depths = depths.from_(_rows(func("SPLIT", brackets, literal("")), "b", "o"), copy=False)
+    depths = depths.from_(_rows(func("REGEXP_EXTRACT_ALL", brackets, literal(strict.RUNS)), "b", "o"), copy=False)
     most = exp.select(exp.Max(this=exp.column("d")), copy=False).from_(
         depths.subquery("depths", copy=False), copy=False
     )
@@ -107,9 +108,8 @@ def _narrow(text: Sql) -> Sql:
         (func("STARTS_WITH", token.copy(), literal("-")), literal(f"-{_LARGEST}")), default=literal(_LARGEST)
     )
     put = case((number, largest), default=token.copy())
-    joined = exp.GroupConcat(
-        this=exp.Order(this=put, expressions=[exp.Ordered(this=exp.column("o"), nulls_first=True)]), separator=literal("")
-    )
+    in_order = exp.Order(this=put, expressions=[exp.Ordered(this=exp.column("o"), nulls_first=True)])
+    joined = exp.GroupConcat(this=in_order, separator=literal(""))
     tokens = _rows(func("REGEXP_EXTRACT_ALL", text, literal(_TOKENS)), "t", "o")
     return exp.select(joined, copy=False).from_(tokens, copy=False).subquery(copy=False)
 

@@ -105,10 +105,12 @@ def _replace(text: Sql, pattern: str, by: str) -> Sql:
 
 
 def _deeper(brackets: Sql) -> Sql:
-    steps = func("LIST_TRANSFORM", func("STRING_SPLIT", brackets, literal("")), lambda_("b", strict.step))
+    runs = func("REGEXP_EXTRACT_ALL", brackets, literal(strict.RUNS))
+    steps = func("LIST_TRANSFORM", runs, lambda_("b", lambda b: strict.step(b, func("LENGTH", b.copy()))))
+    start = exp.Array(expressions=[literal(0)])  # an empty list can't be folded
     parameters = [exp.to_identifier("d"), exp.to_identifier("b")]
     fold = exp.Lambda(this=strict.deepest(exp.column("d"), exp.column("b")), expressions=parameters)
-    return exp.GT(this=func("LIST_REDUCE", steps, fold), expression=literal(MAX_DEPTH))
+    return exp.GT(this=func("LIST_REDUCE", func("LIST_CONCAT", start, steps), fold), expression=literal(MAX_DEPTH))
 
 
 _READER = strict.Reader(

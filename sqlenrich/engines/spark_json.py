@@ -82,8 +82,10 @@ def _replace(text: Sql, pattern: str, by: str) -> Sql:
 
 def _deeper(brackets: Sql) -> Sql:
     parameters = [exp.to_identifier("d"), exp.to_identifier("b")]
-    fold = exp.Lambda(this=strict.deepest(exp.column("d"), strict.step(exp.column("b"))), expressions=parameters)
-    depth = func("AGGREGATE", func("SPLIT", brackets, literal("")), literal(0), fold)
+    change = strict.step(exp.column("b"), func("CHAR_LENGTH", exp.column("b")))
+    fold = exp.Lambda(this=strict.deepest(exp.column("d"), change), expressions=parameters)
+    runs = func("REGEXP_EXTRACT_ALL", brackets, literal(strict.RUNS), literal(0))
+    depth = func("AGGREGATE", runs, literal(0), fold)
     return exp.GT(this=depth, expression=literal(MAX_DEPTH))
 
 

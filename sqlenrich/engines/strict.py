@@ -40,7 +40,7 @@ class Reader:
     """Each match by a text, in which ``\\1`` is a group; empty where the group took no part."""
     length: Callable[[Sql], Sql]
     deeper: Callable[[Sql], Sql]
-    """Whether some brackets, a text without anything else and not empty, open more than MAX_DEPTH in each other."""
+    """Whether some brackets, a text without anything else, open more than MAX_DEPTH in each other."""
 
 
 def parsed(reader: Reader, text: Sql, doc: Sql) -> exp.Case:
@@ -62,10 +62,16 @@ def parsed(reader: Reader, text: Sql, doc: Sql) -> exp.Case:
     )
 
 
-def step(bracket: Sql) -> Sql:
-    """Give 1 for a bracket that opens, -1 for one that closes."""
-    opens = exp.In(this=bracket, expressions=[literal("["), literal("{")])
-    return case((opens, literal(1)), default=literal(-1))
+RUNS = r"[\[{]+|[\]}]+"
+"""Brackets of one direction in a row: 100,000 levels are two of them."""
+
+
+def step(run: Sql, length: Sql | None = None) -> Sql:
+    """Give how a bracket, or a run of a length, changes the depth."""
+    first = run if length is None else func("LEFT", run, literal(1))
+    opens = exp.In(this=first, expressions=[literal("["), literal("{")])
+    change = literal(1) if length is None else length
+    return case((opens, change), default=exp.Neg(this=change.copy()))
 
 
 def deepest(depth: Sql, change: Sql) -> Sql:
