@@ -15,6 +15,15 @@ REPAIRS = ("trim", "fence", "prose", "trailing_comma", "null_as_absent")
 """The known repairs in the order in which they run, whatever the order in which they are declared."""
 
 
+def kept_nulls(schema: Mapping[str, Any]) -> frozenset[str]:
+    """Give the names that a null may not be removed under: required somewhere in a plain schema, and nullable there."""
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    required = (name for name in schema.get("required", ()) if name in properties)
+    kept = {name for name in required if "null" in properties[name].get("type", ("null",))}
+    children = [*properties.values(), *([schema["items"]] if "items" in schema else [])]
+    return frozenset(kept.union(*map(kept_nulls, children)))
+
+
 def repaired_sql(json: JsonFunctions, text: Sql, repairs: Collection[str], *, keep_null: Collection[str] = ()) -> Sql:
     """Give the text after the declared repairs; ``keep_null`` are names that keep their null."""
     trimmed = json["trim"](text)
