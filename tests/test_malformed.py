@@ -14,9 +14,9 @@ from sqlenrich.schema.repairs import repaired_sql
 from sqlenrich.schema.text import repair
 from sqlenrich.types import STRING
 from tests.malformed_answers import ANSWERS, KEEP, SCHEMA, Answer
-from tests.test_conformance import ENGINES, select
+from tests.test_conformance import EXPRESSIONS, select
 
-each_engine = pytest.mark.parametrize("engine", ENGINES)
+each_engine = pytest.mark.parametrize("engine", EXPRESSIONS)
 
 
 def repaired_in(engine: str, repairs: Sequence[str]) -> str:

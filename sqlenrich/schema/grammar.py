@@ -7,7 +7,7 @@ Java's stack. RE2 has none and needs none; Snowflake's POSIX patterns have no ``
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Literal, TypeAlias
 
 Spelling: TypeAlias = Literal["possessive", "re2", "posix"]
@@ -34,7 +34,10 @@ _PIECE = (
 _DOCUMENT = f"{_SPACE}{_PIECE}(?:,{_SPACE}{_PIECE})*+"
 _ANY_STRING = r'"(?:[^"\\]++|\\"|\\[^"])*+"?+'
 _COMMA = rf"({_ANY_STRING}|[{{\[]{_SPACE},)|,({_SPACE}[}}\]])"
-_NULL = rf'"(?:[^"\\]++|\\"|\\[^"])*+"{_SPACE}:{_SPACE}null'
+_NULL = rf'"[^"\\]*+"{_SPACE}:{_SPACE}null'
+
+Kept: TypeAlias = tuple[str, tuple[int, ...]]
+"""A pattern, and the groups that stay of what it matches."""
 
 
 def _spelt(pattern: str, spelling: Spelling) -> str:
@@ -71,15 +74,26 @@ LONG_NUMBER = "([-+.0-9eE]{250}){4}[-+.0-9eE]"
 """A number of more than MAX_NUMBER characters, in a text without strings."""
 
 
-def prose(spelling: Spelling) -> tuple[str, tuple[int, ...]]:
+def _kept(pattern: str, spelling: Spelling) -> Kept:
+    """Give a pattern as an engine takes it, and the numbers of its groups: without ``(?:`` each bracket is one."""
+    opened = [match[0] for match in _OPENED.finditer(pattern) if match[0][0] == "("]
+    if spelling != "posix":
+        opened = [bracket for bracket in opened if bracket == "("]
+    return _spelt(pattern, spelling), tuple(place for place, bracket in enumerate(opened, 1) if bracket == "(")
+
+
+_OPENED = re.compile(r"\\.|\[(?:\\.|[^\]])*\]|\((?:\?:)?")
+
+
+def prose(spelling: Spelling) -> Kept:
     """Give the pattern of a text around what goes from its first bracket to its last, both braces, and what stays."""
-    any_character = "(.|\\n)" if spelling == "posix" else r"[\s\S]"
-    return rf"^[^{{}}\[\]]*(\{{{any_character}*\}})[^{{}}\[\]]*$", (1,)
+    any_character = r"(?:.|\n)" if spelling == "posix" else r"[\s\S]"
+    return _kept(rf"^[^{{}}\[\]]*+(\{{{any_character}*\}})[^{{}}\[\]]*+$", spelling)
 
 
-def trailing_comma(spelling: Spelling) -> tuple[str, tuple[int, ...]]:
-    """Give the pattern of a comma before a closing bracket, strings swallowed, and the groups that stay."""
-    return _spelt(_COMMA, spelling), (1, 2)
+def trailing_comma(spelling: Spelling) -> Kept:
+    """Give the pattern of a comma before a closing bracket, strings swallowed, and what stays."""
+    return _kept(_COMMA, spelling)
 
 
 def null_member(spelling: Spelling) -> str:
@@ -87,30 +101,19 @@ def null_member(spelling: Spelling) -> str:
     return _spelt(f":{_SPACE}null", spelling)
 
 
-def null_members(spelling: Spelling, keep: Iterable[str] = ()) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Give what removes the null members of a sound JSON text: patterns to replace in turn, and the groups that stay.
+def null_members(spelling: Spelling, keep: Collection[str] = ()) -> tuple[Kept, Kept]:
+    """Give what removes the null members of a sound JSON text, one after the other.
 
     First the members behind a comma, then those that stand first, which no null one follows any more. ``keep`` are
-    names that stay, however they are spelt.
+    names that stay; so does a name spelt with a backslash, which might be one of them.
     """
-    kept = "|".join(map(_spellings, keep))
-    stays = rf'|[,{{]{_SPACE}"(?:{kept})"{_SPACE}:{_SPACE}null' if kept else ""
-    behind = rf"({_ANY_STRING}{stays})|,{_SPACE}{_NULL}"
-    first = rf"({_ANY_STRING}{stays})|(\{{){_SPACE}{_NULL}(?:{_SPACE},)?+"
-    return (_spelt(behind, spelling), (1,)), (_spelt(first, spelling), (1, 2))
+    stays = rf'"(?:{"|".join(map(_plain, keep))})"{_SPACE}:{_SPACE}null'
+    behind = rf"({_ANY_STRING}{f'|,{_SPACE}{stays}' if keep else ''})|,{_SPACE}{_NULL}"
+    comma = f"(?:{_SPACE},)?+"  # swallowed in both, lest an engine that prefers the longer match takes the second
+    brace = rf"\{{{_SPACE}"
+    first = rf"({_ANY_STRING}{f'|{brace}{stays}{comma}' if keep else ''})|(\{{){_SPACE}{_NULL}{comma}"
+    return _kept(behind, spelling), _kept(first, spelling)
 
 
-def _spellings(name: str) -> str:
-    """Each character itself or as its escape."""
-    own = (char if char.isalnum() or char in "_-" else re.escape(char) for char in name)
-    return "".join(f"(?:{char}|{_escape(written)})" for char, written in zip(own, name, strict=True))
-
-
-def _escape(char: str) -> str:
-    units = char.encode("utf-16-be").hex()
-    spelt = (rf"\\u{units[place : place + 4]}" for place in range(0, len(units), 4))
-    return "".join(re.sub("(?<=u)[0-9a-f]+", lambda m: "".join(map(_either, m[0])), unit) for unit in spelt)
-
-
-def _either(digit: str) -> str:
-    return f"[{digit}{digit.upper()}]" if digit.isalpha() else digit
+def _plain(name: str) -> str:
+    return "".join(char if char.isalnum() or char in "_-" else re.escape(char) for char in name)
