@@ -22,12 +22,12 @@ from sqlenrich.schema.repairs import REPAIRS
 from sqlenrich.schema.text import repair
 from sqlenrich.types import BIGINT, STRING
 from tests.malformed_answers import ANSWERS, KEEP, SCHEMA
-from tests.test_conformance import EXPRESSIONS, select
+from tests.test_conformance import ENGINES, select
 from tests.test_malformed import repaired_in
 
 EXAMPLES = int(os.environ.get("SQLENRICH_EXAMPLES", "0"))
 SEED = int(os.environ.get("SQLENRICH_SEED", "0")) or (random.randrange(1, 10**6) if EXAMPLES else 1)
-SHARE = {"duckdb": 10_000, "bigquery": 500, "spark": 2_000, "snowflake": 1_000}
+SHARE = {"duckdb": 10_000, "bigquery": 500, "spark": 2_000}
 """How many texts are tried by default."""
 BATCH = 1_000 if EXAMPLES else 500
 SETS = (("trim", "fence"), REPAIRS, ("prose",), ("trailing_comma", "null_as_absent"), ("null_as_absent",))
@@ -148,7 +148,7 @@ def reference(text: str, repairs: Sequence[str]) -> Verdict:
 
 
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("engine", EXPRESSIONS)
+@pytest.mark.parametrize("engine", ENGINES)
 def test_random_texts_are_judged_as_in_python(engine: str) -> None:
     draw, counts, wrong = random.Random(SEED), Counter[str](), list[tuple[Any, ...]]()
     left = EXAMPLES or SHARE[engine]
