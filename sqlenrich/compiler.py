@@ -30,7 +30,8 @@ from .plan import RESPONSES, STEPS, Plan, Step
 from .prompt.sql import prompt_sql
 from .relations import RELATIONS, Relations
 from .request import ResolvedModel, canonical_json, hint_text, request_constant
-from .schema.sql import repaired_sql, verdict_sql
+from .schema.repairs import kept_nulls, repaired_sql
+from .schema.sql import verdict_sql
 from .types import BIGINT, BOOLEAN, STRING, Type, type_json
 
 
@@ -331,9 +332,10 @@ class _Compiler:
         facts = ("request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason")
         known = exp.select("1", copy=False).from_(self.table("prompts", "p"), copy=False)
         known = known.where(exp.EQ(this=col("request_hash", "p"), expression=col("request_hash", "r")), copy=False)
+        repaired = repaired_sql(json, col("response", "r"), e.repairs, keep_null=kept_nulls(e.schema))
         answered = exp.select(
             *(col(name, "r") for name in facts),
-            self.named(repaired_sql(json, col("response", "r"), e.repairs), "answer"),
+            self.named(repaired, "answer"),
             copy=False,
         ).from_(self.table("responses", "r"), copy=False)
         answered = answered.where(exp.Exists(this=known), copy=False)

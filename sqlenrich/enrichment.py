@@ -15,6 +15,7 @@ from .errors import PromptError, SpecError, did_you_mean
 from .header import FOREIGN, HEADER, PARAMS, RESERVED, Header
 from .prompt import Prompt, compile_prompt
 from .schema import Verdicts, build_tests, expand, normalise, output_columns
+from .schema.repairs import REPAIRS
 from .types import STRING, Type, parse_type, stored
 
 RESERVED_COLUMNS = (
@@ -283,13 +284,12 @@ class _Loader:
             self.report(f"repairs is a list, not {value!r}", ("repairs",))
             return ()
         for index, repair in enumerate(value):
-            if repair not in DEFAULT_REPAIRS:
+            if repair not in REPAIRS:
                 self.report(
-                    f'unknown repair "{repair}"{did_you_mean(str(repair), DEFAULT_REPAIRS)}; '
-                    f"there are: {', '.join(DEFAULT_REPAIRS)}",
+                    f'unknown repair "{repair}"{did_you_mean(str(repair), REPAIRS)}; there are: {", ".join(REPAIRS)}',
                     ("repairs", str(index)),
                 )
-        return tuple(repair for repair in DEFAULT_REPAIRS if repair in value)
+        return tuple(repair for repair in REPAIRS if repair in value)
 
     def table(self) -> tuple[str | None, str | None]:
         source = self.values.get("source")

@@ -61,7 +61,11 @@ HEADER: dict[str, dict[str, Any]] = {
     },
     "vars": {"type": "object", "description": "Constants of the template."},
     "hint": {"enum": ["auto", "always", "never"], "description": "Whether the schema is appended in words."},
-    "repairs": {"type": "array", "items": {"enum": ["trim", "fence"]}, "description": "Default [trim, fence]."},
+    "repairs": {
+        "type": "array",
+        "items": {"enum": ["trim", "fence", "prose", "trailing_comma", "null_as_absent"]},
+        "description": "Default [trim, fence].",
+    },
     "retry": {
         "type": "object",
         "properties": {

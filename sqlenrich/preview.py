@@ -18,7 +18,8 @@ from .errors import ConfigError
 from .request import ResolvedModel, hint_text
 from .run import bind_source, with_settings
 from .schema import judge
-from .schema.check import repair
+from .schema.repairs import kept_nulls
+from .schema.text import repair
 from .schema.vendor import dialect_of, json_schema_format
 
 RULE = "-" * 72
@@ -143,7 +144,8 @@ def _answers(enrichment: Enrichment, rows: list[dict[str, Any]], ask: Ask, total
             lines.append(f"CALL_ERROR: {answer.call_error}")
             continue
         lines.append(f"answer: {answer.response}")
-        verdict = judge(enrichment.verdicts, repair(answer.response, enrichment.repairs))
+        repaired = repair(answer.response, enrichment.repairs, kept_nulls(enrichment.schema))
+        verdict = judge(enrichment.verdicts, repaired)
         lines.append("accepted" if verdict is None else f"{verdict[0]}: {verdict[1]}")
         accepted += verdict is None
     lines += [

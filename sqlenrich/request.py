@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,14 @@ def canonical_json(value: Any) -> str:
 def compact_json(value: Any) -> str:
     """Give a value as JSON without spaces, in its own order: models write properties in the schema's order."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def subschemas(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Give the schemas right below a plain schema."""
+    for keyword, value in schema.items():
+        found = value.values() if keyword in _NAMED else value if keyword in _MANY else [value]
+        if keyword in (*_NAMED, *_MANY, *_ONE):
+            yield from (child for child in found if isinstance(child, Mapping))
 
 
 def shape(schema: Mapping[str, Any]) -> dict[str, Any]:

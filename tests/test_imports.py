@@ -35,10 +35,12 @@ RULES: dict[str, set[str]] = {
     "engines": PURE
     | {
         "request",
+        "schema.grammar",
         "schema.pattern",
         "schema.vendor",
         "engines.base",
         "engines.casing",
+        "engines.strict",
         "engines.spark_json",
         "engines.spark_sql",
         "engines.bigquery_json",

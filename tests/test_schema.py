@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import sqlenrich as se
 from sqlenrich.engines.base import Output, Told
 from sqlenrich.schema import CODES, build_tests, judge, normalise, output_columns
-from sqlenrich.schema.check import repair
+from sqlenrich.schema.repairs import kept_nulls
+from sqlenrich.schema.text import repair
 from sqlenrich.schema.vendor import json_schema_format
 from sqlenrich.types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Struct
 
@@ -441,3 +442,12 @@ def test_the_verdict_is_that_of_a_validator(data: st.DataObject) -> None:
     if normalise(schema)[1]:
         return
     _agrees(schema, data.draw(_fitting(schema) | DOCUMENTS))
+
+
+def test_nulls_that_stay_are_those_of_required_nullable_properties() -> None:
+    nullable = {"type": ["string", "null"]}
+    inner = obj({"a": nullable, "b": nullable, "c": {"type": "string"}}, required=["a", "c"])
+    schema = obj({"d": inner, "e": {"type": "array", "items": inner}, "f": nullable}, required=["d", "f"])
+    plain, problems = normalise(schema)
+    assert not problems
+    assert kept_nulls(plain) == {"a", "f"}

@@ -198,6 +198,8 @@ LAST_WORD = " [^ ]*$"
 """What Jinja's truncate drops: the last space and what follows it."""
 EXACT = "DECIMAL(38, 18)"
 """The widest decimals that every engine has: 20 digits before the point, 18 after it."""
+WIDEST = 1.7976931348623157e308
+"""The greatest double: on BigQuery what is beyond becomes it, elsewhere infinite."""
 MORE_DIGITS = r"([.][0-9]{6})[0-9]+"
 """The digits of a second beyond microseconds."""
 

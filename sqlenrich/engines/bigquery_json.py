@@ -8,8 +8,10 @@ from typing import Any
 
 from sqlglot import exp
 
+from ..schema.grammar import MAX_DEPTH
 from ..schema.pattern import FENCE, portable
 from ..types import Array, Scalar, Struct, Type
+from . import strict
 from .base import (
     BLANK,
     Sql,
@@ -52,19 +54,82 @@ def _is(value: Sql, kinds: tuple[str, ...]) -> Sql:
     return any_of(*tests)
 
 
+def _found(text: Sql, pattern: str) -> Sql:
+    return func("REGEXP_CONTAINS", text, literal(pattern))
+
+
+def _replace(text: Sql, pattern: str, by: str) -> Sql:
+    return func("REGEXP_REPLACE", text, literal(pattern), literal(by))
+
+
+def _rows(items: Sql, name: str, position: str) -> exp.Unnest:
+    alias = exp.TableAlias(columns=[exp.to_identifier(name)])
+    return exp.Unnest(expressions=[items], alias=alias, offset=exp.to_identifier(position))
+
+
+def _deeper(brackets: Sql) -> Sql:
+    change = strict.step(exp.column("b"), func("CHAR_LENGTH", exp.column("b")))
+    order = exp.Order(expressions=[exp.Ordered(this=exp.column("o"), nulls_first=True)])
+    depth = exp.Window(this=exp.Sum(this=change), order=order)
+    depths = exp.select(exp.alias_(depth, "d"), copy=False)
+    depths = depths.from_(_rows(func("REGEXP_EXTRACT_ALL", brackets, literal(strict.RUNS)), "b", "o"), copy=False)
+    most = exp.select(exp.Max(this=exp.column("d")), copy=False).from_(
+        depths.subquery("depths", copy=False), copy=False
+    )
+    return exp.GT(this=most.subquery(copy=False), expression=literal(MAX_DEPTH))
+
+
+_READER = strict.Reader(
+    "re2",
+    whole=lambda text, pattern: _found(text, f"^(?:{pattern})$"),
+    found=_found,
+    replace=_replace,
+    length=named_func("CHAR_LENGTH"),
+    deeper=_deeper,
+)
+
+
 def _names(text: Sql) -> Sql:
     """The number of object names in a JSON text: colons, once the strings are emptied."""
-    emptied = func("REGEXP_REPLACE", text, literal(r'"(?:[^"\\]|\\.)*"'), literal('""'))
-    return func("LENGTH", func("REGEXP_REPLACE", emptied, literal("[^:]+"), literal("")))
+    emptied = _replace(text, r'"(?:[^"\\]|\\.)*"', '""')
+    return func("LENGTH", _replace(emptied, "[^:]+", ""))
+
+
+_LARGEST = "1.7976931348623157e308"
+_TOKENS = r'"(?:[^"\\]|\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+'
+_MAY_BE_WIDE = r"[0-9]{250}|[0-9][eE]\+?[0-9]{2}"
+
+
+def _narrow(text: Sql) -> Sql:
+    """A JSON text with its numbers beyond doubles put at the largest double: the parser refuses them."""
+    token = exp.column("t")
+    number = exp.And(this=_found(token, "^-?[0-9]"), expression=func("IS_INF", safe_cast(token.copy(), "FLOAT64")))
+    largest = case(
+        (func("STARTS_WITH", token.copy(), literal("-")), literal(f"-{_LARGEST}")), default=literal(_LARGEST)
+    )
+    put = case((number, largest), default=token.copy())
+    in_order = exp.Order(this=put, expressions=[exp.Ordered(this=exp.column("o"), nulls_first=True)])
+    joined = exp.GroupConcat(this=in_order, separator=literal(""))
+    tokens = _rows(func("REGEXP_EXTRACT_ALL", text, literal(_TOKENS)), "t", "o")
+    return exp.select(joined, copy=False).from_(tokens, copy=False).subquery(copy=False)
+
+
+def _doc(text: Sql) -> Sql:
+    """Without 'round' a wide number would look like broken JSON; one beyond doubles still does."""
+    doc = func("SAFE.PARSE_JSON", text, wide_number_mode=literal("round"))
+    again = func("SAFE.PARSE_JSON", _narrow(text.copy()), wide_number_mode=literal("round"))
+    return exp.Coalesce(this=doc, expressions=[case((_found(text.copy(), _MAY_BE_WIDE), again))])
 
 
 def _parse(text: Sql) -> Sql:
-    """Without 'round' a wide number would look like broken JSON. Of two equal names the first would win: the names in
-    the text are counted against those of the document printed again."""
-    doc = func("SAFE.PARSE_JSON", text, wide_number_mode=literal("round"))
-    again = func("TO_JSON_STRING", doc.copy())
-    no_bom = exp.Not(this=func("STARTS_WITH", text.copy(), literal("\ufeff")))  # the parser would skip it
-    return case((all_of(no_bom, exp.EQ(this=_names(text.copy()), expression=_names(again))), doc))
+    """Of two equal names the first would win: the names in the text are counted against those of the document
+    printed again."""
+    names = _names(text.copy())
+
+    def once(doc: Sql) -> Sql:
+        return case((exp.EQ(this=names, expression=_names(func("TO_JSON_STRING", doc))), doc.copy()))
+
+    return strict.parsed(_READER, text, _let(_doc(text.copy()), once, "parsed"))
 
 
 def _unnest(items: Sql, name: str, test: Sql) -> Sql:
@@ -84,16 +149,17 @@ def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
     return _unnest(keys, "k", other)
 
 
-def _let(value: Sql, body: Callable[[Sql], Sql]) -> Sql:
+def _let(value: Sql, body: Callable[[Sql], Sql], name: str = "doc") -> Sql:
     rows = exp.Unnest(
-        expressions=[exp.Array(expressions=[value])], alias=exp.TableAlias(columns=[exp.to_identifier("doc")])
+        expressions=[exp.Array(expressions=[value])], alias=exp.TableAlias(columns=[exp.to_identifier(name)])
     )
-    return exp.select(body(exp.column("doc")), copy=False).from_(rows, copy=False).subquery(copy=False)
+    return exp.select(body(exp.column(name)), copy=False).from_(rows, copy=False).subquery(copy=False)
 
 
 JSON: dict[str, Callable[..., Any]] = {
+    **strict.repairs(_READER),
     "parse": _parse,
-    "accepted": lambda text: func("SAFE.PARSE_JSON", text, wide_number_mode=literal("round")),
+    "accepted": _doc,
     "get": lambda value, name: exp.Bracket(this=value, expressions=[literal(name)]),
     "is": _is,
     "string": _string,
@@ -111,6 +177,7 @@ JSON: dict[str, Callable[..., Any]] = {
     ),
     "first_word": lambda text: func("REGEXP_EXTRACT", text, literal("^[^ ]+")),
     "let": _let,
+    "let_text": _let,
 }
 
 

@@ -8,17 +8,21 @@ from typing import Any
 
 from sqlglot import exp
 
+from ..schema.grammar import MAX_DEPTH
 from ..schema.pattern import FENCE_HEAD, portable
 from ..types import BOOLEAN, DOUBLE, TIMESTAMP, Array, Coerced, Scalar, Struct, Type
+from . import strict
 from .base import (
     BLANK,
     MORE_DIGITS,
+    WIDEST,
     Sql,
     all_of,
     any_of,
     case,
     cast,
     concat,
+    double,
     func,
     lambda_,
     literal,
@@ -75,11 +79,37 @@ def _is(value: Sql, kinds: tuple[str, ...]) -> Sql:
     return any_of(*tests)
 
 
+def _found(text: Sql, pattern: str) -> Sql:
+    return matches(text, literal(pattern))
+
+
+def _replace(text: Sql, pattern: str, by: str) -> Sql:
+    return func("REGEXP_REPLACE", text, regex(pattern), literal(by))
+
+
+def _deeper(brackets: Sql) -> Sql:
+    """SPLIT takes no empty separator."""
+    parameters = [exp.to_identifier("d"), exp.to_identifier("b")]
+    fold = exp.Lambda(
+        this=strict.deepest(exp.column("d"), strict.step(string_of(exp.column("b")))), expressions=parameters
+    )
+    parted = func("SPLIT", _replace(brackets, "(.)", r"\1,"), literal(","))
+    return exp.GT(this=func("REDUCE", parted, literal(0), fold), expression=literal(MAX_DEPTH))
+
+
+_READER = strict.Reader(
+    "posix",
+    whole=lambda text, pattern: func("REGEXP_LIKE", text, regex(pattern)),
+    found=_found,
+    replace=_replace,
+    length=named_func("LENGTH"),
+    deeper=_deeper,
+)
+
+
 def _parse(text: Sql) -> Sql:
-    """TRY_PARSE_JSON refuses repeated names, but takes trailing commas and words such as NaN."""
-    emptied = func("REGEXP_REPLACE", text, regex(r'"([^"\\]|\\.)*"'), literal('""'))
-    loose = matches(emptied, literal(r"[Nn]a[Nn]|[Ii]nf|undefined|,[ \t\r\n]*[]}]"))
-    return case((exp.Not(this=loose), func("TRY_PARSE_JSON", text.copy())))
+    """TRY_PARSE_JSON refuses repeated names."""
+    return strict.parsed(_READER, text, func("TRY_PARSE_JSON", text.copy()))
 
 
 def _items(value: Sql) -> Sql:
@@ -146,8 +176,8 @@ def _is_date(text: Sql) -> Sql:
 
 
 def _too_wide(value: Sql) -> Sql:
-    infinite = exp.EQ(this=func("ABS", _number(value)), expression=cast(literal("inf"), sql_type(DOUBLE)))
-    return all_of(_is(value.copy(), ("number",)), func("COALESCE", infinite, literal(True)))
+    wide = exp.GTE(this=func("ABS", _number(value)), expression=double(WIDEST))
+    return all_of(_is(value.copy(), ("number",)), func("COALESCE", wide, literal(True)))
 
 
 def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
@@ -166,7 +196,13 @@ def _unfence(text: Sql) -> tuple[Sql, Sql]:
     return fenced, inner
 
 
+def _let(value: Sql, body: Callable[[Sql], Sql]) -> Sql:
+    made = func("TRANSFORM", func("ARRAY_CONSTRUCT", value), lambda_("doc", body))
+    return string_of(func("GET", made, literal(0)))
+
+
 JSON: dict[str, Callable[..., Any]] = {
+    **strict.repairs(_READER),
     "parse": _parse,
     "accepted": named_func("TRY_PARSE_JSON"),
     "get": lambda value, name: func("GET", value, literal(name)),
@@ -197,9 +233,8 @@ JSON: dict[str, Callable[..., Any]] = {
     "trim": lambda text: func("TRIM", text, literal(BLANK)),
     "unfence": _unfence,
     "first_word": lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
-    "let": lambda value, body: string_of(
-        func("GET", func("TRANSFORM", func("ARRAY_CONSTRUCT", value), lambda_("doc", body)), literal(0))
-    ),
+    "let": _let,
+    "let_text": lambda text, body: _let(text, lambda doc: body(string_of(doc))),
 }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -14,7 +15,7 @@ from ..errors import SpecError
 from .build import build_tests
 from .keywords import kinds_of
 from .normalise import normalise
-from .pattern import FENCE, MAX_BRACKETS, portable
+from .pattern import portable
 from .tests import (
     BIGINT_LIMIT,
     All,
@@ -48,9 +49,10 @@ from .tests import (
     Unquoted,
     Verdicts,
 )
+from .text import MISSING as _MISSING
+from .text import parse_json, repair
 
-_MISSING = object()
-_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+__all__ = ["check_response", "judge", "parse_json", "repair"]
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     "<>": lambda a, b: a != b,
     "<": lambda a, b: a < b,
@@ -86,41 +88,6 @@ def judge(verdicts: Verdicts, text: str | None) -> tuple[str, str] | None:
         if _Judge(doc).holds(verdict.violated, ()):
             return verdict.code, verdict.detail
     return None
-
-
-def parse_json(text: str) -> Any:
-    """Give the value of one RFC 8259 text without repeated names or lone surrogates; a private mark for any other."""
-    emptied = _STRINGS.sub("", text)
-    if emptied.count("[") + emptied.count("{") > MAX_BRACKETS:
-        return _MISSING
-    try:
-        text.encode()
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
-        json.dumps(value, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
-        return _MISSING
-    return value
-
-
-def repair(text: str | None, repairs: Sequence[str]) -> str | None:
-    """Give a text after the declared repairs, as :func:`~sqlenrich.schema.sql.repaired_sql` does."""
-    if text is None:
-        return None
-    trimmed = text.strip(BLANK)
-    if "fence" in repairs and (match := re.search(FENCE, trimmed)):
-        return match[1].strip(BLANK)
-    return trimmed if "trim" in repairs else text
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError("a name is repeated")
-    return value
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 Loops = tuple[tuple[Any, str | None], ...]
@@ -203,7 +170,7 @@ def _scalar(test: Test, value: Any) -> bool:
             return _OPERATORS[op](*((_number(value), limit) if integer else (_double(value), float(limit))))
         case TooWide(_, integer):
             number = _number(value)
-            return not -BIGINT_LIMIT <= number < BIGINT_LIMIT if integer else abs(_double(value)) == float("inf")
+            return not -BIGINT_LIMIT <= number < BIGINT_LIMIT if integer else abs(_double(value)) >= sys.float_info.max
         case NotMultiple(_, step, integer):
             return not _multiple(_number(value) if integer else _double(value), step)
         case NoneOf(_, kind, values):

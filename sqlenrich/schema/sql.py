@@ -4,24 +4,28 @@ The table holds, by name, where ``value`` is a parsed JSON value and a missing o
 
 ``parse`` (text to JSON, NULL unless it is one RFC 8259 text), ``accepted`` (the same for a text known to be one),
 ``get`` (by name), ``at`` (by position from 0), ``is`` (one of some types; NULL for a missing value),
-``string``, ``number`` (as double, infinite or NULL beyond it), ``bigint`` (NULL if too wide), ``text`` (as JSON text),
-``too_wide``, ``count``, ``name_count`` (NULL for what is no array, no object), ``any_item`` and ``any_member`` (false
-or NULL for what is none), ``count_items``, ``map_items`` and ``map_members`` (to an array of texts, by name),
+``string``, ``number`` (as double), ``bigint`` (NULL if too wide), ``text`` (as JSON text), ``too_wide`` (a number
+that is not below the greatest double), ``count``, ``name_count`` (NULL for what is no array, no object), ``any_item``
+and ``any_member`` (false or NULL for what is none), ``count_items``, ``map_items`` and ``map_members`` (to an array of
+texts, by name),
 ``join_texts``, ``repeats`` (of an array of texts: two are equal, or one is NULL), ``has_other_names``, ``is_multiple``
 (of a double), ``is_date`` (a text's first ten characters), ``length``, ``search`` (of an ECMA-262 pattern),
-``lower_ascii``, ``trim``, ``unfence`` (of a trimmed text: the test for a fence and what it holds), ``first_word``,
-``let``. ``string``, ``number``, ``bigint`` and ``count`` give NULL for a missing value and for a JSON null; of a text
+``lower_ascii``, ``trim``, ``unfence`` (of a trimmed text: the test for a fence and what it holds), ``without_prose``,
+``without_trailing_commas``, ``may_hold_null``, ``without_nulls`` (of a sound text, and the names that keep theirs),
+``first_word``, ``let`` (a value under a name for an expression that gives a text), ``let_text`` (the same of a text).
+``string``, ``number``, ``bigint`` and ``count`` give NULL for a missing value and for a JSON null; of a text
 that holds a number ``number`` and ``bigint`` give it, or of what ``unquoted``, where an engine has it, makes of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from sqlglot import exp
 
 from ..engines.base import Sql, all_of, any_of, case, cast, concat, func, literal
+from .repairs import JsonFunctions
 from .tests import (
     All,
     AnyItem,
@@ -55,8 +59,6 @@ from .tests import (
     Verdicts,
 )
 
-JsonFunctions: TypeAlias = Mapping[str, Any]
-
 _READ = {"string": "string", "boolean": "string", "number": "number", "integer": "bigint"}
 _OPERATORS: Mapping[str, type[exp.Binary]] = {
     "<": exp.LT,
@@ -65,16 +67,6 @@ _OPERATORS: Mapping[str, type[exp.Binary]] = {
     ">=": exp.GTE,
     "<>": exp.NEQ,
 }
-
-
-def repaired_sql(json: JsonFunctions, text: Sql, repairs: Sequence[str]) -> Sql:
-    """Give the text after the declared repairs: ``trim`` (space, tab, CR, LF) and ``fence`` (a Markdown fence)."""
-    trimmed = json["trim"](text)
-    repaired = trimmed if "trim" in repairs else text
-    if "fence" in repairs:
-        fenced, inner = json["unfence"](trimmed.copy())
-        repaired = case((fenced, json["trim"](inner)), default=repaired.copy())
-    return repaired
 
 
 def verdict_sql(json: JsonFunctions, text: Sql, doc: Sql, verdicts: Verdicts, *, detail: bool) -> Sql:
