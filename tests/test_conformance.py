@@ -547,6 +547,7 @@ ANSWERS: dict[str, tuple[str | None, str | None]] = {
     "a number beyond doubles": (answer(place=Raw('{"city": "x", "lat": 1E400}')), None),
     "an odd integer beyond doubles, with a fraction": (answer(count=Raw("9007199254740993.0")), None),
     "17 digits with an exponent": (answer(score=Raw("1.2345678901234567e-1")), None),
+    "the NUL character as an escape": (answer(note=Raw('"a\\u0000"')), None),
     "a fraction that no double holds": (answer(urgency=Raw("5.00000000000000000001")), None),
     "many digits after the point": (answer(score=Raw("0." + "1" * 500)), None),
     "names that differ by case": (answer(place=Raw('{"city": "x", "A": 1, "a": 2}')), None),

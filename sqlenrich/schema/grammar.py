@@ -19,9 +19,9 @@ MAX_NUMBER = 1000
 
 _SPACE = r"[ \t\r\n]*+"
 _HEX = "[0-9A-Fa-f]"
-# Not U+0000, which no warehouse's text is sure to hold, and no half of a surrogate pair.
+# No half of a surrogate pair.
 _UNIT = (
-    rf"(?:[1-9A-Ca-cE-Fe-f]{_HEX}{{3}}|0[1-9A-Fa-f]{_HEX}{{2}}|00[1-9A-Fa-f]{_HEX}|000[1-9A-Fa-f]|[Dd][0-7]{_HEX}{{2}}"
+    rf"(?:[0-9A-Ca-cE-Fe-f]{_HEX}{{3}}|[Dd][0-7]{_HEX}{{2}}"
     rf"|[Dd][89ABab]{_HEX}{{2}}\\u[Dd][C-Fc-f]{_HEX}{{2}})"
 )
 _STRING = rf'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u{_UNIT}))*+"'
