@@ -230,7 +230,7 @@ def _number(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
             yield Verdict("OUT_OF_RANGE", f"{where} is {words} {limit}", test)
     if "multipleOf" in schema:
         step = schema["multipleOf"]
-        exact = whole and float(step).is_integer()
+        exact = whole and float(step).is_integer() and step < BIGINT_LIMIT
         test = _guarded(schema, place, "number", NotMultiple(ref, step, exact))
         yield Verdict("OUT_OF_RANGE", f"{where} is no multiple of {step}", test)
 
@@ -262,10 +262,11 @@ def _differs_in(kind: str, values: list[Any], ref: Ref, *, only: bool, coerced: 
         test = NoneOf(ref, "string" if kind == "string" else "boolean", tuple(values))
     else:
         exact = all(abs(v) < BIGINT_LIMIT and isinstance(v, int) for v in values)
+        outside: list[Test] = [TooWide(ref, True), NoneOf(ref, "integer", tuple(values))]
         if kind == "integer" and exact:
-            test = NoneOf(ref, "integer", tuple(values))
+            test = _any(outside)
         elif exact and any(abs(v) >= EXACT for v in values):
-            test = _any([_is(ref, ("integer",), negated=True), NoneOf(ref, "integer", tuple(values))])
+            test = _any([_is(ref, ("integer",), negated=True), *outside])
         else:
             test = NoneOf(ref, "number", tuple(values))
     return _all(here, test)

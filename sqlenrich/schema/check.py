@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from ..engines.base import BLANK
@@ -49,6 +49,8 @@ from .tests import (
 )
 
 _MISSING = object()
+_DIGITS = Context(prec=60)
+"""Below 10**20 and in steps of at least 10**-18 a quotient has 38 digits."""
 _STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     "<>": lambda a, b: a != b,
@@ -122,6 +124,8 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+_DIGITS = Context(prec=400)
+"""More than a quotient can have: from 10**20 down to the least double."""
 Loops = tuple[tuple[Any, str | None], ...]
 """The value and the name at hand of each loop, by depth."""
 
@@ -242,7 +246,8 @@ def _multiple(value: Any, step: int | float) -> bool:
     if not abs(value) < 10**20:
         return False
     # A float's own digits: the shortest that read back as it.
-    return Decimal(repr(value) if isinstance(value, float) else value) % Decimal(repr(step)) == 0
+    exact = Decimal(repr(value) if isinstance(value, float) else value)
+    return _DIGITS.remainder(exact, Decimal(repr(step))) == 0
 
 
 def _canonical(value: Any, levels: int) -> str | None:
@@ -262,4 +267,4 @@ def _canonical(value: Any, levels: int) -> str | None:
             return json.dumps(value)
     number = _double(value)
     whole = isinstance(value, int) or number.is_integer()
-    return f"{int(value)}" if whole and abs(int(value)) < BIGINT_LIMIT else repr(number)
+    return f"{int(value)}" if whole and -BIGINT_LIMIT <= int(value) < BIGINT_LIMIT else repr(number)
