@@ -178,8 +178,7 @@ WITH answered AS (
       THEN 'MISSING_FIELD overall is missing'
       WHEN `doc`['aspects'] IS NULL
       THEN 'MISSING_FIELD aspects is missing'
-      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
@@ -187,8 +186,7 @@ WITH answered AS (
           JSON_TYPE(x0) IN ('object') AND x0['aspect'] IS NULL
       )
       THEN 'MISSING_FIELD aspects[].aspect is missing'
-      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
@@ -196,8 +194,7 @@ WITH answered AS (
           JSON_TYPE(x0) IN ('object') AND x0['sentiment'] IS NULL
       )
       THEN 'MISSING_FIELD aspects[].sentiment is missing'
-      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
@@ -208,19 +205,9 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_KEYS(`doc`, 1)) AS k
-        WHERE
-          NOT k IN ('overall', 'aspects')
-      )
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
-      AND EXISTS(
-        SELECT
-          1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
         WHERE
-          JSON_TYPE(x0) IN ('object')
-          AND EXISTS(
+          EXISTS(
             SELECT
               1
             FROM UNNEST(JSON_KEYS(x0, 1)) AS k
@@ -229,6 +216,14 @@ WITH answered AS (
           )
       )
       THEN 'EXTRA_FIELD aspects[] has a name that is not in the schema'
+      WHEN EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_KEYS(`doc`, 1)) AS k
+        WHERE
+          NOT k IN ('overall', 'aspects')
+      )
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         JSON_TYPE(`doc`['overall']) IN ('string')
       )
@@ -237,8 +232,7 @@ WITH answered AS (
         JSON_TYPE(`doc`['aspects']) IN ('array')
       )
       THEN 'WRONG_TYPE aspects is not array'
-      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
@@ -248,8 +242,7 @@ WITH answered AS (
           )
       )
       THEN 'WRONG_TYPE aspects[] is not object'
-      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
@@ -259,8 +252,7 @@ WITH answered AS (
           )
       )
       THEN 'WRONG_TYPE aspects[].aspect is not string'
-      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
@@ -270,8 +262,7 @@ WITH answered AS (
           )
       )
       THEN 'WRONG_TYPE aspects[].sentiment is not string'
-      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
