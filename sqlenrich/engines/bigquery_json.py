@@ -200,6 +200,11 @@ def _is_multiple(value: Sql, step: int | float) -> Sql:
     return query.join(_one(exact, "exact"), join_type="cross", copy=False).subquery(copy=False)
 
 
+def _text(value: Sql) -> Sql:
+    """Of NULL the function would make the text ``null``."""
+    return case((exp.Not(this=exp.Is(this=value, expression=exp.Null())), func("TO_JSON_STRING", value.copy())))
+
+
 def _let(value: Sql, body: Callable[[Sql], Sql]) -> Sql:
     return exp.select(body(exp.column("doc")), copy=False).from_(_one(value, "doc"), copy=False).subquery(copy=False)
 
@@ -218,7 +223,7 @@ JSON: dict[str, Callable[..., Any]] = {
     "string": _string,
     "number": _number,
     "bigint": _bigint,
-    "text": named_func("TO_JSON_STRING"),
+    "text": _text,
     "too_wide": _too_wide,
     "number_text": _number_text,
     "is_multiple": _is_multiple,
