@@ -287,7 +287,7 @@ def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
         case Coerced():
             return _coerced(value, kind)
         case Scalar("json"):
-            return cast(value, "VARCHAR")
+            return func("NULLIF", cast(value, "VARCHAR"), literal("null"))
         case Scalar("timestamp"):
             return _timestamp(_string(value))
         case Scalar("string"):

@@ -260,7 +260,7 @@ def column(value: Sql, kind: Type) -> Sql:
         case Coerced():
             return _coerced(value, kind)
         case Scalar("json"):
-            return func("TO_JSON", value)
+            return func("NULLIF", func("TO_JSON", value), literal("null"))
         case Scalar("date"):
             return func("TRY_TO_DATE", string_of(value), literal("YYYY-MM-DD"))
         case Scalar("timestamp"):

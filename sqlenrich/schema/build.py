@@ -54,15 +54,18 @@ NUMBER_TEXT = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
 INTEGER_TEXT = r"^-?(?:0|[1-9][0-9]*)(?:\.0+)?$"
 _YEAR = r"(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
 _DATE = _YEAR + r"-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
-_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+_CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?"
+_OFFSET = r"(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+_COLUMN_OFFSET = r"(?:[Zz]|[+-](?:(?:0[0-9]|1[0-3]):[0-5][0-9]|14:00))"
+"""BigQuery reads no moment further than 14 hours from UTC, as no place on earth is."""
 _EDGE = r"^(?:0001|9999)-.*[+-][0-9]{2}:[0-9]{2}$"
 """Moments that may lie beyond the years 1 to 9999 in UTC: no column of BigQuery holds those."""
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _URI_CHARS = r"(?:[A-Za-z0-9._~:/?@!$&'()*+,;=\[\]-]|%[0-9A-Fa-f]{2})*"
 FORMAT_PATTERNS: Mapping[str, str] = {
     "date": f"^{_DATE}$",
-    "date-time": f"^{_DATE}[Tt]{_TIME}$",
-    "time": f"^{_TIME}$",
+    "date-time": f"^{_DATE}[Tt]{_CLOCK}{_COLUMN_OFFSET}$",
+    "time": f"^{_CLOCK}{_OFFSET}$",
     "email": rf"^[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]+@{_LABEL}(?:\.{_LABEL})*$",
     "uuid": "^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$",
     "uri": rf"^[A-Za-z][A-Za-z0-9+.-]*:{_URI_CHARS}(?:#{_URI_CHARS})?$",
@@ -241,7 +244,7 @@ def _number(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
         yield Verdict("OUT_OF_RANGE", f"{where} does not fit {schema['column']}", _any(tests))
     if "multipleOf" in schema:
         step = schema["multipleOf"]
-        exact = whole and float(step).is_integer()
+        exact = whole and float(step).is_integer() and step < BIGINT_LIMIT
         test = _guarded(schema, place, "number", NotMultiple(ref, step, exact))
         yield Verdict("OUT_OF_RANGE", f"{where} is no multiple of {step}", test)
 
@@ -274,10 +277,11 @@ def _differs_in(kind: str, values: list[Any], ref: Ref, *, only: bool, coerced: 
     else:
         ref = Unquoted(ref) if coerced else ref
         exact = all(abs(v) < BIGINT_LIMIT and isinstance(v, int) for v in values)
+        outside: list[Test] = [TooWide(ref, True), NoneOf(ref, "integer", tuple(values))]
         if kind == "integer" and exact:
-            test = NoneOf(ref, "integer", tuple(values))
+            test = _any(outside)
         elif exact and any(abs(v) >= EXACT for v in values):
-            test = _any([_is(ref, ("integer",), negated=True), NoneOf(ref, "integer", tuple(values))])
+            test = _any([_is(ref, ("integer",), negated=True), *outside])
         else:
             test = NoneOf(ref, "number", tuple(values))
     return _all(here, test)

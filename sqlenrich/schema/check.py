@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from ..engines.base import BLANK
@@ -53,6 +53,8 @@ from .text import MISSING as _MISSING
 from .text import parse_json, repair
 
 __all__ = ["check_response", "judge", "parse_json", "repair"]
+_DIGITS = Context(prec=60)
+"""Below 10**20 and in steps of at least 10**-18 a quotient has 38 digits."""
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     "<>": lambda a, b: a != b,
     "<": lambda a, b: a < b,
@@ -212,7 +214,8 @@ def _multiple(value: Any, step: int | float) -> bool:
     if not abs(value) < 10**20:
         return False
     # A float's own digits: the shortest that read back as it.
-    return Decimal(repr(value) if isinstance(value, float) else value) % Decimal(repr(step)) == 0
+    exact = Decimal(repr(value) if isinstance(value, float) else value)
+    return _DIGITS.remainder(exact, Decimal(repr(step))) == 0
 
 
 def _canonical(value: Any, levels: int) -> str | None:
@@ -232,4 +235,4 @@ def _canonical(value: Any, levels: int) -> str | None:
             return json.dumps(value)
     number = _double(value)
     whole = isinstance(value, int) or number.is_integer()
-    return f"{int(value)}" if whole and abs(int(value)) < BIGINT_LIMIT else repr(number)
+    return f"{int(value)}" if whole and -BIGINT_LIMIT <= int(value) < BIGINT_LIMIT else repr(number)

@@ -27,6 +27,7 @@ from sqlglot import exp
 from ..engines.base import Sql, all_of, any_of, case, cast, concat, func, literal
 from .repairs import JsonFunctions
 from .tests import (
+    BIGINT_LIMIT,
     All,
     AnyItem,
     AnyMember,
@@ -154,7 +155,12 @@ def _is(p: _Printer, test: Is) -> Sql:
 
 def _compare(p: _Printer, test: Compare) -> Sql:
     value = p.json["bigint" if test.integer else "number"](p.ref(test.ref))
-    return _OPERATORS[test.op](this=value, expression=literal(test.limit))
+    return _OPERATORS[test.op](this=value, expression=_constant(test.limit))
+
+
+def _constant(value: str | int | float) -> Sql:
+    """No engine has integers of any width: beyond 64 bits a number is a double."""
+    return literal(float(value) if isinstance(value, int) and abs(value) >= BIGINT_LIMIT else value)
 
 
 def _too_wide(p: _Printer, test: TooWide) -> Sql:
@@ -190,7 +196,7 @@ def _length(p: _Printer, test: Length) -> Sql:
 def _none_of(p: _Printer, test: NoneOf) -> Sql:
     value = p.string(test.ref) if test.kind in ("string", "boolean") else p.json[_READ[test.kind]](p.ref(test.ref))
     texts = ["true" if v is True else "false" if v is False else v for v in test.values]
-    return exp.Not(this=exp.In(this=value, expressions=[literal(v) for v in texts]))
+    return exp.Not(this=exp.In(this=value, expressions=[_constant(v) for v in texts]))
 
 
 def _none_of_folded(p: _Printer, test: NoneOfFolded) -> Sql:

@@ -229,8 +229,7 @@ WITH answered AS (
       THEN 'MISSING_FIELD outcome is missing'
       WHEN `doc`['action_items'] IS NULL
       THEN 'MISSING_FIELD action_items is missing'
-      WHEN JSON_TYPE(`doc`['action_items']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0
@@ -238,8 +237,7 @@ WITH answered AS (
           JSON_TYPE(x0) IN ('object') AND x0['who'] IS NULL
       )
       THEN 'MISSING_FIELD action_items[].who is missing'
-      WHEN JSON_TYPE(`doc`['action_items']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0
@@ -250,19 +248,9 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_KEYS(`doc`, 1)) AS k
-        WHERE
-          NOT k IN ('summary', 'outcome', 'action_items')
-      )
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN JSON_TYPE(`doc`['action_items']) IN ('array')
-      AND EXISTS(
-        SELECT
-          1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0
         WHERE
-          JSON_TYPE(x0) IN ('object')
-          AND EXISTS(
+          EXISTS(
             SELECT
               1
             FROM UNNEST(JSON_KEYS(x0, 1)) AS k
@@ -271,6 +259,14 @@ WITH answered AS (
           )
       )
       THEN 'EXTRA_FIELD action_items[] has a name that is not in the schema'
+      WHEN EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_KEYS(`doc`, 1)) AS k
+        WHERE
+          NOT k IN ('summary', 'outcome', 'action_items')
+      )
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         JSON_TYPE(`doc`['summary']) IN ('string')
       )
@@ -283,8 +279,7 @@ WITH answered AS (
         JSON_TYPE(`doc`['action_items']) IN ('array')
       )
       THEN 'WRONG_TYPE action_items is not array'
-      WHEN JSON_TYPE(`doc`['action_items']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0
@@ -294,8 +289,7 @@ WITH answered AS (
           )
       )
       THEN 'WRONG_TYPE action_items[] is not object'
-      WHEN JSON_TYPE(`doc`['action_items']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0
@@ -305,8 +299,7 @@ WITH answered AS (
           )
       )
       THEN 'WRONG_TYPE action_items[].who is not string'
-      WHEN JSON_TYPE(`doc`['action_items']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0

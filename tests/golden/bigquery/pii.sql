@@ -227,8 +227,7 @@ WITH answered AS (
       THEN 'MISSING_FIELD has_pii is missing'
       WHEN `doc`['entities'] IS NULL
       THEN 'MISSING_FIELD entities is missing'
-      WHEN JSON_TYPE(`doc`['entities']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['entities'])) AS x0
@@ -236,8 +235,7 @@ WITH answered AS (
           JSON_TYPE(x0) IN ('object') AND x0['type'] IS NULL
       )
       THEN 'MISSING_FIELD entities[].type is missing'
-      WHEN JSON_TYPE(`doc`['entities']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['entities'])) AS x0
@@ -248,19 +246,9 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_KEYS(`doc`, 1)) AS k
-        WHERE
-          NOT k IN ('has_pii', 'entities')
-      )
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN JSON_TYPE(`doc`['entities']) IN ('array')
-      AND EXISTS(
-        SELECT
-          1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['entities'])) AS x0
         WHERE
-          JSON_TYPE(x0) IN ('object')
-          AND EXISTS(
+          EXISTS(
             SELECT
               1
             FROM UNNEST(JSON_KEYS(x0, 1)) AS k
@@ -269,6 +257,14 @@ WITH answered AS (
           )
       )
       THEN 'EXTRA_FIELD entities[] has a name that is not in the schema'
+      WHEN EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_KEYS(`doc`, 1)) AS k
+        WHERE
+          NOT k IN ('has_pii', 'entities')
+      )
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         JSON_TYPE(`doc`['has_pii']) IN ('boolean')
       )
@@ -277,8 +273,7 @@ WITH answered AS (
         JSON_TYPE(`doc`['entities']) IN ('array')
       )
       THEN 'WRONG_TYPE entities is not array'
-      WHEN JSON_TYPE(`doc`['entities']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['entities'])) AS x0
@@ -288,8 +283,7 @@ WITH answered AS (
           )
       )
       THEN 'WRONG_TYPE entities[] is not object'
-      WHEN JSON_TYPE(`doc`['entities']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['entities'])) AS x0
@@ -299,8 +293,7 @@ WITH answered AS (
           )
       )
       THEN 'WRONG_TYPE entities[].type is not string'
-      WHEN JSON_TYPE(`doc`['entities']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['entities'])) AS x0

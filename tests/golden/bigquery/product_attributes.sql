@@ -227,8 +227,7 @@ WITH answered AS (
       THEN 'MISSING_FIELD category is missing'
       WHEN `doc`['attributes'] IS NULL
       THEN 'MISSING_FIELD attributes is missing'
-      WHEN JSON_TYPE(`doc`['attributes']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0
@@ -236,8 +235,7 @@ WITH answered AS (
           JSON_TYPE(x0) IN ('object') AND x0['name'] IS NULL
       )
       THEN 'MISSING_FIELD attributes[].name is missing'
-      WHEN JSON_TYPE(`doc`['attributes']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0
@@ -248,19 +246,9 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_KEYS(`doc`, 1)) AS k
-        WHERE
-          NOT k IN ('brand', 'category', 'color', 'material', 'size', 'pack_count', 'attributes')
-      )
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN JSON_TYPE(`doc`['attributes']) IN ('array')
-      AND EXISTS(
-        SELECT
-          1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0
         WHERE
-          JSON_TYPE(x0) IN ('object')
-          AND EXISTS(
+          EXISTS(
             SELECT
               1
             FROM UNNEST(JSON_KEYS(x0, 1)) AS k
@@ -269,6 +257,14 @@ WITH answered AS (
           )
       )
       THEN 'EXTRA_FIELD attributes[] has a name that is not in the schema'
+      WHEN EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_KEYS(`doc`, 1)) AS k
+        WHERE
+          NOT k IN ('brand', 'category', 'color', 'material', 'size', 'pack_count', 'attributes')
+      )
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         JSON_TYPE(`doc`['brand']) IN ('string')
       )
@@ -300,8 +296,7 @@ WITH answered AS (
         JSON_TYPE(`doc`['attributes']) IN ('array')
       )
       THEN 'WRONG_TYPE attributes is not array'
-      WHEN JSON_TYPE(`doc`['attributes']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0
@@ -311,8 +306,7 @@ WITH answered AS (
           )
       )
       THEN 'WRONG_TYPE attributes[] is not object'
-      WHEN JSON_TYPE(`doc`['attributes']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0
@@ -322,8 +316,7 @@ WITH answered AS (
           )
       )
       THEN 'WRONG_TYPE attributes[].name is not string'
-      WHEN JSON_TYPE(`doc`['attributes']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0

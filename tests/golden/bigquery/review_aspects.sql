@@ -227,8 +227,7 @@ WITH answered AS (
       THEN 'MISSING_FIELD overall is missing'
       WHEN `doc`['aspects'] IS NULL
       THEN 'MISSING_FIELD aspects is missing'
-      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
@@ -236,8 +235,7 @@ WITH answered AS (
           JSON_TYPE(x0) IN ('object') AND x0['aspect'] IS NULL
       )
       THEN 'MISSING_FIELD aspects[].aspect is missing'
-      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
@@ -245,8 +243,7 @@ WITH answered AS (
           JSON_TYPE(x0) IN ('object') AND x0['sentiment'] IS NULL
       )
       THEN 'MISSING_FIELD aspects[].sentiment is missing'
-      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
@@ -257,19 +254,9 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_KEYS(`doc`, 1)) AS k
-        WHERE
-          NOT k IN ('overall', 'aspects')
-      )
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
-      AND EXISTS(
-        SELECT
-          1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
         WHERE
-          JSON_TYPE(x0) IN ('object')
-          AND EXISTS(
+          EXISTS(
             SELECT
               1
             FROM UNNEST(JSON_KEYS(x0, 1)) AS k
@@ -278,6 +265,14 @@ WITH answered AS (
           )
       )
       THEN 'EXTRA_FIELD aspects[] has a name that is not in the schema'
+      WHEN EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_KEYS(`doc`, 1)) AS k
+        WHERE
+          NOT k IN ('overall', 'aspects')
+      )
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         JSON_TYPE(`doc`['overall']) IN ('string')
       )
@@ -286,8 +281,7 @@ WITH answered AS (
         JSON_TYPE(`doc`['aspects']) IN ('array')
       )
       THEN 'WRONG_TYPE aspects is not array'
-      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
@@ -297,8 +291,7 @@ WITH answered AS (
           )
       )
       THEN 'WRONG_TYPE aspects[] is not object'
-      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
@@ -308,8 +301,7 @@ WITH answered AS (
           )
       )
       THEN 'WRONG_TYPE aspects[].aspect is not string'
-      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
@@ -319,8 +311,7 @@ WITH answered AS (
           )
       )
       THEN 'WRONG_TYPE aspects[].sentiment is not string'
-      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0

@@ -245,8 +245,7 @@ WITH answered AS (
         JSON_TYPE(`doc`['deciding_fields']) IN ('array')
       )
       THEN 'WRONG_TYPE deciding_fields is not array'
-      WHEN JSON_TYPE(`doc`['deciding_fields']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['deciding_fields'])) AS x0
