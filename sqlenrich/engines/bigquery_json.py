@@ -21,6 +21,7 @@ from .base import (
     all_of,
     any_of,
     case,
+    double,
     func,
     literal,
     named_func,
