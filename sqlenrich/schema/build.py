@@ -41,6 +41,7 @@ from .tests import (
     Repeats,
     Test,
     TooWide,
+    Unquoted,
     Verdict,
     Verdicts,
 )
@@ -57,7 +58,8 @@ _TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?(?:[Zz]|[+-](?:
 _EDGE = r"^(?:0001|9999)-.*[+-][0-9]{2}:[0-9]{2}$"
 """Moments that may lie beyond the years 1 to 9999 in UTC: no column of BigQuery holds those."""
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_URI_CHARS = r"(?:[A-Za-z0-9._~:/?@!$&'()*+,;=\[\]-]|%[0-9A-Fa-f]{2})*"
+_URI_CHAR = r"[A-Za-z0-9._~:/?@!$&'()*+,;=\[\]-]*"
+_URI_CHARS = f"{_URI_CHAR}(?:%[0-9A-Fa-f]{{2}}{_URI_CHAR})*"  # so that Java recurses at each escape, not each letter
 FORMAT_PATTERNS: Mapping[str, str] = {
     "date": f"^{_DATE}$",
     "date-time": f"^{_DATE}[Tt]{_TIME}$",
@@ -221,6 +223,8 @@ def _number(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
     if not kinds & {"integer", "number"}:
         return
     whole = "number" not in kinds and place.column
+    if whole and schema.get("coerce"):
+        ref = Unquoted(ref)
     if place.column and "type" in schema:
         size = "64 bits" if whole else "a double"
         yield Verdict(
@@ -271,13 +275,12 @@ def _differs_in(kind: str, values: list[Any], ref: Ref, *, only: bool, coerced: 
     elif kind in ("string", "boolean"):
         test = NoneOf(ref, "string" if kind == "string" else "boolean", tuple(values))
     else:
-        exact = all(abs(v) < BIGINT_LIMIT and isinstance(v, int) for v in values)
-        if kind == "integer" and exact:
-            test = NoneOf(ref, "integer", tuple(values))
-        elif exact and any(abs(v) >= EXACT for v in values):
-            test = _any([_is(ref, ("integer",), negated=True), NoneOf(ref, "integer", tuple(values))])
-        else:
-            test = NoneOf(ref, "number", tuple(values))
+        test = NoneOf(ref, "number", tuple(values))
+        if any(abs(v) >= EXACT for v in values) and all(abs(v) < BIGINT_LIMIT and isinstance(v, int) for v in values):
+            whole = Unquoted(ref) if coerced else ref
+            test = _any([TooWide(whole, True), NoneOf(whole, "integer", tuple(values))])
+            if kind == "number":
+                test = _any([_is(ref, ("integer",), negated=True), test])
     return _all(here, test)
 
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from ..engines.base import BLANK
@@ -45,10 +45,12 @@ from .tests import (
     Repeats,
     Test,
     TooWide,
+    Unquoted,
     Verdicts,
 )
 
 _MISSING = object()
+_WIDE = Context(prec=60)
 _STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     "<>": lambda a, b: a != b,
@@ -138,6 +140,8 @@ class _Judge:
                 return loops[depth][0]
             case Name(depth):
                 return loops[depth][1]
+            case Unquoted(base):
+                return self.value(base, loops)
             case Get(base, name):
                 value = self.value(base, loops)
                 return value.get(name, _MISSING) if isinstance(value, Mapping) else _MISSING
@@ -242,7 +246,8 @@ def _multiple(value: Any, step: int | float) -> bool:
     if not abs(value) < 10**20:
         return False
     # A float's own digits: the shortest that read back as it.
-    return Decimal(repr(value) if isinstance(value, float) else value) % Decimal(repr(step)) == 0
+    number = Decimal(repr(value) if isinstance(value, float) else value)
+    return _WIDE.remainder(number, Decimal(repr(step))) == 0
 
 
 def _canonical(value: Any, levels: int) -> str | None:

@@ -11,7 +11,8 @@ or NULL for what is none), ``count_items``, ``map_items`` and ``map_members`` (t
 (of a double), ``is_date`` (a text's first ten characters), ``length``, ``search`` (of an ECMA-262 pattern),
 ``lower_ascii``, ``trim``, ``unfence`` (of a trimmed text: the test for a fence and what it holds), ``first_word``,
 ``let``. ``string``, ``number``, ``bigint`` and ``count`` give NULL for a missing value and for a JSON null; of a text
-that holds a number ``number`` and ``bigint`` give it.
+that holds a number ``number`` and ``bigint`` give it. Where ``bigint`` can't, ``unquoted`` gives a number of such a
+text; where it gives one for a number beyond 64 bits, ``beyond_bigint`` tells.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from sqlglot import exp
 
 from ..engines.base import Sql, all_of, any_of, case, cast, concat, func, literal
 from .tests import (
+    BIGINT_LIMIT,
     All,
     AnyItem,
     AnyMember,
@@ -51,6 +53,7 @@ from .tests import (
     Repeats,
     Test,
     TooWide,
+    Unquoted,
     Verdicts,
 )
 
@@ -115,6 +118,9 @@ class _Printer:
                 return exp.column(f"x{depth}")
             case Name(depth):
                 return exp.column(f"k{depth}")
+            case Unquoted(base):
+                value = self.ref(base)
+                return self.made("unquoted", value) if "unquoted" in self.json else value
 
     def string(self, ref: Ref) -> Sql:
         return self.ref(ref) if isinstance(ref, Name) else self.made("string", self.ref(ref))
@@ -159,12 +165,19 @@ def _is(p: _Printer, test: Is) -> Sql:
 
 def _compare(p: _Printer, test: Compare) -> Sql:
     value = p.json["bigint" if test.integer else "number"](p.ref(test.ref))
-    return _OPERATORS[test.op](this=value, expression=literal(test.limit))
+    return _OPERATORS[test.op](this=value, expression=_number(test.limit))
+
+
+def _number(value: int | float) -> Sql:
+    """A number that every engine reads, as a double beyond 64 bits: decimals have 38 digits."""
+    return literal(value if abs(value) < BIGINT_LIMIT else float(value))
 
 
 def _too_wide(p: _Printer, test: TooWide) -> Sql:
     if test.integer:
-        return all_of(p.given(test.ref), exp.Is(this=p.json["bigint"](p.ref(test.ref)), expression=exp.Null()))
+        value = p.ref(test.ref)
+        beyond = p.json.get("beyond_bigint") or (lambda v: exp.Is(this=p.json["bigint"](v), expression=exp.Null()))
+        return all_of(p.given(test.ref), beyond(value))
     wide: Sql = p.json["too_wide"](p.ref(test.ref))
     return wide
 
@@ -194,8 +207,11 @@ def _length(p: _Printer, test: Length) -> Sql:
 
 def _none_of(p: _Printer, test: NoneOf) -> Sql:
     value = p.string(test.ref) if test.kind in ("string", "boolean") else p.json[_READ[test.kind]](p.ref(test.ref))
-    texts = ["true" if v is True else "false" if v is False else v for v in test.values]
-    return exp.Not(this=exp.In(this=value, expressions=[literal(v) for v in texts]))
+    if test.kind in ("string", "boolean"):
+        allowed = [literal(v if isinstance(v, str) else "true" if v else "false") for v in test.values]
+    else:
+        allowed = [_number(v) for v in test.values]
+    return exp.Not(this=exp.In(this=value, expressions=allowed))
 
 
 def _none_of_folded(p: _Printer, test: NoneOfFolded) -> Sql:

@@ -58,7 +58,14 @@ class Name:
     depth: int
 
 
-Ref: TypeAlias = Doc | Get | At | Item | Name
+@dataclass(frozen=True, slots=True)
+class Unquoted:
+    """A whole number, or the one that a text holds."""
+
+    base: Ref
+
+
+Ref: TypeAlias = Doc | Get | At | Item | Name | Unquoted
 
 
 @dataclass(frozen=True, slots=True)
