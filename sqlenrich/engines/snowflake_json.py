@@ -25,14 +25,14 @@ from .base import (
     named_func,
     plain_number,
 )
-from .snowflake_text import matches, sql_type, string_of, within_64_bits
+from .snowflake_text import matches, regex, sql_type, string_of, within_64_bits
 
 # JSON -------------------------------------------------------------------------------------------------------------
 
 
-def _posix(pattern: str) -> str:
+def _posix(pattern: str) -> Sql:
     """Snowflake's regular expressions know no group that starts with (?."""
-    return portable(pattern).replace("(?:", "(")
+    return regex(portable(pattern).replace("(?:", "("))
 
 
 _KINDS = {
@@ -50,7 +50,15 @@ def _kind(value: Sql, *labels: str) -> Sql:
 
 
 def _number(value: Sql) -> Sql:
-    return func("TRY_TO_DOUBLE", string_of(value))
+    """AS_REAL takes every kind of number; the text of a DOUBLE in a VARIANT is cut to 16 digits.
+
+    https://docs.snowflake.com/en/sql-reference/functions/as and .../typeof show both.
+    """
+    return func("AS_REAL", value)
+
+
+def _unquoted(value: Sql) -> Sql:
+    return case((_kind(value, "VARCHAR"), func("TRY_PARSE_JSON", string_of(value.copy()))), default=value.copy())
 
 
 def _bigint(value: Sql) -> Sql:
@@ -69,7 +77,7 @@ def _is(value: Sql, kinds: tuple[str, ...]) -> Sql:
 
 def _parse(text: Sql) -> Sql:
     """TRY_PARSE_JSON refuses repeated names, but takes trailing commas and words such as NaN."""
-    emptied = func("REGEXP_REPLACE", text, literal(r'"([^"\\]|\\.)*"'), literal('""'))
+    emptied = func("REGEXP_REPLACE", text, regex(r'"([^"\\]|\\.)*"'), literal('""'))
     loose = matches(emptied, literal(r"[Nn]a[Nn]|[Ii]nf|undefined|,[ \t\r\n]*[]}]"))
     return case((exp.Not(this=loose), func("TRY_PARSE_JSON", text.copy())))
 
@@ -139,7 +147,7 @@ def _is_date(text: Sql) -> Sql:
 
 def _too_wide(value: Sql) -> Sql:
     infinite = exp.EQ(this=func("ABS", _number(value)), expression=cast(literal("inf"), sql_type(DOUBLE)))
-    return func("COALESCE", infinite, literal(True))
+    return all_of(_is(value.copy(), ("number",)), func("COALESCE", infinite, literal(True)))
 
 
 def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
@@ -149,7 +157,7 @@ def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
 
 
 def _unfence(text: Sql) -> tuple[Sql, Sql]:
-    head = literal(FENCE_HEAD)
+    head = regex(FENCE_HEAD)
     fenced = all_of(matches(text, head), func("ENDSWITH", text.copy(), literal("```")))
     body = func("REGEXP_REPLACE", text.copy(), head.copy(), literal(""))
     inner = func(
@@ -166,6 +174,7 @@ JSON: dict[str, Callable[..., Any]] = {
     "string": string_of,
     "number": _number,
     "bigint": _bigint,
+    "unquoted": _unquoted,
     "at": lambda value, index: func("GET", value, literal(index)),
     "text": named_func("TO_JSON"),
     "too_wide": _too_wide,
@@ -184,7 +193,7 @@ JSON: dict[str, Callable[..., Any]] = {
     "count": lambda value: func("ARRAY_SIZE", func("AS_ARRAY", value)),
     "has_other_names": _has_other_names,
     "length": named_func("LENGTH"),
-    "search": lambda text, pattern: matches(text, literal(_posix(pattern))),
+    "search": lambda text, pattern: matches(text, _posix(pattern)),
     "trim": lambda text: func("TRIM", text, literal(BLANK)),
     "unfence": _unfence,
     "first_word": lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
@@ -207,7 +216,7 @@ def _coerced(value: Sql, kind: Coerced) -> Sql:
     if kind.values:
         lower = JSON["lower_ascii"](string_of(value))
         return case(*((exp.EQ(this=lower.copy(), expression=literal(v.lower())), literal(v)) for v in kind.values))
-    return column(value, kind.type)
+    return column(_unquoted(value), kind.type)
 
 
 def column(value: Sql, kind: Type) -> Sql:

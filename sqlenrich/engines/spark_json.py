@@ -184,7 +184,7 @@ def _is_date(text: Sql) -> Sql:
 
 
 def _unquoted(value: Sql) -> Sql:
-    """The whole number that a text holds, as a number: Spark reads no BIGINT from the text 5.0."""
+    """A number that a text holds, as a number: Spark reads no BIGINT from the text 5.0."""
     whole = func("REGEXP_REPLACE", _string(value.copy()), literal("[.]0+$"), literal(""))
     number = func("COALESCE", func("TRY_PARSE_JSON", whole), value.copy())
     return case((_kind(value, "string"), number), default=value.copy())

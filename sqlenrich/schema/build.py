@@ -218,13 +218,11 @@ def _type(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
 
 
 def _number(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
-    ref, where = place.ref, place.where
+    ref, where = Unquoted(place.ref) if schema.get("coerce") else place.ref, place.where
     kinds = place.kinds(schema)
     if not kinds & {"integer", "number"}:
         return
     whole = "number" not in kinds and place.column
-    if whole and schema.get("coerce"):
-        ref = Unquoted(ref)
     if place.column and "type" in schema:
         size = "64 bits" if whole else "a double"
         yield Verdict(
@@ -275,10 +273,10 @@ def _differs_in(kind: str, values: list[Any], ref: Ref, *, only: bool, coerced: 
     elif kind in ("string", "boolean"):
         test = NoneOf(ref, "string" if kind == "string" else "boolean", tuple(values))
     else:
+        ref = Unquoted(ref) if coerced else ref
         test = NoneOf(ref, "number", tuple(values))
         if any(abs(v) >= EXACT for v in values) and all(abs(v) < BIGINT_LIMIT and isinstance(v, int) for v in values):
-            whole = Unquoted(ref) if coerced else ref
-            test = _any([TooWide(whole, True), NoneOf(whole, "integer", tuple(values))])
+            test = _any([TooWide(ref, True), NoneOf(ref, "integer", tuple(values))])
             if kind == "number":
                 test = _any([_is(ref, ("integer",), negated=True), test])
     return _all(here, test)

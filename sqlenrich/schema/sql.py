@@ -11,8 +11,8 @@ or NULL for what is none), ``count_items``, ``map_items`` and ``map_members`` (t
 (of a double), ``is_date`` (a text's first ten characters), ``length``, ``search`` (of an ECMA-262 pattern),
 ``lower_ascii``, ``trim``, ``unfence`` (of a trimmed text: the test for a fence and what it holds), ``first_word``,
 ``let``. ``string``, ``number``, ``bigint`` and ``count`` give NULL for a missing value and for a JSON null; of a text
-that holds a number ``number`` and ``bigint`` give it. Where ``bigint`` can't, ``unquoted`` gives a number of such a
-text; where it gives one for a number beyond 64 bits, ``beyond_bigint`` tells.
+that holds a number ``number`` and ``bigint`` give it, or of what ``unquoted``, where an engine has it, makes of it.
+Where ``bigint`` gives an integer for a number beyond 64 bits, ``beyond_bigint`` tells.
 """
 
 from __future__ import annotations
@@ -114,13 +114,12 @@ class _Printer:
                 return self.made("get", self.ref(base), name)
             case At(base, index):
                 return self.made("at", self.ref(base), index)
+            case Unquoted(base):
+                return self.made("unquoted", self.ref(base)) if "unquoted" in self.json else self.ref(base)
             case Item(depth):
                 return exp.column(f"x{depth}")
             case Name(depth):
                 return exp.column(f"k{depth}")
-            case Unquoted(base):
-                value = self.ref(base)
-                return self.made("unquoted", value) if "unquoted" in self.json else value
 
     def string(self, ref: Ref) -> Sql:
         return self.ref(ref) if isinstance(ref, Name) else self.made("string", self.ref(ref))

@@ -60,7 +60,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Unquoted:
-    """A whole number, or the one that a text holds."""
+    """A number that may stand in a text, as that number."""
 
     base: Ref
 

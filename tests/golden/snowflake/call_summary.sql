@@ -124,12 +124,12 @@ WITH answered AS (
     r.call_error,
     r.finish_reason,
     CASE
-      WHEN REGEXP_INSTR(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n') > 0
+      WHEN REGEXP_INSTR(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n') > 0
       AND ENDSWITH(TRIM(r.response, ' \t\r\n'), '```')
       THEN TRIM(
         LEFT(
-          REGEXP_REPLACE(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n', ''),
-          GREATEST(LENGTH(REGEXP_REPLACE(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n', '')) - 3, 0)
+          REGEXP_REPLACE(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n', ''),
+          GREATEST(LENGTH(REGEXP_REPLACE(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n', '')) - 3, 0)
         ),
         ' \t\r\n'
       )
@@ -148,7 +148,7 @@ WITH answered AS (
   SELECT
     *,
     CASE
-      WHEN NOT REGEXP_INSTR(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\.)*"', '""'), '[Nn]a[Nn]|[Ii]nf|undefined|,[ \\t\\r\\n]*[]}]') > 0
+      WHEN NOT REGEXP_INSTR(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\.)*"', '""'), '[Nn]a[Nn]|[Ii]nf|undefined|,[ \t\r\n]*[]}]') > 0
       THEN TRY_PARSE_JSON(answer)
     END AS doc
   FROM answered
