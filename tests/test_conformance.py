@@ -796,9 +796,6 @@ def as_column(value: Any, kind: Type) -> Any:
 
 
 DIFFERENT: dict[tuple[str, str], str | None] = {
-    ("a number beyond doubles", "bigquery"): None,
-    ("the largest integer with a fraction", "spark"): None,
-    ("the largest integer with a fraction", "databricks"): None,
     ("an odd integer beyond doubles, with a fraction", "spark"): None,
     ("an odd integer beyond doubles, with a fraction", "databricks"): None,
     ("the largest integer with a fraction", "snowflake"): None,

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from sqlglot import exp
 
 from ..schema.grammar import MAX_DEPTH
 from ..schema.pattern import FENCE, portable
-from ..types import Array, Struct, Type
+from ..types import BIGINT, Array, Coerced, Scalar, Struct, Type
 from . import strict
 from .base import (
     BLANK,
+    EXACT,
+    MORE_DIGITS,
     Sql,
     all_of,
     any_of,
     case,
+    cast,
     concat,
     func,
     lambda_,
     literal,
     named_func,
+    plain_number,
 )
-from .spark_sql import type_text
+from .spark_sql import try_cast, type_text
 
 # JSON -------------------------------------------------------------------------------------------------------------
 
@@ -36,8 +42,35 @@ def _get(value: Sql, path: str, kind: str) -> Sql:
     return func("TRY_VARIANT_GET", value, literal(path), literal(kind))
 
 
-def _step(name: str) -> str:
-    return "$" + ('["' + name + '"]')
+_STEP = re.compile(r"\w(?:[\w .-]*\w)?")
+"""The names that a path takes on Spark and Databricks alike: no path can quote a quote, ``?`` or an empty name."""
+_LIST, _MAP = "array<variant>", "map<string, variant>"
+
+
+def _field(value: Sql, name: str) -> Sql:
+    if _STEP.fullmatch(name):
+        return _get(value, f'$["{name}"]', "variant")
+    return func("TRY_ELEMENT_AT", _get(value, "$", _MAP), literal(name))
+
+
+def _items(value: Sql) -> Sql:
+    return _get(value, "$", _LIST)
+
+
+def _members(value: Sql) -> Sql:
+    return _get(value, "$", _MAP)
+
+
+def _string(value: Sql) -> Sql:
+    return _get(value, "$", "string")
+
+
+def _number(value: Sql) -> Sql:
+    return _get(value, "$", "double")
+
+
+def _bigint(value: Sql) -> Sql:
+    return _get(value, "$", "bigint")
 
 
 def _schema(value: Sql) -> Sql:
@@ -109,33 +142,115 @@ def _parse(text: Sql) -> Sql:
     return strict.parsed(_READER, text, case((whole, _get(wrapped.copy(), "$[0]", "variant"))))
 
 
-def _any_item(value: Sql, name: str, test: Callable[[Sql], Sql]) -> Sql:
-    return func("EXISTS", _get(value, "$", "array<variant>"), lambda_(name, test))
+def _beyond_bigint(value: Sql) -> Sql:
+    """The double 2**63 is read as the largest integer."""
+    largest = exp.EQ(this=_bigint(value.copy()), expression=literal(2**63 - 1))
+    written = exp.In(this=_schema(value.copy()), expressions=[literal("BIGINT"), literal("STRING")])
+    return any_of(exp.Is(this=_bigint(value), expression=exp.Null()), all_of(largest, exp.Not(this=written)))
+
+
+def _lambda(first: str, second: str, body: Callable[[Sql, Sql], Sql]) -> exp.Lambda:
+    made = body(exp.column(first), exp.column(second))
+    return exp.Lambda(this=made, expressions=[exp.to_identifier(first), exp.to_identifier(second)])
+
+
+def _any_item(value: Sql, name: str, test: Callable[[Sql], Sql], start: int = 0) -> Sql:
+    items = _items(value)
+    if start:
+        later = _lambda(name, "i", lambda _, i: exp.GTE(this=i, expression=literal(start)))
+        items = func("FILTER", items, later)
+    return func("EXISTS", items, lambda_(name, test))
+
+
+def _any_member(value: Sql, key: str, name: str, test: Callable[[Sql, Sql], Sql]) -> Sql:
+    kept = func("MAP_FILTER", _members(value), _lambda(key, name, test))
+    return exp.GT(this=func("SIZE", kept), expression=literal(0))
+
+
+def _map_members(value: Sql, key: str, name: str, body: Callable[[Sql, Sql], Sql]) -> Sql:
+    made = func("TRANSFORM_VALUES", _members(value), _lambda(key, name, body))
+    return func("SORT_ARRAY", func("MAP_VALUES", made))
+
+
+def _join_texts(texts: Sql) -> Sql:
+    """NULL where a text is: ARRAY_JOIN would leave it out."""
+    joined = _lambda("joined", "part", lambda joined, part: concat(joined, literal(","), part))
+    return func("AGGREGATE", texts, literal(""), joined)
+
+
+def _let(name: str, value: Sql, body: Callable[[Sql], Sql]) -> Sql:
+    """Name a value that the body reads several times."""
+    return func("ELEMENT_AT", func("TRANSFORM", func("ARRAY", value), lambda_(name, body)), literal(1))
+
+
+def _repeats(texts: Sql) -> Sql:
+    def fewer(found: Sql) -> Sql:
+        different = func("ARRAY_SIZE", func("ARRAY_DISTINCT", func("ARRAY_COMPACT", found)))
+        return exp.LT(this=different, expression=func("ARRAY_SIZE", found.copy()))
+
+    return _let("texts", texts, fewer)
 
 
 def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
-    found = func("MAP_KEYS", _get(value, "$", "map<string, variant>"))
+    found = func("MAP_KEYS", _members(value))
     allowed = [literal(name) for name in names]
     test = lambda k: exp.Not(this=exp.In(this=k, expressions=allowed)) if allowed else literal(True)  # noqa: E731
     return func("EXISTS", found, lambda_("k", test))
 
 
-def _let(value: Sql, body: Callable[[Sql], Sql]) -> Sql:
-    made = func("TRANSFORM", func("ARRAY", value), lambda_("doc", body))
-    return func("ELEMENT_AT", made, literal(1))
+def _number_text(value: Sql) -> Sql:
+    """Doubles as such: 1.10 and 1.1 are decimals to VARIANT, of two scales."""
+    whole = case((_kind(value, "integer"), exp.Cast(this=_bigint(value.copy()), to=exp.DataType.build("TEXT"))))
+    return func("COALESCE", whole, exp.Cast(this=_number(value.copy()), to=exp.DataType.build("TEXT")))
+
+
+def _is_multiple(value: Sql, step: int | float) -> Sql:
+    """A double's text as a decimal, if it has no more digits than that."""
+    exact = try_cast(_number(value), EXACT)
+    rest = exp.Mod(this=exact, expression=cast(exp.Literal.number(plain_number(step)), EXACT))
+    same = exp.EQ(this=cast(exact.copy(), "DOUBLE"), expression=_number(value.copy()))
+    return all_of(exp.EQ(this=rest, expression=literal(0)), same)
+
+
+def _is_date(text: Sql) -> Sql:
+    day = try_cast(func("LEFT", text, literal(10)), "DATE")
+    return exp.Not(this=exp.Is(this=day, expression=exp.Null()))
+
+
+def _unquoted(value: Sql) -> Sql:
+    """A number that a text holds, as a number: Spark reads no BIGINT from the text 5.0."""
+    whole = func("REGEXP_REPLACE", _string(value.copy()), literal("[.]0+$"), literal(""))
+    number = func("COALESCE", func("TRY_PARSE_JSON", whole), value.copy())
+    return case((_kind(value, "string"), number), default=value.copy())
 
 
 JSON: dict[str, Callable[..., Any]] = {
     **strict.repairs(_READER),
     "parse": _parse,
     "accepted": named_func("TRY_PARSE_JSON"),
-    "get": lambda value, name: _get(value, _step(name), "variant"),
+    "get": _field,
+    "at": lambda value, index: _get(value, f"$[{index}]", "variant"),
     "is": _is,
-    "string": lambda value: _get(value, "$", "string"),
-    "number": lambda value: _get(value, "$", "double"),
-    "bigint": lambda value: _get(value, "$", "bigint"),
+    "string": _string,
+    "number": _number,
+    "bigint": _bigint,
+    "beyond_bigint": _beyond_bigint,
+    "unquoted": _unquoted,
+    "text": named_func("TO_JSON"),
+    "too_wide": lambda value: exp.EQ(this=func("ABS", _number(value)), expression=func("DOUBLE", literal("Infinity"))),
+    "number_text": _number_text,
+    "is_multiple": _is_multiple,
+    "is_date": _is_date,
+    "lower_ascii": lambda text: func("TRANSLATE", text, literal(ascii_uppercase), literal(ascii_lowercase)),
     "any_item": _any_item,
-    "count": lambda value: func("ARRAY_SIZE", _get(value, "$", "array<variant>")),
+    "any_member": _any_member,
+    "count_items": lambda value, name, test: func("ARRAY_SIZE", func("FILTER", _items(value), lambda_(name, test))),
+    "map_items": lambda value, name, body: func("TRANSFORM", _items(value), lambda_(name, body)),
+    "map_members": _map_members,
+    "join_texts": _join_texts,
+    "repeats": _repeats,
+    "count": lambda value: func("ARRAY_SIZE", _items(value)),
+    "name_count": lambda value: func("ARRAY_SIZE", func("MAP_KEYS", _members(value))),
     "has_other_names": _has_other_names,
     "length": named_func("CHAR_LENGTH"),
     "search": lambda text, pattern: func("REGEXP_LIKE", text, literal(portable(pattern, end=r"\z"))),
@@ -145,20 +260,61 @@ JSON: dict[str, Callable[..., Any]] = {
         func("REGEXP_EXTRACT", text.copy(), literal(_FENCE), literal(1)),
     ),
     "first_word": lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
-    "let": _let,
-    "let_text": _let,
+    "let": lambda value, body: _let("doc", value, body),
+    "let_text": lambda value, body: _let("doc", value, body),
 }
+
+
+def _timestamp(text: Sql) -> Sql:
+    """An instant. Digits beyond microseconds are cut; Spark takes no offset beyond 18 hours."""
+
+    def read(moment: Sql) -> Sql:
+        def number(start: int, length: int) -> Sql:
+            return try_cast(func("SUBSTRING", moment.copy(), literal(start), literal(length)), "INT")
+
+        sign = case(
+            (
+                exp.EQ(
+                    this=func("LEFT", func("RIGHT", moment.copy(), literal(6)), literal(1)), expression=literal("-")
+                ),
+                literal(-1),
+            ),
+            default=literal(1),
+        )
+        minutes = exp.Mul(
+            this=exp.paren(exp.Add(this=exp.Mul(this=number(-5, 2), expression=literal(60)), expression=number(-2, 2))),
+            expression=exp.paren(sign),
+        )
+        local = try_cast(
+            concat(func("REGEXP_REPLACE", moment.copy(), literal(".{6}$"), literal("")), literal("Z")), "TIMESTAMP"
+        )
+        far = exp.Sub(this=local, expression=func("MAKE_DT_INTERVAL", literal(0), literal(0), minutes))
+        return func("COALESCE", try_cast(moment, "TIMESTAMP"), far)
+
+    return _let("moment", func("REGEXP_REPLACE", func("UPPER", text), literal(MORE_DIGITS), literal("$1")), read)
+
+
+def _coerced(value: Sql, kind: Coerced) -> Sql:
+    if kind.values:
+        lower = JSON["lower_ascii"](_string(value))
+        return case(*((exp.EQ(this=lower.copy(), expression=literal(v.lower())), literal(v)) for v in kind.values))
+    return column(_unquoted(value) if kind.type == BIGINT else value, kind.type)
 
 
 def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
     """Give the typed column of a JSON value that passed its checks."""
     match kind:
+        case Coerced():
+            return _coerced(value, kind)
+        case Scalar("json"):
+            return func("NULLIF", func("TO_JSON", value), literal("null"))
+        case Scalar("timestamp"):
+            return _timestamp(_string(value))
         case Array(item):
-            elements = _get(value, "$", "array<variant>")
-            return func("TRANSFORM", elements, lambda_(f"x{depth}", lambda x: column(x, item, depth + 1)))
+            return func("TRANSFORM", _items(value), lambda_(f"x{depth}", lambda x: column(x, item, depth + 1)))
         case Struct(fields):
             pairs: list[Sql] = []
             for name, field in fields:
-                pairs += [literal(name), column(_get(value.copy(), _step(name), "variant"), field, depth)]
+                pairs += [literal(name), column(_field(value.copy(), name), field, depth)]
             return case((_kind(value.copy(), "object"), func("NAMED_STRUCT", *pairs)))
     return _get(value, "$", type_text(kind).lower())

@@ -70,7 +70,7 @@ def _quoted(name: str) -> str:
 
 def try_cast(value: Sql, to: str) -> Sql:
     """Give TRY_CAST. sqlglot prints its own node as CAST for Spark, which fails the query at the first bad value."""
-    return func("TRY_CAST", exp.Alias(this=value, alias=exp.to_identifier(to)))
+    return func("TRY_CAST", exp.Alias(this=value, alias=exp.var(to)))
 
 
 def _trimming(position: str) -> Build:

@@ -61,7 +61,8 @@ _COLUMN_OFFSET = r"(?:[Zz]|[+-](?:(?:0[0-9]|1[0-3]):[0-5][0-9]|14:00))"
 _EDGE = r"^(?:0001|9999)-.*[+-][0-9]{2}:[0-9]{2}$"
 """Moments that may lie beyond the years 1 to 9999 in UTC: no column of BigQuery holds those."""
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_URI_CHARS = r"(?:[A-Za-z0-9._~:/?@!$&'()*+,;=\[\]-]|%[0-9A-Fa-f]{2})*"
+_URI_CHAR = r"[A-Za-z0-9._~:/?@!$&'()*+,;=\[\]-]*"
+_URI_CHARS = f"{_URI_CHAR}(?:%[0-9A-Fa-f]{{2}}{_URI_CHAR})*"  # so that Java recurses at each escape, not each letter
 FORMAT_PATTERNS: Mapping[str, str] = {
     "date": f"^{_DATE}$",
     "date-time": f"^{_DATE}[Tt]{_CLOCK}{_COLUMN_OFFSET}$",
@@ -276,14 +277,11 @@ def _differs_in(kind: str, values: list[Any], ref: Ref, *, only: bool, coerced: 
         test = NoneOf(ref, "string" if kind == "string" else "boolean", tuple(values))
     else:
         ref = Unquoted(ref) if coerced else ref
-        exact = all(abs(v) < BIGINT_LIMIT and isinstance(v, int) for v in values)
-        outside: list[Test] = [TooWide(ref, True), NoneOf(ref, "integer", tuple(values))]
-        if kind == "integer" and exact:
-            test = _any(outside)
-        elif exact and any(abs(v) >= EXACT for v in values):
-            test = _any([_is(ref, ("integer",), negated=True), *outside])
-        else:
-            test = NoneOf(ref, "number", tuple(values))
+        test = NoneOf(ref, "number", tuple(values))
+        if any(abs(v) >= EXACT for v in values) and all(abs(v) < BIGINT_LIMIT and isinstance(v, int) for v in values):
+            test = _any([TooWide(ref, True), NoneOf(ref, "integer", tuple(values))])
+            if kind == "number":
+                test = _any([_is(ref, ("integer",), negated=True), test])
     return _all(here, test)
 
 

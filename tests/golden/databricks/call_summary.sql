@@ -99,7 +99,7 @@ FROM (
     ai_query(
       'databricks-meta-llama-3-3-70b-instruct',
       prompt,
-      responseFormat => '{"type":"json_schema","json_schema":{"name":"call_summary","schema":{"type":"object","properties":{"summary":{"type":"string","description":"English, at most 60 words"},"outcome":{"type":"string","description":"How the call ended","enum":["resolved","follow_up","escalated","unresolved","cancelled","no_contact","other"]},"action_items":{"type":"array","description":"Agreed steps after the call","items":{"type":"object","properties":{"who":{"type":"string","description":"Who does it","enum":["agent","customer","other_team","third_party"]},"what":{"type":"string","description":"English, at most 20 words, with any deadline"}},"required":["who","what"],"additionalProperties":false}}},"required":["summary","outcome","action_items"],"additionalProperties":false},"strict":true}}',
+      responseFormat => '{"type":"json_schema","json_schema":{"name":"call_summary","schema":{"type":"object","properties":{"summary":{"description":"English, at most 60 words","type":"string"},"outcome":{"description":"How the call ended","type":"string","enum":["resolved","follow_up","escalated","unresolved","cancelled","no_contact","other"]},"action_items":{"description":"Agreed steps after the call","type":"array","items":{"type":"object","properties":{"who":{"description":"Who does it","type":"string","enum":["agent","customer","other_team","third_party"]},"what":{"description":"English, at most 20 words, with any deadline","type":"string"}},"required":["who","what"],"additionalProperties":false}}},"required":["summary","outcome","action_items"],"additionalProperties":false},"strict":true}}',
       modelParameters => named_struct('temperature', 0, 'max_tokens', 900),
       failOnError => FALSE
     ) AS answer
@@ -202,30 +202,26 @@ WITH answered AS (
       THEN 'MISSING_FIELD outcome is missing'
       WHEN TRY_VARIANT_GET(`doc`, '$["action_items"]', 'variant') IS NULL
       THEN 'MISSING_FIELD action_items is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["action_items"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["who"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD action_items[].who is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["action_items"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["what"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD action_items[].what is missing'
       WHEN EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
+        x0 -> EXISTS(MAP_KEYS(TRY_VARIANT_GET(x0, '$', 'map<string, variant>')), k -> NOT k IN ('who', 'what'))
+      )
+      THEN 'EXTRA_FIELD action_items[] has a name that is not in the schema'
+      WHEN EXISTS(
         MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')),
         k -> NOT k IN ('summary', 'outcome', 'action_items')
       )
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["action_items"]', 'variant')), 'ARRAY')
-      AND EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
-        x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
-        AND EXISTS(MAP_KEYS(TRY_VARIANT_GET(x0, '$', 'map<string, variant>')), k -> NOT k IN ('who', 'what'))
-      )
-      THEN 'EXTRA_FIELD action_items[] has a name that is not in the schema'
       WHEN NOT (
         SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["summary"]', 'variant')) = 'STRING'
       )
@@ -238,24 +234,21 @@ WITH answered AS (
         STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["action_items"]', 'variant')), 'ARRAY')
       )
       THEN 'WRONG_TYPE action_items is not array'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["action_items"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
         x0 -> NOT (
           STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
         )
       )
       THEN 'WRONG_TYPE action_items[] is not object'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["action_items"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["who"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE action_items[].who is not string'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["action_items"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["what"]', 'variant')) = 'STRING'

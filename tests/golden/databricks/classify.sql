@@ -99,7 +99,7 @@ FROM (
     ai_query(
       'databricks-meta-llama-3-3-70b-instruct',
       prompt,
-      responseFormat => '{"type":"json_schema","json_schema":{"name":"classify","schema":{"type":"object","properties":{"label":{"type":"string","description":"The one label that fits best","enum":["bug","feature_request","delivery","billing","praise","other"]},"quote":{"type":"string","description":"Words of the text that decide the label, copied exactly"}},"required":["label","quote"],"additionalProperties":false},"strict":true}}',
+      responseFormat => '{"type":"json_schema","json_schema":{"name":"classify","schema":{"type":"object","properties":{"label":{"description":"The one label that fits best","type":"string","enum":["bug","feature_request","delivery","billing","praise","other"]},"quote":{"description":"Words of the text that decide the label, copied exactly","type":"string"}},"required":["label","quote"],"additionalProperties":false},"strict":true}}',
       modelParameters => named_struct('temperature', 0, 'max_tokens', 200),
       failOnError => FALSE
     ) AS answer

@@ -99,7 +99,7 @@ FROM (
     ai_query(
       'databricks-meta-llama-3-3-70b-instruct',
       prompt,
-      responseFormat => '{"type":"json_schema","json_schema":{"name":"pii","schema":{"type":"object","properties":{"has_pii":{"type":"boolean","description":"Whether entities holds anything"},"entities":{"type":"array","description":"Every piece of personal data, in order","items":{"type":"object","properties":{"type":{"type":"string","description":"Kind of data","enum":["person_name","email","phone","postal_address","date_of_birth","national_id","bank_account","payment_card","ip_address","username","other"]},"text":{"type":"string","description":"Copied exactly from the text"}},"required":["type","text"],"additionalProperties":false}}},"required":["has_pii","entities"],"additionalProperties":false},"strict":true}}',
+      responseFormat => '{"type":"json_schema","json_schema":{"name":"pii","schema":{"type":"object","properties":{"has_pii":{"description":"Whether entities holds anything","type":"boolean"},"entities":{"description":"Every piece of personal data, in order","type":"array","items":{"type":"object","properties":{"type":{"description":"Kind of data","type":"string","enum":["person_name","email","phone","postal_address","date_of_birth","national_id","bank_account","payment_card","ip_address","username","other"]},"text":{"description":"Copied exactly from the text","type":"string"}},"required":["type","text"],"additionalProperties":false}}},"required":["has_pii","entities"],"additionalProperties":false},"strict":true}}',
       modelParameters => named_struct('temperature', 0, 'max_tokens', 2000),
       failOnError => FALSE
     ) AS answer
@@ -200,27 +200,23 @@ WITH answered AS (
       THEN 'MISSING_FIELD has_pii is missing'
       WHEN TRY_VARIANT_GET(`doc`, '$["entities"]', 'variant') IS NULL
       THEN 'MISSING_FIELD entities is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["entities"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["type"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD entities[].type is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["entities"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["text"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD entities[].text is missing'
-      WHEN EXISTS(MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')), k -> NOT k IN ('has_pii', 'entities'))
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["entities"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>'),
-        x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
-        AND EXISTS(MAP_KEYS(TRY_VARIANT_GET(x0, '$', 'map<string, variant>')), k -> NOT k IN ('type', 'text'))
+        x0 -> EXISTS(MAP_KEYS(TRY_VARIANT_GET(x0, '$', 'map<string, variant>')), k -> NOT k IN ('type', 'text'))
       )
       THEN 'EXTRA_FIELD entities[] has a name that is not in the schema'
+      WHEN EXISTS(MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')), k -> NOT k IN ('has_pii', 'entities'))
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["has_pii"]', 'variant')) = 'BOOLEAN'
       )
@@ -229,24 +225,21 @@ WITH answered AS (
         STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["entities"]', 'variant')), 'ARRAY')
       )
       THEN 'WRONG_TYPE entities is not array'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["entities"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>'),
         x0 -> NOT (
           STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
         )
       )
       THEN 'WRONG_TYPE entities[] is not object'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["entities"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["type"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE entities[].type is not string'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["entities"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["text"]', 'variant')) = 'STRING'

@@ -99,7 +99,7 @@ FROM (
     ai_query(
       'databricks-meta-llama-3-3-70b-instruct',
       prompt,
-      responseFormat => '{"type":"json_schema","json_schema":{"name":"product_attributes","schema":{"type":"object","properties":{"brand":{"type":"string","description":"Maker\'s brand as usually written"},"category":{"type":"string","description":"What the product itself is","enum":["clothing","shoes","bags_accessories","electronics","home_kitchen","furniture","beauty_health","food_drink","toys_games","sports_outdoors","tools_garden","books_media","pets","other"]},"color":{"type":"string","description":"Main color","enum":["black","white","grey","silver","gold","beige","brown","red","pink","purple","blue","green","yellow","orange","multicolor","transparent","other"]},"material":{"type":"string","description":"Main material, English, lower case"},"size":{"type":"string","description":"Size as written"},"pack_count":{"type":"integer","description":"Equal pieces sold together"},"attributes":{"type":"array","description":"Further stated facts","items":{"type":"object","properties":{"name":{"type":"string","description":"English, snake_case"},"value":{"type":"string","description":"As stated, with its unit"}},"required":["name","value"],"additionalProperties":false}}},"required":["category","attributes"],"additionalProperties":false}}}',
+      responseFormat => '{"type":"json_schema","json_schema":{"name":"product_attributes","schema":{"type":"object","properties":{"brand":{"description":"Maker\'s brand as usually written","type":"string"},"category":{"description":"What the product itself is","type":"string","enum":["clothing","shoes","bags_accessories","electronics","home_kitchen","furniture","beauty_health","food_drink","toys_games","sports_outdoors","tools_garden","books_media","pets","other"]},"color":{"description":"Main color","type":"string","enum":["black","white","grey","silver","gold","beige","brown","red","pink","purple","blue","green","yellow","orange","multicolor","transparent","other"]},"material":{"description":"Main material, English, lower case","type":"string"},"size":{"description":"Size as written","type":"string"},"pack_count":{"description":"Equal pieces sold together","type":"integer"},"attributes":{"description":"Further stated facts","type":"array","items":{"type":"object","properties":{"name":{"description":"English, snake_case","type":"string"},"value":{"description":"As stated, with its unit","type":"string"}},"required":["name","value"],"additionalProperties":false}}},"required":["category","attributes"],"additionalProperties":false}}}',
       modelParameters => named_struct('temperature', 0, 'max_tokens', 700),
       failOnError => FALSE
     ) AS answer
@@ -200,30 +200,26 @@ WITH answered AS (
       THEN 'MISSING_FIELD category is missing'
       WHEN TRY_VARIANT_GET(`doc`, '$["attributes"]', 'variant') IS NULL
       THEN 'MISSING_FIELD attributes is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["attributes"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["attributes"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["name"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD attributes[].name is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["attributes"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["attributes"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["value"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD attributes[].value is missing'
       WHEN EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["attributes"]', 'array<variant>'),
+        x0 -> EXISTS(MAP_KEYS(TRY_VARIANT_GET(x0, '$', 'map<string, variant>')), k -> NOT k IN ('name', 'value'))
+      )
+      THEN 'EXTRA_FIELD attributes[] has a name that is not in the schema'
+      WHEN EXISTS(
         MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')),
         k -> NOT k IN ('brand', 'category', 'color', 'material', 'size', 'pack_count', 'attributes')
       )
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["attributes"]', 'variant')), 'ARRAY')
-      AND EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["attributes"]', 'array<variant>'),
-        x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
-        AND EXISTS(MAP_KEYS(TRY_VARIANT_GET(x0, '$', 'map<string, variant>')), k -> NOT k IN ('name', 'value'))
-      )
-      THEN 'EXTRA_FIELD attributes[] has a name that is not in the schema'
       WHEN NOT (
         SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["brand"]', 'variant')) = 'STRING'
       )
@@ -258,24 +254,21 @@ WITH answered AS (
         STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["attributes"]', 'variant')), 'ARRAY')
       )
       THEN 'WRONG_TYPE attributes is not array'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["attributes"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["attributes"]', 'array<variant>'),
         x0 -> NOT (
           STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
         )
       )
       THEN 'WRONG_TYPE attributes[] is not object'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["attributes"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["attributes"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["name"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE attributes[].name is not string'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["attributes"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["attributes"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["value"]', 'variant')) = 'STRING'
@@ -320,7 +313,13 @@ WITH answered AS (
       )
       THEN 'NOT_IN_ENUM color is none of the allowed values'
       WHEN NOT TRY_VARIANT_GET(`doc`, '$["pack_count"]', 'string') IS NULL
-      AND TRY_VARIANT_GET(`doc`, '$["pack_count"]', 'bigint') IS NULL
+      AND (
+        TRY_VARIANT_GET(`doc`, '$["pack_count"]', 'bigint') IS NULL
+        OR (
+          TRY_VARIANT_GET(`doc`, '$["pack_count"]', 'bigint') = 9223372036854775807
+          AND NOT SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["pack_count"]', 'variant')) IN ('BIGINT', 'STRING')
+        )
+      )
       THEN 'OUT_OF_RANGE pack_count is beyond 64 bits'
       WHEN TRY_VARIANT_GET(`doc`, '$["pack_count"]', 'bigint') < 1
       THEN 'OUT_OF_RANGE pack_count is below 1'

@@ -99,7 +99,7 @@ FROM (
     ai_query(
       'databricks-meta-llama-3-3-70b-instruct',
       prompt,
-      responseFormat => '{"type":"json_schema","json_schema":{"name":"review_aspects","schema":{"type":"object","properties":{"overall":{"type":"string","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"array","description":"Every aspect that is judged, each once","items":{"type":"object","properties":{"aspect":{"type":"string","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"string","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"string","description":"Words that show it, copied exactly"}},"required":["aspect","sentiment","quote"],"additionalProperties":false}}},"required":["overall","aspects"],"additionalProperties":false},"strict":true}}',
+      responseFormat => '{"type":"json_schema","json_schema":{"name":"review_aspects","schema":{"type":"object","properties":{"overall":{"description":"The writer\'s verdict on the whole","type":"string","enum":["positive","negative","mixed","neutral"]},"aspects":{"description":"Every aspect that is judged, each once","type":"array","items":{"type":"object","properties":{"aspect":{"description":"What is judged","type":"string","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"description":"How it is judged","type":"string","enum":["positive","negative","mixed"]},"quote":{"description":"Words that show it, copied exactly","type":"string"}},"required":["aspect","sentiment","quote"],"additionalProperties":false}}},"required":["overall","aspects"],"additionalProperties":false},"strict":true}}',
       modelParameters => named_struct('temperature', 0, 'max_tokens', 900),
       failOnError => FALSE
     ) AS answer
@@ -200,37 +200,32 @@ WITH answered AS (
       THEN 'MISSING_FIELD overall is missing'
       WHEN TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant') IS NULL
       THEN 'MISSING_FIELD aspects is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["aspect"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD aspects[].aspect is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
         AND TRY_VARIANT_GET(x0, '$["sentiment"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD aspects[].sentiment is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["quote"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD aspects[].quote is missing'
-      WHEN EXISTS(MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')), k -> NOT k IN ('overall', 'aspects'))
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
-        x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
-        AND EXISTS(
+        x0 -> EXISTS(
           MAP_KEYS(TRY_VARIANT_GET(x0, '$', 'map<string, variant>')),
           k -> NOT k IN ('aspect', 'sentiment', 'quote')
         )
       )
       THEN 'EXTRA_FIELD aspects[] has a name that is not in the schema'
+      WHEN EXISTS(MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')), k -> NOT k IN ('overall', 'aspects'))
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["overall"]', 'variant')) = 'STRING'
       )
@@ -239,32 +234,28 @@ WITH answered AS (
         STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
       )
       THEN 'WRONG_TYPE aspects is not array'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> NOT (
           STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
         )
       )
       THEN 'WRONG_TYPE aspects[] is not object'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["aspect"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE aspects[].aspect is not string'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["sentiment"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE aspects[].sentiment is not string'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["quote"]', 'variant')) = 'STRING'

@@ -108,7 +108,7 @@ FROM (
     ai_query(
       'databricks-meta-llama-3-3-70b-instruct',
       prompt,
-      responseFormat => '{"type":"json_schema","json_schema":{"name":"same_entity","schema":{"type":"object","properties":{"same":{"type":"boolean","description":"Whether both are the same"},"deciding_fields":{"type":"array","description":"Fields that settle it","items":{"type":"string","enum":["name","address","phone","website"]}},"reason":{"type":"string","description":"English, at most 20 words"}},"required":["same","deciding_fields","reason"],"additionalProperties":false},"strict":true}}',
+      responseFormat => '{"type":"json_schema","json_schema":{"name":"same_entity","schema":{"type":"object","properties":{"same":{"description":"Whether both are the same","type":"boolean"},"deciding_fields":{"description":"Fields that settle it","type":"array","items":{"type":"string","enum":["name","address","phone","website"]}},"reason":{"description":"English, at most 20 words","type":"string"}},"required":["same","deciding_fields","reason"],"additionalProperties":false},"strict":true}}',
       modelParameters => named_struct('temperature', 0, 'max_tokens', 150),
       failOnError => FALSE
     ) AS answer
@@ -224,8 +224,7 @@ WITH answered AS (
         STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["deciding_fields"]', 'variant')), 'ARRAY')
       )
       THEN 'WRONG_TYPE deciding_fields is not array'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["deciding_fields"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["deciding_fields"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(x0) = 'STRING'

@@ -99,7 +99,7 @@ FROM (
     ai_query(
       'databricks-meta-llama-3-3-70b-instruct',
       prompt,
-      responseFormat => '{"type":"json_schema","json_schema":{"name":"support_ticket","schema":{"type":"object","properties":{"intent":{"type":"string","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"integer","description":"1 nothing to do, 5 emergency"},"product":{"type":"string","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"boolean","description":"Whether a person must act or decide"},"summary":{"type":"string","description":"One English sentence, at most 25 words"}},"required":["intent","urgency","needs_human","summary"],"additionalProperties":false}}}',
+      responseFormat => '{"type":"json_schema","json_schema":{"name":"support_ticket","schema":{"type":"object","properties":{"intent":{"description":"What the customer wants","type":"string","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"description":"1 nothing to do, 5 emergency","type":"integer"},"product":{"description":"Product concerned; leave out if none is named or clear","type":"string","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"description":"Whether a person must act or decide","type":"boolean"},"summary":{"description":"One English sentence, at most 25 words","type":"string"}},"required":["intent","urgency","needs_human","summary"],"additionalProperties":false}}}',
       modelParameters => named_struct('temperature', 0, 'max_tokens', 250),
       failOnError => FALSE
     ) AS answer
@@ -251,7 +251,13 @@ WITH answered AS (
       WHEN NOT TRY_VARIANT_GET(`doc`, '$["product"]', 'string') IN ('web_app', 'mobile_app', 'api', 'card_reader')
       THEN 'NOT_IN_ENUM product is none of the allowed values'
       WHEN NOT TRY_VARIANT_GET(`doc`, '$["urgency"]', 'string') IS NULL
-      AND TRY_VARIANT_GET(`doc`, '$["urgency"]', 'bigint') IS NULL
+      AND (
+        TRY_VARIANT_GET(`doc`, '$["urgency"]', 'bigint') IS NULL
+        OR (
+          TRY_VARIANT_GET(`doc`, '$["urgency"]', 'bigint') = 9223372036854775807
+          AND NOT SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["urgency"]', 'variant')) IN ('BIGINT', 'STRING')
+        )
+      )
       THEN 'OUT_OF_RANGE urgency is beyond 64 bits'
       WHEN TRY_VARIANT_GET(`doc`, '$["urgency"]', 'bigint') < 1
       THEN 'OUT_OF_RANGE urgency is below 1'

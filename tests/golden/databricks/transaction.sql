@@ -103,7 +103,7 @@ FROM (
     ai_query(
       'databricks-meta-llama-3-3-70b-instruct',
       prompt,
-      responseFormat => '{"type":"json_schema","json_schema":{"name":"transaction","schema":{"type":"object","properties":{"merchant":{"type":"string","description":"Clean name, or unknown"},"category":{"type":"string","description":"What the money was for","enum":["groceries","restaurants","transport","fuel","travel","shopping","entertainment","software","utilities","telecom","housing","health","insurance","education","taxes","fees","loan","cash","transfer","income","refund","donation","other"]},"is_recurring":{"type":"boolean","description":"Whether a contract makes it repeat"},"country":{"type":"string","description":"ISO 3166 alpha-2; leave out if not shown"}},"required":["merchant","category","is_recurring"],"additionalProperties":false}}}',
+      responseFormat => '{"type":"json_schema","json_schema":{"name":"transaction","schema":{"type":"object","properties":{"merchant":{"description":"Clean name, or unknown","type":"string"},"category":{"description":"What the money was for","type":"string","enum":["groceries","restaurants","transport","fuel","travel","shopping","entertainment","software","utilities","telecom","housing","health","insurance","education","taxes","fees","loan","cash","transfer","income","refund","donation","other"]},"is_recurring":{"description":"Whether a contract makes it repeat","type":"boolean"},"country":{"description":"ISO 3166 alpha-2; leave out if not shown","type":"string"}},"required":["merchant","category","is_recurring"],"additionalProperties":false}}}',
       modelParameters => named_struct('temperature', 0, 'max_tokens', 120),
       failOnError => FALSE
     ) AS answer

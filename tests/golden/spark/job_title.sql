@@ -104,7 +104,7 @@ FROM (
     ai_query(
       'default',
       prompt,
-      responseFormat => '{"type":"json_schema","json_schema":{"name":"job_title","schema":{"type":"object","properties":{"function":{"type":"string","description":"Field of work","enum":["engineering","data","it","product","design","marketing","sales","customer_service","finance","hr","legal","operations","healthcare","education","research","administration","general_management","other","unknown"]},"seniority":{"type":"string","description":"Level in the organisation","enum":["trainee","junior","mid","senior","lead","manager","director","vp","executive","unknown"]}},"required":["function","seniority"],"additionalProperties":false},"strict":true}}',
+      responseFormat => '{"type":"json_schema","json_schema":{"name":"job_title","schema":{"type":"object","properties":{"function":{"description":"Field of work","type":"string","enum":["engineering","data","it","product","design","marketing","sales","customer_service","finance","hr","legal","operations","healthcare","education","research","administration","general_management","other","unknown"]},"seniority":{"description":"Level in the organisation","type":"string","enum":["trainee","junior","mid","senior","lead","manager","director","vp","executive","unknown"]}},"required":["function","seniority"],"additionalProperties":false},"strict":true}}',
       modelParameters => named_struct('temperature', 0, 'max_tokens', 60),
       failOnError => FALSE
     ) AS answer
