@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ..types import Decimal, parse_type
 from .columns import value_kinds
+from .combine import all_of, any_of, is_, not_
+from .formats import INTEGER_TEXT, NUMBER_TEXT, format_tests, no_match
 from .keywords import TYPES, json_kind, kinds_of
 from .tests import (
     BIGINT_LIMIT,
     CODES,
     LEVELS,
-    All,
     AnyItem,
     AnyMember,
-    AnyOf,
     At,
     Compare,
     CountItems,
     Doc,
     Fixed,
     Get,
-    Is,
     Item,
     Lacks,
     Length,
     Name,
-    NoDate,
     NoMatch,
     NoneOf,
     NoneOfFolded,
-    Not,
     NotMultiple,
     NotOne,
     OtherNames,
@@ -50,28 +47,6 @@ FALSE: Mapping[str, Any] = {"not": {}}
 """The schema that no value meets."""
 EXACT = 2**53
 """Beyond it two integers can be one double."""
-NUMBER_TEXT = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
-INTEGER_TEXT = r"^-?(?:0|[1-9][0-9]*)(?:\.0+)?$"
-_YEAR = r"(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
-_DATE = _YEAR + r"-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
-_CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?"
-_OFFSET = r"(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
-_COLUMN_OFFSET = r"(?:[Zz]|[+-](?:(?:0[0-9]|1[0-3]):[0-5][0-9]|14:00))"
-"""BigQuery reads no moment further than 14 hours from UTC, as no place on earth is."""
-_EDGE = r"^(?:0001|9999)-.*[+-][0-9]{2}:[0-9]{2}$"
-"""Moments that may lie beyond the years 1 to 9999 in UTC: no column of BigQuery holds those."""
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_URI_CHAR = r"[A-Za-z0-9._~:/?@!$&'()*+,;=\[\]-]*"
-_URI_CHARS = f"{_URI_CHAR}(?:%[0-9A-Fa-f]{{2}}{_URI_CHAR})*"  # so that Java recurses at each escape, not each letter
-FORMAT_PATTERNS: Mapping[str, str] = {
-    "date": f"^{_DATE}$",
-    "date-time": f"^{_DATE}[Tt]{_CLOCK}{_COLUMN_OFFSET}$",
-    "time": f"^{_CLOCK}{_OFFSET}$",
-    "email": rf"^[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]+@{_LABEL}(?:\.{_LABEL})*$",
-    "uuid": "^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$",
-    "uri": rf"^[A-Za-z][A-Za-z0-9+.-]*:{_URI_CHARS}(?:#{_URI_CHARS})?$",
-}
-"""RFC 3339 (a leap second is refused: no column holds one), the e-mail addresses of HTML, RFC 9562, RFC 3986."""
 _LIMITS: tuple[tuple[str, Literal["<", "<=", ">", ">="], str], ...] = (
     ("minimum", "<", "below"),
     ("exclusiveMinimum", "<=", "not above"),
@@ -130,36 +105,6 @@ class _Place:
         return fixed & (kinds | {"integer"} if "number" in kinds else kinds)
 
 
-def _any(tests: Sequence[Test]) -> Test:
-    flat = [one for test in tests for one in (test.tests if isinstance(test, AnyOf) else (test,))]
-    if Fixed(True) in flat:
-        return Fixed(True)
-    kept = tuple(test for test in flat if test != Fixed(False))
-    return kept[0] if len(kept) == 1 else AnyOf(kept) if kept else Fixed(False)
-
-
-def _all(*tests: Test) -> Test:
-    if Fixed(False) in tests:
-        return Fixed(False)
-    kept = tuple(test for test in tests if test != Fixed(True))
-    return kept[0] if len(kept) == 1 else All(kept) if kept else Fixed(True)
-
-
-def _not(test: Test) -> Test:
-    match test:
-        case Fixed(holds):
-            return Fixed(not holds)
-        case Not(inner):
-            return inner
-    return Not(test)
-
-
-def _is(ref: Ref, kinds: Sequence[str], *, negated: bool = False) -> Test:
-    if isinstance(ref, Name | Doc):
-        return Fixed((("string" if isinstance(ref, Name) else "object") in kinds) is not negated)
-    return Is(ref, tuple(kinds), negated)
-
-
 def _present(ref: Ref) -> Test:
     return Present(ref) if isinstance(ref, Get | At) else Fixed(True)
 
@@ -172,12 +117,12 @@ def _guarded(schema: Mapping[str, Any], place: _Place, kind: str, test: Test) ->
     others = kinds - {kind, "null"} - ({"integer"} if kind == "number" else set())
     if schema.get("coerce") or not others:
         return test
-    return _all(_is(place.ref, (kind,)), test)
+    return all_of(is_(place.ref, (kind,)), test)
 
 
 def _fails(schema: Mapping[str, Any], place: _Place) -> Test:
     """The value is there and does not meet the schema."""
-    return _any([verdict.violated for verdict in _node(schema, replace(place, column=False))])
+    return any_of([verdict.violated for verdict in _node(schema, replace(place, column=False))])
 
 
 def _child(schema: Mapping[str, Any], place: _Place, code: str) -> Iterator[Verdict]:
@@ -211,12 +156,12 @@ def _type(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
     if "type" not in schema:
         return
     kinds, ref = tuple(schema["type"]), place.ref
-    wrong = _is(ref, (*kinds, "string") if schema.get("coerce") and "string" not in kinds else kinds, negated=True)
+    wrong = is_(ref, (*kinds, "string") if schema.get("coerce") and "string" not in kinds else kinds, negated=True)
     if schema.get("coerce") and "string" not in kinds:
         text: Test = NoneOfFolded(ref, ("true", "false"))
         if "boolean" not in kinds:
             text = NoMatch(ref, NUMBER_TEXT if "number" in kinds else INTEGER_TEXT)
-        wrong = _any([wrong, _all(_is(ref, ("string",)), text)])
+        wrong = any_of([wrong, all_of(is_(ref, ("string",)), text)])
     yield Verdict("WRONG_TYPE", f"{place.where} is not {' or '.join(kinds)}", wrong)
 
 
@@ -242,7 +187,7 @@ def _number(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
         bound = 10 ** (kind.precision - kind.scale)
         tests: list[Test] = [Compare(ref, ">=", bound, False), Compare(ref, "<=", -bound, False)]
         tests.append(NotMultiple(ref, float(f"1e-{kind.scale}"), False))
-        yield Verdict("OUT_OF_RANGE", f"{where} does not fit {schema['column']}", _any(tests))
+        yield Verdict("OUT_OF_RANGE", f"{where} does not fit {schema['column']}", any_of(tests))
     if "multipleOf" in schema:
         step = schema["multipleOf"]
         exact = whole and float(step).is_integer() and step < BIGINT_LIMIT
@@ -256,21 +201,21 @@ def _differs(values: list[Any], kinds: set[str], ref: Ref, *, coerced: bool = Fa
         kinds = {"string"}
     tests: list[Test] = []
     if "null" in kinds and None not in values:
-        tests.append(_is(ref, ("null",)))
+        tests.append(is_(ref, ("null",)))
     others = kinds - {"null"} - ({"integer"} if "number" in kinds else set())
     for kind in sorted(others):
         only = coerced or len(others) == 1
         tests.append(_differs_in(kind, [v for v in values if kind in kinds_of(v)], ref, only=only, coerced=coerced))
-    return _any(tests)
+    return any_of(tests)
 
 
 def _differs_in(kind: str, values: list[Any], ref: Ref, *, only: bool, coerced: bool) -> Test:
-    here = Fixed(True) if only else _is(ref, (kind,))
+    here = Fixed(True) if only else is_(ref, (kind,))
     if not values:
-        return _is(ref, (kind,))
+        return is_(ref, (kind,))
     test: Test
     if kind in ("array", "object"):
-        test = _all(*(_differs_inside(value, ref) for value in values))
+        test = all_of(*(_differs_inside(value, ref) for value in values))
     elif kind == "string" and coerced:
         test = NoneOfFolded(ref, tuple(dict.fromkeys(value.lower() for value in values)))
     elif kind in ("string", "boolean"):
@@ -279,10 +224,10 @@ def _differs_in(kind: str, values: list[Any], ref: Ref, *, only: bool, coerced: 
         ref = Unquoted(ref) if coerced else ref
         test = NoneOf(ref, "number", tuple(values))
         if any(abs(v) >= EXACT for v in values) and all(abs(v) < BIGINT_LIMIT and isinstance(v, int) for v in values):
-            test = _any([TooWide(ref, True), NoneOf(ref, "integer", tuple(values))])
+            test = any_of([TooWide(ref, True), NoneOf(ref, "integer", tuple(values))])
             if kind == "number":
-                test = _any([_is(ref, ("integer",), negated=True), test])
-    return _all(here, test)
+                test = any_of([is_(ref, ("integer",), negated=True), test])
+    return all_of(here, test)
 
 
 def _differs_inside(value: Any, ref: Ref) -> Test:
@@ -295,19 +240,19 @@ def _differs_inside(value: Any, ref: Ref) -> Test:
     else:
         tests.append(Length(ref, "items", "<>", len(value)))
         tests += [_differs_from(part, At(ref, index)) for index, part in enumerate(value)]
-    return _any(tests)
+    return any_of(tests)
 
 
 def _differs_from(value: Any, ref: Ref) -> Test:
     kind = json_kind(value)
     kinds = ("number", "integer") if kind in ("integer", "number") else (kind,)
-    wrong = _is(ref, kinds[:1], negated=True)
-    return wrong if value is None else _any([wrong, _differs([value], set(kinds), ref)])
+    wrong = is_(ref, kinds[:1], negated=True)
+    return wrong if value is None else any_of([wrong, _differs([value], set(kinds), ref)])
 
 
 def _text(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
     if (pattern := schema.get("pattern")) is not None:
-        test = _guarded(schema, place, "string", NoMatch(place.ref, pattern))
+        test = _guarded(schema, place, "string", no_match(place.ref, pattern))
         yield Verdict("BAD_PATTERN", f"{place.where} does not match {pattern}", test)
     if "column" in schema:
         kind = _decimal(schema)
@@ -316,12 +261,8 @@ def _text(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
         test = _guarded(schema, place, "string", NoMatch(place.ref, digits))
         yield Verdict("BAD_PATTERN", f"{place.where} is no {schema['column']}", test)
     if (name := schema.get("format")) is not None:
-        tests: list[Test] = [NoMatch(place.ref, FORMAT_PATTERNS[name])]
-        if name in ("date", "date-time"):
-            tests.append(NoDate(place.ref))
-        if name == "date-time":
-            tests.append(_all(_is(place.ref, ("string",)), Not(NoMatch(place.ref, _EDGE))))
-        yield Verdict("BAD_PATTERN", f"{place.where} is no {name}", _guarded(schema, place, "string", _any(tests)))
+        tests = format_tests(name, place.ref)
+        yield Verdict("BAD_PATTERN", f"{place.where} is no {name}", _guarded(schema, place, "string", any_of(tests)))
 
 
 def _array(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
@@ -357,16 +298,16 @@ def _object(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
     if "object" not in place.kinds(schema):
         return
     for name in schema.get("required", ()):
-        missing = _all(_is(ref, ("object",)), Lacks(ref, name))
+        missing = all_of(is_(ref, ("object",)), Lacks(ref, name))
         yield Verdict("MISSING_FIELD", f"{place.get(name).where} is missing", missing)
     for name, names in schema.get("dependentRequired", {}).items():
         for other in names:
             detail = f"{place.get(other).where} is missing beside {name}"
-            yield Verdict("MISSING_FIELD", detail, _all(Present(Get(ref, name)), Lacks(ref, other)))
+            yield Verdict("MISSING_FIELD", detail, all_of(Present(Get(ref, name)), Lacks(ref, other)))
     for name, child in schema.get("properties", {}).items():
         yield from _child(child, place.get(name), "EXTRA_FIELD")
     for name, child in schema.get("dependentSchemas", {}).items():
-        test = _all(Present(Get(ref, name)), _fails(child, place))
+        test = all_of(Present(Get(ref, name)), _fails(child, place))
         yield Verdict("SCHEMA", f"{where} does not fit the schema beside {name}", test)
 
 
@@ -378,7 +319,7 @@ def _members(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
     patterns: Mapping[str, Any] = schema.get("patternProperties", {})
     for pattern, child in patterns.items():
         for verdict in _child(child, place.member(), "EXTRA_FIELD"):
-            test = _all(Not(NoMatch(Name(depth), pattern)), verdict.violated)
+            test = all_of(not_(no_match(Name(depth), pattern)), verdict.violated)
             yield replace(verdict, violated=test if test == Fixed(False) else AnyMember(ref, depth, test))
     names = tuple(schema.get("properties", {}))
     if (extra := schema.get("additionalProperties", True)) is False or extra == FALSE:
@@ -389,7 +330,7 @@ def _members(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
         yield Verdict("EXTRA_FIELD", detail, other)
     elif extra is not True:
         for verdict in _node(extra, place.member()):
-            test = _all(_unnamed(Name(depth), names, tuple(patterns)), verdict.violated)
+            test = all_of(_unnamed(Name(depth), names, tuple(patterns)), verdict.violated)
             yield replace(verdict, violated=test if test == Fixed(False) else AnyMember(ref, depth, test))
     if "propertyNames" in schema:
         fails = _fails(schema["propertyNames"], place.name())
@@ -405,7 +346,7 @@ def _decimal(schema: Mapping[str, Any]) -> Decimal:
 
 def _unnamed(ref: Name, names: tuple[str, ...], patterns: tuple[str, ...]) -> Test:
     named: list[Test] = [NoneOf(ref, "string", names)] if names else []
-    return _all(*named, *(NoMatch(ref, pattern) for pattern in patterns))
+    return all_of(*named, *(no_match(ref, pattern) for pattern in patterns))
 
 
 def _applied(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
@@ -414,17 +355,17 @@ def _applied(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
     for part in schema.get("allOf", ()):
         yield from _child(part, place, "SCHEMA")
     if "anyOf" in schema:
-        test = _all(*(_fails(choice, place) for choice in schema["anyOf"]))
+        test = all_of(*(_fails(choice, place) for choice in schema["anyOf"]))
         yield Verdict("SCHEMA", f"{where} fits none of anyOf", test)
     if "oneOf" in schema:
         tests = tuple(_fails(choice, place) for choice in schema["oneOf"])
-        yield Verdict("SCHEMA", f"{where} fits not exactly one of oneOf", _all(_present(ref), NotOne(tests)))
+        yield Verdict("SCHEMA", f"{where} fits not exactly one of oneOf", all_of(_present(ref), NotOne(tests)))
     if "not" in schema:
-        test = _all(_present(ref), _not(_fails(schema["not"], place)))
+        test = all_of(_present(ref), not_(_fails(schema["not"], place)))
         yield Verdict("SCHEMA", f"{where} is what not forbids", test)
     if "if" in schema:
         unmet = _fails(schema["if"], place)
-        for keyword, condition in (("then", _not(unmet)), ("else", unmet)):
+        for keyword, condition in (("then", not_(unmet)), ("else", unmet)):
             if keyword in schema:
-                test = _all(condition, _fails(schema[keyword], place))
+                test = all_of(condition, _fails(schema[keyword], place))
                 yield Verdict("SCHEMA", f"{where} does not fit {keyword}", test)

@@ -19,6 +19,9 @@ _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "0": "\0"}
 _SPECIAL = set("\\^$.|?*+()[]{}/-")
 _REPEAT = re.compile(r"\{(\d+)(,(\d*))?\}")
 _NAMED = re.compile(r"\\x\{([0-9a-f]+)\}")
+MAX_REPEATED = 1000
+"""Characters of a text that a pattern with a repeated group is tried on."""
+MANY = 100
 MAX_REPEAT = 1000
 """RE2, and so DuckDB and BigQuery, takes no larger count."""
 
@@ -61,6 +64,29 @@ def _repeated(parsed: Iterable[Any]) -> int:
         elif name == "BRANCH":
             most = max(most, *(_repeated(branch) for branch in argument[1]))
     return most
+
+
+def repeats_group(pattern: str) -> bool:
+    """Tell whether a pattern repeats more than one character, as often as a text allows."""
+    return _loops(_re_parser.parse(portable(pattern)))
+
+
+def _loops(parsed: Iterable[Any]) -> bool:
+    for operator, argument in parsed:
+        match str(operator):
+            case "MAX_REPEAT":
+                _, high, inner = argument
+                group = len(inner) != 1 or str(inner[0][0]) in ("SUBPATTERN", "BRANCH", "MAX_REPEAT")
+                many = str(high) == "MAXREPEAT" or int(high) > MANY
+                if (group and many) or _loops(inner):
+                    return True
+            case "SUBPATTERN":
+                if _loops(argument[3]):
+                    return True
+            case "BRANCH":
+                if any(_loops(branch) for branch in argument[1]):
+                    return True
+    return False
 
 
 def _refuse(pattern: str, what: str) -> ValueError:

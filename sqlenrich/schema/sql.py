@@ -139,7 +139,9 @@ class _Printer:
 
 def _on_name(test: Test) -> bool:
     """A name is always there: what is said of it is never NULL."""
-    return isinstance(test, NoMatch | NoneOf) and isinstance(test.ref, Name)
+    if isinstance(test, AnyOf | All):
+        return all(map(_on_name, test.tests))
+    return isinstance(test, NoMatch | NoneOf | Length) and isinstance(test.ref, Name)
 
 
 def _negated(test: Sql) -> Sql:
