@@ -166,7 +166,7 @@ WITH answered AS (
       THEN NULL
       WHEN REGEXP_LIKE(
         `answer`,
-        '^(?:[ \\t\\r\\n]*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)?+(?:\\[[ \\t\\r\\n]*+(?!\\])|\\{[ \\t\\r\\n]*+"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"|-?+(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+|true|false|null|\\[[ \\t\\r\\n]*+\\]|\\{[ \\t\\r\\n]*+\\})[ \\t\\r\\n]*+(?:[\\]}][ \\t\\r\\n]*+)*+(?:,[ \\t\\r\\n]*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)?+(?:\\[[ \\t\\r\\n]*+(?!\\])|\\{[ \\t\\r\\n]*+"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"|-?+(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+|true|false|null|\\[[ \\t\\r\\n]*+\\]|\\{[ \\t\\r\\n]*+\\})[ \\t\\r\\n]*+(?:[\\]}][ \\t\\r\\n]*+)*+)*+)\\z'
+        '^(?:[ \\t\\r\\n]*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)?+(?:\\[[ \\t\\r\\n]*+(?!\\])|\\{[ \\t\\r\\n]*+"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"|-?+(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+|true|false|null|\\[[ \\t\\r\\n]*+\\]|\\{[ \\t\\r\\n]*+\\})[ \\t\\r\\n]*+(?:[\\]}][ \\t\\r\\n]*+)*+(?:,[ \\t\\r\\n]*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)?+(?:\\[[ \\t\\r\\n]*+(?!\\])|\\{[ \\t\\r\\n]*+"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"|-?+(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+|true|false|null|\\[[ \\t\\r\\n]*+\\]|\\{[ \\t\\r\\n]*+\\})[ \\t\\r\\n]*+(?:[\\]}][ \\t\\r\\n]*+)*+)*+)\\z'
       )
       THEN CASE
         WHEN CHAR_LENGTH(
@@ -210,30 +210,26 @@ WITH answered AS (
       THEN 'MISSING_FIELD outcome is missing'
       WHEN TRY_VARIANT_GET(`doc`, '$["action_items"]', 'variant') IS NULL
       THEN 'MISSING_FIELD action_items is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["action_items"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["who"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD action_items[].who is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["action_items"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["what"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD action_items[].what is missing'
       WHEN EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
+        x0 -> EXISTS(MAP_KEYS(TRY_VARIANT_GET(x0, '$', 'map<string, variant>')), k -> NOT k IN ('who', 'what'))
+      )
+      THEN 'EXTRA_FIELD action_items[] has a name that is not in the schema'
+      WHEN EXISTS(
         MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')),
         k -> NOT k IN ('summary', 'outcome', 'action_items')
       )
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["action_items"]', 'variant')), 'ARRAY')
-      AND EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
-        x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
-        AND EXISTS(MAP_KEYS(TRY_VARIANT_GET(x0, '$', 'map<string, variant>')), k -> NOT k IN ('who', 'what'))
-      )
-      THEN 'EXTRA_FIELD action_items[] has a name that is not in the schema'
       WHEN NOT (
         SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["summary"]', 'variant')) = 'STRING'
       )
@@ -246,24 +242,21 @@ WITH answered AS (
         STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["action_items"]', 'variant')), 'ARRAY')
       )
       THEN 'WRONG_TYPE action_items is not array'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["action_items"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
         x0 -> NOT (
           STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
         )
       )
       THEN 'WRONG_TYPE action_items[] is not object'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["action_items"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["who"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE action_items[].who is not string'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["action_items"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["what"]', 'variant')) = 'STRING'

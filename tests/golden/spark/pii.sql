@@ -166,7 +166,7 @@ WITH answered AS (
       THEN NULL
       WHEN REGEXP_LIKE(
         `answer`,
-        '^(?:[ \\t\\r\\n]*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)?+(?:\\[[ \\t\\r\\n]*+(?!\\])|\\{[ \\t\\r\\n]*+"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"|-?+(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+|true|false|null|\\[[ \\t\\r\\n]*+\\]|\\{[ \\t\\r\\n]*+\\})[ \\t\\r\\n]*+(?:[\\]}][ \\t\\r\\n]*+)*+(?:,[ \\t\\r\\n]*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)?+(?:\\[[ \\t\\r\\n]*+(?!\\])|\\{[ \\t\\r\\n]*+"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"|-?+(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+|true|false|null|\\[[ \\t\\r\\n]*+\\]|\\{[ \\t\\r\\n]*+\\})[ \\t\\r\\n]*+(?:[\\]}][ \\t\\r\\n]*+)*+)*+)\\z'
+        '^(?:[ \\t\\r\\n]*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)?+(?:\\[[ \\t\\r\\n]*+(?!\\])|\\{[ \\t\\r\\n]*+"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"|-?+(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+|true|false|null|\\[[ \\t\\r\\n]*+\\]|\\{[ \\t\\r\\n]*+\\})[ \\t\\r\\n]*+(?:[\\]}][ \\t\\r\\n]*+)*+(?:,[ \\t\\r\\n]*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)?+(?:\\[[ \\t\\r\\n]*+(?!\\])|\\{[ \\t\\r\\n]*+"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"|-?+(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+|true|false|null|\\[[ \\t\\r\\n]*+\\]|\\{[ \\t\\r\\n]*+\\})[ \\t\\r\\n]*+(?:[\\]}][ \\t\\r\\n]*+)*+)*+)\\z'
       )
       THEN CASE
         WHEN CHAR_LENGTH(
@@ -208,27 +208,23 @@ WITH answered AS (
       THEN 'MISSING_FIELD has_pii is missing'
       WHEN TRY_VARIANT_GET(`doc`, '$["entities"]', 'variant') IS NULL
       THEN 'MISSING_FIELD entities is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["entities"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["type"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD entities[].type is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["entities"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["text"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD entities[].text is missing'
-      WHEN EXISTS(MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')), k -> NOT k IN ('has_pii', 'entities'))
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["entities"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>'),
-        x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
-        AND EXISTS(MAP_KEYS(TRY_VARIANT_GET(x0, '$', 'map<string, variant>')), k -> NOT k IN ('type', 'text'))
+        x0 -> EXISTS(MAP_KEYS(TRY_VARIANT_GET(x0, '$', 'map<string, variant>')), k -> NOT k IN ('type', 'text'))
       )
       THEN 'EXTRA_FIELD entities[] has a name that is not in the schema'
+      WHEN EXISTS(MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')), k -> NOT k IN ('has_pii', 'entities'))
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["has_pii"]', 'variant')) = 'BOOLEAN'
       )
@@ -237,24 +233,21 @@ WITH answered AS (
         STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["entities"]', 'variant')), 'ARRAY')
       )
       THEN 'WRONG_TYPE entities is not array'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["entities"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>'),
         x0 -> NOT (
           STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
         )
       )
       THEN 'WRONG_TYPE entities[] is not object'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["entities"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["type"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE entities[].type is not string'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["entities"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["text"]', 'variant')) = 'STRING'

@@ -19,8 +19,8 @@ WITH answered AS (
     r.`call_error`,
     r.`finish_reason`,
     CASE
-      WHEN REGEXP_LIKE(TRIM(BOTH ' \t\r\n' FROM r.`response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$')
-      THEN TRIM(BOTH ' \t\r\n' FROM REGEXP_EXTRACT(TRIM(BOTH ' \t\r\n' FROM r.`response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', 1))
+      WHEN REGEXP_LIKE(TRIM(BOTH ' \t\r\n' FROM r.`response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z')
+      THEN TRIM(BOTH ' \t\r\n' FROM REGEXP_EXTRACT(TRIM(BOTH ' \t\r\n' FROM r.`response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', 1))
       ELSE TRIM(BOTH ' \t\r\n' FROM r.`response`)
     END AS `answer`
   FROM `review_aspects_responses` AS r
@@ -36,8 +36,44 @@ WITH answered AS (
   SELECT
     *,
     CASE
-      WHEN ARRAY_SIZE(TRY_VARIANT_GET(TRY_PARSE_JSON('[' || `answer` || ',0]'), '$', 'array<variant>')) = 2
-      THEN TRY_VARIANT_GET(TRY_PARSE_JSON('[' || `answer` || ',0]'), '$[0]', 'variant')
+      WHEN CHAR_LENGTH(`answer`) > 500
+      AND (
+        (
+          CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+          AND AGGREGATE(
+            REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0),
+            0,
+            (d, b) -> CASE
+              WHEN d > 250
+              THEN d
+              ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END
+            END
+          ) > 250
+        )
+        OR (
+          REGEXP_LIKE(`answer`, '[0-9]{250}')
+          AND REGEXP_LIKE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]')
+        )
+      )
+      THEN NULL
+      WHEN REGEXP_LIKE(
+        `answer`,
+        '^(?:[ \\t\\r\\n]*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)?+(?:\\[[ \\t\\r\\n]*+(?!\\])|\\{[ \\t\\r\\n]*+"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"|-?+(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+|true|false|null|\\[[ \\t\\r\\n]*+\\]|\\{[ \\t\\r\\n]*+\\})[ \\t\\r\\n]*+(?:[\\]}][ \\t\\r\\n]*+)*+(?:,[ \\t\\r\\n]*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)?+(?:\\[[ \\t\\r\\n]*+(?!\\])|\\{[ \\t\\r\\n]*+"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"|-?+(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+|true|false|null|\\[[ \\t\\r\\n]*+\\]|\\{[ \\t\\r\\n]*+\\})[ \\t\\r\\n]*+(?:[\\]}][ \\t\\r\\n]*+)*+)*+)\\z'
+      )
+      THEN CASE
+        WHEN CHAR_LENGTH(
+          TRY_VARIANT_GET(
+            TRY_PARSE_JSON('[' || `answer` || ',"' || REPEAT('0', CHAR_LENGTH(`answer`) + 1) || '"]'),
+            '$[1]',
+            'string'
+          )
+        ) > CHAR_LENGTH(`answer`)
+        THEN TRY_VARIANT_GET(
+          TRY_PARSE_JSON('[' || `answer` || ',"' || REPEAT('0', CHAR_LENGTH(`answer`) + 1) || '"]'),
+          '$[0]',
+          'variant'
+        )
+      END
     END AS `doc`
   FROM answered
 ), judged AS (
@@ -64,37 +100,32 @@ WITH answered AS (
       THEN 'MISSING_FIELD overall is missing'
       WHEN TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant') IS NULL
       THEN 'MISSING_FIELD aspects is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["aspect"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD aspects[].aspect is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
         AND TRY_VARIANT_GET(x0, '$["sentiment"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD aspects[].sentiment is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["quote"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD aspects[].quote is missing'
-      WHEN EXISTS(MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')), k -> NOT k IN ('overall', 'aspects'))
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
-        x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
-        AND EXISTS(
+        x0 -> EXISTS(
           MAP_KEYS(TRY_VARIANT_GET(x0, '$', 'map<string, variant>')),
           k -> NOT k IN ('aspect', 'sentiment', 'quote')
         )
       )
       THEN 'EXTRA_FIELD aspects[] has a name that is not in the schema'
+      WHEN EXISTS(MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')), k -> NOT k IN ('overall', 'aspects'))
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["overall"]', 'variant')) = 'STRING'
       )
@@ -103,32 +134,28 @@ WITH answered AS (
         STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
       )
       THEN 'WRONG_TYPE aspects is not array'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> NOT (
           STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
         )
       )
       THEN 'WRONG_TYPE aspects[] is not object'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["aspect"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE aspects[].aspect is not string'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["sentiment"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE aspects[].sentiment is not string'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["quote"]', 'variant')) = 'STRING'
@@ -298,7 +325,7 @@ FROM (
     ai_query(
       'default',
       prompt,
-      responseFormat => '{"type":"json_schema","json_schema":{"name":"review_aspects","schema":{"type":"object","properties":{"overall":{"type":"string","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"array","description":"Every aspect that is judged, each once","maxItems":10,"items":{"type":"object","properties":{"aspect":{"type":"string","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"string","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"string","description":"Words that show it, copied exactly","minLength":1,"maxLength":200}},"required":["aspect","sentiment","quote"],"additionalProperties":false}}},"required":["overall","aspects"],"additionalProperties":false},"strict":true}}',
+      responseFormat => '{"type":"json_schema","json_schema":{"name":"review_aspects","schema":{"type":"object","properties":{"overall":{"type":"string","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"array","description":"Every aspect that is judged, each once","maxItems":10,"items":{"type":"object","properties":{"aspect":{"type":"string","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"string","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"string","description":"Words that show it, copied exactly","minLength":1,"maxLength":200}},"required":["aspect","sentiment","quote"],"additionalProperties":false}}},"required":["overall","aspects"],"additionalProperties":false}}}',
       modelParameters => named_struct('temperature', 0, 'max_tokens', 900),
       failOnError => FALSE
     ) AS answer
@@ -321,8 +348,8 @@ WITH answered AS (
     r.`call_error`,
     r.`finish_reason`,
     CASE
-      WHEN REGEXP_LIKE(TRIM(BOTH ' \t\r\n' FROM r.`response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$')
-      THEN TRIM(BOTH ' \t\r\n' FROM REGEXP_EXTRACT(TRIM(BOTH ' \t\r\n' FROM r.`response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', 1))
+      WHEN REGEXP_LIKE(TRIM(BOTH ' \t\r\n' FROM r.`response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z')
+      THEN TRIM(BOTH ' \t\r\n' FROM REGEXP_EXTRACT(TRIM(BOTH ' \t\r\n' FROM r.`response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', 1))
       ELSE TRIM(BOTH ' \t\r\n' FROM r.`response`)
     END AS `answer`
   FROM `review_aspects_responses` AS r
@@ -338,8 +365,44 @@ WITH answered AS (
   SELECT
     *,
     CASE
-      WHEN ARRAY_SIZE(TRY_VARIANT_GET(TRY_PARSE_JSON('[' || `answer` || ',0]'), '$', 'array<variant>')) = 2
-      THEN TRY_VARIANT_GET(TRY_PARSE_JSON('[' || `answer` || ',0]'), '$[0]', 'variant')
+      WHEN CHAR_LENGTH(`answer`) > 500
+      AND (
+        (
+          CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+          AND AGGREGATE(
+            REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0),
+            0,
+            (d, b) -> CASE
+              WHEN d > 250
+              THEN d
+              ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END
+            END
+          ) > 250
+        )
+        OR (
+          REGEXP_LIKE(`answer`, '[0-9]{250}')
+          AND REGEXP_LIKE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]')
+        )
+      )
+      THEN NULL
+      WHEN REGEXP_LIKE(
+        `answer`,
+        '^(?:[ \\t\\r\\n]*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)?+(?:\\[[ \\t\\r\\n]*+(?!\\])|\\{[ \\t\\r\\n]*+"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"|-?+(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+|true|false|null|\\[[ \\t\\r\\n]*+\\]|\\{[ \\t\\r\\n]*+\\})[ \\t\\r\\n]*+(?:[\\]}][ \\t\\r\\n]*+)*+(?:,[ \\t\\r\\n]*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)?+(?:\\[[ \\t\\r\\n]*+(?!\\])|\\{[ \\t\\r\\n]*+"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"|-?+(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+|true|false|null|\\[[ \\t\\r\\n]*+\\]|\\{[ \\t\\r\\n]*+\\})[ \\t\\r\\n]*+(?:[\\]}][ \\t\\r\\n]*+)*+)*+)\\z'
+      )
+      THEN CASE
+        WHEN CHAR_LENGTH(
+          TRY_VARIANT_GET(
+            TRY_PARSE_JSON('[' || `answer` || ',"' || REPEAT('0', CHAR_LENGTH(`answer`) + 1) || '"]'),
+            '$[1]',
+            'string'
+          )
+        ) > CHAR_LENGTH(`answer`)
+        THEN TRY_VARIANT_GET(
+          TRY_PARSE_JSON('[' || `answer` || ',"' || REPEAT('0', CHAR_LENGTH(`answer`) + 1) || '"]'),
+          '$[0]',
+          'variant'
+        )
+      END
     END AS `doc`
   FROM answered
 ), judged AS (
@@ -366,37 +429,32 @@ WITH answered AS (
       THEN 'MISSING_FIELD overall is missing'
       WHEN TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant') IS NULL
       THEN 'MISSING_FIELD aspects is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["aspect"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD aspects[].aspect is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
         AND TRY_VARIANT_GET(x0, '$["sentiment"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD aspects[].sentiment is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["quote"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD aspects[].quote is missing'
-      WHEN EXISTS(MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')), k -> NOT k IN ('overall', 'aspects'))
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
-        x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
-        AND EXISTS(
+        x0 -> EXISTS(
           MAP_KEYS(TRY_VARIANT_GET(x0, '$', 'map<string, variant>')),
           k -> NOT k IN ('aspect', 'sentiment', 'quote')
         )
       )
       THEN 'EXTRA_FIELD aspects[] has a name that is not in the schema'
+      WHEN EXISTS(MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')), k -> NOT k IN ('overall', 'aspects'))
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["overall"]', 'variant')) = 'STRING'
       )
@@ -405,32 +463,28 @@ WITH answered AS (
         STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
       )
       THEN 'WRONG_TYPE aspects is not array'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> NOT (
           STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
         )
       )
       THEN 'WRONG_TYPE aspects[] is not object'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["aspect"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE aspects[].aspect is not string'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["sentiment"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE aspects[].sentiment is not string'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["quote"]', 'variant')) = 'STRING'

@@ -166,7 +166,7 @@ WITH answered AS (
       THEN NULL
       WHEN REGEXP_LIKE(
         `answer`,
-        '^(?:[ \\t\\r\\n]*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)?+(?:\\[[ \\t\\r\\n]*+(?!\\])|\\{[ \\t\\r\\n]*+"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"|-?+(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+|true|false|null|\\[[ \\t\\r\\n]*+\\]|\\{[ \\t\\r\\n]*+\\})[ \\t\\r\\n]*+(?:[\\]}][ \\t\\r\\n]*+)*+(?:,[ \\t\\r\\n]*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)?+(?:\\[[ \\t\\r\\n]*+(?!\\])|\\{[ \\t\\r\\n]*+"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"|-?+(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+|true|false|null|\\[[ \\t\\r\\n]*+\\]|\\{[ \\t\\r\\n]*+\\})[ \\t\\r\\n]*+(?:[\\]}][ \\t\\r\\n]*+)*+)*+)\\z'
+        '^(?:[ \\t\\r\\n]*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)?+(?:\\[[ \\t\\r\\n]*+(?!\\])|\\{[ \\t\\r\\n]*+"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"|-?+(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+|true|false|null|\\[[ \\t\\r\\n]*+\\]|\\{[ \\t\\r\\n]*+\\})[ \\t\\r\\n]*+(?:[\\]}][ \\t\\r\\n]*+)*+(?:,[ \\t\\r\\n]*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)?+(?:\\[[ \\t\\r\\n]*+(?!\\])|\\{[ \\t\\r\\n]*+"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[0-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"|-?+(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+|true|false|null|\\[[ \\t\\r\\n]*+\\]|\\{[ \\t\\r\\n]*+\\})[ \\t\\r\\n]*+(?:[\\]}][ \\t\\r\\n]*+)*+)*+)\\z'
       )
       THEN CASE
         WHEN CHAR_LENGTH(
@@ -208,37 +208,32 @@ WITH answered AS (
       THEN 'MISSING_FIELD overall is missing'
       WHEN TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant') IS NULL
       THEN 'MISSING_FIELD aspects is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["aspect"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD aspects[].aspect is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
         AND TRY_VARIANT_GET(x0, '$["sentiment"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD aspects[].sentiment is missing'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["quote"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD aspects[].quote is missing'
-      WHEN EXISTS(MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')), k -> NOT k IN ('overall', 'aspects'))
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
-        x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
-        AND EXISTS(
+        x0 -> EXISTS(
           MAP_KEYS(TRY_VARIANT_GET(x0, '$', 'map<string, variant>')),
           k -> NOT k IN ('aspect', 'sentiment', 'quote')
         )
       )
       THEN 'EXTRA_FIELD aspects[] has a name that is not in the schema'
+      WHEN EXISTS(MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')), k -> NOT k IN ('overall', 'aspects'))
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["overall"]', 'variant')) = 'STRING'
       )
@@ -247,32 +242,28 @@ WITH answered AS (
         STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
       )
       THEN 'WRONG_TYPE aspects is not array'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> NOT (
           STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
         )
       )
       THEN 'WRONG_TYPE aspects[] is not object'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["aspect"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE aspects[].aspect is not string'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["sentiment"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE aspects[].sentiment is not string'
-      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
-      AND EXISTS(
+      WHEN EXISTS(
         TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["quote"]', 'variant')) = 'STRING'
