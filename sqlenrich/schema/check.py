@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from ..engines.base import BLANK
@@ -50,6 +50,8 @@ from .tests import (
 
 _MISSING = object()
 _STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_EXACTLY = Context(prec=100)
+"""Enough digits for a number below 10**20 by a step of 18 decimals."""
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     "<>": lambda a, b: a != b,
     "<": lambda a, b: a < b,
@@ -94,7 +96,7 @@ def parse_json(text: str) -> Any:
         return _MISSING
     try:
         text.encode()
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        value = json.loads(text, object_pairs_hook=_unique, parse_int=_integer, parse_constant=_no_constant)
         json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return _MISSING
@@ -116,6 +118,11 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) != len(pairs):
         raise ValueError("a name is repeated")
     return value
+
+
+def _integer(text: str) -> int | float:
+    """Python reads no integer of more than 4,300 digits, and it is beyond a double anyway."""
+    return int(text) if len(text) < 400 else float(text)
 
 
 def _no_constant(name: str) -> Any:
@@ -166,7 +173,7 @@ class _Judge:
             case Is(_, kinds, negated):
                 return bool(kinds_of(value) & set(kinds)) is not negated
             case Lacks(_, name):
-                return bool(name not in value)
+                return isinstance(value, dict) and name not in value
             case AnyItem(_, _, inner, start):
                 return any(self.holds(inner, (*loops, (item, None))) for item in _items(value)[start:])
             case AnyMember(_, _, inner):
@@ -242,7 +249,8 @@ def _multiple(value: Any, step: int | float) -> bool:
     if not abs(value) < 10**20:
         return False
     # A float's own digits: the shortest that read back as it.
-    return Decimal(repr(value) if isinstance(value, float) else value) % Decimal(repr(step)) == 0
+    number = Decimal(repr(value) if isinstance(value, float) else value)
+    return _EXACTLY.remainder(number, Decimal(repr(step))) == 0
 
 
 def _canonical(value: Any, levels: int) -> str | None:
