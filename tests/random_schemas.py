@@ -146,7 +146,7 @@ class Maker:
             made["enum"] = [
                 self.value() if self.chance(0.4) else self.of(kinds) for _ in range(self.random.randint(1, 4))
             ]
-        elif self.chance(0.04):
+        if self.chance(0.04):
             made["const"] = self.of(kinds)
         if depth and self.chance(0.08):
             made |= self.over_it(depth)
@@ -405,7 +405,8 @@ class Maker:
                 (value + "\n", value + self.character(), value[:-1], value.upper(), value + " ", "a" + value)
             )
         if isinstance(value, int | float) and not isinstance(value, bool) and self.chance(0.6):
-            return self.one((value + 1, value - 1, -value, value + 0.5, str(value), value == 1, value * 10))
+            half = value + 0.5 if abs(value) < EXACT else 0.5
+            return self.one((value + 1, value - 1, -value, half, str(value), value == 1, value * 10))
         if isinstance(value, bool) and self.chance(0.6):
             return self.one((not value, int(value), str(value).lower(), None))
         return self.value()

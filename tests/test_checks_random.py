@@ -15,7 +15,7 @@ import os
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -122,10 +122,10 @@ class Other:
 # Trying ---------------------------------------------------------------------------------------------------------------
 
 
-def drawn(count: int, seed: int) -> list[Asked]:
-    """So many schemas with their answers."""
+def drawn(places: Iterable[int], seed: int) -> list[Asked]:
+    """The schemas of these places with their answers."""
     made = []
-    for place in range(count):
+    for place in places:
         maker = Maker(f"{seed} {place}")
         schema = maker.schema()
         texts = tuple(dict.fromkeys(maker.answer(schema) for _ in range(ANSWERS)))
@@ -144,9 +144,8 @@ class Trial:
 
     def run(self, count: int, seed: int) -> None:
         """Try so many schemas."""
-        asked = drawn(count, seed)
-        for start in range(0, len(asked), BATCH):
-            some = asked[start : start + BATCH]
+        for start in range(0, count, BATCH):
+            some = drawn(range(start, min(start + BATCH, count)), seed)
             for one, judged in zip(some, self.judge(some), strict=True):
                 self.counts["schemas"] += 1
                 if isinstance(judged, se.SqlenrichError):
