@@ -213,7 +213,7 @@ class Maker:
                 made: dict[str, Any] = self.counts("Length")
                 if self.chance(0.2):
                     made["pattern"] = self.one(tuple(PATTERNS))
-                if self.chance(0.05):
+                if self.chance(0.15):
                     made["format"] = self.one(FORMATS)
                 return made
             case "integer" | "number":

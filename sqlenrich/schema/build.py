@@ -50,7 +50,7 @@ EXACT = 2**53
 """Beyond it two integers can be one double."""
 NUMBER_TEXT = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
 INTEGER_TEXT = r"^-?(?:0|[1-9][0-9]*)(?:\.0+)?$"
-_DATE = r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+_DATE = r"(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
 _TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _URI_CHARS = r"(?:[A-Za-z0-9._~:/?@!$&'()*+,;=\[\]-]|%[0-9A-Fa-f]{2})*"
@@ -62,7 +62,7 @@ FORMAT_PATTERNS: Mapping[str, str] = {
     "uuid": "^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$",
     "uri": rf"^[A-Za-z][A-Za-z0-9+.-]*:{_URI_CHARS}(?:#{_URI_CHARS})?$",
 }
-"""RFC 3339 (a leap second is refused: no column holds one), the e-mail addresses of HTML, RFC 9562, RFC 3986."""
+"""RFC 3339 (a leap second and the year 0 are refused: no column holds them), HTML's e-mail addresses, RFC 9562, RFC 3986."""
 _LIMITS: tuple[tuple[str, Literal["<", "<=", ">", ">="], str], ...] = (
     ("minimum", "<", "below"),
     ("exclusiveMinimum", "<=", "not above"),

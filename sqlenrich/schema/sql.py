@@ -170,6 +170,11 @@ def _not_multiple(p: _Printer, test: NotMultiple) -> Sql:
     return all_of(given, exp.Not(this=holds))
 
 
+def _no_date(p: _Printer, test: NoDate) -> Sql:
+    given = exp.Not(this=exp.Is(this=p.string(test.ref), expression=exp.Null()))
+    return all_of(given, exp.Not(this=p.json["is_date"](p.string(test.ref))))
+
+
 def _length(p: _Printer, test: Length) -> Sql:
     match test.what:
         case "items":
@@ -268,7 +273,7 @@ _TESTS: Mapping[type, Any] = {
     NoneOf: _none_of,
     NoneOfFolded: _none_of_folded,
     NoMatch: lambda p, test: exp.Not(this=p.json["search"](p.string(test.ref), test.pattern)),
-    NoDate: lambda p, test: exp.Not(this=p.json["is_date"](p.string(test.ref))),
+    NoDate: _no_date,
     Lacks: lambda p, test: exp.Is(this=p.json["get"](p.ref(test.ref), test.name), expression=exp.Null()),
     OtherNames: lambda p, test: p.json["has_other_names"](p.ref(test.ref), test.names),
     AnyItem: _any_item,
