@@ -62,7 +62,7 @@ FORMAT_PATTERNS: Mapping[str, str] = {
     "uuid": "^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$",
     "uri": rf"^[A-Za-z][A-Za-z0-9+.-]*:{_URI_CHARS}(?:#{_URI_CHARS})?$",
 }
-"""RFC 3339 (a leap second and the year 0 are refused: no column holds them), HTML's e-mail addresses, RFC 9562, RFC 3986."""
+"""RFC 3339 (a leap second and the year 0 are refused: no column holds them), HTML's e-mail, RFC 9562 and 3986."""
 _LIMITS: tuple[tuple[str, Literal["<", "<=", ">", ">="], str], ...] = (
     ("minimum", "<", "below"),
     ("exclusiveMinimum", "<=", "not above"),
