@@ -49,9 +49,8 @@ from .tests import (
 )
 
 _MISSING = object()
+_WIDE = Context(prec=60)
 _STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_EXACTLY = Context(prec=100)
-"""Enough digits for a number below 10**20 by a step of 18 decimals."""
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     "<>": lambda a, b: a != b,
     "<": lambda a, b: a < b,
@@ -250,7 +249,7 @@ def _multiple(value: Any, step: int | float) -> bool:
         return False
     # A float's own digits: the shortest that read back as it.
     number = Decimal(repr(value) if isinstance(value, float) else value)
-    return _EXACTLY.remainder(number, Decimal(repr(step))) == 0
+    return _WIDE.remainder(number, Decimal(repr(step))) == 0
 
 
 def _canonical(value: Any, levels: int) -> str | None:
