@@ -55,6 +55,14 @@ def test_a_deep_answer_is_refused_and_the_process_lives(depth: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("schema", "code"), [({}, None), ({"type": "integer"}, "OUT_OF_RANGE"), ({"maximum": 1}, "OUT_OF_RANGE")]
+)
+def test_a_number_of_more_digits_than_python_reads(schema: dict[str, Any], code: str | None) -> None:
+    whole, text = {"type": "object", "properties": {"a": schema}}, f'{{"a": {"1" * 5000}}}'
+    assert duck(whole, text) == se.check_response(whole, text) == code
+
+
+@pytest.mark.parametrize(
     ("schema", "value", "code"),
     [
         pytest.param({"type": "integer", "enum": [2**53 + 1]}, 2**53, "NOT_IN_ENUM", id="beyond doubles"),
