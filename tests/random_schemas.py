@@ -342,7 +342,7 @@ class Maker:
                 return text[: limit("maxLength", 10**6)]
             case "array":
                 count = self.random.randint(limit("minItems", 0), max(limit("minItems", 0), limit("maxItems", 3)))
-                first = next((part["prefixItems"] for part in parts if "prefixItems" in part), [])
+                first: list[Any] = next((part["prefixItems"] for part in parts if "prefixItems" in part), [])
                 item = next((part["items"] for part in parts if "items" in part), True)
                 made = [
                     self.fit(child, root, depth - 1) for child in [*first, *[item] * count][: max(count, len(first))]
@@ -418,9 +418,9 @@ class Maker:
         space = self.one(("", "", "", " ", "\n\t"))
         if isinstance(value, dict):
             pairs = [f"{self.quoted(name)}{space}:{space}{self.written(part)}" for name, part in value.items()]
-            return "{" + space + f"{space},{space}".join(pairs) + "}"
+            return f"{{{space}{f'{space},{space}'.join(pairs)}}}"
         if isinstance(value, list):
-            return "[" + f"{space},{space}".join(map(self.written, value)) + space + "]"
+            return f"[{f'{space},{space}'.join(map(self.written, value))}{space}]"
         if isinstance(value, str):
             return self.quoted(value)
         if isinstance(value, bool) or value is None:

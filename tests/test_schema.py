@@ -441,6 +441,7 @@ def test_repair(text: str | None, repairs: list[str], repaired: str | None) -> N
     [
         (obj({"a": {"type": "string"}}, required=["a"], additionalProperties=False), True),
         (obj({"a": {"type": "string"}}, required=["a"]), False),
+        (obj({"a": {"enum": ["x"]}}, required=["a"], additionalProperties=False), False),
         (obj({"a": {"type": "string"}}, additionalProperties=False), False),
         (obj({"a": obj({"b": {"type": "string"}})}, required=["a"], additionalProperties=False), False),
         (

@@ -22,7 +22,9 @@ def json_schema_format(name: str, schema: Mapping[str, Any], keep: tuple[str, ..
 
 
 def is_strict(schema: Mapping[str, Any]) -> bool:
-    """Tell whether every object of a plain schema is closed and requires all its properties."""
+    """Tell whether every value of a plain schema has a type, and every object is closed and requires all it has."""
+    if "type" not in schema:
+        return False
     if "object" in schema["type"]:
         properties = schema.get("properties", {})
         if schema.get("additionalProperties") is not False or set(schema.get("required", ())) != set(properties):
