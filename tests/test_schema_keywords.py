@@ -63,10 +63,6 @@ KEYWORDS: Cases = [
     ({"multipleOf": 1}, "1e20", "OUT_OF_RANGE"),
     ({"multipleOf": 2}, '"x"', None),
     ({"exclusiveMinimum": 1}, "1", "OUT_OF_RANGE"),
-    ({"type": "integer"}, "1" * 400, "OUT_OF_RANGE"),
-    ({"type": "number"}, "1" * 400, "OUT_OF_RANGE"),
-    ({}, "1" * 400, None),
-    ({"maximum": 1}, "1" * 400, "OUT_OF_RANGE"),
     # Arrays
     ({"items": {"type": "integer"}}, '[1,"x"]', "WRONG_TYPE"),
     ({"items": {"type": "integer"}}, '{"x":"x"}', None),
