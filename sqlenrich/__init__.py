@@ -11,6 +11,7 @@ from .plan import Plan, Step
 from .prompt import render_prompt
 from .render import render
 from .report import Report
+from .retry import retry
 from .run import run
 from .schema import check_response
 from .sql import check_sql, prompt_sql, repair_sql
@@ -35,5 +36,6 @@ __all__ = [
     "render",
     "render_prompt",
     "repair_sql",
+    "retry",
     "run",
 ]

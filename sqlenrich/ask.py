@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .compiler import resolve_model
+from .compiler import output_of, resolve_model
 from .config import Config, Endpoint
 from .engines import get_engine
 from .enrichment import Enrichment
 from .errors import ConfigError
-from .request import ResolvedModel, hint_text
-from .schema.vendor import json_schema_format
+from .request import ResolvedModel, compact_json, hint_text
+from .schema import build_tests, judge
+from .schema.vendor import dialect_of, json_schema_format
 
 if TYPE_CHECKING:
     from .llm.model import Model
@@ -29,6 +30,18 @@ class Ask:
     resolved: ResolvedModel
     concurrency: int
     where: str
+    own: ResolvedModel
+    """What the file and the settings of models say alone: less what the endpoint is always sent."""
+
+
+def with_params(ask: Ask, resolved: ResolvedModel) -> Ask:
+    """Give whom to ask with other parameters."""
+    from .llm.endpoint import EndpointModel
+
+    if resolved == ask.resolved or not isinstance(ask.model, EndpointModel):
+        return ask
+    config = replace(ask.model.config, params=resolved.params)
+    return replace(ask, model=EndpointModel(config), resolved=resolved)
 
 
 def choose_model(
@@ -54,10 +67,10 @@ def choose_model(
         # An endpoint may serve a model of this name: its answers are others.
         resolved = replace(named, params={**named.params, "sqlenrich": MOCK})
         try:
-            answers = MockModel(enrichment.schema, failures=failures)
+            answers = MockModel(enrichment.schema, failures=failures, judge=_test)
         except ValueError as error:
             raise ConfigError(f"--mock: {error}") from None
-        return Ask(answers, resolved, concurrency or 64, "")
+        return Ask(answers, resolved, concurrency or 64, "", named)
     if failures:
         raise ConfigError("--mock-failures goes with --mock: an endpoint fails by itself")
     settings = config.endpoint(endpoint)
@@ -71,25 +84,32 @@ def choose_model(
         raise ConfigError(f'the model "{wanted}" has no name for an endpoint: write endpoint under [models.{wanted}]')
     checked = EndpointConfig(url=settings.url, model="", api_key=settings.api_key)  # before anything is sent there
     name = alias.name if alias is not None else only_model(settings)
-    resolved = resolve_model(enrichment, engine, name, alias.params if alias is not None else None)
-    taken = sorted({*resolved.params, "response_format"} & set(settings.extra_body))
+    own = resolve_model(enrichment, engine, name, alias.params if alias is not None else None)
+    taken = sorted({*own.params, "response_format"} & set(settings.extra_body))
     if taken:
         raise ConfigError(
             f"{', '.join(taken)} of {settings.origin}.extra_body is set by sqlenrich: write it under params"
         )
     # What an endpoint is always sent decides its answers too.
-    resolved = replace(resolved, params={**resolved.params, **settings.extra_body})
+    resolved = replace(own, params={**own.params, **settings.extra_body})
     width = concurrency or settings.concurrency
+    told = json_schema_format(output_of(enrichment, resolved), dialect_of(settings.url))
     client = replace(
         checked,
         model=resolved.name,
         concurrency=width,
         timeout_s=settings.timeout,
         params=resolved.params,
-        response_format=None if enrichment.hint == "always" else json_schema_format(enrichment.name, enrichment.schema),
+        response_format=None if enrichment.hint == "always" else told.form,
         hint=hint_text(enrichment.schema) if enrichment.hint == "always" else None,
     )
-    return Ask(EndpointModel(client), resolved, width, f" at {without_query(settings.url)}")
+    return Ask(EndpointModel(client), resolved, width, f" at {without_query(settings.url)}", own)
+
+
+def _test(schema: Mapping[str, Any]) -> Callable[[Any], bool]:
+    """Give the test of one value: the verdict on an answer that holds it."""
+    verdicts = build_tests({"type": ["object"], "properties": {"v": schema}, "required": ["v"]})
+    return lambda value: judge(verdicts, compact_json({"v": value})) is None
 
 
 def only_model(settings: Endpoint) -> str:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from .compiler import compile_plan
+from .compiler import compile_plan, output_of
 from .config import Config, find_config
 from .engines import ENGINES, get_engine
-from .engines.base import Engine
+from .engines.base import Engine, Told
 from .enrichment import Enrichment, load
 from .errors import ConfigError, SqlenrichError
 from .render import model_for
 from .request import ResolvedModel
+from .schema.vendor import dialect_of, json_schema_format
+
+_NAMED = 8
+"""How many left-out keywords are named in one line."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,45 @@ def check(file: str | Path, *, model: str | None = None) -> Check:
     return Check("\n".join(lines), usable)
 
 
+def told(file: str | Path, engine: str, *, model: str | None = None) -> str:
+    """Give, as JSON, the part of the output's schema that the model of an engine is told: what stands in its requests.
+
+    Raises as :func:`~sqlenrich.load` does, and ConfigError where no model is named.
+    """
+    enrichment = load(file)
+    config = find_config(enrichment.path)
+    found = get_engine(engine)
+    form = _told(enrichment, found, config, model_for(enrichment, engine, config, model)).form
+    return json.dumps(form, indent=2, ensure_ascii=False)
+
+
+def _told(enrichment: Enrichment, engine: Engine, config: Config, resolved: ResolvedModel) -> Told:
+    output = output_of(enrichment, resolved)
+    if resolved.options.get("schema") is False:
+        return Told(None, ("schema: false",))
+    if engine.call is not None:
+        return engine.response_format(output)
+    if enrichment.hint == "always":
+        return Told(None, ("hint: always",))
+    try:
+        url = config.endpoint(None).url
+    except ConfigError:  # a run's flag may name one
+        url = ""
+    return json_schema_format(output, dialect_of(url))
+
+
+def _told_line(enrichment: Enrichment, told: Told) -> str:
+    named = ", ".join(told.left_out[:_NAMED])
+    if len(told.left_out) > _NAMED:
+        named += f" and {len(told.left_out) - _NAMED} more"
+    if told.form is None:
+        instead = "nothing stands in" if enrichment.hint == "never" else "the hint stands in"
+        return f"the model is told no schema ({named}): {instead}"
+    if not told.left_out:
+        return "the model is told the whole schema"
+    return f"the model is not told: {named} (our checks hold them)"
+
+
 def _engine(enrichment: Enrichment, name: str, config: Config, model: str | None) -> tuple[str, list[str]]:
     engine = get_engine(name)
     try:
@@ -55,7 +99,8 @@ def _engine(enrichment: Enrichment, name: str, config: Config, model: str | None
         return str(error), []
     except SqlenrichError as error:
         return f"refused: {error}", []
-    return "ok", _settings(enrichment, engine, config, model, resolved)
+    line = _told_line(enrichment, _told(enrichment, engine, config, resolved))
+    return "ok", [*_settings(enrichment, engine, config, model, resolved), line]
 
 
 def _settings(

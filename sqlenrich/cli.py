@@ -12,9 +12,10 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from . import __version__
-from .enrichment import load, templates
+from .config import Target
+from .enrichment import Enrichment, load, templates
 from .errors import ConfigError, SqlenrichError, did_you_mean
-from .report import EXIT_ERROR, EXIT_STOPPED, EXIT_USAGE
+from .report import EXIT_ERROR, EXIT_STOPPED, EXIT_USAGE, Report
 
 F = TypeVar("F", bound=Callable[..., Any])
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -161,42 +162,76 @@ def run(
     input_: str | None,
     output: str | None,
     target: str | None,
-    mock_failures: Mapping[str, float],
     yes: bool,
     as_json: bool,
     **options: Any,
 ) -> int:
     """Enrich a table: NAME holds the accepted rows, NAME_quarantine the refused ones with their reasons."""
-    from .config import find_config
-    from .progress import Progress
-    from .run import Stopper
     from .run import run as start
 
     enrichment = load(file)
     if target is not None:
-        chosen = find_config(enrichment.path).target(target)
-        if chosen.engine != "duckdb":
-            raise ConfigError(
-                f'the target "{target}" is on {chosen.engine}, where a run is not supported yet; '
-                f"paste the script of: sqlenrich render {file} --target {target}"
-            )
+        chosen = _duckdb_target(enrichment, target, f"sqlenrich render {file} --target {target}")
         output = output or chosen.database
         shared = (chosen.responses or "").replace("{name}", enrichment.name)
         options["responses"] = options["responses"] or shared or None
+    return _watched(start, enrichment, output, yes=yes, as_json=as_json, input=input_, **options)
+
+
+@cli.command()
+@click.argument("file")
+@click.option("--output", metavar="PATH", help="What the last run wrote: a .duckdb database, a .csv or .parquet file.")
+@click.option("--target", metavar="NAME", help="A target of sqlenrich.toml.")
+@click.option("--reason", "reasons", metavar="CODE", multiple=True, help="Only rows refused for this; may be repeated.")
+@click.option("--max-attempts", metavar="N", type=click.IntRange(1), help="How often a request is asked, all told.")
+@model_options
+@click.option("--concurrency", metavar="N", type=click.IntRange(1, 10_000), help="Requests in flight at most.")
+@click.option("--max-rows", metavar="N", type=click.IntRange(0), help="Send at most so many requests, then stop.")
+@click.option("--yes", is_flag=True, help="Don't ask before the first call.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def retry(file: str, output: str | None, target: str | None, yes: bool, as_json: bool, **options: Any) -> int:
+    """Ask refused rows of the last run again, as further attempts; what is accepted is never asked."""
+    from .retry import retry as start
+
+    enrichment = load(file)
+    if target is not None:
+        script = f"sqlenrich render {file} --target {target} --retry"
+        output = output or _duckdb_target(enrichment, target, script).database
+    return _watched(start, enrichment, output, yes=yes, as_json=as_json, **options)
+
+
+def _duckdb_target(enrichment: Enrichment, name: str, script: str) -> Target:
+    """Give a target that a client can run on. Raises ConfigError."""
+    from .config import find_config
+
+    chosen = find_config(enrichment.path).target(name)
+    if chosen.engine != "duckdb":
+        raise ConfigError(
+            f'the target "{name}" is on {chosen.engine}, where a run is not supported yet; '
+            f"paste the script of: {script}"
+        )
+    return chosen
+
+
+def _watched(
+    start: Callable[..., Report],
+    enrichment: Enrichment,
+    output: str | None,
+    *,
+    yes: bool,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Start a run that signals can end, with its progress; print the report and give the exit status."""
+    from .progress import Progress
+    from .run import Stopper
+
     if output is None:
         raise click.UsageError("where to? Give --output out.duckdb (or .csv, .parquet)")
     stopper = Stopper()
     _stop_on_signals(stopper.stop)
     progress = Progress(sys.stderr, yes=yes, ask=_confirm if sys.stdin.isatty() and sys.stderr.isatty() else None)
-    report = start(
-        enrichment,
-        input=input_,
-        output=output,
-        mock_failures=mock_failures,
-        observer=progress,
-        stopper=stopper,
-        **options,
-    )
+    report = start(enrichment, output=output, observer=progress, stopper=stopper, **options)
     progress.clear()
     click.echo(report.to_text(), err=True)
     if as_json:
@@ -239,10 +274,11 @@ def _stop_on_signals(stop: Callable[[], None]) -> None:
 @click.option("--target", metavar="NAME", help="A target of sqlenrich.toml: its engine and its tables.")
 @click.option("--step", metavar="NAME", help="Only the SELECT of one step.")
 @click.option("--model", metavar="M", help="The model's name, or an alias of sqlenrich.toml.")
+@click.option("--retry", is_flag=True, help="The script that asks refused rows of the last one again.")
+@click.option("--reason", "reasons", metavar="CODE", multiple=True, help="With --retry: only rows refused for this.")
+@click.option("--max-attempts", metavar="N", type=click.IntRange(1), help="With --retry: how often a request is asked.")
 @click.option("-o", "out", metavar="PATH", type=click.Path(dir_okay=False), help="Write to a file.")
-def render(
-    file: str, engine: str | None, target: str | None, step: str | None, model: str | None, out: str | None
-) -> None:
+def render(file: str, engine: str | None, target: str | None, out: str | None, **options: Any) -> None:
     """Print the SQL script for a warehouse."""
     from .compiler import RELATIONS
     from .config import find_config
@@ -254,9 +290,7 @@ def render(
         raise click.UsageError("give --engine E or --target NAME")
     place = config.target(target) if target is not None else None
     relations = place.relations(RELATIONS, enrichment.name) if place is not None else None
-    text = script(
-        enrichment, engine or str(place and place.engine), relations=relations, step=step, config=config, model=model
-    )
+    text = script(enrichment, engine or str(place and place.engine), relations=relations, config=config, **options)
     if out is None:
         click.echo(text, nl=False)
     else:
@@ -266,11 +300,17 @@ def render(
 @cli.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--model", metavar="M", help="The model's name, or an alias of sqlenrich.toml.")
-def check(files: tuple[str, ...], model: str | None) -> int:
+@click.option("--told", metavar="ENGINE", help="Print the part of the schema that the model of an engine is told.")
+def check(files: tuple[str, ...], model: str | None, told: str | None) -> int:
     """Report a file's problems, what each engine would refuse, and where each setting comes from."""
     from .check import check as examine
+    from .check import told as told_by
 
     status = 0
+    if told is not None:
+        for file in files:
+            click.echo(told_by(file, told, model=model))
+        return status
     for file in files:
         found = examine(file, model=model)
         click.echo(found.text)

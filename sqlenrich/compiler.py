@@ -2,44 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from sqlglot import exp
 
 from .columns import SourceColumns
 from .engines import get_engine
 from .engines.base import (
+    CARRIED,
     Call,
     Engine,
+    Output,
     Sql,
     all_of,
     any_of,
     case,
-    column,
     concat,
-    identifier,
     literal,
     print_sql,
-    relation,
 )
 from .enrichment import Enrichment
-from .errors import ConfigError, SpecError, UnsupportedError
+from .errors import SpecError
+from .pending import Pass, checked_attempts, chosen_reasons, passes, refused, unanswered
 from .plan import RESPONSES, STEPS, Plan, Step
 from .prompt.sql import prompt_sql
-from .request import ResolvedModel, hint_text, request_constant
-from .schema.sql import repaired_sql, verdict_sql
-from .types import BIGINT, BOOLEAN, STRING, Type
+from .relations import RELATIONS, Relations
+from .request import ResolvedModel, canonical_json, hint_text, request_constant
+from .schema.repairs import kept_nulls, repaired_sql
+from .schema.sql import verdict_sql
+from .types import BIGINT, BOOLEAN, STRING, Type, type_json
 
-RELATIONS = {
-    "prompts": "{}_prompts",
-    "pending": "{}_pending",
-    "responses": "{}_responses",
-    "checked": "{}_checked",
-    "enriched": "{}",
-    "quarantine": "{}_quarantine",
-}
-"""The relations of an enrichment and how they are named after it."""
+
+class RetryCall(NamedTuple):
+    """One call of a retry: whom it asks with which parameters, and the step that asks what ``pending_sql`` gives."""
+
+    model: ResolvedModel
+    step: Step
+    what: str
+    """What is asked, in words."""
 
 
 def compile_plan(
@@ -62,9 +64,57 @@ def compile_plan(
     """
     target = get_engine(engine)
     resolved = model or resolve_model(enrichment, target)
-    return _Compiler(
-        enrichment, target, resolved, relations or {}, source_types, shard, {**resolved.options, **(options or {})}
-    ).plan()
+    return _Compiler(enrichment, target, resolved, relations or {}, source_types, shard, options).plan()
+
+
+def compile_retry(
+    enrichment: Enrichment,
+    engine: str,
+    relations: Mapping[str, str] | None = None,
+    *,
+    model: ResolvedModel | None = None,
+    reasons: Sequence[str] | None = None,
+    max_attempts: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> tuple[RetryCall, ...]:
+    """Compile the calls that ask chosen refused rows again, each distinct request in at most one of them.
+
+    ``model`` is the one to ask; ``reasons`` are the codes to ask again, by default all that can be; ``max_attempts``
+    stands in for the file's. The pending relation is made from ``checked`` and has one column more, ``sent_hash``.
+    Raises as :func:`compile_plan` does, and ConfigError for a reason that can't be retried.
+    """
+    target = get_engine(engine)
+    resolved = model or resolve_model(enrichment, target)
+    codes = chosen_reasons(reasons)
+    attempts = checked_attempts(enrichment.max_attempts if max_attempts is None else max_attempts)
+    given = {"source": "source", **(relations or {})}
+
+    def compiler(model: ResolvedModel) -> _Compiler:
+        return _Compiler(enrichment, target, model, given, None, None, options, carried=(*CARRIED, "sent_hash"))
+
+    told = compiler(resolved).tells_finish()
+    return tuple(
+        RetryCall(one.model, compiler(one.model).retry_step(one), one.what)
+        for one in passes(target, resolved, codes, attempts, told=told)
+    )
+
+
+def snapshot_digest(enrichment: Enrichment, engine: str, model: ResolvedModel) -> str:
+    """Give the hash of what decides a run's prompts and their hashes: two equal ones make the same of one source."""
+    compiler = _Compiler(enrichment, get_engine(engine), model, {"source": "source"}, None, None, None)
+    types = {n: (c.type and type_json(c.type), c.source_name) for n, c in enrichment.columns.items()}
+    facts = {
+        "sql": print_sql(compiler.engine, compiler.prompts()),
+        "columns": types,
+        "source": enrichment.source,
+        "query": enrichment.query,
+    }
+    return hashlib.sha256(canonical_json(facts).encode()).hexdigest()
+
+
+def output_of(enrichment: Enrichment, model: ResolvedModel) -> Output:
+    """Give what an engine's ``response_format`` is made from."""
+    return Output(enrichment.name, enrichment.schema, enrichment.repairs, model.name)
 
 
 def resolve_model(
@@ -100,71 +150,25 @@ class _Compiler:
         relations: Mapping[str, str],
         source_types: Mapping[str, Type] | None,
         shard: tuple[int, int] | None,
-        options: Mapping[str, Any],
+        options: Mapping[str, Any] | None,
+        carried: tuple[str, ...] = CARRIED,
     ) -> None:
+        options = {**model.options, **(options or {})}
         self.e, self.engine, self.model, self.shard = enrichment, engine, model, shard
         self.source_types = source_types
         self.columns = SourceColumns(enrichment, engine, source_types)
-        self.relations = self.name_relations(relations)
+        self.names = Relations(enrichment, engine, relations)
+        self.table, self.col, self.named = self.names.table, self.names.col, self.names.named
         response_format = (
-            None if options.get("schema") is False else engine.response_format(enrichment.name, enrichment.schema)
+            None if options.get("schema") is False else engine.response_format(output_of(enrichment, model)).form
         )
         needs_hint = enrichment.hint == "always" or (enrichment.hint == "auto" and response_format is None)
         if engine.call is None:
             needs_hint = enrichment.hint == "always"
         hint = hint_text(enrichment.schema) if needs_hint and enrichment.hint != "never" else None
-        self.call = Call(model.name, model.params, enrichment.schema, response_format, hint, options)
+        self.call = Call(model.name, model.params, enrichment.schema, response_format, hint, options, carried)
         self.constant = request_constant(model, enrichment.schema, hint)
         self.kept = {name: self.columns.type(name) for name in (*enrichment.key, *enrichment.keep)}
-
-    # Names -----------------------------------------------------------------------------------------------------
-
-    def name_relations(self, given: Mapping[str, str]) -> dict[str, exp.Table]:
-        unknown = sorted(set(given) - {"source", *RELATIONS})
-        if unknown:
-            raise ConfigError(f"no step is called {', '.join(unknown)}; there are: source, {', '.join(RELATIONS)}")
-        names = {step: given.get(step, form.format(self.e.name)) for step, form in RELATIONS.items()}
-        source = given.get("source", self.e.source)
-        if source is not None:
-            names["source"] = source
-        elif self.e.query is None:
-            raise SpecError(self.e.place, ['no source: write "source: schema.table" in the header, or give one'])
-        tables: dict[str, exp.Table] = {}
-        for step, name in names.items():
-            try:
-                tables[step] = relation(self.engine, name)
-            except ValueError as error:
-                raise ConfigError(str(error)) from None
-            for part in tables[step].parts:
-                self.check_name(part.name)
-        seen: dict[str, str] = {}
-        for step, table in tables.items():
-            other = seen.setdefault(table.sql(self.engine.dialect).lower(), step)
-            if other != step:
-                raise ConfigError(
-                    f"{step} and {other} are the same table {table.sql(self.engine.dialect)}; name one differently"
-                )
-        return tables
-
-    def check_name(self, name: str) -> None:
-        if problem := "holds NUL" if "\0" in name else self.engine.name_problem(name):
-            raise UnsupportedError(
-                self.engine.name, f'the name "{name}" {problem}', "rename it, e.g. in a source query"
-            )
-
-    def table(self, step: str, alias: str | None = None) -> exp.Table:
-        table = self.relations[step].copy()
-        if alias:
-            table.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
-        return table
-
-    def col(self, name: str, table: str | None = None) -> exp.Column:
-        return column(self.engine, name, table)
-
-    def named(self, value: Sql, name: str) -> Sql:
-        if isinstance(value, exp.Column) and value.name == name:
-            return value
-        return exp.Alias(this=value, alias=identifier(self.engine, name))
 
     # Steps -----------------------------------------------------------------------------------------------------
 
@@ -218,8 +222,7 @@ class _Compiler:
 
     def step(self, name: str, kind: Any, columns: Mapping[str, Type], select: Sql, **more: Any) -> Step:
         sql = print_sql(self.engine, self.unhidden(select))
-        relation_sql = self.relations[name].sql(self.engine.dialect)
-        return Step(name, kind, dict(columns), sql, relation_sql, **more)
+        return Step(name, kind, dict(columns), sql, self.names.text(name), **more)
 
     def free(self, name: str) -> str:
         """A name that no column of the result tables has."""
@@ -243,7 +246,7 @@ class _Compiler:
             types = {by_source.get(name, name): kind for name, kind in self.source_types.items()}
         compiled = self.e.prompt(types)
         for name in (*compiled.columns, *self.kept, *(self.e.require or ())):
-            self.check_name(self.e.source_name(name))
+            self.names.check_name(self.e.source_name(name))
             if self.source_types is not None and self.e.source_name(name) not in self.source_types:
                 available = ", ".join(self.source_types)
                 raise SpecError(
@@ -282,62 +285,25 @@ class _Compiler:
         alias = "source"
         while alias in taken:
             alias += "_"
-        return self.table("source", alias) if "source" in self.relations else self.columns.query(alias)
-
-    def pending(self) -> Sql:
-        """What is to be asked: each distinct hash that has no answer, or whose latest attempt may be tried again."""
-        retried = case((self.col("retryable"), literal(0)), default=self.col("attempt"))
-        asked = (
-            exp.select(
-                self.col("request_hash"),
-                self.named(exp.Max(this=self.col("attempt")), "attempt"),
-                self.named(exp.Max(this=retried), "settled"),
-                copy=False,
-            )
-            .from_(self.table("responses"), copy=False)
-            .group_by(self.col("request_hash"), copy=False)
-        )
-        attempt = self.col("attempt", "asked")
-        tries_left = all_of(
-            exp.LT(this=self.col("settled", "asked"), expression=attempt.copy()),
-            exp.LT(this=attempt.copy(), expression=literal(self.e.max_attempts)),
-        )
-        open_ = exp.paren(any_of(exp.Is(this=attempt.copy(), expression=exp.Null()), tries_left), copy=False)
-        hash_ = self.col("request_hash", "p")
-        conditions: list[Sql] = [exp.Not(this=exp.Is(this=hash_.copy(), expression=exp.Null())), open_]
-        if self.shard is not None:
-            conditions += self.shard_range(hash_, *self.shard)
-        first = exp.Add(this=exp.Coalesce(this=attempt, expressions=[literal(0)]), expression=literal(1))
-        return (
-            exp.select(hash_.copy(), self.named(first, "attempt"), self.col("prompt", "p"), copy=False)
-            .distinct(copy=False)
-            .from_(self.table("prompts", "p"), copy=False)
-            .join(
-                exp.to_table("asked"),
-                on=exp.EQ(this=self.col("request_hash", "asked"), expression=hash_.copy()),
-                join_type="LEFT",
-                copy=False,
-            )
-            .where(*conditions, copy=False)
-            .with_("asked", as_=asked, copy=False)
-        )
-
-    def shard_range(self, hash_: Sql, index: int, count: int) -> list[Sql]:
-        if not 1 <= index <= count <= 65_536:
-            raise ConfigError(f"shard {index} of {count}: write i of n with 1 <= i <= n <= 65536")
-        low, high = (index - 1) * 2**32 // count, index * 2**32 // count
-        tests: list[Sql] = []
-        if index > 1:
-            tests.append(exp.GTE(this=hash_.copy(), expression=literal(f"{low:08x}")))
-        if index < count:
-            tests.append(exp.LT(this=hash_.copy(), expression=literal(f"{high:08x}")))
-        return tests
+        return self.table("source", alias) if "source" in self.names.tables else self.columns.query(alias)
 
     def responses(self) -> Step:
-        pending = self.pending()
+        return self.call_step(unanswered(self.names, self.e.max_attempts, self.shard), self.col("request_hash"))
+
+    def retry_step(self, chosen: Pass) -> Step:
+        pending = refused(self.names, chosen, self.constant, feedback=self.e.feedback)
+        return self.call_step(pending, self.col("sent_hash"))
+
+    def tells_finish(self) -> bool:
+        """Whether the engine reports why a model stopped; a client does."""
+        if self.engine.call is None:
+            return True
+        return "finish_reason" in self.engine.call(self.table("pending"), self.call).columns
+
+    def call_step(self, pending: Sql, sent_hash: Sql) -> Step:
         more: dict[str, Any] = {
             "pending_sql": print_sql(self.engine, pending),
-            "pending_relation": self.relations["pending"].sql(self.engine.dialect),
+            "pending_relation": self.names.text("pending"),
         }
         if self.engine.call is None:
             empty = exp.select(*(self.named(self.null(kind), name) for name, kind in RESPONSES.items()), copy=False)
@@ -346,7 +312,7 @@ class _Compiler:
         known = {
             "request_hash": self.col("request_hash"),
             "attempt": self.col("attempt"),
-            "sent_hash": self.col("request_hash"),
+            "sent_hash": sent_hash,
             "model": literal(self.call.model),
             "version": literal(self.e.version),
             "fingerprint": literal(self.e.fingerprint),
@@ -366,9 +332,10 @@ class _Compiler:
         facts = ("request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason")
         known = exp.select("1", copy=False).from_(self.table("prompts", "p"), copy=False)
         known = known.where(exp.EQ(this=col("request_hash", "p"), expression=col("request_hash", "r")), copy=False)
+        repaired = repaired_sql(json, col("response", "r"), e.repairs, keep_null=kept_nulls(e.schema))
         answered = exp.select(
             *(col(name, "r") for name in facts),
-            self.named(repaired_sql(json, col("response", "r"), e.repairs), "answer"),
+            self.named(repaired, "answer"),
             copy=False,
         ).from_(self.table("responses", "r"), copy=False)
         answered = answered.where(exp.Exists(this=known), copy=False)
@@ -483,4 +450,4 @@ class _Compiler:
         )
 
 
-__all__ = ["RELATIONS", "STEPS", "compile_plan", "resolve_model"]
+__all__ = ["RELATIONS", "STEPS", "RetryCall", "compile_plan", "compile_retry", "resolve_model", "snapshot_digest"]

@@ -14,7 +14,8 @@ from .engines import ENGINES
 from .errors import PromptError, SpecError, did_you_mean
 from .header import FOREIGN, HEADER, PARAMS, RESERVED, Header
 from .prompt import Prompt, compile_prompt
-from .schema import Verdicts, build_tests, normalise, output_columns
+from .schema import Verdicts, build_tests, expand, normalise, output_columns
+from .schema.repairs import REPAIRS
 from .types import STRING, Type, parse_type, stored
 
 RESERVED_COLUMNS = (
@@ -60,6 +61,10 @@ class Enrichment:
     hint: str = "auto"
     repairs: tuple[str, ...] = DEFAULT_REPAIRS
     max_attempts: int = 3
+    feedback: bool = False
+    """Whether a retry tells the model why its last answer was refused."""
+    escalate: str | None = None
+    """The model that a retry asks instead: an alias or a model's own name."""
     max_quarantine: float | None = None
 
     def prompt(self, types: Mapping[str, Type] | None = None) -> Prompt:
@@ -159,9 +164,11 @@ class _Loader:
         params, engine_params = self.params()
         source, query = self.table()
         retry = self.mapping("retry")
-        for key in ("feedback", "escalate"):
-            if retry.get(key):
-                self.report(f"{key} is not supported yet", ("retry", key))
+        if not isinstance(retry.get("feedback", False), bool):
+            self.report(f"feedback is true or false, not {retry['feedback']!r}", ("retry", "feedback"))
+        escalate = retry.get("escalate")
+        if escalate is not None and not (isinstance(escalate, str) and escalate):
+            self.report(f"escalate is an alias or a model's name, not {escalate!r}", ("retry", "escalate"))
         version = self.values.get("version")
         if isinstance(version, bool) or not isinstance(version, int | float | str | None):
             self.report(f"version is a number or a text, not {version!r}", ("version",))
@@ -188,6 +195,8 @@ class _Loader:
             hint=self.choice("hint", ("auto", "always", "never"), "auto"),
             repairs=self.repairs(),
             max_attempts=retry.get("max_attempts", 3),
+            feedback=retry.get("feedback", False),
+            escalate=escalate,
             max_quarantine=self.value("max_quarantine", (int, float), None),
         )
         self.ranges(enrichment)
@@ -275,13 +284,12 @@ class _Loader:
             self.report(f"repairs is a list, not {value!r}", ("repairs",))
             return ()
         for index, repair in enumerate(value):
-            if repair not in DEFAULT_REPAIRS:
+            if repair not in REPAIRS:
                 self.report(
-                    f'unknown repair "{repair}"{did_you_mean(str(repair), DEFAULT_REPAIRS)}; '
-                    f"there are: {', '.join(DEFAULT_REPAIRS)}",
+                    f'unknown repair "{repair}"{did_you_mean(str(repair), REPAIRS)}; there are: {", ".join(REPAIRS)}',
                     ("repairs", str(index)),
                 )
-        return tuple(repair for repair in DEFAULT_REPAIRS if repair in value)
+        return tuple(repair for repair in REPAIRS if repair in value)
 
     def table(self) -> tuple[str | None, str | None]:
         source = self.values.get("source")
@@ -338,9 +346,15 @@ class _Loader:
             return {"type": ["object"], "properties": {}, "required": [], "additionalProperties": True}
         if isinstance(written, dict) and "pydantic" in written:
             written = self.pydantic(written)
-        plain, problems = normalise(written)
+        expanded = expand(written)
+        for message, place in expanded.problems:
+            self.report(message, ("output", *place))
+        reported = {place for _, place in expanded.problems}
+        plain, problems = normalise(expanded.schema)
         for problem in problems:
-            self.report(problem.message, tuple(problem.place.split(".")))
+            place = expanded.written(tuple(problem.place.split("."))[1:])
+            if place not in reported:  # else it only follows from what is wrong there
+                self.report(problem.message, ("output", *place))
         return plain
 
     def pydantic(self, written: dict[str, Any]) -> Any:

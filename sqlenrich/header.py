@@ -61,18 +61,33 @@ HEADER: dict[str, dict[str, Any]] = {
     },
     "vars": {"type": "object", "description": "Constants of the template."},
     "hint": {"enum": ["auto", "always", "never"], "description": "Whether the schema is appended in words."},
-    "repairs": {"type": "array", "items": {"enum": ["trim", "fence"]}, "description": "Default [trim, fence]."},
+    "repairs": {
+        "type": "array",
+        "items": {"enum": ["trim", "fence", "prose", "trailing_comma", "null_as_absent"]},
+        "description": "Default [trim, fence].",
+    },
     "retry": {
         "type": "object",
         "properties": {
             "max_attempts": {"type": "integer", "minimum": 1},
-            "feedback": {"type": "boolean"},
-            "escalate": {"type": ["string", "null"]},
+            "feedback": {"type": "boolean", "description": "sqlenrich retry tells why the last answer was refused."},
+            "escalate": {
+                "type": ["string", "null"],
+                "minLength": 1,
+                "description": "The model that sqlenrich retry asks: an alias of sqlenrich.toml, or a model's name.",
+            },
         },
         "additionalProperties": False,
+        "description": "How often a request is asked at most, and how sqlenrich retry asks refused rows again.",
     },
     "max_quarantine": {"type": "number", "minimum": 0, "maximum": 1, "description": "Above it: exit status 3."},
-    "output": {"type": "object", "description": "A JSON Schema of the answer, or {pydantic: module:Model}."},
+    "output": {
+        "type": "object",
+        "description": (
+            "The answer's fields (label(enum, what it is): [a, b]; urgency: integer; note?: string, optional), "
+            "a JSON Schema, or {pydantic: module:Model}."
+        ),
+    },
 }
 """Every key of the header with its JSON Schema."""
 

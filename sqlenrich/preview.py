@@ -10,16 +10,17 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from .ask import Ask, choose_model
-from .compiler import compile_plan, resolve_model
-from .config import Config, find_config
+from .compiler import compile_plan, output_of, resolve_model
+from .config import Config, Endpoint, find_config
 from .engines import get_engine
 from .enrichment import Enrichment
 from .errors import ConfigError
 from .request import ResolvedModel, hint_text
 from .run import bind_source, with_settings
 from .schema import judge
-from .schema.check import repair
-from .schema.vendor import json_schema_format
+from .schema.repairs import kept_nulls
+from .schema.text import repair
+from .schema.vendor import dialect_of, json_schema_format
 
 RULE = "-" * 72
 
@@ -66,7 +67,7 @@ def preview(
         found = store.reading(f"SELECT * FROM ({prompts.sql}) LIMIT {rows}")
         shown = [dict(zip((*names, "prompt", "request_hash"), row, strict=True)) for row in found]
         if ask is None:
-            return _prompts(enrichment, shown, resolved, _extra_body(config, endpoint), total)
+            return _prompts(enrichment, shown, resolved, _endpoint(config, endpoint), total)
         distinct = store.reading(f"SELECT count(DISTINCT request_hash) FROM ({prompts.sql})")[0][0]
         return _answers(enrichment, shown, ask, total, distinct)
 
@@ -78,11 +79,11 @@ def _resolve(enrichment: Enrichment, config: Config, model: str | None) -> Resol
     return resolve_model(enrichment, get_engine("duckdb"), name, changed)
 
 
-def _extra_body(config: Config, endpoint: str | None) -> Mapping[str, Any]:
+def _endpoint(config: Config, endpoint: str | None) -> Endpoint | None:
     try:
-        return config.endpoint(endpoint).extra_body
+        return config.endpoint(endpoint)
     except ConfigError:  # no endpoint is named: a preview needs none
-        return {}
+        return None
 
 
 def _title(enrichment: Enrichment, row: Mapping[str, Any], number: int) -> str:
@@ -97,7 +98,7 @@ def _state(row: Mapping[str, Any]) -> str | None:
 
 
 def _prompts(
-    enrichment: Enrichment, rows: list[dict[str, Any]], resolved: ResolvedModel, extra: Mapping[str, Any], total: int
+    enrichment: Enrichment, rows: list[dict[str, Any]], resolved: ResolvedModel, endpoint: Endpoint | None, total: int
 ) -> str:
     lines: list[str] = []
     for number, row in enumerate(rows, start=1):
@@ -107,8 +108,9 @@ def _prompts(
         content += "\n\n" + hint_text(enrichment.schema)
     body: dict[str, Any] = {"model": resolved.name, **dict(sorted(resolved.params.items()))}
     if enrichment.hint != "always":
-        body["response_format"] = json_schema_format(enrichment.name, enrichment.schema)
-    body |= dict(sorted(extra.items()))
+        dialect = dialect_of(endpoint.url if endpoint is not None else "")
+        body["response_format"] = json_schema_format(output_of(enrichment, resolved), dialect).form
+    body |= dict(sorted(endpoint.extra_body.items())) if endpoint is not None else {}
     body["messages"] = [{"role": "user", "content": content}]
     lines += [RULE, "each is sent as POST /chat/completions:", json.dumps(body, indent=2, ensure_ascii=False)]
     lines += [RULE, f"{len(rows)} of {total:,} rows; nothing was sent"]
@@ -142,7 +144,8 @@ def _answers(enrichment: Enrichment, rows: list[dict[str, Any]], ask: Ask, total
             lines.append(f"CALL_ERROR: {answer.call_error}")
             continue
         lines.append(f"answer: {answer.response}")
-        verdict = judge(enrichment.verdicts, repair(answer.response, enrichment.repairs))
+        repaired = repair(answer.response, enrichment.repairs, kept_nulls(enrichment.schema))
+        verdict = judge(enrichment.verdicts, repaired)
         lines.append("accepted" if verdict is None else f"{verdict[0]}: {verdict[1]}")
         accepted += verdict is None
     lines += [

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
 
 from . import __version__
-from .compiler import compile_plan, resolve_model
+from .compiler import RetryCall, compile_plan, compile_retry, resolve_model
 from .config import Config, find_config
 from .engines import get_engine
 from .engines.base import Engine, identifier, print_sql, relation
@@ -28,13 +28,30 @@ def render(
     config: Config | None = None,
     model: str | None = None,
     options: Mapping[str, Any] | None = None,
+    retry: bool = False,
+    reasons: Sequence[str] | None = None,
+    max_attempts: int | None = None,
 ) -> str:
     """Give the SQL script of an enrichment for an engine, statements separated by ``;``.
 
     ``step`` limits it to one step's SELECT. Aliases are resolved by ``config`` (by default the ``sqlenrich.toml``
-    found upward from the prompt file). Raises :class:`~sqlenrich.UnsupportedError` for what the engine can't do.
+    found upward from the prompt file). With ``retry`` it is the script that asks refused rows of the last one again:
+    those with one of ``reasons`` (by default each that can be), below ``max_attempts`` (by default the file's), from
+    ``model`` (by default ``retry.escalate`` of the file, else its model). Raises
+    :class:`~sqlenrich.UnsupportedError` for what the engine can't do.
     """
     config = config if config is not None else find_config(enrichment.path)
+    if retry:
+        if step is not None:
+            raise ConfigError("a retry has no single step: leave out --step, or --retry")
+        asked = model_to_retry(enrichment, engine, config, model)
+        plan = compile_plan(enrichment, engine, relations, model=asked, options=options)
+        calls = compile_retry(
+            enrichment, engine, relations, model=asked, reasons=reasons, max_attempts=max_attempts, options=options
+        )
+        return retry_script(plan, enrichment, calls)
+    if reasons or max_attempts is not None:
+        raise ConfigError("--reason and --max-attempts go with --retry")
     plan = compile_plan(
         enrichment,
         engine,
@@ -56,6 +73,15 @@ def model_for(enrichment: Enrichment, engine: str, config: Config, name: str | N
     return resolve_model(enrichment, get_engine(engine), found.name, found.params)
 
 
+def model_to_retry(enrichment: Enrichment, engine: str, config: Config, name: str | None = None) -> ResolvedModel:
+    """Give the model that a retry asks: the one named, else the file's ``escalate``, else the file's model."""
+    wanted = name or enrichment.escalate
+    key = get_engine(engine).settings_key
+    if wanted is not None and config.model(wanted, key) is None and wanted != "default":
+        raise ConfigError(f'the model "{wanted}" has no name for {engine}: write {key} under [models.{wanted}]')
+    return model_for(enrichment, engine, config, wanted)
+
+
 def step_sql(plan: Plan, name: str) -> str:
     """Give the SELECT of one step. Raises ConfigError for a name that is no step."""
     if name == "pending":
@@ -74,17 +100,36 @@ def script(plan: Plan, enrichment: Enrichment) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def header(plan: Plan, enrichment: Enrichment) -> str:
+def retry_script(plan: Plan, enrichment: Enrichment, calls: Sequence[RetryCall]) -> str:
+    """Give the script that asks chosen refused rows again. The verdicts come first: so it may be broken off."""
+    engine = get_engine(plan.engine)
+    judged, *results = (plan.step(name) for name in ("checked", "enriched", "quarantine"))
+    parts = [header(plan, enrichment, RETRY_NOTES, "retry")]
+    found = statements(engine, judged)
+    for call in calls:
+        found += ask_statements(engine, call.step, call.what)
+    found += [one for step in (judged, *results) for one in statements(engine, step)]
+    return "\n\n".join([*parts, *(f"-- {title}\n{sql};" for title, sql in found)]) + "\n"
+
+
+RUN_NOTES = ("Run it again at any time: only requests without an answer are sent.",)
+RETRY_NOTES = (
+    "A retry: refused rows of the last run are asked once more; what is accepted is not, and no answer is dropped.",
+    "It reads the tables of the last run: where the prompt, the model or the source changed, run that script first.",
+)
+
+
+def header(plan: Plan, enrichment: Enrichment, notes: Sequence[str] = RUN_NOTES, command: str = "run") -> str:
     """Give the comment on top: what it is, what must exist, and how to go on."""
     version = f", version {enrichment.version}" if enrichment.version else ""
     lines = [
         f"{plan.name} for {plan.engine}, model {plan.model or 'chosen by the run'}{version}; "
         f"made by sqlenrich {__version__}",
-        "Run it again at any time: only requests without an answer are sent.",
+        *notes,
         *plan.must_exist,
     ]
     if not plan.step("responses").calls_in_sql:
-        lines.append("The model is asked by `sqlenrich run`, between the responses and the checked step.")
+        lines.append(f"The model is asked by `sqlenrich {command}`, between the responses and the checked step.")
     return "\n".join(f"-- {_one_line(line)}" for line in lines)
 
 
@@ -93,13 +138,16 @@ def statements(engine: Engine, step: Step) -> list[tuple[str, str]]:
     table = relation(engine, step.relation)
     if step.kind == "table":
         return [(f"{step.name}: {TITLES[step.name]}", sql) for sql in create_table_as(engine, table, step.sql)]
-    found = [("responses: every answer ever paid for", create_if_missing(engine, table, step))]
+    made = ("responses: every answer ever paid for", create_if_missing(engine, table, step))
+    return [made, *ask_statements(engine, step, "what is to be asked, each distinct request once")]
+
+
+def ask_statements(engine: Engine, step: Step, what: str) -> list[tuple[str, str]]:
+    """Give the statements that make the pending relation of a call step and ask it."""
+    table, found = relation(engine, step.relation), []
     if step.pending_sql is not None and step.pending_relation is not None:
         pending = relation(engine, step.pending_relation)
-        found += [
-            ("pending: what is to be asked, each distinct request once", s)
-            for s in create_table_as(engine, pending, step.pending_sql)
-        ]
+        found = [(f"pending: {what}", sql) for sql in create_table_as(engine, pending, step.pending_sql)]
     if step.calls_in_sql:
         names = ", ".join(identifier(engine, name).sql(engine.dialect) for name in step.columns)
         insert = f"INSERT INTO {table.sql(engine.dialect)} ({names})\n{step.sql}"

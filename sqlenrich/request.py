@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 HASH_VERSION = 1
 HINT = "Answer with one JSON object that fits this JSON Schema, and nothing else: "
 _SHAPE = ("type", "enum", "description", "required", "dependentRequired")
+_ONE = ("items", "contains", "additionalProperties", "propertyNames", "not", "if", "then", "else")
+_MANY = ("prefixItems", "allOf", "anyOf", "oneOf")
 _NAMED = ("properties", "patternProperties", "dependentSchemas")
-_LISTED = ("prefixItems", "allOf", "anyOf", "oneOf")
-_NESTED = ("items", "contains", "additionalProperties", "propertyNames", "not", "if", "then", "else")
+OWN = ("coerce", "column")
+"""Keywords of ours: how a column reads a value. No model is told."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,14 @@ def compact_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
+def subschemas(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Give the schemas right below a plain schema."""
+    for keyword, value in schema.items():
+        found = value.values() if keyword in _NAMED else value if keyword in _MANY else [value]
+        if keyword in (*_NAMED, *_MANY, *_ONE):
+            yield from (child for child in found if isinstance(child, Mapping))
+
+
 def shape(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Give what decides the form of an answer: types, enums, required names and descriptions, at every depth.
 
@@ -45,9 +55,9 @@ def shape(schema: Mapping[str, Any]) -> dict[str, Any]:
     for keyword, value in schema.items():
         if keyword in _NAMED:
             kept[keyword] = {name: shape(child) for name, child in value.items()}
-        elif keyword in _LISTED:
+        elif keyword in _MANY:
             kept[keyword] = [shape(child) for child in value]
-        elif keyword in _NESTED and isinstance(value, Mapping):
+        elif keyword in _ONE and isinstance(value, Mapping):
             kept[keyword] = shape(value)
     return kept
 
@@ -57,19 +67,26 @@ def hint_text(schema: Mapping[str, Any]) -> str:
     return HINT + canonical_json(json_schema(schema))
 
 
-def json_schema(schema: Mapping[str, Any], keep: tuple[str, ...] | None = None) -> dict[str, Any]:
-    """Give a plain schema as JSON Schema is usually written: one type as a text. ``keep`` limits the keywords."""
+_NEVER: dict[str, Any] = {"not": {}}
+
+
+def json_schema(schema: Mapping[str, Any]) -> Any:
+    """Give a plain schema as JSON Schema is usually written: one type as a text, no keyword that says nothing."""
+    if schema == _NEVER:
+        return False
     written: dict[str, Any] = {}
     for keyword, value in schema.items():
-        if keep is not None and keyword not in keep:
+        if keyword in OWN or (keyword in ("required", "additionalProperties") and value in ([], True)):
             continue
         if keyword == "type":
             written[keyword] = value[0] if len(value) == 1 else list(value)
-        elif keyword == "properties":
-            written[keyword] = {name: json_schema(child, keep) for name, child in value.items()}
-        elif keyword == "items":
-            written[keyword] = json_schema(value, keep)
-        elif not (keyword == "additionalProperties" and value is True) and not (keyword == "required" and not value):
+        elif keyword in _ONE:
+            written[keyword] = value if isinstance(value, bool) else json_schema(value)
+        elif keyword in _MANY:
+            written[keyword] = [json_schema(child) for child in value]
+        elif keyword in _NAMED:
+            written[keyword] = {name: json_schema(child) for name, child in value.items()}
+        else:
             written[keyword] = value
     return written
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .ask import Ask, choose_model
-from .compiler import RELATIONS, compile_plan
+from .compiler import RELATIONS, compile_plan, snapshot_digest
 from .config import Config, find_config
 from .enrichment import Enrichment, SourceColumn
 from .errors import ConfigError, SqlenrichError, did_you_mean
-from .plan import Plan
+from .plan import Plan, Step
 from .report import Report
 
 if TYPE_CHECKING:  # "import sqlenrich" loads neither duckdb nor an HTTP client
@@ -127,7 +127,7 @@ def run(
     are in NAME_quarantine; this raises only for what keeps a run from starting or going on.
     """
     from .source import SOURCE
-    from .store import SLICES, Store
+    from .store import SLICES, Snapshot, Start, Store
 
     started, clock = datetime.now(UTC), time.monotonic()
     enrichment = with_settings(enrichment, key=key, columns=columns, where=where)
@@ -139,7 +139,7 @@ def run(
     target = Path(output)
     database = database_path(target)
     check_apart(enrichment, input, target)
-    run_id = f"{started:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
+    run_id = new_run_id(started)
     with Store(database) as store:
         enrichment, types = bind_source(store, enrichment, input)
         relations = {"source": SOURCE, **({"responses": responses} if responses else {})}
@@ -147,18 +147,30 @@ def run(
             compile_plan(enrichment, "duckdb", {**relations, **over}, model=ask.resolved, source_types=types)
             for over in ({}, SLICES)
         )
-        counts = store.prepare(plan, limit=max_rows)
+        snapshot = Snapshot(
+            digest=snapshot_digest(enrichment, "duckdb", ask.own),
+            model=ask.resolved.name,
+            asked_for=model,
+            mock=mock,
+            key=None if key is None else tuple(key),
+            columns=None if columns is None else dict(columns),
+            where=where,
+            responses=responses,
+        )
+        start = Start(run_id, enrichment.name, started, snapshot)
+        call = plan.step("responses")
+        counts = store.prepare(plan, start, limit=max_rows)
         if (warning := store.key_warning(plan, enrichment.key)) is not None:
             observer.note(warning)
         cached = counts.distinct - counts.unanswered
         line = PlanLine(counts.rows, counts.distinct, cached, counts.pending, ask.resolved.name, ask.where)
-        rounds = _Rounds(store, plan, ask, enrichment, run_id, observer, stopper)
+        rounds = Rounds(store, plan, enrichment, run_id, observer, stopper)
         failure: SqlenrichError | None = None
         if declined := not observer.plan(line):
             stopper.stop()
         elif counts.pending:
             try:
-                rounds.ask(counts.pending, repeat=max_rows is None)
+                rounds.ask(ask, call, counts.pending, repeat=max_rows is None)
             except SqlenrichError as error:
                 failure = error
         # Where nothing was answered the tables of an earlier run stay as they were.
@@ -166,7 +178,7 @@ def run(
         if kept_as_is:
             good, bad, codes, pending = 0, counts.rows, {"NOT_ASKED": counts.rows}, counts.unanswered
         else:
-            good, bad, codes, pending = store.finish(plan, sliced.step("checked").sql)
+            good, bad, codes, pending = store.finish(plan, sliced.step("checked").sql, [call])
         tokens_in, tokens_out = store.tokens(plan, run_id)
         report = Report(
             run_id=run_id,
@@ -191,7 +203,7 @@ def run(
         if target != database and not kept_as_is:
             store.export(plan, target)
         status = "failed" if failure is not None else "stopped" if report.stopped or pending else "done"
-        store.record(run_id, enrichment.name, started, status, report.to_dict())
+        store.record(start, status, report.to_dict())
     if failure is not None:
         raise failure
     return report
@@ -216,45 +228,42 @@ def bind_source(
     return enrichment, types
 
 
-class _Rounds:
-    """Asks what is pending, then what failed and may be tried again, until each request has all its attempts."""
+class Rounds:
+    """Asks what is pending of a call, keeps each answer, and counts."""
 
     def __init__(
-        self,
-        store: Store,
-        plan: Plan,
-        ask: Ask,
-        enrichment: Enrichment,
-        run_id: str,
-        observer: Observer,
-        stopper: Stopper,
+        self, store: Store, plan: Plan, enrichment: Enrichment, run_id: str, observer: Observer, stopper: Stopper
     ) -> None:
-        self.store, self.plan, self.model, self.enrichment = store, plan, ask, enrichment
+        self.store, self.plan, self.enrichment = store, plan, enrichment
         self.run_id, self.observer, self.stopper = run_id, observer, stopper
         self.total = self.calls = self.retries = self.kept = 0
 
-    def ask(self, pending: int, *, repeat: bool) -> None:
-        """Ask the pending relation; with ``repeat`` also what is pending after that."""
+    def ask(self, ask: Ask, call: Step, pending: int, *, repeat: bool, suspect: bool = False) -> None:
+        """Ask the pending relation; with ``repeat`` also what is pending of the call after that, until nothing is.
+
+        ``suspect`` requests failed before: that they fail again is no reason to end.
+        """
         from .llm.client import Client
 
-        with Client(self.model.model, concurrency=self.model.concurrency, batch_rows=BATCH_ROWS) as client:
+        with Client(ask.model, concurrency=ask.concurrency, batch_rows=BATCH_ROWS) as client:
             self.stopper.watch(client)
+            before = replace(client.stats)  # a model that was asked before counts on
             try:
-                self.round(client, pending, first=True)
-                while repeat and not self.stopper.requested and (pending := self.store.refresh(self.plan)):
+                self.round(client, call, pending, first=True, suspect=suspect)
+                while repeat and not self.stopper.requested and (pending := self.store.refresh(self.plan, call)):
                     self.retries += pending
-                    self.round(client, pending, first=False)
+                    self.round(client, call, pending, first=False)
             finally:
                 self.stopper.watch(None)
-                self.calls = client.stats.calls
-                self.retries += client.stats.retries
+                self.calls += client.stats.calls - before.calls
+                self.retries += client.stats.retries - before.retries
 
-    def round(self, client: Client, pending: int, *, first: bool) -> None:
+    def round(self, client: Client, call: Step, pending: int, *, first: bool, suspect: bool = False) -> None:
         self.total += pending
-        requests = self.store.requests(self.plan, pending)
+        requests = self.store.requests(call, pending)
         if first:
             head = list(itertools.islice(requests, PROBES))
-            answers = client.preflight(head)
+            answers = client.preflight(head, suspect=suspect)
             self.keep(answers)
             asked = {answer.request_hash for answer in answers}
             requests = itertools.chain((r for r in head if r.request_hash not in asked), requests)
@@ -267,6 +276,11 @@ class _Rounds:
             self.store.append(self.plan, answers, run_id=self.run_id, version=e.version, fingerprint=e.fingerprint)
             self.kept += len(answers)
             self.observer.answered(answers, self.total)
+
+
+def new_run_id(started: datetime) -> str:
+    """Give a name of a run: its start and a random part."""
+    return f"{started:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
 
 
 def database_path(output: Path) -> Path:

@@ -15,7 +15,8 @@ from .errors import ConfigError, UnsupportedError, did_you_mean
 from .prompt import compile_prompt
 from .prompt import sql as printer
 from .schema import build_tests, normalise
-from .schema.sql import repaired_sql, verdict_sql
+from .schema.repairs import REPAIRS, repaired_sql
+from .schema.sql import verdict_sql
 from .types import parse_type
 
 
@@ -61,9 +62,9 @@ def repair_sql(engine: str, column: str = "response", repairs: Sequence[str] = D
     """Give the SQL expression of a text after the declared repairs."""
     target = get_engine(engine)
     for repair in repairs:
-        if repair not in DEFAULT_REPAIRS:
-            known = ", ".join(DEFAULT_REPAIRS)
-            raise ConfigError(f'unknown repair "{repair}"{did_you_mean(repair, DEFAULT_REPAIRS)}; there are: {known}')
+        if repair not in REPAIRS:
+            known = ", ".join(REPAIRS)
+            raise ConfigError(f'unknown repair "{repair}"{did_you_mean(repair, REPAIRS)}; there are: {known}')
     return _print(target, repaired_sql(target.json, _column(target, column), repairs))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from .llm.messages import Answer, Request
 from .plan import Plan, Step
 
 LEDGER = "_sqlenrich_runs"
+AGAIN = "run it again first (what is answered is not paid again)"
 CHUNK_ROWS = 4096
 SLICE_ROWS = 200_000
 """So many rows are judged at a time: the memory of a run does not grow with its rows."""
@@ -57,30 +58,74 @@ class Counts:
     """Those of the unanswered requests that this run is to ask: fewer than all under a limit."""
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """Where the prompts of an output database come from: what a retry must know of the last run."""
+
+    digest: str
+    """See :func:`~sqlenrich.compiler.snapshot_digest`."""
+    model: str
+    """The model's own name."""
+    asked_for: str | None
+    """The model as the run's caller named it, None where the file did."""
+    mock: bool
+    key: Sequence[str] | None
+    columns: Mapping[str, str] | None
+    where: str | None
+    responses: str | None
+
+
+@dataclass(frozen=True)
+class Start:
+    """A run that begins: its line of the ledger."""
+
+    run_id: str
+    name: str
+    at: datetime
+    snapshot: Snapshot
+
+
 class Store(Database):
     """The output database of runs."""
 
-    def prepare(self, plan: Plan, *, limit: int | None) -> Counts:
+    def prepare(self, plan: Plan, start: Start, *, limit: int | None) -> Counts:
         """Make the prompts, the responses where they are missing, and what is pending."""
-        return self.roomy(lambda: self._prepare(plan, limit))
+        return self.roomy(lambda: self._prepare(plan, start, limit))
 
-    def _prepare(self, plan: Plan, limit: int | None) -> Counts:
+    def _prepare(self, plan: Plan, start: Start, limit: int | None) -> Counts:
         call = plan.step("responses")
         for step in plan.steps:
             self.check_ours(step.relation, step.columns, whole=step.kind == "append")
         self.check_ours(str(call.pending_relation), ("request_hash",))
+        # Until the prompts are made it is unknown whose they are.
+        self.begin(start, known=False)
         self.make(plan.step("prompts"))
+        self.begin(start, known=True)
         columns = ", ".join(f"{quote(n)} {ENGINE.sql_type(kind).sql('duckdb')}" for n, kind in call.columns.items())
         self.db.execute(f"CREATE TABLE IF NOT EXISTS {call.relation} ({columns})")
-        pending = self.refresh(plan, limit)
+        pending = self.refresh(plan, call, limit)
+        unanswered = pending if limit is None else self.count([call])
+        return Counts(*self.size(plan), unanswered=unanswered, pending=pending)
+
+    def size(self, plan: Plan) -> tuple[int, int]:
+        """Give the number of rows and of distinct requests."""
         prompts = plan.step("prompts").relation
-        unanswered = pending if limit is None else self.one(f"SELECT count(*) FROM ({call.pending_sql})")
-        return Counts(
-            rows=self.one(f"SELECT count(*) FROM {prompts}"),
-            distinct=self.one(f"SELECT count(DISTINCT request_hash) FROM {prompts}"),
-            unanswered=unanswered,
-            pending=pending,
-        )
+        row = self.db.execute(f"SELECT count(*), count(DISTINCT request_hash) FROM {prompts}").fetchone()
+        return row or (0, 0)
+
+    def count(self, calls: Iterable[Step]) -> int:
+        """Give how many requests are to be asked by some calls."""
+        queries = [f"SELECT count(*) FROM ({call.pending_sql})" for call in calls]
+        return sum(self.roomy(lambda: [int(self.one(query)) for query in queries]))
+
+    def not_retried(self, plan: Plan, reasons: Sequence[str], max_attempts: int) -> tuple[int, int]:
+        """Give how many requests refused for some reasons have no attempts left, and how many rows were not asked."""
+        codes = ", ".join(map(text, reasons))
+        row = self.db.execute(
+            f"SELECT count(DISTINCT request_hash) FILTER (_error IN ({codes}) AND _attempts >= {max_attempts}), "
+            f"count(*) FILTER (_error = 'NOT_ASKED') FROM {plan.step('checked').relation}"
+        ).fetchone()
+        return row or (0, 0)
 
     def key_warning(self, plan: Plan, key: Sequence[str]) -> str | None:
         """Give a line about keys that are repeated or NULL: legal, one output row per input row; None for none."""
@@ -98,15 +143,14 @@ class Store(Database):
             f"another's, {nulls:,} are NULL; each row has its result all the same"
         )
 
-    def refresh(self, plan: Plan, limit: int | None = None) -> int:
-        """Make the pending relation afresh and give its count."""
-        relation = plan.step("responses").pending_relation
-        make = f"CREATE OR REPLACE TABLE {relation} AS {self.limited(plan, limit)}"
+    def refresh(self, plan: Plan, call: Step, limit: int | None = None) -> int:
+        """Make the pending relation of a call afresh and give its count."""
+        make = f"CREATE OR REPLACE TABLE {call.pending_relation} AS {self.limited(plan, call, limit)}"
         self.roomy(lambda: self.db.execute(make))
-        return int(self.one(f"SELECT count(*) FROM {relation}"))
+        return int(self.one(f"SELECT count(*) FROM {call.pending_relation}"))
 
-    def limited(self, plan: Plan, limit: int | None) -> str:
-        pending = str(plan.step("responses").pending_sql)
+    def limited(self, plan: Plan, call: Step, limit: int | None) -> str:
+        pending = str(call.pending_sql)
         if limit is None:
             return pending
         prompts = plan.step("prompts").relation
@@ -151,31 +195,43 @@ class Store(Database):
             return False
         return True
 
-    def check(self, plan: Plan, checked_slice: str) -> None:
+    def judge(self, plan: Plan, checked_slice: str, *, asked_by: str | None = None) -> None:
+        """Make the checked step alone: all of it, or again what the run ``asked_by`` asked; all or nothing."""
+        self.roomy(lambda: self._judge(plan, checked_slice, asked_by))
+
+    def _judge(self, plan: Plan, checked_slice: str, asked_by: str | None) -> None:
+        self.db.execute("BEGIN")
+        self.check(plan, checked_slice, asked_by)
+        self.db.execute("COMMIT")
+
+    def check(self, plan: Plan, checked_slice: str, asked_by: str | None = None) -> None:
         """Make the checked step a slice of hashes at a time."""
         table = plan.step("checked").relation
         sources = {name: plan.step(name).relation for name in SLICES}
         count = max(1, -(-int(self.one(f"SELECT count(*) FROM {sources['prompts']}")) // SLICE_ROWS))
+        among = ""
+        if asked_by is not None:
+            asked = f"SELECT request_hash FROM {sources['responses']} WHERE run_id = {text(asked_by)}"
+            among = f" AND request_hash IN ({asked})"
+            self.db.execute(f"DELETE FROM {table} WHERE true{among}")
         for index in range(count):
             low, high = (f"{n * 2**32 // count:08x}" for n in (index, index + 1))
             within = f"request_hash >= '{low}'" + (f" AND request_hash < '{high}'" if index + 1 < count else "")
             for name, view in SLICES.items():
                 rows = f"{within} OR request_hash IS NULL" if name == "prompts" and index == 0 else within
-                self.db.execute(f"CREATE OR REPLACE TEMP VIEW {view} AS SELECT * FROM {sources[name]} WHERE {rows}")
+                select = f"SELECT * FROM {sources[name]} WHERE ({rows}){among}"
+                self.db.execute(f"CREATE OR REPLACE TEMP VIEW {view} AS {select}")
+            made = asked_by is not None or index > 0
             self.db.execute(
-                f"{f'INSERT INTO {table}' if index else f'CREATE OR REPLACE TABLE {table} AS'} {checked_slice}"
+                f"{f'INSERT INTO {table}' if made else f'CREATE OR REPLACE TABLE {table} AS'} {checked_slice}"
             )
 
-    def requests(self, plan: Plan, rows: int) -> Iterator[Request]:
+    def requests(self, call: Step, rows: int) -> Iterator[Request]:
         """Give what is pending, a chunk at a time: never the table in memory."""
-        relation = plan.step("responses").pending_relation
         for start in range(0, rows, CHUNK_ROWS):
-            chunk = self.db.execute(
-                f"SELECT request_hash, attempt, prompt FROM {relation} "
-                f"WHERE rowid >= {start} AND rowid < {start + CHUNK_ROWS}"
-            ).fetchall()
-            for request_hash, attempt, prompt in chunk:
-                yield Request(request_hash, attempt, prompt)
+            within = f"rowid >= {start} AND rowid < {start + CHUNK_ROWS}"
+            for row in self.db.execute(f"SELECT * FROM {call.pending_relation} WHERE {within}").fetchall():
+                yield Request(*row)
 
     def append(
         self, plan: Plan, answers: Sequence[Answer], *, run_id: str, version: str | None, fingerprint: str
@@ -190,22 +246,24 @@ class Store(Database):
         self.db.execute(f"INSERT INTO {plan.step('responses').relation} BY NAME SELECT * FROM sqlenrich_batch")
         self.db.unregister("sqlenrich_batch")
 
-    def finish(self, plan: Plan, checked_slice: str) -> tuple[int, int, dict[str, int], int]:
-        """Make checked, enriched and quarantine together; give their counts and how much is still pending.
+    def finish(self, plan: Plan, checked_slice: str, calls: Sequence[Step]) -> tuple[int, int, dict[str, int], int]:
+        """Make checked, enriched and quarantine together; give their counts and how much ``calls`` still have to ask.
 
         ``checked_slice`` is the checked step's SQL over :data:`SLICES` instead of the whole tables. Raises RunError
         if a row is unaccounted for.
         """
-        return self.roomy(lambda: self._finish(plan, checked_slice))
+        good, bad, codes = self.roomy(lambda: self._finish(plan, checked_slice))
+        pending = self.count(calls)
+        self.db.execute(f"DROP TABLE IF EXISTS {plan.step('responses').pending_relation}")
+        return good, bad, codes, pending
 
-    def _finish(self, plan: Plan, checked_slice: str) -> tuple[int, int, dict[str, int], int]:
+    def _finish(self, plan: Plan, checked_slice: str) -> tuple[int, int, dict[str, int]]:
         enriched, quarantine = plan.step("enriched"), plan.step("quarantine")
         self.db.execute("BEGIN")
         self.check(plan, checked_slice)
         for step in (enriched, quarantine):
             self.make(step)
         self.db.execute("COMMIT")
-        call = plan.step("responses")
         rows, good, bad = (
             self.one(f"SELECT count(*) FROM {relation}")
             for relation in (plan.step("prompts").relation, enriched.relation, quarantine.relation)
@@ -215,9 +273,7 @@ class Store(Database):
         codes = self.db.execute(
             f"SELECT _error, count(*) FROM {quarantine.relation} GROUP BY _error ORDER BY count(*) DESC, _error"
         ).fetchall()
-        pending = self.one(f"SELECT count(*) FROM ({call.pending_sql})")
-        self.db.execute(f"DROP TABLE {call.pending_relation}")
-        return good, bad, {str(code): int(count) for code, count in codes}, pending
+        return good, bad, {str(code): int(count) for code, count in codes}
 
     def tokens(self, plan: Plan, run_id: str) -> tuple[int | None, int | None]:
         """Give the input and output tokens of a run, None where no answer told them."""
@@ -228,15 +284,43 @@ class Store(Database):
         ).fetchone()
         return (row[0], row[1]) if row is not None else (None, None)
 
-    def record(self, run_id: str, name: str, started: datetime, status: str, facts: Mapping[str, Any]) -> None:
-        """Write a line of the runs' ledger."""
+    def begin(self, start: Start, *, known: bool) -> None:
+        """Write a line of the runs' ledger, or again: with the snapshot where it is ``known``."""
         self.db.execute(
             f"CREATE TABLE IF NOT EXISTS {LEDGER} "
             "(run_id VARCHAR, name VARCHAR, started_at TIMESTAMP, ended_at TIMESTAMP, status VARCHAR, report VARCHAR)"
         )
-        now = datetime.now(started.tzinfo)
-        values = [run_id, name, started.replace(tzinfo=None), now.replace(tzinfo=None), status, json.dumps(dict(facts))]
-        self.db.execute(f"INSERT INTO {LEDGER} VALUES (?, ?, ?, ?, ?, ?)", values)
+        self.db.execute(f"ALTER TABLE {LEDGER} ADD COLUMN IF NOT EXISTS snapshot VARCHAR")
+        snapshot = json.dumps(asdict(start.snapshot)) if known else None
+        values = [start.run_id, start.name, start.at.replace(tzinfo=None), snapshot]
+        self.db.execute(f"DELETE FROM {LEDGER} WHERE run_id = ?", [start.run_id])
+        self.db.execute(
+            f"INSERT INTO {LEDGER} (run_id, name, started_at, status, snapshot) VALUES (?, ?, ?, 'started', ?)", values
+        )
+
+    def record(self, start: Start, status: str, facts: Mapping[str, Any]) -> None:
+        """Complete a run's line of the ledger."""
+        now = datetime.now(start.at.tzinfo).replace(tzinfo=None)
+        self.db.execute(
+            f"UPDATE {LEDGER} SET ended_at = ?, status = ?, report = ? WHERE run_id = ?",
+            [now, status, json.dumps(dict(facts)), start.run_id],
+        )
+
+    def snapshot(self, name: str) -> Snapshot:
+        """Give what made the prompts of an enrichment. Raises ConfigError where there are none, or it is unknown."""
+        try:
+            found = self.db.execute(
+                f"SELECT * FROM {LEDGER} WHERE name = ? ORDER BY started_at DESC, rowid DESC LIMIT 1", [name]
+            )
+            columns, row = [str(column[0]) for column in found.description or ()], found.fetchone()
+        except duckdb.CatalogException:
+            columns, row = [], None
+        if row is None:
+            raise ConfigError(f"{self.path} holds no run of {name}: run it first")
+        written = dict(zip(columns, row, strict=True)).get("snapshot")
+        if written is None:
+            raise ConfigError(f"{self.path} does not tell what the last run of {name} asked: {AGAIN}")
+        return Snapshot(**json.loads(written))
 
     def export(self, plan: Plan, output: Path) -> None:
         """Write NAME to a CSV or Parquet file, and NAME_quarantine beside it."""

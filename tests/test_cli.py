@@ -272,6 +272,35 @@ def test_check_says_where_each_setting_comes_from(tmp_path: Path) -> None:
     ]
 
 
+def test_check_says_what_the_model_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompt = tmp_path / "told.prompt"
+    fields = "a: {type: string, maxLength: 9}, b: {type: integer, minimum: 1}, c: {type: object}"
+    header = f"key: [id]\noutput: {{type: object, properties: {{{fields}}}}}"
+    prompt.write_text(f"---\n{header}\n---\n{{{{ body }}}}", encoding="utf-8")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+    def told() -> list[str]:
+        return [line.strip() for line in call("check", prompt).out.splitlines() if "the model is " in line]
+
+    assert told() == [
+        "the model is not told: a.maxLength, b.minimum (our checks hold them)",
+        "the model is not told: a.maxLength, b.minimum (our checks hold them)",
+        "the model is told no schema (c: an object without named properties): the hint stands in",
+        "the model is told the whole schema",
+        "the model is told the whole schema",
+    ]
+    told_snowflake = json.loads(call("check", prompt, "--told", "snowflake").out)
+    assert told_snowflake["schema"]["properties"]["b"] == {"type": "integer"}
+    assert call("check", prompt, "--told", "bigquery").out == "null\n"
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    assert told()[-1] == "the model is not told: a.maxLength (our checks hold them)"
+    told_openai = json.loads(call("check", prompt, "--told", "duckdb").out)
+    assert told_openai["json_schema"]["schema"]["properties"]["a"] == {"type": "string"}
+    prompt.write_text(f"---\n{header}\nhint: always\n---\n{{{{ body }}}}", encoding="utf-8")
+    assert told()[-1] == "the model is told no schema (hint: always): the hint stands in"
+
+
 def test_check_of_several_files_and_of_bad_ones(tmp_path: Path) -> None:
     good, bad = write_prompt(tmp_path), write_prompt(tmp_path, "kee: [id]\n", name="bad")
     result = call("check", good, bad)

@@ -6,7 +6,7 @@ import pytest
 
 from sqlenrich.enrichment import loads
 from sqlenrich.types import STRING
-from tests.test_conformance import Outcome, each_engine, run_script
+from tests.test_conformance import Outcome, each_expression, run_script
 
 ENRICHMENT = """---
 source: source
@@ -34,7 +34,7 @@ NAMES = (
 )
 
 
-@each_engine
+@each_expression
 @pytest.mark.parametrize("name", NAMES)
 def test_a_column_may_have_the_name_of_a_relation(name: str, engine: str) -> None:
     enrichment = loads(ENRICHMENT.format(name=name), name="things")

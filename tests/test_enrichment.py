@@ -152,7 +152,8 @@ REFUSED = [
     pytest.param("repairs: trim", "line 2: repairs is a list, not 'trim' @ repairs", id="repairs"),
     pytest.param(
         "repairs: [trim, fense]",
-        'line 2: unknown repair "fense" (fence?); there are: trim, fence @ repairs.1',
+        'line 2: unknown repair "fense" (fence?); '
+        "there are: trim, fence, prose, trailing_comma, null_as_absent @ repairs.1",
         id="repair",
     ),
     pytest.param("retry: 3", "line 2: retry is a mapping, not 3 @ retry", id="retry"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,15 @@ from sqlenrich.enrichment import templates
 
 GOLDEN = Path(__file__).parent / "golden"
 TEMPLATES = tuple(templates())
+RETRY = "review_aspects.retry"
+"""The script of a retry, with all that it can do."""
 
 
 def rendered(template: str, engine: str) -> str:
     """The script without sqlenrich's own version, which would change every file at each release."""
-    sql = se.render(se.load(template), engine=engine, config=Config())
+    name, _, retry = template.partition(".")
+    enrichment = replace(se.load(name), feedback=bool(retry))
+    sql = se.render(enrichment, engine=engine, config=Config(), retry=bool(retry))
     return re.sub(r"(?m)^(-- .*; made by sqlenrich) \S+$", r"\1", sql, count=1)
 
 
@@ -31,7 +36,7 @@ def test_there_are_ten_templates() -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("template", [*TEMPLATES, RETRY])
 def test_rendered_as_stored(template: str, engine: str, request: pytest.FixtureRequest) -> None:
     sql = rendered(template, engine)
     assert "made by sqlenrich\n" in sql
@@ -47,7 +52,7 @@ def test_rendered_as_stored(template: str, engine: str, request: pytest.FixtureR
 
 
 def test_every_file_belongs_to_a_template(request: pytest.FixtureRequest) -> None:
-    expected = {GOLDEN / engine / f"{template}.sql" for engine in ENGINES for template in TEMPLATES}
+    expected = {GOLDEN / engine / f"{template}.sql" for engine in ENGINES for template in (*TEMPLATES, RETRY)}
     strays = sorted(path for path in GOLDEN.rglob("*") if path.is_file() and path not in expected)
     if request.config.getoption("--update-golden"):
         for path in strays:

@@ -35,10 +35,12 @@ RULES: dict[str, set[str]] = {
     "engines": PURE
     | {
         "request",
+        "schema.grammar",
         "schema.pattern",
         "schema.vendor",
         "engines.base",
         "engines.casing",
+        "engines.strict",
         "engines.spark_json",
         "engines.spark_sql",
         "engines.bigquery_json",
@@ -54,7 +56,10 @@ RULES: dict[str, set[str]] = {
     "report": set(),
     "config": {"engines", "errors"},
     "columns": PURE | {"enrichment", "engines.base"},
-    "compiler": PURE | {"columns", "enrichment", "engines", "plan", "prompt", "request", "schema"},
+    "relations": PURE | {"enrichment", "engines.base"},
+    "pending": PURE | {"engines.base", "relations", "request", "schema"},
+    "compiler": PURE
+    | {"columns", "enrichment", "engines", "pending", "plan", "prompt", "relations", "request", "schema"},
 }
 
 

@@ -153,7 +153,8 @@ def test_a_plain_schema_is_written_as_usual() -> None:
     assert json_schema(plain) == SCHEMA
     nullable, _ = normalise({"type": "object", "properties": {"a": {"type": ["string", "null"]}}, "required": []})
     assert json_schema(nullable) == {"type": "object", "properties": {"a": {"type": ["string", "null"]}}}
-    assert json_schema(plain, ("type", "properties"))["properties"]["score"] == {"type": "integer"}
+    combined = {"type": ["object"], "properties": {"a": {"anyOf": [{"type": ["string"], "coerce": True}, {"not": {}}]}}}
+    assert json_schema(combined) == {"type": "object", "properties": {"a": {"anyOf": [{"type": "string"}, False]}}}
 
 
 def test_hint_text() -> None:

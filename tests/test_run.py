@@ -451,6 +451,29 @@ def _quoted(path: Path, texts: dict[str, str]) -> Path:
     return path
 
 
+def test_the_mock_model_s_answers_pass_the_checks(tmp_path: Path) -> None:
+    """An enum beside a limit is no value of the enum alone: what is made up is judged as an answer is."""
+    prompt = tmp_path / "judged.prompt"
+    output = """output:
+  type: object
+  properties:
+    label: {type: string, enum: [a, bb, ccc], minLength: 2}
+    level: {type: integer, enum: [1, 5, 9], minimum: 2, maximum: 8}
+  required: [label, level]
+"""
+    prompt.write_text(f"---\nkey: [id]\n{output}---\n{{{{ body }}}}", encoding="utf-8")
+    data = write_csv(tmp_path / "in.csv", [(str(number), f"text {number}") for number in range(40)], ("id", "body"))
+    report = se.run(se.load(prompt), input=data, output=tmp_path / "out.duckdb", mock=True)
+    assert (report.enriched, report.quarantined) == (40, 0)
+    assert rows(tmp_path / "out.duckdb", "SELECT DISTINCT label, level FROM judged ORDER BY 1") == [
+        ("bb", 5),
+        ("ccc", 5),
+    ]
+    prompt.write_text(prompt.read_text(encoding="utf-8").replace("maximum: 8", "maximum: 4"), encoding="utf-8")
+    with pytest.raises(se.ConfigError, match="--mock: the mock model finds no value"):
+        se.run(se.load(prompt), input=data, output=tmp_path / "out.duckdb", mock=True)
+
+
 @pytest.mark.parametrize("name", [n for n, t in NAMES.items() if t.strip() == t and "\ue000" not in t])
 @pytest.mark.parametrize("kind", ["csv", "duckdb"])
 def test_hostile_column_and_table_names(tmp_path: Path, name: str, kind: str) -> None:

@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sqlenrich as se
+from sqlenrich.engines.base import Output, Told
 from sqlenrich.schema import CODES, build_tests, judge, normalise, output_columns
-from sqlenrich.schema.check import repair
-from sqlenrich.schema.vendor import SHAPE_ONLY, is_strict, json_schema_format
-from sqlenrich.types import BIGINT, BOOLEAN, DATE, DOUBLE, JSON, STRING, TIMESTAMP, Array, Coerced, Struct, Type
+from sqlenrich.schema.repairs import kept_nulls
+from sqlenrich.schema.text import repair
+from sqlenrich.schema.vendor import json_schema_format
+from sqlenrich.types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Struct
 
 
 def obj(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -469,17 +471,12 @@ def test_repair(text: str | None, repairs: list[str], repaired: str | None) -> N
 )
 def test_strict_only_where_everything_is_closed_and_required(schema: dict[str, Any], strict: bool) -> None:
     plain, _ = normalise(schema)
-    assert is_strict(plain) is strict
-    assert json_schema_format("n" * 70, plain) == {
-        "type": "json_schema",
-        "json_schema": {"name": "n" * 64, "schema": schema, **({"strict": True} if strict else {})},
-    }
-
-
-def test_a_vendor_gets_only_the_keywords_that_it_takes() -> None:
-    plain, _ = normalise(obj({"a": {"type": "integer", "minimum": 1, "description": "x"}}, additionalProperties=False))
-    assert json_schema_format("n", plain, SHAPE_ONLY)["json_schema"]["schema"] == obj(
-        {"a": {"type": "integer", "description": "x"}}
+    told = json_schema_format(Output("n" * 70, plain))
+    assert told == Told(
+        {
+            "type": "json_schema",
+            "json_schema": {"name": "n" * 64, "schema": schema, **({"strict": True} if strict else {})},
+        }
     )
 
 
@@ -584,3 +581,12 @@ def test_the_verdict_is_that_of_a_validator(data: st.DataObject) -> None:
     if normalise(schema)[1]:
         return
     _agrees(schema, data.draw(_fitting(schema) | DOCUMENTS))
+
+
+def test_nulls_that_stay_are_those_of_required_nullable_properties() -> None:
+    nullable = {"type": ["string", "null"]}
+    inner = obj({"a": nullable, "b": nullable, "c": {"type": "string"}}, required=["a", "c"])
+    schema = obj({"d": inner, "e": {"type": "array", "items": inner}, "f": nullable}, required=["d", "f"])
+    plain, problems = normalise(schema)
+    assert not problems
+    assert kept_nulls(plain) == {"a", "f"}

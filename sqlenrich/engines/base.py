@@ -28,6 +28,10 @@ Body = Callable[[Sql, Sql | None], Sql]
 """The body of a lambda: from the element and its position from 0 (None where it is not asked for)."""
 
 
+CARRIED = ("request_hash", "attempt")
+"""The columns of the pending relation that go with each answer into ``responses``."""
+
+
 @dataclass(frozen=True)
 class Call:
     """What a model call needs, resolved for one engine: nothing here is read from a row.
@@ -42,6 +46,25 @@ class Call:
     response_format: Any
     hint: str | None
     options: Mapping[str, Any] = field(default_factory=dict)
+    carried: tuple[str, ...] = CARRIED
+
+
+@dataclass(frozen=True)
+class Output:
+    """What the vendor is told of the answer's form, before its own limits: the plain schema and what bears on it."""
+
+    name: str
+    schema: Mapping[str, Any]
+    repairs: tuple[str, ...] = ()
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class Told:
+    """The output's form as the vendor takes it, None where it takes none, and what was left out or why."""
+
+    form: Any
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,8 +103,8 @@ class Engine:
     facts: Mapping[str, Fact]
     params: Mapping[str, str | None]
     """The portable parameters under the vendor's names; None for one that it does not take."""
-    response_format: Callable[[str, Mapping[str, Any]], Any]
-    """The output's name and JSON Schema to what the vendor takes; None where it takes none."""
+    response_format: Callable[[Output], Told]
+    """The output to the part of its form that the vendor takes."""
     call: Callable[[Sql, Call], Answered] | None = None
     """The pending relation and the call to the answers; None where a Python client asks the model."""
     must_exist: Callable[[Call], list[str]] = lambda _: []
@@ -175,6 +198,8 @@ LAST_WORD = " [^ ]*$"
 """What Jinja's truncate drops: the last space and what follows it."""
 EXACT = "DECIMAL(38, 18)"
 """The widest decimals that every engine has: 20 digits before the point, 18 after it."""
+WIDEST = 1.7976931348623157e308
+"""The greatest double: on BigQuery what is beyond becomes it, elsewhere infinite."""
 MORE_DIGITS = r"([.][0-9]{6})[0-9]+"
 """The digits of a second beyond microseconds."""
 

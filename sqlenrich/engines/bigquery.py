@@ -10,12 +10,15 @@ from sqlglot import exp
 
 from ..errors import UnsupportedError
 from ..request import compact_json
+from ..schema.vendor import GEMINI, vendor_part
 from .base import (
     Answered,
     Call,
     Engine,
     Fact,
+    Output,
     Sql,
+    Told,
     case,
     concat,
     func,
@@ -52,38 +55,41 @@ FINISH = {"MAX_TOKENS": "length", "SAFETY": "content_filter", "PROHIBITED_CONTEN
 # The call ---------------------------------------------------------------------------------------------------------
 
 
-def response_format(_name: str, schema: Mapping[str, Any]) -> Any:
+def response_format(output: Output) -> Told:
     """Give Gemini's ``response_schema``: an OpenAPI subset with upper-case types."""
-    _no_null_items(schema)
-    return _gemini(schema)
+    _no_null_items(output.schema)
+    part, left_out = vendor_part(output.schema, GEMINI)
+    return Told(None if part is None else _gemini(part), left_out)
 
 
-def _gemini(schema: Mapping[str, Any]) -> dict[str, Any]:
-    kinds = [kind for kind in schema["type"] if kind != "null"]
-    kind = "number" if "number" in kinds else kinds[0]
-    form: dict[str, Any] = {"type": kind.upper()}
-    if "null" in schema["type"]:
-        form["nullable"] = True
-    if "description" in schema:
-        form["description"] = schema["description"]
-    if "enum" in schema and kind == "string":
-        form["enum"] = [value for value in schema["enum"] if value is not None]
-    if "items" in schema:
-        form["items"] = _gemini(schema["items"])
-    for keyword in ("minItems", "maxItems", "minimum", "maximum"):
-        if keyword in schema:
-            form[keyword] = schema[keyword]
-    if schema.get("properties"):
-        form["properties"] = {name: _gemini(child) for name, child in schema["properties"].items()}
-        form["propertyOrdering"] = list(schema["properties"])
-        if schema.get("required"):
-            form["required"] = list(schema["required"])
+def _gemini(part: Mapping[str, Any]) -> dict[str, Any]:
+    form: dict[str, Any] = {}
+    null = {"type": ["null"]}
+    if "anyOf" in part:
+        form["anyOf"] = [_gemini(branch) for branch in part["anyOf"] if branch != null]
+        if null in part["anyOf"]:
+            form["nullable"] = True
+    else:
+        form["type"] = next(kind for kind in part["type"] if kind != "null").upper()
+        if "null" in part["type"]:
+            form["nullable"] = True
+    if "description" in part:
+        form["description"] = part["description"]
+    if "enum" in part:
+        form["enum"] = [value for value in part["enum"] if value is not None]
+    if "items" in part:
+        form["items"] = _gemini(part["items"])
+    form |= {key: part[key] for key in ("format", "minItems", "maxItems", "minimum", "maximum") if key in part}
+    if "properties" in part:
+        form["properties"] = {name: _gemini(child) for name, child in part["properties"].items()}
+        form["propertyOrdering"] = list(part["properties"])
+        form |= {key: part[key] for key in ("required",) if key in part}
     return form
 
 
 def _no_null_items(schema: Mapping[str, Any]) -> None:
     if "items" in schema:
-        if "null" in schema["items"]["type"]:
+        if "null" in schema["items"].get("type", ()):
             raise UnsupportedError(
                 "bigquery", "an array whose items may be null", "its arrays hold no NULL: require a value"
             )
@@ -110,9 +116,9 @@ def call(pending: Sql, request: Call) -> Answered:
         return _scalar(pending, request, prompt)
     if chosen != "AI.GENERATE_TEXT":
         raise UnsupportedError("bigquery", f'no function "{chosen}"', "write AI.GENERATE_TEXT or AI.GENERATE")
-    asked = exp.select(
-        exp.column("request_hash"), exp.column("attempt"), exp.alias_(prompt, "prompt", copy=False), copy=False
-    ).from_(pending, copy=False)
+    asked = exp.select(*map(exp.column, request.carried), exp.alias_(prompt, "prompt", copy=False), copy=False).from_(
+        pending, copy=False
+    )
     if request.response_format is not None:
         settings = [exp.alias_(literal(compact_json(_body(request))), "model_params", copy=False)]
     else:
@@ -134,9 +140,9 @@ def _scalar(pending: Sql, request: Call, prompt: Sql) -> Answered:
         arguments["connection_id"] = literal(str(connection))
     arguments["model_params"] = exp.ParseJSON(this=literal(compact_json(_body(request))), is_literal=True)
     answer = func("AI.GENERATE", prompt, **arguments)
-    asked = exp.select(
-        exp.column("request_hash"), exp.column("attempt"), exp.alias_(answer, "answer", copy=False), copy=False
-    ).from_(pending, copy=False)
+    asked = exp.select(*map(exp.column, request.carried), exp.alias_(answer, "answer", copy=False), copy=False).from_(
+        pending, copy=False
+    )
     source = exp.alias_(asked.subquery(copy=False), "asked", table=True, copy=False)
     return Answered(source, _columns(lambda name: exp.column(name, table="answer")))
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from sqlglot import exp
 
-from ..schema.vendor import SHAPE_ONLY, json_schema_format
+from ..schema.vendor import DATABRICKS, json_schema_format
 from . import casing, spark_json, spark_sql
-from .base import Call, Engine, Fact, Sql, func, named_func, replace_table
+from .base import Call, Engine, Fact, Output, Sql, Told, func, named_func, replace_table
 
 _DOCS = "https://docs.databricks.com/aws/en/sql/language-manual/functions/ai_query"
 
 
-def response_format(name: str, schema: Mapping[str, Any]) -> Any:
+def response_format(output: Output) -> Told:
     """Give the ``json_schema`` envelope: the form that a live workspace takes; a bare schema or a DDL is refused."""
-    return json_schema_format(name, schema, (*SHAPE_ONLY, "additionalProperties"))
+    return json_schema_format(output, DATABRICKS)
 
 
 def must_exist(call: Call) -> list[str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ..schema.vendor import json_schema_format
 from .base import (
     Engine,
     Fact,
@@ -12,12 +11,6 @@ from .base import (
 )
 from .duckdb_json import JSON, column
 from .duckdb_text import ARRAYS, TEXT, sql_type
-
-
-def response_format(_name: str, _schema: Any) -> Any:
-    """A client asks the model here: see :mod:`sqlenrich.schema.vendor`."""
-    return None
-
 
 ENGINE = Engine(
     name="duckdb",
@@ -41,5 +34,5 @@ ENGINE = Engine(
             {"max_tokens": "max_completion_tokens", "temperature": None, "top_p": None, "stop": None},
         ),
     ),
-    response_format=response_format,
+    response_format=json_schema_format,
 )

@@ -8,18 +8,22 @@ from typing import Any
 
 from sqlglot import exp
 
-from ..schema.pattern import FENCE, MAX_BRACKETS, portable
+from ..schema.grammar import MAX_DEPTH
+from ..schema.pattern import FENCE, portable
 from ..types import BOOLEAN, Array, Coerced, Scalar, Struct, Type
+from . import strict
 from .base import (
     BLANK,
     EXACT,
     MORE_DIGITS,
+    WIDEST,
     Sql,
     all_of,
     any_of,
     case,
     cast,
     concat,
+    double,
     func,
     lambda_,
     literal,
@@ -160,28 +164,69 @@ def _is_multiple(value: Sql, step: int | float) -> Sql:
     return all_of(exp.EQ(this=rest, expression=literal(0)), same)
 
 
+def _found(text: Sql, pattern: str) -> Sql:
+    return func("REGEXP_MATCHES", text, literal(pattern))
+
+
+def _replace(text: Sql, pattern: str, by: str) -> Sql:
+    return func("REGEXP_REPLACE", text, literal(pattern), literal(by), literal("g"))
+
+
+def _deeper(brackets: Sql) -> Sql:
+    runs = func("REGEXP_EXTRACT_ALL", brackets, literal(strict.RUNS))
+    steps = func("LIST_TRANSFORM", runs, lambda_("b", lambda b: strict.step(b, func("LENGTH", b.copy()))))
+    start = exp.Array(expressions=[literal(0)])  # an empty list can't be folded
+    parameters = [exp.to_identifier("d"), exp.to_identifier("b")]
+    fold = exp.Lambda(this=strict.deepest(exp.column("d"), exp.column("b")), expressions=parameters)
+    return exp.GT(this=func("LIST_REDUCE", func("LIST_CONCAT", start, steps), fold), expression=literal(MAX_DEPTH))
+
+
+_READER = strict.Reader(
+    "re2",
+    whole=lambda text, pattern: func("REGEXP_FULL_MATCH", text, literal(pattern)),
+    found=_found,
+    replace=_replace,
+    length=named_func("LENGTH"),
+    deeper=_deeper,
+)
+
+
 def _names(text: Sql) -> Sql:
-    """The number of object names in a JSON text: strings before a colon, once the strings are emptied."""
-    emptied = func("REGEXP_REPLACE", text, literal(r'"(?:[^"\\]|\\.)*"'), literal('""'), literal("g"))
-    marks = func("REGEXP_REPLACE", emptied, literal("[^:]+"), literal(""), literal("g"))
-    return func("LENGTH", marks)
+    """The number of object names in a JSON text: colons, once the strings are emptied."""
+    emptied = _replace(text, r'"(?:[^"\\]|\\.)*"', '""')
+    return func("LENGTH", _replace(emptied, "[^:]+", ""))
+
+
+_ODD_NAME = r'\\.[^"]*"[ \t\r\n]*:|[\[{,:][ \t\r\n]*"[ \t\r\n]*:|"[ \t\r\n]+:'
+"""An escape in a name, a string that starts with a colon, a blank behind a name: without them _PLAIN_NAME finds each
+name of a sound text, spelt in one way, and nothing else."""
+_PLAIN_NAME = r'"[^"\\]*":'
+
+
+def _repeated(text: Sql, json: Sql) -> Sql:
+    """DuckDB's parser keeps repeated names; printed again from VARIANT each name stands once. That is dear: only
+    where two names in the text are equal, or may be."""
+    names = func("REGEXP_EXTRACT_ALL", text, literal(_PLAIN_NAME))
+    distinct = exp.EQ(this=func("LIST_UNIQUE", names), expression=func("LEN", names.copy()))
+    again = cast(cast(cast(json, "VARIANT"), "JSON"), "VARCHAR")
+    fewer = exp.NEQ(this=_names(text.copy()), expression=_names(exp.Try(this=again)))
+    return case((all_of(exp.Not(this=_found(text.copy(), _ODD_NAME)), distinct), literal(False)), default=fewer)
 
 
 def _parse(text: Sql) -> Sql:
-    """RFC 8259 and nothing else. DuckDB's parser also takes NaN, Infinity and trailing commas (measured on 2.0), and
-    keeps repeated names; printed again from VARIANT each name stands once."""
+    """DuckDB's parser also takes NaN, Infinity, trailing commas and repeated names (measured on 2.0)."""
     json = cast(text, "JSON", safe=True)
-    emptied = func("REGEXP_REPLACE", text.copy(), literal(r'"(?:[^"\\]|\\.)*"'), literal('""'), literal("g"))
-    loose = func("REGEXP_MATCHES", emptied, literal(r"(?i)nan|inf|,\s*[\]}]"))
-    again = cast(cast(cast(json.copy(), "VARIANT"), "JSON"), "VARCHAR")
-    repeated = exp.NEQ(this=_names(text.copy()), expression=_names(exp.Try(this=again)))
-    brackets = func("LENGTH", func("REGEXP_REPLACE", emptied.copy(), literal(r"[^\[{]+"), literal(""), literal("g")))
-    # Its parser recurses: 50,000 levels end the process (measured on 2.0).
-    too_many = exp.GT(this=brackets, expression=literal(MAX_BRACKETS))
-    return case((any_of(too_many, loose), literal(None)), (repeated, literal(None)), default=json)
+    doc = case((_repeated(text.copy(), json.copy()), literal(None)), default=json)
+    return strict.parsed(_READER, text, doc)
+
+
+def _let(value: Sql, body: Callable[[Sql], Sql]) -> Sql:
+    made = func("LIST_TRANSFORM", exp.Array(expressions=[value]), lambda_("doc", body))
+    return func("LIST_EXTRACT", made, literal(1))
 
 
 JSON: dict[str, Callable[..., Any]] = {
+    **strict.repairs(_READER),
     "parse": _parse,
     "accepted": lambda text: cast(text, "JSON"),
     "get": lambda value, name: func("JSON_EXTRACT", value, _pointer(name)),
@@ -191,7 +236,7 @@ JSON: dict[str, Callable[..., Any]] = {
     "bigint": _bigint,
     "at": lambda value, index: func("JSON_EXTRACT", value, literal(f"$[{index}]")),
     "text": lambda value: cast(value, "VARCHAR"),
-    "too_wide": lambda value: func("ISINF", _number(value)),
+    "too_wide": lambda value: exp.GTE(this=func("ABS", _number(value)), expression=double(WIDEST)),
     "number_text": _number_text,
     "is_multiple": _is_multiple,
     "is_date": lambda text: exp.Not(
@@ -215,20 +260,16 @@ JSON: dict[str, Callable[..., Any]] = {
         func("REGEXP_MATCHES", text, literal(FENCE)),
         func("REGEXP_EXTRACT", text.copy(), literal(FENCE), literal(1)),
     ),
-    "let": lambda value, body: func(
-        "LIST_EXTRACT",
-        func("LIST_TRANSFORM", exp.Array(expressions=[value]), lambda_("doc", body)),
-        literal(1),
-    ),
+    "let": _let,
+    "let_text": _let,
     "first_word": lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
 }
 
 
 def _timestamp(text: Sql) -> Sql:
     """In UTC. Digits beyond microseconds are cut."""
-    return cast(
-        func("REGEXP_REPLACE", func("UPPER", text), literal(MORE_DIGITS), literal(r"\1")), "TIMESTAMP", safe=True
-    )
+    cut = func("REGEXP_REPLACE", func("UPPER", text), literal(MORE_DIGITS), literal(r"\1"))
+    return func("TIMEZONE", literal("UTC"), cast(cut, "TIMESTAMPTZ", safe=True))
 
 
 def _coerced(value: Sql, kind: Coerced) -> Sql:
@@ -246,7 +287,7 @@ def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
         case Coerced():
             return _coerced(value, kind)
         case Scalar("json"):
-            return cast(value, "VARCHAR")
+            return func("NULLIF", cast(value, "VARCHAR"), literal("null"))
         case Scalar("timestamp"):
             return _timestamp(_string(value))
         case Scalar("string"):

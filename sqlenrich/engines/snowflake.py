@@ -8,14 +8,16 @@ from typing import Any
 from sqlglot import exp
 
 from ..request import json_schema
-from ..schema.vendor import SHAPE_ONLY
+from ..schema.vendor import SNOWFLAKE, strict_part, vendor_part
 from ..types import Scalar
 from .base import (
     Answered,
     Call,
     Engine,
     Fact,
+    Output,
     Sql,
+    Told,
     cast,
     concat,
     func,
@@ -59,9 +61,14 @@ def constant(value: Any) -> str:
     return literal(value).sql("snowflake")
 
 
-def response_format(_name: str, schema: Mapping[str, Any]) -> Any:
-    """Give the JSON form with the keywords that Snowflake takes: no ranges, lengths, patterns or counts."""
-    return {"type": "json", "schema": json_schema(schema, (*SHAPE_ONLY, "additionalProperties"))}
+def response_format(output: Output) -> Told:
+    """Give the JSON form. OpenAI's models there take closed objects whose properties are all required, nothing else."""
+    part, left_out = vendor_part(output.schema, SNOWFLAKE)
+    if part is not None and output.model.startswith("openai-"):
+        part = strict_part(part, left_out=left_out, nullable="null_as_absent" in output.repairs)
+        if part is None:
+            return Told(None, (f"{output.model} takes closed objects with all properties required",))
+    return Told(None if part is None else {"type": "json", "schema": json_schema(part)}, left_out)
 
 
 def call(pending: Sql, request: Call) -> Answered:
@@ -76,9 +83,9 @@ def call(pending: Sql, request: Call) -> Answered:
         arguments["response_format"] = exp.var(constant(request.response_format))
     arguments |= {"show_details": literal(True), "return_error_details": literal(True)}
     answer = func("AI_COMPLETE", **arguments)
-    asked = exp.select(
-        exp.column("request_hash"), exp.column("attempt"), exp.alias_(answer, "answer", copy=False), copy=False
-    ).from_(pending, copy=False)
+    asked = exp.select(*map(exp.column, request.carried), exp.alias_(answer, "answer", copy=False), copy=False).from_(
+        pending, copy=False
+    )
     fields = FIELDS.value
 
     def at(path: str) -> Sql:

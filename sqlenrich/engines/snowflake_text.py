@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
 
 from ..types import Array, Coerced, Decimal, Scalar, Struct, Type
@@ -62,8 +64,20 @@ def string_of(value: Sql) -> Sql:
     return cast(value, sql_type(Scalar("string")))
 
 
+_CONTROL = {r"\t": "\t", r"\r": "\r", r"\n": "\n"}
+
+
+def regex(pattern: str) -> Sql:
+    r"""Give a pattern with control characters themselves: ``\t`` is no sequence that Snowflake documents.
+
+    https://docs.snowflake.com/en/sql-reference/functions-regexp
+    """
+    return literal(re.sub(r"\\.", lambda found: _CONTROL.get(found[0], found[0]), pattern, flags=re.DOTALL))
+
+
 def matches(text: Sql, pattern: Sql) -> Sql:
     """Search, not match: REGEXP_LIKE would anchor the pattern at both ends."""
+    pattern = regex(pattern.name) if pattern.is_string else pattern
     return exp.GT(this=func("REGEXP_INSTR", text, pattern), expression=literal(0))
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from sqlglot import exp
 
 from ..schema.vendor import json_schema_format
@@ -18,11 +15,6 @@ def create_table_as(table: exp.Table, select: Sql) -> list[Sql]:
         exp.Drop(tables=[table.copy()], kind="TABLE", exists=True),
         exp.Create(this=table, kind="TABLE", expression=select),
     ]
-
-
-def response_format(name: str, schema: Mapping[str, Any]) -> Any:
-    """Give OpenAI's ``json_schema`` with all its limits: vLLM's grammars hold most of them."""
-    return json_schema_format(name, schema)
 
 
 def must_exist(call: Call) -> list[str]:
@@ -45,7 +37,7 @@ ENGINE = Engine(
         "default_model": Fact("default", "the endpoint's name in the session", "2026-11-20"),
     },
     params=spark_sql.PARAMS,
-    response_format=response_format,
+    response_format=json_schema_format,
     call=spark_sql.call,
     must_exist=must_exist,
     name_problem=spark_sql.dollar_brace,

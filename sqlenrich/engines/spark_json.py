@@ -7,8 +7,10 @@ from typing import Any
 
 from sqlglot import exp
 
+from ..schema.grammar import MAX_DEPTH
 from ..schema.pattern import FENCE, portable
 from ..types import Array, Struct, Type
+from . import strict
 from .base import (
     BLANK,
     Sql,
@@ -61,6 +63,8 @@ def _kind(value: Sql, kind: str) -> Sql:
     return exp.EQ(this=schema, expression=literal(_LABELS[kind]))
 
 
+_FENCE = FENCE.removesuffix("$") + r"\z"
+"""To Java a ``$`` also stands before a line separator at the end."""
 _LABELS = {"string": "STRING", "boolean": "BOOLEAN", "null": "VOID"}
 
 
@@ -68,11 +72,41 @@ def _is(value: Sql, kinds: tuple[str, ...]) -> Sql:
     return any_of(*(_kind(value.copy(), kind) for kind in kinds if not (kind == "integer" and "number" in kinds)))
 
 
+def _found(text: Sql, pattern: str) -> Sql:
+    return func("REGEXP_LIKE", text, literal(pattern))
+
+
+def _replace(text: Sql, pattern: str, by: str) -> Sql:
+    return func("REGEXP_REPLACE", text, literal(pattern), literal(by.replace("\\", "$")))
+
+
+def _deeper(brackets: Sql) -> Sql:
+    parameters = [exp.to_identifier("d"), exp.to_identifier("b")]
+    change = strict.step(exp.column("b"), func("CHAR_LENGTH", exp.column("b")))
+    fold = exp.Lambda(this=strict.deepest(exp.column("d"), change), expressions=parameters)
+    runs = func("REGEXP_EXTRACT_ALL", brackets, literal(strict.RUNS), literal(0))
+    depth = func("AGGREGATE", runs, literal(0), fold)
+    return exp.GT(this=depth, expression=literal(MAX_DEPTH))
+
+
+_READER = strict.Reader(
+    "possessive",
+    whole=lambda text, pattern: _found(text, rf"^(?:{pattern})\z"),
+    found=_found,
+    replace=_replace,
+    length=named_func("CHAR_LENGTH"),
+    deeper=_deeper,
+)
+
+
 def _parse(text: Sql) -> Sql:
-    """Spark's parser ignores what follows the first document: inside an array it can't."""
-    wrapped = func("TRY_PARSE_JSON", concat(literal("["), text, literal(",0]")))
-    two = exp.EQ(this=func("ARRAY_SIZE", _get(wrapped, "$", "array<variant>")), expression=literal(2))
-    return case((two, func("TRY_VARIANT_GET", wrapped.copy(), literal("$[0]"), literal("variant"))))
+    """Spark's parser ignores what follows the first document. Inside an array, before a string that is longer than
+    the text and so can't stand in it, nothing can follow."""
+    length = func("CHAR_LENGTH", text)
+    last = func("REPEAT", literal("0"), exp.Add(this=length, expression=literal(1)))
+    wrapped = func("TRY_PARSE_JSON", concat(literal("["), text.copy(), literal(',"'), last, literal('"]')))
+    whole = exp.GT(this=func("CHAR_LENGTH", _get(wrapped, "$[1]", "string")), expression=length.copy())
+    return strict.parsed(_READER, text, case((whole, _get(wrapped.copy(), "$[0]", "variant"))))
 
 
 def _any_item(value: Sql, name: str, test: Callable[[Sql], Sql]) -> Sql:
@@ -86,7 +120,13 @@ def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
     return func("EXISTS", found, lambda_("k", test))
 
 
+def _let(value: Sql, body: Callable[[Sql], Sql]) -> Sql:
+    made = func("TRANSFORM", func("ARRAY", value), lambda_("doc", body))
+    return func("ELEMENT_AT", made, literal(1))
+
+
 JSON: dict[str, Callable[..., Any]] = {
+    **strict.repairs(_READER),
     "parse": _parse,
     "accepted": named_func("TRY_PARSE_JSON"),
     "get": lambda value, name: _get(value, _step(name), "variant"),
@@ -101,13 +141,12 @@ JSON: dict[str, Callable[..., Any]] = {
     "search": lambda text, pattern: func("REGEXP_LIKE", text, literal(portable(pattern, end=r"\z"))),
     "trim": lambda text: exp.Trim(this=text, expression=literal(BLANK), position="BOTH"),
     "unfence": lambda text: (
-        func("REGEXP_LIKE", text, literal(FENCE)),
-        func("REGEXP_EXTRACT", text.copy(), literal(FENCE), literal(1)),
+        func("REGEXP_LIKE", text, literal(_FENCE)),
+        func("REGEXP_EXTRACT", text.copy(), literal(_FENCE), literal(1)),
     ),
     "first_word": lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
-    "let": lambda value, body: func(
-        "ELEMENT_AT", func("TRANSFORM", func("ARRAY", value), lambda_("doc", body)), literal(1)
-    ),
+    "let": _let,
+    "let_text": _let,
 }
 
 

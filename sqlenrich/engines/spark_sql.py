@@ -271,9 +271,9 @@ def call(pending: Sql, request: Call) -> Answered:
         arguments["modelParameters"] = func("named_struct", *pairs)
     arguments["failOnError"] = literal(False)
     answer = func("ai_query", literal(request.model), prompt, **arguments)
-    asked = exp.select(
-        exp.column("request_hash"), exp.column("attempt"), exp.alias_(answer, "answer", copy=False), copy=False
-    ).from_(pending, copy=False)
+    asked = exp.select(*map(exp.column, request.carried), exp.alias_(answer, "answer", copy=False), copy=False).from_(
+        pending, copy=False
+    )
     error = func("NULLIF", exp.column(ERROR_FIELD, table="answer"), literal(""))
     columns = {
         "response": exp.column(RESULT_FIELD, table="answer"),

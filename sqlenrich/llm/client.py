@@ -104,18 +104,18 @@ class Client:
         finally:
             self._shut()
 
-    def preflight(self, requests: Sequence[Request]) -> list[Answer]:
+    def preflight(self, requests: Sequence[Request], *, suspect: bool = False) -> list[Answer]:
         """Ask up to three requests, one after another, until one is answered: can a run start?
 
         Gives all answers got, to be stored like any others. Raises RunError where no request would fare
-        better.
+        better; ``suspect`` ones, which failed before, show that only where nobody listens.
         """
         answers: list[Answer] = []
         if self._stops:
             return answers
         self.pulse.start()
         try:
-            self._await(self._probe(requests, answers))
+            self._await(self._probe(requests, answers, suspect))
         except (CancelledError, Stopped):
             if not self._stops:
                 raise
@@ -224,11 +224,11 @@ class Client:
         else:
             self._await(flight.abandon())
 
-    async def _probe(self, requests: Sequence[Request], answers: list[Answer]) -> None:
+    async def _probe(self, requests: Sequence[Request], answers: list[Answer], suspect: bool) -> None:
         self._preflight = asyncio.current_task()
         try:
             if isinstance(self.model, ProbingModel):
-                await self.model.probe(requests, answers)
+                await self.model.probe(requests, answers, suspect=suspect)
                 return
             for request in requests[:PROBES]:
                 answers.append(await self.model.ask(request))

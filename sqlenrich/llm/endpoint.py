@@ -118,10 +118,11 @@ class EndpointModel:
         answer, _ = await self._ask(request, self.config.max_tries, probing=False)
         return answer
 
-    async def probe(self, requests: Sequence[Request], answers: list[Answer]) -> None:
+    async def probe(self, requests: Sequence[Request], answers: list[Answer], *, suspect: bool) -> None:
         """Ask up to three requests, one after another, until one is answered with HTTP 200.
 
-        Raises RunError after two tries where nobody listens, and where all of them are refused or fail alike.
+        Raises RunError after two tries where nobody listens, and where all of them are refused or fail alike, but
+        for ``suspect`` ones: those failed before.
         """
         faults = []
         for request in requests[:PROBES]:
@@ -130,6 +131,8 @@ class EndpointModel:
             if fault is None:
                 return
             faults.append(fault)
+        if suspect:
+            return
         if faults and set(faults) == {Fault.UNCLEAR}:
             raise RunError(f"{self._shown} refuses the requests: {answers[-1].call_error}")
         if faults and set(faults) == {Fault.AGAIN}:
@@ -160,7 +163,7 @@ class EndpointModel:
         answer = Answer(
             request_hash=request.request_hash,
             attempt=request.attempt,
-            sent_hash=request.request_hash,
+            sent_hash=request.sent_hash or request.request_hash,
             response=done.text,
             call_error=failure.text if failure else None,
             retryable=failure is not None and failure.fault is Fault.AGAIN,

@@ -8,11 +8,15 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One distinct request of a run: a row of the pending relation."""
+    """One distinct request of a run: a row of the pending relation.
+
+    ``sent_hash`` is the hash of what is really sent, where that is not what ``request_hash`` says.
+    """
 
     request_hash: str
     attempt: int
     prompt: str
+    sent_hash: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,154 +1,140 @@
-"""JSON Schema turned into a maker of valid values, once; the mock model then draws from it."""
+"""JSON Schema turned into a maker of valid values, once; the mock model then draws from it.
+
+Values are made to fit, so that hardly any is made in vain. What can't be made so (``not``, ``if``, ``oneOf``, counts
+of properties that depend on each other) is made as well as may be and tried, where the caller gives a judge.
+"""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
-from itertools import product
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from .draw import Draw
+from .mock_merge import Schema, expand, listed, never, plain
+from .mock_nested import array, object_
 from .mock_number import number as number_maker
 from .mock_text import FORMATS, compiled, matching, pool, words
 
-Schema: TypeAlias = Mapping[str, Any]
 Maker: TypeAlias = Callable[[Draw], Any]
+Judge: TypeAlias = Callable[[Schema], Callable[[Any], bool]]
+"""A schema to a test of values."""
 
-_COMBINING = ("$ref", "allOf", "anyOf", "oneOf")
 _BY_KEYWORD = {
-    "object": ("properties", "required", "additionalProperties", "minProperties", "dependentRequired"),
+    "object": ("properties", "required", "additionalProperties", "patternProperties", "propertyNames",
+               "minProperties", "maxProperties", "dependentRequired"),
     "array": ("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains"),
     "string": ("minLength", "maxLength", "pattern", "format"),
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-}
-_MOST_OPTIONS = 64
-_LOWER = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
-_HIGHER = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
+}  # fmt: skip
+_KINDS = ("string", "integer", "boolean", "null", "array", "object", "number")
+_TRIED = frozenset(
+    {"not", "if", "allOf", "anyOf", "oneOf", "dependentSchemas", "contains", "uniqueItems", "patternProperties",
+     "propertyNames", "minProperties", "maxProperties", "dependentRequired"}
+)  # fmt: skip
+_BESIDE_ENUM = {"type", "enum", "const", "description", "coerce", "title", "default", "$defs"}
+_PROBES = 400
+_TRIES = 40
+_SPARES = 8
 
 
-def maker(schema: Schema | bool) -> Maker:
+@dataclass(frozen=True)
+class Context:
+    """Where makers are made: the root that references point into, those followed, and the judge."""
+
+    root: Schema
+    judge: Judge | None
+    trail: tuple[str, ...] = ()
+
+    def make(self, schema: Schema | bool) -> Maker:
+        """Give a maker of values of a schema. Raises ValueError where it finds none."""
+        return _maker(schema, self)
+
+    def test(self, schema: Schema | bool) -> Callable[[Any], bool] | None:
+        """Give a test of values of a schema, None where nobody judges."""
+        if self.judge is None or not isinstance(schema, Mapping):
+            return None
+        definitions = {key: self.root[key] for key in ("$defs", "definitions") if key in self.root}
+        return self.judge(plain({**schema, **definitions}))
+
+
+def maker(schema: Schema | bool, judge: Judge | None = None) -> Maker:
     """Give a function that draws values valid under ``schema``.
 
     Raises ValueError for what has no (findable) value: a contradiction, a recursive or foreign ``$ref``.
     """
-    root: Schema = schema if isinstance(schema, Mapping) else {}
-    return _maker(schema, root, ())
+    return Context(schema if isinstance(schema, Mapping) else {}, judge).make(schema)
 
 
-def _maker(schema: Schema | bool, root: Schema, trail: tuple[str, ...]) -> Maker:
-    options = [one for plain in _expand(schema, root, trail) for one in _by_type(plain)]
-    if not options:
-        raise ValueError(f"the mock model finds no value for the schema {json.dumps(schema)[:200]}")
-    # A value is more telling than null: null is drawn less often than the rest.
-    weighted = [one for one in options for _ in range(1 if one["type"] == "null" else 3)]
-    made: dict[int, Maker] = {}
+def _maker(schema: Schema | bool, context: Context) -> Maker:
+    tried = isinstance(schema, Mapping) and (
+        not _TRIED.isdisjoint(schema) or ("enum" in schema and not set(schema) <= _BESIDE_ENUM)
+    )
+    test = context.test(schema) if tried else None
     problems: list[ValueError] = []
-    for one in options:
-        try:
-            made[id(one)] = _plain(one, root, trail)
-        except ValueError as error:
-            problems.append(error)
-    makers = [made[id(one)] for one in weighted if id(one) in made]
-    if not makers:
-        raise problems[0]
-    if len(made) == 1:
-        return makers[0]
-    return lambda draw: draw.pick(makers)(draw)
+    made: list[tuple[Maker, bool]] = []
+    ways = expand(schema, context.root, context.trail)
+    # An untyped schema is taken for one of the type that its keywords are about; if that can't be, of any other.
+    for wide in (False, True):
+        for one in [one for way in ways for one in _by_type(way, test, wide=wide)] if not made else ():
+            try:
+                made.append((_plain(one, context), one["type"] == "null"))
+            except ValueError as error:
+                problems.append(error)
+    if not made:
+        raise (
+            problems[0]
+            if problems
+            else ValueError(f"the mock model finds no value for the schema {json.dumps(schema)[:200]}")
+        )
+    # A value is more telling than null: null is drawn less often than the rest.
+    weighted = [one for one, null in made for _ in range(1 if null else 3)]
+
+    def pick(draw: Draw) -> Any:
+        return draw.pick(weighted)(draw)
+
+    make = made[0][0] if len(made) == 1 else pick
+    return make if test is None else _tried(make, test, schema)
 
 
-def _expand(schema: Schema | bool, root: Schema, trail: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Give the schemas without references and combinations that are each enough for ``schema``."""
-    if not isinstance(schema, Mapping):
-        return [{}] if schema else []
-    found = [{key: value for key, value in schema.items() if key not in _COMBINING}]
-    parts: list[list[dict[str, Any]]] = []
-    if "$ref" in schema:
-        name = str(schema["$ref"])
-        if name in trail:
-            raise ValueError(f'the mock model can\'t answer a recursive schema: "{name}"')
-        parts.append([{**one, "_trail": (*trail, name)} for one in _expand(_lookup(root, name), root, (*trail, name))])
-    parts += [_expand(member, root, trail) for member in schema.get("allOf", ())]
-    for key in ("anyOf", "oneOf"):
-        if key in schema:
-            parts.append([one for member in schema[key] for one in _expand(member, root, trail)])
-    for part in parts:
-        joined = (_merge(left, right) for left, right in product(found, part))
-        found = [one for one in joined if one is not None][:_MOST_OPTIONS]
-    return found
+def _tried(make: Maker, test: Callable[[Any], bool], schema: Schema | bool) -> Maker:
+    """Give a maker that draws until a value passes, and falls back on values that did."""
+    drawn = (make(Draw(f"try{number}".encode(), "an example text")) for number in range(_PROBES))
+    spares: list[str] = []
+    for value in drawn:
+        if test(value):
+            spares.append(json.dumps(value))
+            if len(spares) == _SPARES:
+                break
+    if not spares:
+        raise ValueError(f"the mock model finds no value for the schema {json.dumps(schema)[:200]}")
+
+    def again(draw: Draw) -> Any:
+        for _ in range(_TRIES):
+            value = make(draw)
+            if test(value):
+                return value
+        return json.loads(draw.pick(spares))
+
+    return again
 
 
-def _lookup(root: Schema, name: str) -> Schema | bool:
-    if not name.startswith("#"):
-        raise ValueError(f'the mock model follows local references only, not "{name}"')
-    here: Any = root
-    for step in name[1:].split("/")[1:]:
-        step = step.replace("~1", "/").replace("~0", "~")
-        try:
-            here = here[int(step)] if isinstance(here, list) else here[step]
-        except (KeyError, IndexError, ValueError, TypeError):
-            raise ValueError(f'the schema has no "{name}"') from None
-    return here  # type: ignore[no-any-return]
+def _by_type(schema: dict[str, Any], test: Callable[[Any], bool] | None, *, wide: bool) -> list[dict[str, Any]]:
+    """Give one schema for each type that ``schema`` allows; ``enum`` is a type of its own here.
 
-
-def _merge(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
-    """Give a schema that demands what both demand, or None where that is nothing."""
-    both = dict(left)
-    for key, value in right.items():
-        if key not in left or left[key] == value:
-            both[key] = value
-        elif key in ("type", "enum"):
-            both[key] = _common_types(left[key], value) if key == "type" else [v for v in left[key] if v in value]
-            if not both[key]:
-                return None
-        elif key == "const":
-            return None
-        elif key in ("required", "pattern", "_trail"):
-            both[key] = list(dict.fromkeys([*_listed(left[key]), *_listed(value)]))
-        elif key == "properties":
-            parts = (left[key], value)
-            both[key] = {
-                name: {"allOf": [part[name] for part in parts if name in part]} for part in parts for name in part
-            }
-        elif key in ("items", "additionalProperties"):
-            both[key] = {"allOf": [left[key], value]}
-        elif key == "multipleOf":
-            one, other = Fraction(str(left[key])), Fraction(str(value))
-            scale = one.denominator * other.denominator
-            both[key] = math.lcm(int(one * scale), int(other * scale)) / scale
-        elif key in _LOWER:
-            both[key] = min(left[key], value)
-        elif key in _HIGHER:
-            both[key] = max(left[key], value)
-        else:
-            both[key] = value
-    return both
-
-
-def _listed(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def _common_types(left: Any, right: Any) -> list[str]:
-    one, other = _listed(left), _listed(right)
-    found = [name for name in one if name in other]
-    if "integer" not in found and {"integer", "number"} <= {*one, *other}:
-        found.append("integer")
-    return found
-
-
-def _by_type(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """Give one schema for each type that ``schema`` allows; ``enum`` is a type of its own here."""
-    types = _listed(schema["type"]) if "type" in schema else []
-    if "const" in schema or "enum" in schema:
-        values = [schema["const"]] if "const" in schema else schema["enum"]
-        values = [one for one in values if not types or any(_is(one, name) for name in types)]
-        if "const" in schema and "enum" in schema:
-            values = [one for one in values if one in schema["enum"]]
+    ``wide``: of each other type, too, where it names none.
+    """
+    types = listed(schema["type"]) if "type" in schema else []
+    if "enum" in schema:
+        values = [one for one in schema["enum"] if not types or any(_is(one, name) for name in types)]
+        values = values if test is None else [one for one in values if test(one)]
         return [{"type": "enum", "enum": values}] if values else []
     if not types:
-        types = [name for name, keys in _BY_KEYWORD.items() if any(key in schema for key in keys)][:1] or ["string"]
+        types = [name for name, keys in _BY_KEYWORD.items() if any(key in schema for key in keys)][:1]
+        if test is not None or wide:
+            types += [name for name in _KINDS if name not in types]
+        types = types or ["string"]
     return [{**schema, "type": name} for name in types]
 
 
@@ -161,8 +147,7 @@ def _is(value: Any, name: str) -> bool:
     return value is None if name == "null" else isinstance(value, kinds.get(name, ()))
 
 
-def _plain(schema: dict[str, Any], root: Schema, trail: tuple[str, ...]) -> Maker:
-    trail = tuple(schema.get("_trail", trail))
+def _plain(schema: dict[str, Any], context: Context) -> Maker:
     kind = schema["type"]
     if kind == "enum":
         values = schema["enum"]
@@ -175,10 +160,13 @@ def _plain(schema: dict[str, Any], root: Schema, trail: tuple[str, ...]) -> Make
         return number_maker(schema, whole=kind == "integer")
     if kind == "string":
         return _string(schema)
+    inner = replace(context, trail=tuple(schema.get("_trail", context.trail)))
     if kind == "array":
-        return _array(schema, root, trail)
+        return array(schema, inner.make, tried=context.judge is not None)
     if kind == "object":
-        return _object(schema, root, trail)
+        names = schema.get("propertyNames", True)
+        named = inner.test(names) if not never(names) else lambda _: False
+        return object_(schema, inner.make, named)
     raise ValueError(f'the mock model knows no type "{kind}"')
 
 
@@ -188,7 +176,7 @@ def _string(schema: Schema) -> Maker:
     if high is not None and high < low:
         raise ValueError(f"the mock model finds no text with minLength {low} and maxLength {high}")
     make = FORMATS.get(schema.get("format", ""))
-    patterns = _listed(schema.get("pattern", []))
+    patterns = listed(schema.get("pattern", []))
     if make is None and not patterns:
         return words(low, high)
     limited = "minLength" in schema or "maxLength" in schema
@@ -204,71 +192,3 @@ def _string(schema: Schema) -> Maker:
     name = " ".join(f"{key} {schema[key]}" for key in _BY_KEYWORD["string"] if key in schema)
     texts = pool(lambda draw: draw.pick(makers)(draw), fits, name)
     return lambda draw: draw.pick(texts)
-
-
-def _array(schema: Schema, root: Schema, trail: tuple[str, ...]) -> Maker:
-    first = [_maker(item, root, trail) for item in schema.get("prefixItems", ())]
-    items = schema.get("items", True)
-    low = int(schema.get("minItems", 0))
-    high = int(schema.get("maxItems", max(low, len(first)) + 3))
-    if "contains" in schema:
-        low = max(low, len(first) + 1)
-        first = [*first, _maker({"allOf": [schema["contains"], items]}, root, trail)]
-    if items is False:
-        high = min(high, len(first))
-    if low > high:
-        raise ValueError(f"the mock model finds no array with {low} to {high} items")
-    rest = _maker(items, root, trail) if high > len(first) else None
-    unique = bool(schema.get("uniqueItems"))
-
-    def make(draw: Draw) -> list[Any]:
-        values: list[Any] = []
-        seen: set[str] = set()
-        for place in range(low + draw.below(min(high - low, 8) + 1)):
-            one = first[place] if place < len(first) else rest
-            for _ in range(24 if one is not None else 0):
-                value = one(draw) if one is not None else None
-                key = json.dumps(value, sort_keys=True) if unique else ""
-                if key not in seen or not unique:
-                    seen.add(key)
-                    values.append(value)
-                    break
-        return values
-
-    return make
-
-
-def _object(schema: Schema, root: Schema, trail: tuple[str, ...]) -> Maker:
-    required = set(schema.get("required", ()))
-    low, high = int(schema.get("minProperties", 0)), schema.get("maxProperties", math.inf)
-    others = schema.get("additionalProperties", True)
-    properties = dict(schema.get("properties", {}))
-    for name in [*schema.get("required", ()), *(f"extra_{number}" for number in range(1, low + 1))]:
-        if others is not False and (name in required or len(properties) < low):
-            properties.setdefault(name, others)
-    makers: list[tuple[str, bool, Maker]] = []
-    for name, inner in properties.items():
-        try:
-            makers.append((name, name in required, _maker(inner, root, trail)))
-        except ValueError:
-            # An optional property without a possible value is one that is never there.
-            if name in required:
-                raise
-    if missing := required - {name for name, _, _ in makers}:
-        raise ValueError(f'the mock model may not write the required "{min(missing)}"')
-    along: Mapping[str, Sequence[str]] = schema.get("dependentRequired", {})
-    if low > len(makers) or len(required) > high:
-        raise ValueError(f"the mock model finds no object with {low} to {high} properties")
-
-    def make(draw: Draw) -> dict[str, Any]:
-        chosen = {name for name, must, _ in makers if must or draw.below(2)}
-        for name, must, _ in makers:
-            if len(chosen) < low:
-                chosen.add(name)
-            elif len(chosen) > high and not must:
-                chosen.discard(name)
-        while more := {other for name in chosen for other in along.get(name, ())} - chosen:
-            chosen |= more
-        return {name: one(draw) for name, _, one in makers if name in chosen}
-
-    return make

@@ -56,6 +56,12 @@ FORMATS: dict[str, Callable[[Draw], str]] = {
     "ipv4": lambda draw: ".".join(str(draw.below(256)) for _ in range(4)),
     "ipv6": lambda draw: ":".join(_hex(draw, 4) for _ in range(8)),
     "uri": lambda draw: f"https://{_host(draw)}/{draw.below(10000)}",
+    "uri-reference": lambda draw: f"/{_name(draw)}/{draw.below(10000)}",
+    "iri": lambda draw: f"https://{_host(draw)}/{draw.below(10000)}",
+    "idn-email": lambda draw: f"{_name(draw)}@example.com",
+    "idn-hostname": _host,
+    "json-pointer": lambda draw: f"/{_name(draw)}/{draw.below(10)}",
+    "regex": lambda draw: f"^{_name(draw)}$",
     "uuid": lambda draw: f"{_hex(draw, 8)}-{_hex(draw, 4)}-4{_hex(draw, 3)}-8{_hex(draw, 3)}-{_hex(draw, 12)}",
 }
 

@@ -41,10 +41,11 @@ class WatchedModel(Protocol):
 class ProbingModel(Protocol):
     """A model that knows by itself how to find out, with few requests, whether a run can start."""
 
-    async def probe(self, requests: Sequence[Request], answers: list[Answer]) -> None:
+    async def probe(self, requests: Sequence[Request], answers: list[Answer], *, suspect: bool) -> None:
         """Ask one request after another until one is answered; append to ``answers`` as they come.
 
-        Raises RunError where no request of a run would fare better.
+        Raises RunError where no request of a run would fare better. ``suspect`` requests failed before: that they fail
+        again says nothing about others.
         """
 
 

@@ -5,6 +5,17 @@ from .check import check_response, judge
 from .columns import output_columns
 from .keywords import Problem
 from .normalise import normalise
+from .short import expand
 from .tests import CODES, Verdicts
 
-__all__ = ["CODES", "Problem", "Verdicts", "build_tests", "check_response", "judge", "normalise", "output_columns"]
+__all__ = [
+    "CODES",
+    "Problem",
+    "Verdicts",
+    "build_tests",
+    "check_response",
+    "expand",
+    "judge",
+    "normalise",
+    "output_columns",
+]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from ..types import Decimal, parse_type
 from .columns import value_kinds
 from .keywords import TYPES, json_kind, kinds_of
 from .tests import (
@@ -40,6 +41,7 @@ from .tests import (
     Repeats,
     Test,
     TooWide,
+    Unquoted,
     Verdict,
     Verdicts,
 )
@@ -52,13 +54,18 @@ NUMBER_TEXT = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
 INTEGER_TEXT = r"^-?(?:0|[1-9][0-9]*)(?:\.0+)?$"
 _YEAR = r"(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
 _DATE = _YEAR + r"-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
-_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+_CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?"
+_OFFSET = r"(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+_COLUMN_OFFSET = r"(?:[Zz]|[+-](?:(?:0[0-9]|1[0-3]):[0-5][0-9]|14:00))"
+"""BigQuery reads no moment further than 14 hours from UTC, as no place on earth is."""
+_EDGE = r"^(?:0001|9999)-.*[+-][0-9]{2}:[0-9]{2}$"
+"""Moments that may lie beyond the years 1 to 9999 in UTC: no column of BigQuery holds those."""
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _URI_CHARS = r"(?:[A-Za-z0-9._~:/?@!$&'()*+,;=\[\]-]|%[0-9A-Fa-f]{2})*"
 FORMAT_PATTERNS: Mapping[str, str] = {
     "date": f"^{_DATE}$",
-    "date-time": f"^{_DATE}[Tt]{_TIME}$",
-    "time": f"^{_TIME}$",
+    "date-time": f"^{_DATE}[Tt]{_CLOCK}{_COLUMN_OFFSET}$",
+    "time": f"^{_CLOCK}{_OFFSET}$",
     "email": rf"^[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]+@{_LABEL}(?:\.{_LABEL})*$",
     "uuid": "^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$",
     "uri": rf"^[A-Za-z][A-Za-z0-9+.-]*:{_URI_CHARS}(?:#{_URI_CHARS})?$",
@@ -213,7 +220,7 @@ def _type(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
 
 
 def _number(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
-    ref, where = place.ref, place.where
+    ref, where = Unquoted(place.ref) if schema.get("coerce") else place.ref, place.where
     kinds = place.kinds(schema)
     if not kinds & {"integer", "number"}:
         return
@@ -229,9 +236,15 @@ def _number(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
             exact = whole and isinstance(limit, int) and abs(limit) < BIGINT_LIMIT
             test = _guarded(schema, place, "number", Compare(ref, op, limit, exact))
             yield Verdict("OUT_OF_RANGE", f"{where} is {words} {limit}", test)
+    if "column" in schema:
+        kind = _decimal(schema)
+        bound = 10 ** (kind.precision - kind.scale)
+        tests: list[Test] = [Compare(ref, ">=", bound, False), Compare(ref, "<=", -bound, False)]
+        tests.append(NotMultiple(ref, float(f"1e-{kind.scale}"), False))
+        yield Verdict("OUT_OF_RANGE", f"{where} does not fit {schema['column']}", _any(tests))
     if "multipleOf" in schema:
         step = schema["multipleOf"]
-        exact = whole and float(step).is_integer()
+        exact = whole and float(step).is_integer() and step < BIGINT_LIMIT
         test = _guarded(schema, place, "number", NotMultiple(ref, step, exact))
         yield Verdict("OUT_OF_RANGE", f"{where} is no multiple of {step}", test)
 
@@ -263,11 +276,13 @@ def _differs_in(kind: str, values: list[Any], ref: Ref, *, only: bool, coerced: 
     elif kind in ("string", "boolean"):
         test = NoneOf(ref, "string" if kind == "string" else "boolean", tuple(values))
     else:
+        ref = Unquoted(ref) if coerced else ref
         exact = all(abs(v) < BIGINT_LIMIT and isinstance(v, int) for v in values)
+        outside: list[Test] = [TooWide(ref, True), NoneOf(ref, "integer", tuple(values))]
         if kind == "integer" and exact:
-            test = NoneOf(ref, "integer", tuple(values))
+            test = _any(outside)
         elif exact and any(abs(v) >= EXACT for v in values):
-            test = _any([_is(ref, ("integer",), negated=True), NoneOf(ref, "integer", tuple(values))])
+            test = _any([_is(ref, ("integer",), negated=True), *outside])
         else:
             test = NoneOf(ref, "number", tuple(values))
     return _all(here, test)
@@ -297,10 +312,18 @@ def _text(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
     if (pattern := schema.get("pattern")) is not None:
         test = _guarded(schema, place, "string", NoMatch(place.ref, pattern))
         yield Verdict("BAD_PATTERN", f"{place.where} does not match {pattern}", test)
+    if "column" in schema:
+        kind = _decimal(schema)
+        whole = f"[0-9]{{1,{kind.precision - kind.scale}}}" if kind.precision > kind.scale else "0"
+        digits = rf"^-?{whole}(?:\.[0-9]{{1,{kind.scale}}})?$" if kind.scale else f"^-?{whole}$"
+        test = _guarded(schema, place, "string", NoMatch(place.ref, digits))
+        yield Verdict("BAD_PATTERN", f"{place.where} is no {schema['column']}", test)
     if (name := schema.get("format")) is not None:
         tests: list[Test] = [NoMatch(place.ref, FORMAT_PATTERNS[name])]
         if name in ("date", "date-time"):
             tests.append(NoDate(place.ref))
+        if name == "date-time":
+            tests.append(_all(_is(place.ref, ("string",)), Not(NoMatch(place.ref, _EDGE))))
         yield Verdict("BAD_PATTERN", f"{place.where} is no {name}", _guarded(schema, place, "string", _any(tests)))
 
 
@@ -375,6 +398,12 @@ def _members(schema: Mapping[str, Any], place: _Place) -> Iterator[Verdict]:
         fails = _fails(schema["propertyNames"], place.name())
         test = fails if fails == Fixed(False) else AnyMember(ref, depth, fails)
         yield Verdict("SCHEMA", f"{where} has a name that propertyNames refuses", test)
+
+
+def _decimal(schema: Mapping[str, Any]) -> Decimal:
+    kind = parse_type(schema["column"])
+    assert isinstance(kind, Decimal)
+    return kind
 
 
 def _unnamed(ref: Name, names: tuple[str, ...], patterns: tuple[str, ...]) -> Test:

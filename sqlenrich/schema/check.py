@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from decimal import Context, Decimal
 from typing import Any
@@ -14,7 +15,7 @@ from ..errors import SpecError
 from .build import build_tests
 from .keywords import kinds_of
 from .normalise import normalise
-from .pattern import FENCE, MAX_BRACKETS, portable
+from .pattern import portable
 from .tests import (
     BIGINT_LIMIT,
     All,
@@ -45,12 +46,15 @@ from .tests import (
     Repeats,
     Test,
     TooWide,
+    Unquoted,
     Verdicts,
 )
+from .text import MISSING as _MISSING
+from .text import parse_json, repair
 
-_MISSING = object()
-_WIDE = Context(prec=60)
-_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+__all__ = ["check_response", "judge", "parse_json", "repair"]
+_DIGITS = Context(prec=60)
+"""Below 10**20 and in steps of at least 10**-18 a quotient has 38 digits."""
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     "<>": lambda a, b: a != b,
     "<": lambda a, b: a < b,
@@ -88,46 +92,6 @@ def judge(verdicts: Verdicts, text: str | None) -> tuple[str, str] | None:
     return None
 
 
-def parse_json(text: str) -> Any:
-    """Give the value of one RFC 8259 text without repeated names or lone surrogates; a private mark for any other."""
-    emptied = _STRINGS.sub("", text)
-    if emptied.count("[") + emptied.count("{") > MAX_BRACKETS:
-        return _MISSING
-    try:
-        text.encode()
-        value = json.loads(text, object_pairs_hook=_unique, parse_int=_integer, parse_constant=_no_constant)
-        json.dumps(value, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
-        return _MISSING
-    return value
-
-
-def repair(text: str | None, repairs: Sequence[str]) -> str | None:
-    """Give a text after the declared repairs, as :func:`~sqlenrich.schema.sql.repaired_sql` does."""
-    if text is None:
-        return None
-    trimmed = text.strip(BLANK)
-    if "fence" in repairs and (match := re.search(FENCE, trimmed)):
-        return match[1].strip(BLANK)
-    return trimmed if "trim" in repairs else text
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError("a name is repeated")
-    return value
-
-
-def _integer(text: str) -> int | float:
-    """Python reads no integer of more than 4,300 digits, and it is beyond a double anyway."""
-    return int(text) if len(text) < 400 else float(text)
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
 Loops = tuple[tuple[Any, str | None], ...]
 """The value and the name at hand of each loop, by depth."""
 
@@ -144,6 +108,8 @@ class _Judge:
                 return loops[depth][0]
             case Name(depth):
                 return loops[depth][1]
+            case Unquoted(base):
+                return self.value(base, loops)
             case Get(base, name):
                 value = self.value(base, loops)
                 return value.get(name, _MISSING) if isinstance(value, Mapping) else _MISSING
@@ -206,7 +172,7 @@ def _scalar(test: Test, value: Any) -> bool:
             return _OPERATORS[op](*((_number(value), limit) if integer else (_double(value), float(limit))))
         case TooWide(_, integer):
             number = _number(value)
-            return not -BIGINT_LIMIT <= number < BIGINT_LIMIT if integer else abs(_double(value)) == float("inf")
+            return not -BIGINT_LIMIT <= number < BIGINT_LIMIT if integer else abs(_double(value)) >= sys.float_info.max
         case NotMultiple(_, step, integer):
             return not _multiple(_number(value) if integer else _double(value), step)
         case NoneOf(_, kind, values):
@@ -248,8 +214,8 @@ def _multiple(value: Any, step: int | float) -> bool:
     if not abs(value) < 10**20:
         return False
     # A float's own digits: the shortest that read back as it.
-    number = Decimal(repr(value) if isinstance(value, float) else value)
-    return _WIDE.remainder(number, Decimal(repr(step))) == 0
+    exact = Decimal(repr(value) if isinstance(value, float) else value)
+    return _DIGITS.remainder(exact, Decimal(repr(step))) == 0
 
 
 def _canonical(value: Any, levels: int) -> str | None:
@@ -269,4 +235,4 @@ def _canonical(value: Any, levels: int) -> str | None:
             return json.dumps(value)
     number = _double(value)
     whole = isinstance(value, int) or number.is_integer()
-    return f"{int(value)}" if whole and abs(int(value)) < BIGINT_LIMIT else repr(number)
+    return f"{int(value)}" if whole and -BIGINT_LIMIT <= int(value) < BIGINT_LIMIT else repr(number)

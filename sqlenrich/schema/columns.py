@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..types import BIGINT, BOOLEAN, DATE, DOUBLE, JSON, STRING, TIMESTAMP, Array, Coerced, Struct, Type
+from ..types import BIGINT, BOOLEAN, DATE, DOUBLE, JSON, STRING, TIMESTAMP, Array, Coerced, Struct, Type, parse_type
 from .keywords import TYPES, kinds_of
 
 _SCALARS: dict[frozenset[str], Type] = {
@@ -28,6 +28,8 @@ def output_columns(schema: Mapping[str, Any]) -> dict[str, Type]:
 
 def column_type(schema: Mapping[str, Any]) -> Type:
     """Give the type by which the column of one plain schema is read."""
+    if "column" in schema:
+        return parse_type(schema["column"])
     kinds = value_kinds(schema) - {"null"}
     if kinds == {"array"}:
         item = _first(schema, "items")

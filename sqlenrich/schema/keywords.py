@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
+from ..request import OWN
+
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 SCALARS = ("string", "number", "integer", "boolean")
 ANNOTATIONS = (
@@ -23,7 +25,7 @@ CHECKED = (
     "type", "enum", "const", *NUMBER_LIMITS, "multipleOf", *COUNTS, "pattern", "format",
     "items", "prefixItems", "contains", "uniqueItems",
     "properties", "required", "additionalProperties", "patternProperties", "propertyNames",
-    "dependentRequired", "dependentSchemas", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "coerce",
+    "dependentRequired", "dependentSchemas", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", *OWN,
 )  # fmt: skip
 """What the checks hold."""
 IN_PLACE = ("allOf", "anyOf", "oneOf")

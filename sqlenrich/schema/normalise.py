@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import did_you_mean
+from ..types import Decimal, parse_type, type_json
 from .keywords import (
     ANNOTATIONS,
     CHECKED,
@@ -25,6 +26,8 @@ from .pattern import portable
 from .pointer import resolve
 
 Plain = dict[str, Any]
+EXACT_DIGITS = 15
+"""So many digits of a decimal survive being read as a double."""
 MAX_DECIMALS = 18
 """Every engine has exact decimals of 38 digits: 20 before the point and 18 after it."""
 
@@ -81,7 +84,7 @@ class _Normaliser:
         return plain
 
     def known(self, schema: Mapping[str, Any], place: str) -> None:
-        containers = {"$ref", "$defs", "definitions", "$schema", "const", "coerce"}
+        containers = {"$ref", "$defs", "definitions", "$schema"}
         known = {*CHECKED, *ANNOTATIONS, *containers, *(("$id",) if schema is self.root else ())}
         for keyword in schema:
             if keyword not in known and not str(keyword).startswith("x-"):
@@ -302,6 +305,8 @@ class _Normaliser:
             plain["allOf"] = [*plain.get("allOf", ()), *rest]
         if schema.get("coerce"):
             self.coerce(plain, place)
+        if "column" in schema:
+            self.column_type(schema["column"], plain, place)
         return plain
 
     def recheck(self, choices: list[Any], place: str, seen: tuple[str, ...]) -> None:
@@ -337,6 +342,25 @@ class _Normaliser:
             self.report("coerce reads an enum in any case: its values are ASCII and differ by more than case", place)
         else:
             plain["coerce"] = True
+
+    def column_type(self, written: object, plain: Plain, place: str) -> None:
+        kinds = set(plain.get("type", ())) - {"null"}
+        try:
+            kind = parse_type(written)
+        except ValueError as error:
+            self.report(f"column: {error}", place)
+            return
+        if not isinstance(kind, Decimal):
+            self.report(f"column is a decimal(p,s), for exact numbers, not {written!r}", place)
+        elif kinds not in ({"string"}, {"number"}, {"integer"}):
+            self.report("column is for a number, an integer, or a text that holds a number", place)
+        elif kinds != {"string"} and kind.precision > EXACT_DIGITS:
+            self.report(
+                f"a JSON number has {EXACT_DIGITS} digits on every engine: for {type_json(kind)} write type: string",
+                place,
+            )
+        else:
+            plain["column"] = type_json(kind)
 
     def column(self, plain: Plain, place: str) -> None:
         """What only a column asks: a type that it can have."""

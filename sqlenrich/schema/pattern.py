@@ -19,8 +19,6 @@ _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "0": "\0"}
 _SPECIAL = set("\\^$.|?*+()[]{}/-")
 _REPEAT = re.compile(r"\{(\d+)(,(\d*))?\}")
 _NAMED = re.compile(r"\\x\{([0-9a-f]+)\}")
-MAX_BRACKETS = 10_000
-"""An answer that opens more objects and arrays is not parsed."""
 MAX_REPEAT = 1000
 """RE2, and so DuckDB and BigQuery, takes no larger count."""
 

@@ -4,25 +4,30 @@ The table holds, by name, where ``value`` is a parsed JSON value and a missing o
 
 ``parse`` (text to JSON, NULL unless it is one RFC 8259 text), ``accepted`` (the same for a text known to be one),
 ``get`` (by name), ``at`` (by position from 0), ``is`` (one of some types; NULL for a missing value),
-``string``, ``number`` (as double, infinite or NULL beyond it), ``bigint`` (NULL if too wide), ``text`` (as JSON text),
-``too_wide``, ``count``, ``name_count`` (NULL for what is no array, no object), ``any_item`` and ``any_member`` (false
-or NULL for what is none), ``count_items``, ``map_items`` and ``map_members`` (to an array of texts, by name),
+``string``, ``number`` (as double), ``bigint`` (NULL if too wide), ``text`` (as JSON text), ``too_wide`` (a number
+that is not below the greatest double), ``count``, ``name_count`` (NULL for what is no array, no object), ``any_item``
+and ``any_member`` (false or NULL for what is none), ``count_items``, ``map_items`` and ``map_members`` (to an array of
+texts, by name),
 ``join_texts``, ``repeats`` (of an array of texts: two are equal, or one is NULL), ``has_other_names``, ``is_multiple``
 (of a double), ``is_date`` (a text's first ten characters), ``length``, ``search`` (of an ECMA-262 pattern),
-``lower_ascii``, ``trim``, ``unfence`` (of a trimmed text: the test for a fence and what it holds), ``first_word``,
-``let``. ``string``, ``number``, ``bigint`` and ``count`` give NULL for a missing value and for a JSON null; of a text
-that holds a number ``number`` and ``bigint`` give it.
+``lower_ascii``, ``trim``, ``unfence`` (of a trimmed text: the test for a fence and what it holds), ``without_prose``,
+``without_trailing_commas``, ``may_hold_null``, ``without_nulls`` (of a sound text, and the names that keep theirs),
+``first_word``, ``let`` (a value under a name for an expression that gives a text), ``let_text`` (the same of a text).
+``string``, ``number``, ``bigint`` and ``count`` give NULL for a missing value and for a JSON null; of a text
+that holds a number ``number`` and ``bigint`` give it, or of what ``unquoted``, where an engine has it, makes of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from sqlglot import exp
 
 from ..engines.base import Sql, all_of, any_of, case, cast, concat, func, literal
+from .repairs import JsonFunctions
 from .tests import (
+    BIGINT_LIMIT,
     All,
     AnyItem,
     AnyMember,
@@ -51,10 +56,9 @@ from .tests import (
     Repeats,
     Test,
     TooWide,
+    Unquoted,
     Verdicts,
 )
-
-JsonFunctions: TypeAlias = Mapping[str, Any]
 
 _READ = {"string": "string", "boolean": "string", "number": "number", "integer": "bigint"}
 _OPERATORS: Mapping[str, type[exp.Binary]] = {
@@ -64,16 +68,6 @@ _OPERATORS: Mapping[str, type[exp.Binary]] = {
     ">=": exp.GTE,
     "<>": exp.NEQ,
 }
-
-
-def repaired_sql(json: JsonFunctions, text: Sql, repairs: Sequence[str]) -> Sql:
-    """Give the text after the declared repairs: ``trim`` (space, tab, CR, LF) and ``fence`` (a Markdown fence)."""
-    trimmed = json["trim"](text)
-    repaired = trimmed if "trim" in repairs else text
-    if "fence" in repairs:
-        fenced, inner = json["unfence"](trimmed.copy())
-        repaired = case((fenced, json["trim"](inner)), default=repaired.copy())
-    return repaired
 
 
 def verdict_sql(json: JsonFunctions, text: Sql, doc: Sql, verdicts: Verdicts, *, detail: bool) -> Sql:
@@ -111,6 +105,8 @@ class _Printer:
                 return self.made("get", self.ref(base), name)
             case At(base, index):
                 return self.made("at", self.ref(base), index)
+            case Unquoted(base):
+                return self.made("unquoted", self.ref(base)) if "unquoted" in self.json else self.ref(base)
             case Item(depth):
                 return exp.column(f"x{depth}")
             case Name(depth):
@@ -127,17 +123,29 @@ class _Printer:
         made: Sql = _TESTS[type(test)](self, test)
         return made
 
+    def given(self, ref: Ref) -> Sql:
+        return exp.Not(this=exp.Is(this=self.string(ref), expression=exp.Null()))
+
     def tests(self, tests: Sequence[Test]) -> list[Sql]:
         return [self.test(test) for test in tests]
 
     def sure(self, test: Test) -> Sql:
         """True or false, never NULL."""
-        made = self.test(test)
-        return (
-            made
-            if isinstance(made, exp.Not | exp.Boolean) and isinstance(test, Not | Fixed)
-            else func("COALESCE", made, literal(False))
-        )
+        if isinstance(test, Not | NotOne | Present | Lacks | Fixed) or _on_name(test):
+            return self.test(test)
+        return func("COALESCE", self.test(test), literal(False))
+
+
+def _on_name(test: Test) -> bool:
+    """A name is always there: what is said of it is never NULL."""
+    return isinstance(test, NoMatch | NoneOf) and isinstance(test.ref, Name)
+
+
+def _negated(test: Sql) -> Sql:
+    if isinstance(test, exp.Not):
+        inner: Sql = test.this
+        return inner
+    return exp.Boolean(this=not test.this) if isinstance(test, exp.Boolean) else exp.Not(this=test)
 
 
 def _is(p: _Printer, test: Is) -> Sql:
@@ -147,13 +155,17 @@ def _is(p: _Printer, test: Is) -> Sql:
 
 def _compare(p: _Printer, test: Compare) -> Sql:
     value = p.json["bigint" if test.integer else "number"](p.ref(test.ref))
-    return _OPERATORS[test.op](this=value, expression=literal(test.limit))
+    return _OPERATORS[test.op](this=value, expression=_constant(test.limit))
+
+
+def _constant(value: str | int | float) -> Sql:
+    """No engine has integers of any width: beyond 64 bits a number is a double."""
+    return literal(float(value) if isinstance(value, int) and abs(value) >= BIGINT_LIMIT else value)
 
 
 def _too_wide(p: _Printer, test: TooWide) -> Sql:
-    given = exp.Not(this=exp.Is(this=p.string(test.ref), expression=exp.Null()))
     if test.integer:
-        return all_of(given, exp.Is(this=p.json["bigint"](p.ref(test.ref)), expression=exp.Null()))
+        return all_of(p.given(test.ref), exp.Is(this=p.json["bigint"](p.ref(test.ref)), expression=exp.Null()))
     wide: Sql = p.json["too_wide"](p.ref(test.ref))
     return wide
 
@@ -189,7 +201,7 @@ def _length(p: _Printer, test: Length) -> Sql:
 def _none_of(p: _Printer, test: NoneOf) -> Sql:
     value = p.string(test.ref) if test.kind in ("string", "boolean") else p.json[_READ[test.kind]](p.ref(test.ref))
     texts = ["true" if v is True else "false" if v is False else v for v in test.values]
-    return exp.Not(this=exp.In(this=value, expressions=[literal(v) for v in texts]))
+    return exp.Not(this=exp.In(this=value, expressions=[_constant(v) for v in texts]))
 
 
 def _none_of_folded(p: _Printer, test: NoneOfFolded) -> Sql:
@@ -198,7 +210,7 @@ def _none_of_folded(p: _Printer, test: NoneOfFolded) -> Sql:
 
 
 def _count_items(p: _Printer, test: CountItems) -> Sql:
-    found = p.json["count_items"](p.ref(test.ref), f"x{test.depth}", lambda _: exp.Not(this=p.sure(test.test)))
+    found = p.json["count_items"](p.ref(test.ref), f"x{test.depth}", lambda _: _negated(p.sure(test.test)))
     return _OPERATORS[test.op](this=found, expression=literal(test.count))
 
 
@@ -262,7 +274,7 @@ _TESTS: Mapping[type, Any] = {
     Fixed: lambda _, test: literal(test.holds),
     All: lambda p, test: all_of(*p.tests(test.tests)),
     AnyOf: lambda p, test: exp.paren(any_of(*p.tests(test.tests)), copy=False),
-    Not: lambda p, test: exp.Not(this=p.sure(test.test)),
+    Not: lambda p, test: _negated(p.sure(test.test)),
     NotOne: _not_one,
     Present: lambda p, test: exp.Not(this=exp.Is(this=p.ref(test.ref), expression=exp.Null())),
     Is: _is,
@@ -273,7 +285,7 @@ _TESTS: Mapping[type, Any] = {
     NoneOf: _none_of,
     NoneOfFolded: _none_of_folded,
     NoMatch: lambda p, test: exp.Not(this=p.json["search"](p.string(test.ref), test.pattern)),
-    NoDate: _no_date,
+    NoDate: lambda p, test: all_of(p.given(test.ref), _negated(p.json["is_date"](p.string(test.ref)))),
     Lacks: lambda p, test: exp.Is(this=p.json["get"](p.ref(test.ref), test.name), expression=exp.Null()),
     OtherNames: lambda p, test: p.json["has_other_names"](p.ref(test.ref), test.names),
     AnyItem: _any_item,

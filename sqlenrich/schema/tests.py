@@ -58,7 +58,14 @@ class Name:
     depth: int
 
 
-Ref: TypeAlias = Doc | Get | At | Item | Name
+@dataclass(frozen=True, slots=True)
+class Unquoted:
+    """A number that may stand in a text, as that number."""
+
+    base: Ref
+
+
+Ref: TypeAlias = Doc | Get | At | Item | Name | Unquoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jsonschema
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.mock import FAILURES, MockModel
+from sqlenrich.request import json_schema
+from tests.plain_schemas import DOCUMENTS, ROOTS
 
 PROMPT = "Classify the customer message.\n\nMessage: my card has not arrived yet, what should I do?"
 
@@ -151,6 +154,117 @@ DEFS = {
     "a/b~c": {"const": "escaped"},
     "text": {"type": "string", "minLength": 4},
 }
+
+
+KIND = {"enum": ["card", "loan"]}
+TRIED: dict[str, object] = {
+    "not_enum": {"type": "string", "enum": ["a", "b", "c"], "not": {"enum": ["b"]}},
+    "not_type": {"not": {"type": ["string", "integer", "null"]}},
+    "not_required": {"type": "object", "properties": {"a": STRING, "b": STRING}, "not": {"required": ["a", "b"]}},
+    "enum_limited": {"enum": [1, 5, 9, "x"], "type": "integer", "minimum": 4},
+    "enum_of_objects": {"enum": [{"a": 1}, [1, 2], {"b": 2}], "type": "object", "required": ["b"]},
+    "one_of_overlapping": {"oneOf": [{"type": "number", "minimum": 3}, {"type": "integer", "minimum": 0}]},
+    "if_then_else": {
+        "type": "object",
+        "properties": {"kind": KIND, "amount": {"type": "integer", "minimum": 0}, "limit": {"type": "integer"}},
+        "required": ["kind"],
+        "additionalProperties": False,
+        "if": {"properties": {"kind": {"enum": ["loan"]}}},
+        "then": {"required": ["amount"], "properties": {"amount": {"minimum": 1000}}},
+        "else": {"required": ["limit"], "properties": {"amount": False}},
+    },
+    "dependent_schemas": {
+        "type": "object",
+        "properties": {"a": STRING, "b": STRING},
+        "dependentSchemas": {"a": {"required": ["b"], "properties": {"b": {"minLength": 30}}}},
+    },
+    "dependent_elsewhere": {"type": "object", "required": ["a"], "dependentRequired": {"a": ["z"]}},
+    "dependent_and_most": {
+        "type": "object",
+        "properties": {"a": STRING, "b": STRING, "c": STRING},
+        "dependentRequired": {"a": ["b"]},
+        "minProperties": 1,
+        "maxProperties": 2,
+    },
+    "contains_twice": {
+        "type": "array",
+        "prefixItems": [STRING],
+        "items": {"type": "integer", "minimum": 0, "maximum": 30},
+        "contains": {"type": "integer", "minimum": 9},
+        "minContains": 2,
+        "maxContains": 3,
+    },
+    "contains_never": {
+        "type": "array",
+        "items": KIND,
+        "contains": {"enum": ["loan"]},
+        "minContains": 0,
+        "maxContains": 0,
+        "minItems": 1,
+    },
+    "contains_in_prefix": {"type": "array", "prefixItems": [STRING, {}], "items": False, "contains": {"type": "null"}},
+    "contains_both": {
+        "type": "array",
+        "allOf": [{"contains": {"enum": ["a"]}}, {"contains": {"enum": ["b"]}}],
+        "items": {"enum": ["a", "b", "c"]},
+    },
+    "unique_objects": {
+        "type": "array",
+        "items": props(a={"enum": [1, 2]}, b={"type": "boolean"}),
+        "uniqueItems": True,
+        "minItems": 3,
+        "maxItems": 4,
+    },
+    "pattern_properties": {
+        "type": "object",
+        "properties": {"x_a": {"minimum": 5}},
+        "required": ["x_a", "x_b"],
+        "patternProperties": {"^x_": {"type": "integer"}},
+        "additionalProperties": False,
+        "minProperties": 4,
+    },
+    "property_names": {"type": "object", "propertyNames": {"pattern": "^[a-c]{2}$"}, "minProperties": 3},
+    "property_names_known": {
+        "type": "object",
+        "properties": {"ab": STRING, "abc": STRING},
+        "propertyNames": {"maxLength": 2},
+        "minProperties": 1,
+    },
+    "all_of_prefix": {"allOf": [{"prefixItems": [{"minimum": 3}]}, {"items": {"type": "integer"}}], "type": "array"},
+    "untyped_but_impossible": {"minLength": 3, "maxLength": 2},
+    "nested": {
+        "type": "array",
+        "minItems": 1,
+        "items": {"anyOf": [{"type": "string", "not": {"pattern": "a"}}, {"type": "integer", "not": {"minimum": 5}}]},
+    },
+}
+
+
+def judge(schema: Mapping[str, Any]) -> Callable[[Any], bool]:
+    """The test of a schema, as another validator has it."""
+    validator = jsonschema.Draft202012Validator
+    checker: Callable[[Any], bool] = validator(schema, format_checker=validator.FORMAT_CHECKER).is_valid
+    return checker
+
+
+@pytest.mark.parametrize("name", [*TRIED, *VALUES])
+def test_answers_that_are_tried_are_valid(name: str) -> None:
+    schema = props(value=(TRIED | VALUES)[name]) | {"$defs": DEFS}
+    model = MockModel(schema, judge=judge)
+    made = [json.loads(model.text(f"{PROMPT} {number}")) for number in range(60)]
+    assert all(map(judge(schema), made))
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(ROOTS, st.lists(DOCUMENTS, min_size=3, max_size=6))
+def test_answers_are_valid_under_every_keyword(schema: dict[str, Any], documents: list[dict[str, Any]]) -> None:
+    valid = judge(json_schema(schema))
+    try:
+        model = MockModel(schema, judge=lambda part: judge(json_schema(part)))
+    except ValueError:
+        assert not any(map(valid, documents))
+        return
+    assert all(valid(json.loads(model.text(f"prompt {number}"))) for number in range(5))
 
 
 @pytest.mark.parametrize("name", VALUES)

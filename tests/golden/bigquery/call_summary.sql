@@ -143,15 +143,64 @@ WITH answered AS (
   SELECT
     *,
     CASE
-      WHEN NOT STARTS_WITH(`answer`, '﻿')
-      AND LENGTH(REGEXP_REPLACE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\.)*"', '""'), '[^:]+', '')) = LENGTH(
-        REGEXP_REPLACE(
-          REGEXP_REPLACE(TO_JSON_STRING(SAFE.PARSE_JSON(`answer`, wide_number_mode => 'round')), '"(?:[^"\\\\]|\\\\.)*"', '""'),
-          '[^:]+',
-          ''
+      WHEN CHAR_LENGTH(`answer`) > 500
+      AND (
+        (
+          CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+          AND (
+            SELECT
+              MAX(d)
+            FROM (
+              SELECT
+                SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END) OVER (ORDER BY o) AS d
+              FROM UNNEST(REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '[\\[{]+|[\\]}]+')) AS b WITH OFFSET AS o
+            ) AS depths
+          ) > 250
+        )
+        OR (
+          REGEXP_CONTAINS(`answer`, '[0-9]{250}')
+          AND REGEXP_CONTAINS(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]')
         )
       )
-      THEN SAFE.PARSE_JSON(`answer`, wide_number_mode => 'round')
+      THEN NULL
+      WHEN REGEXP_CONTAINS(
+        `answer`,
+        '^(?:[ \\t\\r\\n]*(?:"(?:[^"\\\\\\x00-\\x1f]|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \\t\\r\\n]*:[ \\t\\r\\n]*)?(?:\\[[ \\t\\r\\n]*|\\{[ \\t\\r\\n]*"(?:[^"\\\\\\x00-\\x1f]|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \\t\\r\\n]*:[ \\t\\r\\n]*)*(?:"(?:[^"\\\\\\x00-\\x1f]|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"|-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null|\\[[ \\t\\r\\n]*\\]|\\{[ \\t\\r\\n]*\\})[ \\t\\r\\n]*(?:[\\]}][ \\t\\r\\n]*)*(?:,[ \\t\\r\\n]*(?:"(?:[^"\\\\\\x00-\\x1f]|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \\t\\r\\n]*:[ \\t\\r\\n]*)?(?:\\[[ \\t\\r\\n]*|\\{[ \\t\\r\\n]*"(?:[^"\\\\\\x00-\\x1f]|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \\t\\r\\n]*:[ \\t\\r\\n]*)*(?:"(?:[^"\\\\\\x00-\\x1f]|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"|-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null|\\[[ \\t\\r\\n]*\\]|\\{[ \\t\\r\\n]*\\})[ \\t\\r\\n]*(?:[\\]}][ \\t\\r\\n]*)*)*)$'
+      )
+      THEN (
+        SELECT
+          CASE
+            WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\.)*"', '""'), '[^:]+', '')) = LENGTH(REGEXP_REPLACE(REGEXP_REPLACE(TO_JSON_STRING(parsed), '"(?:[^"\\\\]|\\\\.)*"', '""'), '[^:]+', ''))
+            THEN parsed
+          END
+        FROM UNNEST([
+          COALESCE(
+            SAFE.PARSE_JSON(`answer`, wide_number_mode => 'round'),
+            CASE
+              WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}')
+              THEN SAFE.PARSE_JSON(
+                (
+                  SELECT
+                    STRING_AGG(
+                      
+                        CASE
+                          WHEN REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64))
+                          THEN CASE WHEN STARTS_WITH(t, '-') THEN '-1.7976931348623157e308' ELSE '1.7976931348623157e308' END
+                          ELSE t
+                        END,
+                        ''
+                      
+                      ORDER BY
+                        o
+                    )
+                  FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+')) AS t WITH OFFSET AS o
+                ),
+                wide_number_mode => 'round'
+              )
+            END
+          )
+        ]) AS parsed
+      )
     END AS `doc`
   FROM answered
 ), judged AS (
@@ -180,8 +229,7 @@ WITH answered AS (
       THEN 'MISSING_FIELD outcome is missing'
       WHEN `doc`['action_items'] IS NULL
       THEN 'MISSING_FIELD action_items is missing'
-      WHEN JSON_TYPE(`doc`['action_items']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0
@@ -189,8 +237,7 @@ WITH answered AS (
           JSON_TYPE(x0) IN ('object') AND x0['who'] IS NULL
       )
       THEN 'MISSING_FIELD action_items[].who is missing'
-      WHEN JSON_TYPE(`doc`['action_items']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0
@@ -201,19 +248,9 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_KEYS(`doc`, 1)) AS k
-        WHERE
-          NOT k IN ('summary', 'outcome', 'action_items')
-      )
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN JSON_TYPE(`doc`['action_items']) IN ('array')
-      AND EXISTS(
-        SELECT
-          1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0
         WHERE
-          JSON_TYPE(x0) IN ('object')
-          AND EXISTS(
+          EXISTS(
             SELECT
               1
             FROM UNNEST(JSON_KEYS(x0, 1)) AS k
@@ -222,6 +259,14 @@ WITH answered AS (
           )
       )
       THEN 'EXTRA_FIELD action_items[] has a name that is not in the schema'
+      WHEN EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_KEYS(`doc`, 1)) AS k
+        WHERE
+          NOT k IN ('summary', 'outcome', 'action_items')
+      )
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         JSON_TYPE(`doc`['summary']) IN ('string')
       )
@@ -234,8 +279,7 @@ WITH answered AS (
         JSON_TYPE(`doc`['action_items']) IN ('array')
       )
       THEN 'WRONG_TYPE action_items is not array'
-      WHEN JSON_TYPE(`doc`['action_items']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0
@@ -245,8 +289,7 @@ WITH answered AS (
           )
       )
       THEN 'WRONG_TYPE action_items[] is not object'
-      WHEN JSON_TYPE(`doc`['action_items']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0
@@ -256,8 +299,7 @@ WITH answered AS (
           )
       )
       THEN 'WRONG_TYPE action_items[].who is not string'
-      WHEN JSON_TYPE(`doc`['action_items']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0
@@ -345,7 +387,31 @@ CREATE OR REPLACE TABLE `call_summary` AS
 WITH accepted AS (
   SELECT
     *,
-    SAFE.PARSE_JSON(`answer`, wide_number_mode => 'round') AS `doc`
+    COALESCE(
+      SAFE.PARSE_JSON(`answer`, wide_number_mode => 'round'),
+      CASE
+        WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}')
+        THEN SAFE.PARSE_JSON(
+          (
+            SELECT
+              STRING_AGG(
+                
+                  CASE
+                    WHEN REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64))
+                    THEN CASE WHEN STARTS_WITH(t, '-') THEN '-1.7976931348623157e308' ELSE '1.7976931348623157e308' END
+                    ELSE t
+                  END,
+                  ''
+                
+                ORDER BY
+                  o
+              )
+            FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+')) AS t WITH OFFSET AS o
+          ),
+          wide_number_mode => 'round'
+        )
+      END
+    ) AS `doc`
   FROM `call_summary_checked`
   WHERE
     `_error` IS NULL

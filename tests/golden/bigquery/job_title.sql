@@ -143,15 +143,64 @@ WITH answered AS (
   SELECT
     *,
     CASE
-      WHEN NOT STARTS_WITH(`answer`, '﻿')
-      AND LENGTH(REGEXP_REPLACE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\.)*"', '""'), '[^:]+', '')) = LENGTH(
-        REGEXP_REPLACE(
-          REGEXP_REPLACE(TO_JSON_STRING(SAFE.PARSE_JSON(`answer`, wide_number_mode => 'round')), '"(?:[^"\\\\]|\\\\.)*"', '""'),
-          '[^:]+',
-          ''
+      WHEN CHAR_LENGTH(`answer`) > 500
+      AND (
+        (
+          CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+          AND (
+            SELECT
+              MAX(d)
+            FROM (
+              SELECT
+                SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END) OVER (ORDER BY o) AS d
+              FROM UNNEST(REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '[\\[{]+|[\\]}]+')) AS b WITH OFFSET AS o
+            ) AS depths
+          ) > 250
+        )
+        OR (
+          REGEXP_CONTAINS(`answer`, '[0-9]{250}')
+          AND REGEXP_CONTAINS(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]')
         )
       )
-      THEN SAFE.PARSE_JSON(`answer`, wide_number_mode => 'round')
+      THEN NULL
+      WHEN REGEXP_CONTAINS(
+        `answer`,
+        '^(?:[ \\t\\r\\n]*(?:"(?:[^"\\\\\\x00-\\x1f]|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \\t\\r\\n]*:[ \\t\\r\\n]*)?(?:\\[[ \\t\\r\\n]*|\\{[ \\t\\r\\n]*"(?:[^"\\\\\\x00-\\x1f]|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \\t\\r\\n]*:[ \\t\\r\\n]*)*(?:"(?:[^"\\\\\\x00-\\x1f]|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"|-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null|\\[[ \\t\\r\\n]*\\]|\\{[ \\t\\r\\n]*\\})[ \\t\\r\\n]*(?:[\\]}][ \\t\\r\\n]*)*(?:,[ \\t\\r\\n]*(?:"(?:[^"\\\\\\x00-\\x1f]|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \\t\\r\\n]*:[ \\t\\r\\n]*)?(?:\\[[ \\t\\r\\n]*|\\{[ \\t\\r\\n]*"(?:[^"\\\\\\x00-\\x1f]|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \\t\\r\\n]*:[ \\t\\r\\n]*)*(?:"(?:[^"\\\\\\x00-\\x1f]|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"|-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null|\\[[ \\t\\r\\n]*\\]|\\{[ \\t\\r\\n]*\\})[ \\t\\r\\n]*(?:[\\]}][ \\t\\r\\n]*)*)*)$'
+      )
+      THEN (
+        SELECT
+          CASE
+            WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\.)*"', '""'), '[^:]+', '')) = LENGTH(REGEXP_REPLACE(REGEXP_REPLACE(TO_JSON_STRING(parsed), '"(?:[^"\\\\]|\\\\.)*"', '""'), '[^:]+', ''))
+            THEN parsed
+          END
+        FROM UNNEST([
+          COALESCE(
+            SAFE.PARSE_JSON(`answer`, wide_number_mode => 'round'),
+            CASE
+              WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}')
+              THEN SAFE.PARSE_JSON(
+                (
+                  SELECT
+                    STRING_AGG(
+                      
+                        CASE
+                          WHEN REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64))
+                          THEN CASE WHEN STARTS_WITH(t, '-') THEN '-1.7976931348623157e308' ELSE '1.7976931348623157e308' END
+                          ELSE t
+                        END,
+                        ''
+                      
+                      ORDER BY
+                        o
+                    )
+                  FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+')) AS t WITH OFFSET AS o
+                ),
+                wide_number_mode => 'round'
+              )
+            END
+          )
+        ]) AS parsed
+      )
     END AS `doc`
   FROM answered
 ), judged AS (
@@ -264,7 +313,31 @@ CREATE OR REPLACE TABLE `job_title` AS
 WITH accepted AS (
   SELECT
     *,
-    SAFE.PARSE_JSON(`answer`, wide_number_mode => 'round') AS `doc`
+    COALESCE(
+      SAFE.PARSE_JSON(`answer`, wide_number_mode => 'round'),
+      CASE
+        WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}')
+        THEN SAFE.PARSE_JSON(
+          (
+            SELECT
+              STRING_AGG(
+                
+                  CASE
+                    WHEN REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64))
+                    THEN CASE WHEN STARTS_WITH(t, '-') THEN '-1.7976931348623157e308' ELSE '1.7976931348623157e308' END
+                    ELSE t
+                  END,
+                  ''
+                
+                ORDER BY
+                  o
+              )
+            FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+')) AS t WITH OFFSET AS o
+          ),
+          wide_number_mode => 'round'
+        )
+      END
+    ) AS `doc`
   FROM `job_title_checked`
   WHERE
     `_error` IS NULL

@@ -143,15 +143,64 @@ WITH answered AS (
   SELECT
     *,
     CASE
-      WHEN NOT STARTS_WITH(`answer`, '﻿')
-      AND LENGTH(REGEXP_REPLACE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\.)*"', '""'), '[^:]+', '')) = LENGTH(
-        REGEXP_REPLACE(
-          REGEXP_REPLACE(TO_JSON_STRING(SAFE.PARSE_JSON(`answer`, wide_number_mode => 'round')), '"(?:[^"\\\\]|\\\\.)*"', '""'),
-          '[^:]+',
-          ''
+      WHEN CHAR_LENGTH(`answer`) > 500
+      AND (
+        (
+          CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+          AND (
+            SELECT
+              MAX(d)
+            FROM (
+              SELECT
+                SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END) OVER (ORDER BY o) AS d
+              FROM UNNEST(REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '[\\[{]+|[\\]}]+')) AS b WITH OFFSET AS o
+            ) AS depths
+          ) > 250
+        )
+        OR (
+          REGEXP_CONTAINS(`answer`, '[0-9]{250}')
+          AND REGEXP_CONTAINS(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]')
         )
       )
-      THEN SAFE.PARSE_JSON(`answer`, wide_number_mode => 'round')
+      THEN NULL
+      WHEN REGEXP_CONTAINS(
+        `answer`,
+        '^(?:[ \\t\\r\\n]*(?:"(?:[^"\\\\\\x00-\\x1f]|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \\t\\r\\n]*:[ \\t\\r\\n]*)?(?:\\[[ \\t\\r\\n]*|\\{[ \\t\\r\\n]*"(?:[^"\\\\\\x00-\\x1f]|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \\t\\r\\n]*:[ \\t\\r\\n]*)*(?:"(?:[^"\\\\\\x00-\\x1f]|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"|-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null|\\[[ \\t\\r\\n]*\\]|\\{[ \\t\\r\\n]*\\})[ \\t\\r\\n]*(?:[\\]}][ \\t\\r\\n]*)*(?:,[ \\t\\r\\n]*(?:"(?:[^"\\\\\\x00-\\x1f]|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \\t\\r\\n]*:[ \\t\\r\\n]*)?(?:\\[[ \\t\\r\\n]*|\\{[ \\t\\r\\n]*"(?:[^"\\\\\\x00-\\x1f]|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \\t\\r\\n]*:[ \\t\\r\\n]*)*(?:"(?:[^"\\\\\\x00-\\x1f]|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"|-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null|\\[[ \\t\\r\\n]*\\]|\\{[ \\t\\r\\n]*\\})[ \\t\\r\\n]*(?:[\\]}][ \\t\\r\\n]*)*)*)$'
+      )
+      THEN (
+        SELECT
+          CASE
+            WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\.)*"', '""'), '[^:]+', '')) = LENGTH(REGEXP_REPLACE(REGEXP_REPLACE(TO_JSON_STRING(parsed), '"(?:[^"\\\\]|\\\\.)*"', '""'), '[^:]+', ''))
+            THEN parsed
+          END
+        FROM UNNEST([
+          COALESCE(
+            SAFE.PARSE_JSON(`answer`, wide_number_mode => 'round'),
+            CASE
+              WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}')
+              THEN SAFE.PARSE_JSON(
+                (
+                  SELECT
+                    STRING_AGG(
+                      
+                        CASE
+                          WHEN REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64))
+                          THEN CASE WHEN STARTS_WITH(t, '-') THEN '-1.7976931348623157e308' ELSE '1.7976931348623157e308' END
+                          ELSE t
+                        END,
+                        ''
+                      
+                      ORDER BY
+                        o
+                    )
+                  FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+')) AS t WITH OFFSET AS o
+                ),
+                wide_number_mode => 'round'
+              )
+            END
+          )
+        ]) AS parsed
+      )
     END AS `doc`
   FROM answered
 ), judged AS (
@@ -178,8 +227,7 @@ WITH answered AS (
       THEN 'MISSING_FIELD category is missing'
       WHEN `doc`['attributes'] IS NULL
       THEN 'MISSING_FIELD attributes is missing'
-      WHEN JSON_TYPE(`doc`['attributes']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0
@@ -187,8 +235,7 @@ WITH answered AS (
           JSON_TYPE(x0) IN ('object') AND x0['name'] IS NULL
       )
       THEN 'MISSING_FIELD attributes[].name is missing'
-      WHEN JSON_TYPE(`doc`['attributes']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0
@@ -199,19 +246,9 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_KEYS(`doc`, 1)) AS k
-        WHERE
-          NOT k IN ('brand', 'category', 'color', 'material', 'size', 'pack_count', 'attributes')
-      )
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN JSON_TYPE(`doc`['attributes']) IN ('array')
-      AND EXISTS(
-        SELECT
-          1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0
         WHERE
-          JSON_TYPE(x0) IN ('object')
-          AND EXISTS(
+          EXISTS(
             SELECT
               1
             FROM UNNEST(JSON_KEYS(x0, 1)) AS k
@@ -220,6 +257,14 @@ WITH answered AS (
           )
       )
       THEN 'EXTRA_FIELD attributes[] has a name that is not in the schema'
+      WHEN EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_KEYS(`doc`, 1)) AS k
+        WHERE
+          NOT k IN ('brand', 'category', 'color', 'material', 'size', 'pack_count', 'attributes')
+      )
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         JSON_TYPE(`doc`['brand']) IN ('string')
       )
@@ -251,8 +296,7 @@ WITH answered AS (
         JSON_TYPE(`doc`['attributes']) IN ('array')
       )
       THEN 'WRONG_TYPE attributes is not array'
-      WHEN JSON_TYPE(`doc`['attributes']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0
@@ -262,8 +306,7 @@ WITH answered AS (
           )
       )
       THEN 'WRONG_TYPE attributes[] is not object'
-      WHEN JSON_TYPE(`doc`['attributes']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0
@@ -273,8 +316,7 @@ WITH answered AS (
           )
       )
       THEN 'WRONG_TYPE attributes[].name is not string'
-      WHEN JSON_TYPE(`doc`['attributes']) IN ('array')
-      AND EXISTS(
+      WHEN EXISTS(
         SELECT
           1
         FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0
@@ -420,7 +462,31 @@ CREATE OR REPLACE TABLE `product_attributes` AS
 WITH accepted AS (
   SELECT
     *,
-    SAFE.PARSE_JSON(`answer`, wide_number_mode => 'round') AS `doc`
+    COALESCE(
+      SAFE.PARSE_JSON(`answer`, wide_number_mode => 'round'),
+      CASE
+        WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}')
+        THEN SAFE.PARSE_JSON(
+          (
+            SELECT
+              STRING_AGG(
+                
+                  CASE
+                    WHEN REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64))
+                    THEN CASE WHEN STARTS_WITH(t, '-') THEN '-1.7976931348623157e308' ELSE '1.7976931348623157e308' END
+                    ELSE t
+                  END,
+                  ''
+                
+                ORDER BY
+                  o
+              )
+            FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+')) AS t WITH OFFSET AS o
+          ),
+          wide_number_mode => 'round'
+        )
+      END
+    ) AS `doc`
   FROM `product_attributes_checked`
   WHERE
     `_error` IS NULL

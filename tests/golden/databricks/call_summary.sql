@@ -119,8 +119,8 @@ WITH answered AS (
     r.`call_error`,
     r.`finish_reason`,
     CASE
-      WHEN REGEXP_LIKE(TRIM(BOTH ' \t\r\n' FROM r.`response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$')
-      THEN TRIM(BOTH ' \t\r\n' FROM REGEXP_EXTRACT(TRIM(BOTH ' \t\r\n' FROM r.`response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', 1))
+      WHEN REGEXP_LIKE(TRIM(BOTH ' \t\r\n' FROM r.`response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z')
+      THEN TRIM(BOTH ' \t\r\n' FROM REGEXP_EXTRACT(TRIM(BOTH ' \t\r\n' FROM r.`response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', 1))
       ELSE TRIM(BOTH ' \t\r\n' FROM r.`response`)
     END AS `answer`
   FROM `call_summary_responses` AS r
@@ -136,8 +136,44 @@ WITH answered AS (
   SELECT
     *,
     CASE
-      WHEN ARRAY_SIZE(TRY_VARIANT_GET(TRY_PARSE_JSON('[' || `answer` || ',0]'), '$', 'array<variant>')) = 2
-      THEN TRY_VARIANT_GET(TRY_PARSE_JSON('[' || `answer` || ',0]'), '$[0]', 'variant')
+      WHEN CHAR_LENGTH(`answer`) > 500
+      AND (
+        (
+          CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+          AND AGGREGATE(
+            REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0),
+            0,
+            (d, b) -> CASE
+              WHEN d > 250
+              THEN d
+              ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END
+            END
+          ) > 250
+        )
+        OR (
+          REGEXP_LIKE(`answer`, '[0-9]{250}')
+          AND REGEXP_LIKE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]')
+        )
+      )
+      THEN NULL
+      WHEN REGEXP_LIKE(
+        `answer`,
+        '^(?:[ \\t\\r\\n]*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)?+(?:\\[[ \\t\\r\\n]*+(?!\\])|\\{[ \\t\\r\\n]*+"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"|-?+(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+|true|false|null|\\[[ \\t\\r\\n]*+\\]|\\{[ \\t\\r\\n]*+\\})[ \\t\\r\\n]*+(?:[\\]}][ \\t\\r\\n]*+)*+(?:,[ \\t\\r\\n]*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)?+(?:\\[[ \\t\\r\\n]*+(?!\\])|\\{[ \\t\\r\\n]*+"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"[ \\t\\r\\n]*+:[ \\t\\r\\n]*+)*+(?:"(?:[^"\\\\\\x00-\\x1f]++|\\\\(?:["\\\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"|-?+(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+|true|false|null|\\[[ \\t\\r\\n]*+\\]|\\{[ \\t\\r\\n]*+\\})[ \\t\\r\\n]*+(?:[\\]}][ \\t\\r\\n]*+)*+)*+)\\z'
+      )
+      THEN CASE
+        WHEN CHAR_LENGTH(
+          TRY_VARIANT_GET(
+            TRY_PARSE_JSON('[' || `answer` || ',"' || REPEAT('0', CHAR_LENGTH(`answer`) + 1) || '"]'),
+            '$[1]',
+            'string'
+          )
+        ) > CHAR_LENGTH(`answer`)
+        THEN TRY_VARIANT_GET(
+          TRY_PARSE_JSON('[' || `answer` || ',"' || REPEAT('0', CHAR_LENGTH(`answer`) + 1) || '"]'),
+          '$[0]',
+          'variant'
+        )
+      END
     END AS `doc`
   FROM answered
 ), judged AS (

@@ -125,24 +125,53 @@ WITH answered AS (
   SELECT
     *,
     CASE
-      WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^\[{]+', '', 'g')) > 10000
-      OR REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|,\s*[\]}]')
-      THEN NULL
-      WHEN LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^:]+', '', 'g')) <> LENGTH(
-        REGEXP_REPLACE(
-          REGEXP_REPLACE(
-            TRY(CAST(CAST(CAST(TRY_CAST("answer" AS JSON) AS VARIANT) AS JSON) AS TEXT)),
-            '"(?:[^"\\]|\\.)*"',
-            '""',
-            'g'
-          ),
-          '[^:]+',
-          '',
-          'g'
+      WHEN LENGTH("answer") > 500
+      AND (
+        (
+          LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
+          AND LIST_REDUCE(
+            LIST_CONCAT(
+              [0],
+              LIST_TRANSFORM(
+                REGEXP_EXTRACT_ALL(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
+                LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END
+              )
+            ),
+            LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END
+          ) > 250
+        )
+        OR (
+          REGEXP_MATCHES("answer", '[0-9]{250}')
+          AND REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?', '', 'g'), '([-+.0-9eE]{250}){4}[-+.0-9eE]')
         )
       )
       THEN NULL
-      ELSE TRY_CAST("answer" AS JSON)
+      WHEN REGEXP_FULL_MATCH(
+        "answer",
+        '[ \t\r\n]*(?:"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \t\r\n]*:[ \t\r\n]*)?(?:\[[ \t\r\n]*|\{[ \t\r\n]*"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \t\r\n]*:[ \t\r\n]*)*(?:"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null|\[[ \t\r\n]*\]|\{[ \t\r\n]*\})[ \t\r\n]*(?:[\]}][ \t\r\n]*)*(?:,[ \t\r\n]*(?:"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \t\r\n]*:[ \t\r\n]*)?(?:\[[ \t\r\n]*|\{[ \t\r\n]*"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \t\r\n]*:[ \t\r\n]*)*(?:"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u(?:[1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null|\[[ \t\r\n]*\]|\{[ \t\r\n]*\})[ \t\r\n]*(?:[\]}][ \t\r\n]*)*)*'
+      )
+      THEN CASE
+        WHEN CASE
+          WHEN NOT REGEXP_MATCHES("answer", '\\.[^"]*"[ \t\r\n]*:|[\[{,:][ \t\r\n]*"[ \t\r\n]*:|"[ \t\r\n]+:')
+          AND LIST_UNIQUE(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":')) = LEN(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":'))
+          THEN FALSE
+          ELSE LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^:]+', '', 'g')) <> LENGTH(
+            REGEXP_REPLACE(
+              REGEXP_REPLACE(
+                TRY(CAST(CAST(CAST(TRY_CAST("answer" AS JSON) AS VARIANT) AS JSON) AS TEXT)),
+                '"(?:[^"\\]|\\.)*"',
+                '""',
+                'g'
+              ),
+              '[^:]+',
+              '',
+              'g'
+            )
+          )
+        END
+        THEN NULL
+        ELSE TRY_CAST("answer" AS JSON)
+      END
     END AS "doc"
   FROM answered
 ), judged AS (
@@ -171,32 +200,29 @@ WITH answered AS (
       THEN 'MISSING_FIELD outcome is missing'
       WHEN JSON_EXTRACT("doc", '/action_items') IS NULL
       THEN 'MISSING_FIELD action_items is missing'
-      WHEN JSON_TYPE("doc", '/action_items') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/action_items'), '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/who') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD action_items[].who is missing'
-      WHEN JSON_TYPE("doc", '/action_items') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/action_items'), '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/what') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD action_items[].what is missing'
-      WHEN NOT LIST_HAS_ALL(['summary', 'outcome', 'action_items'], JSON_KEYS("doc"))
-      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN JSON_TYPE("doc", '/action_items') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/action_items'), '$[*]'),
-          LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND NOT LIST_HAS_ALL(['who', 'what'], JSON_KEYS(x0))
+          LAMBDA x0 : NOT LIST_HAS_ALL(['who', 'what'], JSON_KEYS(x0))
         )
       ) > 0
       THEN 'EXTRA_FIELD action_items[] has a name that is not in the schema'
+      WHEN NOT LIST_HAS_ALL(['summary', 'outcome', 'action_items'], JSON_KEYS("doc"))
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
         JSON_TYPE("doc", '/summary') IN ('VARCHAR')
       )
@@ -209,8 +235,7 @@ WITH answered AS (
         JSON_TYPE("doc", '/action_items') IN ('ARRAY')
       )
       THEN 'WRONG_TYPE action_items is not array'
-      WHEN JSON_TYPE("doc", '/action_items') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/action_items'), '$[*]'),
           LAMBDA x0 : NOT (
@@ -219,8 +244,7 @@ WITH answered AS (
         )
       ) > 0
       THEN 'WRONG_TYPE action_items[] is not object'
-      WHEN JSON_TYPE("doc", '/action_items') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/action_items'), '$[*]'),
           LAMBDA x0 : NOT (
@@ -229,8 +253,7 @@ WITH answered AS (
         )
       ) > 0
       THEN 'WRONG_TYPE action_items[].who is not string'
-      WHEN JSON_TYPE("doc", '/action_items') IN ('ARRAY')
-      AND LEN(
+      WHEN LEN(
         LIST_FILTER(
           JSON_EXTRACT(JSON_EXTRACT("doc", '/action_items'), '$[*]'),
           LAMBDA x0 : NOT (

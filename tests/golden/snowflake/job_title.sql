@@ -124,12 +124,12 @@ WITH answered AS (
     r.call_error,
     r.finish_reason,
     CASE
-      WHEN REGEXP_INSTR(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n') > 0
+      WHEN REGEXP_INSTR(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n') > 0
       AND ENDSWITH(TRIM(r.response, ' \t\r\n'), '```')
       THEN TRIM(
         LEFT(
-          REGEXP_REPLACE(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n', ''),
-          GREATEST(LENGTH(REGEXP_REPLACE(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n', '')) - 3, 0)
+          REGEXP_REPLACE(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n', ''),
+          GREATEST(LENGTH(REGEXP_REPLACE(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n', '')) - 3, 0)
         ),
         ' \t\r\n'
       )
@@ -148,7 +148,29 @@ WITH answered AS (
   SELECT
     *,
     CASE
-      WHEN NOT REGEXP_INSTR(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\.)*"', '""'), '[Nn]a[Nn]|[Ii]nf|undefined|,[ \\t\\r\\n]*[]}]') > 0
+      WHEN LENGTH(answer) > 500
+      AND (
+        (
+          LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
+          AND REDUCE(
+            SPLIT(
+              REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'),
+              ','
+            ),
+            0,
+            (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END
+          ) > 250
+        )
+        OR (
+          REGEXP_INSTR(answer, '[0-9]{250}') > 0
+          AND REGEXP_INSTR(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') > 0
+        )
+      )
+      THEN NULL
+      WHEN REGEXP_LIKE(
+        answer,
+        '[ \t\r\n]*("([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \t\r\n]*:[ \t\r\n]*)?(\\[[ \t\r\n]*|\\{[ \t\r\n]*"([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \t\r\n]*:[ \t\r\n]*)*("([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"|-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null|\\[[ \t\r\n]*\\]|\\{[ \t\r\n]*\\})[ \t\r\n]*([\\]}][ \t\r\n]*)*(,[ \t\r\n]*("([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \t\r\n]*:[ \t\r\n]*)?(\\[[ \t\r\n]*|\\{[ \t\r\n]*"([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \t\r\n]*:[ \t\r\n]*)*("([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"|-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null|\\[[ \t\r\n]*\\]|\\{[ \t\r\n]*\\})[ \t\r\n]*([\\]}][ \t\r\n]*)*)*'
+      )
       THEN TRY_PARSE_JSON(answer)
     END AS doc
   FROM answered

@@ -124,12 +124,12 @@ WITH answered AS (
     r.call_error,
     r.finish_reason,
     CASE
-      WHEN REGEXP_INSTR(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n') > 0
+      WHEN REGEXP_INSTR(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n') > 0
       AND ENDSWITH(TRIM(r.response, ' \t\r\n'), '```')
       THEN TRIM(
         LEFT(
-          REGEXP_REPLACE(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n', ''),
-          GREATEST(LENGTH(REGEXP_REPLACE(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n', '')) - 3, 0)
+          REGEXP_REPLACE(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n', ''),
+          GREATEST(LENGTH(REGEXP_REPLACE(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n', '')) - 3, 0)
         ),
         ' \t\r\n'
       )
@@ -148,7 +148,29 @@ WITH answered AS (
   SELECT
     *,
     CASE
-      WHEN NOT REGEXP_INSTR(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\.)*"', '""'), '[Nn]a[Nn]|[Ii]nf|undefined|,[ \\t\\r\\n]*[]}]') > 0
+      WHEN LENGTH(answer) > 500
+      AND (
+        (
+          LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
+          AND REDUCE(
+            SPLIT(
+              REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'),
+              ','
+            ),
+            0,
+            (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END
+          ) > 250
+        )
+        OR (
+          REGEXP_INSTR(answer, '[0-9]{250}') > 0
+          AND REGEXP_INSTR(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') > 0
+        )
+      )
+      THEN NULL
+      WHEN REGEXP_LIKE(
+        answer,
+        '[ \t\r\n]*("([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \t\r\n]*:[ \t\r\n]*)?(\\[[ \t\r\n]*|\\{[ \t\r\n]*"([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \t\r\n]*:[ \t\r\n]*)*("([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"|-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null|\\[[ \t\r\n]*\\]|\\{[ \t\r\n]*\\})[ \t\r\n]*([\\]}][ \t\r\n]*)*(,[ \t\r\n]*("([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \t\r\n]*:[ \t\r\n]*)?(\\[[ \t\r\n]*|\\{[ \t\r\n]*"([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \t\r\n]*:[ \t\r\n]*)*("([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"|-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null|\\[[ \t\r\n]*\\]|\\{[ \t\r\n]*\\})[ \t\r\n]*([\\]}][ \t\r\n]*)*)*'
+      )
       THEN TRY_PARSE_JSON(answer)
     END AS doc
   FROM answered
@@ -176,14 +198,19 @@ WITH answered AS (
       THEN 'MISSING_FIELD category is missing'
       WHEN GET(doc, 'attributes') IS NULL
       THEN 'MISSING_FIELD attributes is missing'
-      WHEN TYPEOF(GET(doc, 'attributes')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'name') IS NULL)) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'name') IS NULL)) > 0
       THEN 'MISSING_FIELD attributes[].name is missing'
-      WHEN TYPEOF(GET(doc, 'attributes')) IN ('ARRAY')
-      AND ARRAY_SIZE(
+      WHEN ARRAY_SIZE(
         FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'value') IS NULL)
       ) > 0
       THEN 'MISSING_FIELD attributes[].value is missing'
+      WHEN ARRAY_SIZE(
+        FILTER(
+          AS_ARRAY(GET(doc, 'attributes')),
+          x0 -> ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(x0)), ARRAY_CONSTRUCT('name', 'value'))) > 0
+        )
+      ) > 0
+      THEN 'EXTRA_FIELD attributes[] has a name that is not in the schema'
       WHEN ARRAY_SIZE(
         ARRAY_EXCEPT(
           OBJECT_KEYS(AS_OBJECT(doc)),
@@ -191,15 +218,6 @@ WITH answered AS (
         )
       ) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
-      WHEN TYPEOF(GET(doc, 'attributes')) IN ('ARRAY')
-      AND ARRAY_SIZE(
-        FILTER(
-          AS_ARRAY(GET(doc, 'attributes')),
-          x0 -> TYPEOF(x0) IN ('OBJECT')
-          AND ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(x0)), ARRAY_CONSTRUCT('name', 'value'))) > 0
-        )
-      ) > 0
-      THEN 'EXTRA_FIELD attributes[] has a name that is not in the schema'
       WHEN NOT (
         TYPEOF(GET(doc, 'brand')) IN ('VARCHAR')
       )
@@ -224,7 +242,7 @@ WITH answered AS (
         TYPEOF(GET(doc, 'pack_count')) IN ('INTEGER')
         OR (
           TYPEOF(GET(doc, 'pack_count')) IN ('DECIMAL', 'DOUBLE')
-          AND TRY_TO_DOUBLE(CAST(GET(doc, 'pack_count') AS VARCHAR)) = FLOOR(TRY_TO_DOUBLE(CAST(GET(doc, 'pack_count') AS VARCHAR)))
+          AND AS_REAL(GET(doc, 'pack_count')) = FLOOR(AS_REAL(GET(doc, 'pack_count')))
         )
       )
       THEN 'WRONG_TYPE pack_count is not integer'
@@ -232,18 +250,15 @@ WITH answered AS (
         TYPEOF(GET(doc, 'attributes')) IN ('ARRAY')
       )
       THEN 'WRONG_TYPE attributes is not array'
-      WHEN TYPEOF(GET(doc, 'attributes')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> NOT (
         TYPEOF(x0) IN ('OBJECT')
       ))) > 0
       THEN 'WRONG_TYPE attributes[] is not object'
-      WHEN TYPEOF(GET(doc, 'attributes')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> NOT (
         TYPEOF(GET(x0, 'name')) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE attributes[].name is not string'
-      WHEN TYPEOF(GET(doc, 'attributes')) IN ('ARRAY')
-      AND ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> NOT (
         TYPEOF(GET(x0, 'value')) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE attributes[].value is not string'

@@ -2,6 +2,8 @@
 
 SQL NULL is None. A VARIANT, and an element of an ARRAY or OBJECT, is a Python value of its own type: text, bool, int,
 Decimal, float, date, list, dict, :data:`JSON_NULL`, or None, which Snowflake prints as ``undefined`` in an array.
+
+https://docs.snowflake.com/en/sql-reference/data-type-conversion and .../data-types-semistructured.
 """
 
 from __future__ import annotations
@@ -10,9 +12,12 @@ import datetime as dt
 import json
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal, localcontext
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 
 class SnowflakeError(Exception):
@@ -27,6 +32,43 @@ class JsonNull:
 
 
 JSON_NULL: Final = JsonNull()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to take what the documentation leaves open of JSON; a query that is right gives the same under each.
+
+    ``loose``: every text is JSON that isn't said to be none. ``whole``: a decimal loses its trailing zeros, and is an
+    integer without decimals. ``doubles``: the text of a DOUBLE in a VARIANT, as its display is documented, the
+    shortest, or an error where it is not certain.
+    """
+
+    loose: bool = False
+    whole: bool = False
+    doubles: Literal["certain", "shortest", "display"] = "certain"
+
+
+PLAIN: Final = Reading()
+READINGS: Final = {
+    "strict": Reading(doubles="shortest"),
+    "loose": Reading(loose=True, whole=True, doubles="display"),
+}
+_READING: ContextVar[Reading] = ContextVar("reading", default=PLAIN)
+
+
+def read_as() -> Reading:
+    """The reading of this query."""
+    return _READING.get()
+
+
+@contextmanager
+def reading(chosen: Reading) -> Iterator[None]:
+    """Choose the reading of a query."""
+    token = _READING.set(chosen)
+    try:
+        yield
+    finally:
+        _READING.reset(token)
 
 
 @dataclass(frozen=True)
@@ -45,6 +87,7 @@ NULL, VARCHAR, NUMBER, FLOAT, BOOLEAN, DATE, TIMESTAMP, VARIANT, ARRAY, OBJECT =
     SqlType(name)
     for name in ("NULL", "VARCHAR", "NUMBER", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP_NTZ", "VARIANT", "ARRAY", "OBJECT")
 )
+TIMESTAMP_TZ = SqlType("TIMESTAMP_TZ")
 
 _COERCED = {
     "NULL": {"VARCHAR", "NUMBER", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP_NTZ", "VARIANT", "ARRAY", "OBJECT"},
@@ -54,6 +97,7 @@ _COERCED = {
     "BOOLEAN": {"VARCHAR", "VARIANT"},
     "DATE": {"VARCHAR", "TIMESTAMP_NTZ", "VARIANT"},
     "TIMESTAMP_NTZ": {"VARCHAR", "DATE", "VARIANT"},
+    "TIMESTAMP_TZ": {"TIMESTAMP_NTZ"},
     "VARIANT": {"VARCHAR", "NUMBER", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP_NTZ", "ARRAY"},
     "ARRAY": {"VARIANT"},
     "OBJECT": {"VARIANT", "ARRAY"},
@@ -104,14 +148,14 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
 
 
-def to_scale(value: Any, scale: int, what: str = "", *, even: bool = False) -> int | Decimal:
-    """A number with so many decimals, halves away from zero: NUMBER holds 38 digits."""
+def to_scale(value: Any, scale: int, what: str = "", *, even: bool = False, precision: int = 38) -> int | Decimal:
+    """A number with so many decimals, halves away from zero, that its type holds."""
     with localcontext(EXACT):
         given = Decimal(value)
-        if not given.is_finite() or given.adjusted() + scale > 38:
+        if not given.is_finite() or given.adjusted() + scale > precision:
             raise SnowflakeError(f"{what}: number out of representable range: {value}")
         number = given.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_EVEN if even else ROUND_HALF_UP)
-        if abs(number.scaleb(scale)) >= Decimal(10) ** 38:
+        if abs(number.scaleb(scale)) >= Decimal(10) ** precision:
             raise SnowflakeError(f"{what}: number out of representable range: {value}")
         return int(number) if scale == 0 else number + 0  # there is no negative zero
 
@@ -131,7 +175,13 @@ def parse_number(text: str, scale: int) -> int | Decimal | None:
 
 
 def float_text(value: float) -> str:
-    """A FLOAT as text: the fewest digits that give it back, no point behind a whole number, the sign of a zero."""
+    """A FLOAT as text: the fewest digits that give it back, no point behind a whole number, the sign of a zero.
+
+    How many digits it has is open, and its form beyond some of them.
+    """
+    form = read_as().doubles
+    if form != "certain" and math.isfinite(value):
+        return f"{value:.15g}" if form == "display" else repr(value).removesuffix(".0")
     if not math.isfinite(value):
         return {"nan": "NaN", "inf": "inf", "-inf": "-inf"}[str(value)]
     if value and not 1e-5 <= abs(value) < 1e15:
@@ -140,6 +190,33 @@ def float_text(value: float) -> str:
     if "e" in text:
         text = f"{Decimal(text):f}"
     return text.removesuffix(".0")
+
+
+def json_number(written: str) -> int | Decimal | float:
+    """A number of JSON: fixed-point if 38 digits, 37 decimals hold it, DOUBLE if not, or if it has an exponent."""
+    whole, _, decimals = written.lstrip("+-").partition(".")
+    if "e" in written.lower() or len(whole.lstrip("0")) + len(decimals) > 38 or len(decimals) > 37:
+        return float(written)
+    if not decimals:
+        return int(written.rstrip("."))
+    number = Decimal(written) + 0
+    if read_as().whole:
+        number = Decimal(f"{number:f}".rstrip("0").rstrip("."))
+        return int(number) if number == number.to_integral_value() else number
+    return number.copy_abs() if number.is_zero() else number
+
+
+def double_text(value: float) -> str:
+    """A DOUBLE in a VARIANT as text: PARSE_JSON('1.912e2') is shown as 1.912000000000000e+02."""
+    form = read_as().doubles
+    if form == "certain" or not math.isfinite(value):
+        return float_text(value)
+    return f"{value:.15e}" if form == "display" else repr(value).removesuffix(".0")
+
+
+def variant_text(value: Any) -> str:
+    """A VARIANT, neither of the NULLs, as VARCHAR."""
+    return double_text(value) if isinstance(value, float) else to_text(value)
 
 
 def round_float(value: float, places: int, toward: str) -> float:
@@ -163,13 +240,15 @@ def json_text(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ",".join("undefined" if item is None else json_text(item) for item in value) + "]"
     if isinstance(value, dict):
-        pairs = (f"{json.dumps(k, ensure_ascii=False)}:{json_text(v)}" for k, v in value.items() if v is not None)
+        pairs = (
+            f"{json.dumps(k, ensure_ascii=False)}:{json_text(v)}" for k, v in sorted(value.items()) if v is not None
+        )
         return "{" + ",".join(pairs) + "}"
     if value is JSON_NULL:
         return "null"
     if isinstance(value, str | dt.date):
         return json.dumps(to_text(value), ensure_ascii=False)
-    return to_text(value)
+    return variant_text(value)
 
 
 def to_text(value: Any) -> str:
@@ -242,7 +321,7 @@ def _date(value: Any) -> dt.date:
 def _timestamp(value: Any) -> dt.datetime:
     try:
         if isinstance(value, dt.datetime):
-            return value
+            return value.replace(tzinfo=None)
         if isinstance(value, dt.date):
             return dt.datetime(value.year, value.month, value.day)
         if isinstance(value, str):
@@ -260,14 +339,14 @@ def convert(value: Any, source: SqlType, target: SqlType) -> Any:
         return None
     match target.name:
         case "VARCHAR":
-            return to_text(value)
+            return variant_text(value) if source.name == "VARIANT" else to_text(value)
         case "NUMBER":
             if source.name == "VARIANT":
-                return _variant_number(value, target.scale)
-            number = parse_number(value, target.scale) if isinstance(value, str) else to_scale(value, target.scale)
+                return to_scale(_variant_number(value, target.scale), target.scale, precision=target.precision)
+            number = parse_number(value, target.scale) if isinstance(value, str) else value
             if number is None:
                 raise SnowflakeError(f"Numeric value '{value}' is not recognized")
-            return number
+            return to_scale(number, target.scale, precision=target.precision)
         case "FLOAT":
             return _float(value)
         case "BOOLEAN":
@@ -291,7 +370,10 @@ def equal(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(equal(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
-    return kind(a) == kind(b) and bool(order(a) == order(b))
+    found = kind(a) == kind(b) and bool(order(a) == order(b))
+    if found and typeof(a) != typeof(b):
+        raise SnowflakeError(f"whether {typeof(a)} {a} and {typeof(b)} {b} are equal VARIANTs is not documented")
+    return found
 
 
 def kind(value: Any) -> str:

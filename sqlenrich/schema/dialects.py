@@ -1,0 +1,129 @@
+"""What each vendor takes of JSON Schema: one table a vendor, every fact with its source.
+
+A keyword stands in a table only where a source says that it is taken: one that is left out costs the model some
+guidance, one that is refused costs every row. Whatever is left out, the checks hold.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+SHAPE = frozenset({"type", "enum", "description", "properties", "required", "additionalProperties", "items"})
+_LIMITS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
+_CLOCKS = {"date", "time", "date-time", "duration"}
+_NAMES = {"email", "hostname", "ipv4", "ipv6", "uuid"}
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The part of JSON Schema that one vendor takes."""
+
+    name: str
+    keywords: frozenset[str]
+    formats: frozenset[str] = frozenset()
+    typed_rest: bool = False
+    """Whether ``additionalProperties`` may be a schema; it may be false wherever it is a keyword."""
+    enum_of: tuple[str, ...] = ("string", "integer", "number", "boolean", "null")
+    """The kinds that an enum's values may be of; null is always one of them where the type is nullable."""
+    one_type: bool = False
+    """A list of types only as one and null."""
+    typed: bool = False
+    """Every schema has a type or an ``anyOf``, every object named properties, every array ``items``."""
+    apart: bool = False
+    """A text has a pattern or a format, or a length: not both."""
+    property_name: re.Pattern[str] | None = None
+    most_properties: int | None = None
+    """How many properties all objects may have together."""
+    most_depth: int | None = None
+    """How deep the schema's JSON text may nest."""
+
+
+OPENAI = Dialect(
+    "openai",
+    SHAPE | {"anyOf", "pattern", "format", "multipleOf", "minItems", "maxItems"} | _LIMITS,
+    formats=frozenset(_CLOCKS | _NAMES),
+)
+"""OpenAI's Structured Outputs with ``strict: true``: its other rules are :data:`STRICT`'s.
+
+https://platform.openai.com/docs/guides/structured-outputs#supported-schemas (read 2026-11-21) lists these keywords and
+formats, ``anyOf`` not at the root, and refuses allOf, not, dependentRequired, dependentSchemas, if, then, else.
+Text lengths are in neither list and are refused: "'minLength' is not permitted" (coder/mux#1220, 2025-12-18), as is
+"'uniqueItems'" (mastra-ai/mastra#23321, 2026-09-08).
+"""
+
+XGRAMMAR = Dialect(
+    "xgrammar",
+    SHAPE
+    | {"anyOf", "pattern", "format", "prefixItems", "minItems", "maxItems"}
+    | {"minLength", "maxLength", "minProperties", "maxProperties"}
+    | _LIMITS,
+    formats=frozenset(_CLOCKS | _NAMES | {"uri", "uri-reference", "uri-template", "json-pointer"}),
+    typed_rest=True,
+    enum_of=("string", "integer", "number", "boolean", "null", "array", "object"),
+    apart=True,
+    most_depth=60,
+)
+"""vLLM's default grammar, and what any other OpenAI-compatible server is sent.
+
+Tried with xgrammar 0.2.8 and vLLM 0.32: ``not``, ``if`` and a second ``allOf`` are accepted and ignored, as are
+siblings of ``anyOf``; ``multipleOf``, ``allOf``, ``uniqueItems``, ``contains`` and a schema nested deeper than 64
+are HTTP 400. A pattern is matched against the whole text; ``patternProperties`` besides ``additionalProperties:
+false`` allows none of its names. vLLM's ``has_xgrammar_unsupported_json_features`` refuses a length beside a pattern
+or a format, and names what ``format`` may be. An object that is not closed is closed by its default.
+"""
+
+DATABRICKS = Dialect("databricks", SHAPE, one_type=True, most_properties=64)
+"""Databricks' Foundation Model APIs, also behind ``ai_query``.
+
+https://docs.databricks.com/aws/en/machine-learning/model-serving/structured-outputs (read 2026-11-21): no pattern,
+anyOf, oneOf, allOf, prefixItems, $ref; at most 64 keys; lengths and sizes are not enforced; a list of types only as
+a type and null (of function calls, on their page). It says nothing of ranges and formats: they are left out.
+"""
+
+SNOWFLAKE = Dialect("snowflake", SHAPE, property_name=re.compile(r"[A-Za-z0-9_-]{1,64}"))
+"""Snowflake's ``response_format``.
+
+https://docs.snowflake.com/en/user-guide/snowflake-cortex/complete-structured-outputs (read 2026-11-20): multipleOf,
+ranges, lengths, format, uniqueItems, contains, item and property counts, patternProperties and propertyNames are
+errors; names are letters, digits, _ and -, at most 64. OpenAI's models there take only what is strict. It names no
+combining keyword.
+"""
+
+GEMINI = Dialect(
+    "gemini",
+    SHAPE - {"additionalProperties"} | {"anyOf", "format", "minItems", "maxItems", "minimum", "maximum"},
+    formats=frozenset({"date-time"}),
+    enum_of=("string",),
+    one_type=True,
+    typed=True,
+)
+"""Gemini's ``response_schema``, in the generation config of both BigQuery functions.
+
+https://cloud.google.com/vertex-ai/generative-ai/docs/multimodal/control-generated-output (read 2026-11-21), "Supported
+schema fields": anyOf, enum, format, items, maximum, maxItems, minimum, minItems, nullable, properties,
+propertyOrdering, required; any other is ignored. Its errors: "properties: should be non-empty for OBJECT type" and
+"only 'enum' and 'date-time' are supported for STRING type" (of ``format``; google/adk-python keeps to it). The REST
+reference has an enum's values as texts. ``output_schema`` of AI.GENERATE is not used: it has types alone, no enum and
+no ranges.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large a schema may be in OpenAI's strict mode."""
+
+    properties: int = 5_000
+    depth: int = 10
+    """Objects within objects."""
+    characters: int = 120_000
+    """Of all names and enum values."""
+    enum_values: int = 1_000
+    long_enum: int = 250
+    """From more values on, one enum's texts are limited to ``long_enum_characters`` together."""
+    long_enum_characters: int = 15_000
+
+
+STRICT = Sizes()
+"""https://platform.openai.com/docs/guides/structured-outputs#supported-schemas (read 2026-11-21); beyond them the
+schema is sent without ``strict``."""

@@ -1,0 +1,789 @@
+-- review_aspects for bigquery, model sqlenrich.gemini, version 1; made by sqlenrich
+-- A retry: refused rows of the last run are asked once more; what is accepted is not, and no answer is dropped.
+-- It reads the tables of the last run: where the prompt, the model or the source changed, run that script first.
+-- Needs: the remote model sqlenrich.gemini, made once by:
+-- CREATE MODEL `sqlenrich.gemini` REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = 'gemini-2.5-flash');
+
+-- checked: one verdict per row
+CREATE OR REPLACE TABLE `review_aspects_checked` AS
+WITH answered AS (
+  SELECT
+    r.`request_hash`,
+    r.`attempt`,
+    r.`asked_at`,
+    r.`run_id`,
+    r.`model`,
+    r.`response`,
+    r.`call_error`,
+    r.`finish_reason`,
+    CASE
+      WHEN REGEXP_CONTAINS(TRIM(r.`response`, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$')
+      THEN TRIM(
+        REGEXP_EXTRACT(TRIM(r.`response`, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$'),
+        ' \t\r\n'
+      )
+      ELSE TRIM(r.`response`, ' \t\r\n')
+    END AS `answer`
+  FROM `review_aspects_responses` AS r
+  WHERE
+    EXISTS(
+      SELECT
+        1
+      FROM `review_aspects_prompts` AS p
+      WHERE
+        p.`request_hash` = r.`request_hash`
+    )
+), parsed AS (
+  SELECT
+    *,
+    CASE
+      WHEN NOT STARTS_WITH(`answer`, '﻿')
+      AND LENGTH(REGEXP_REPLACE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\.)*"', '""'), '[^:]+', '')) = LENGTH(
+        REGEXP_REPLACE(
+          REGEXP_REPLACE(TO_JSON_STRING(SAFE.PARSE_JSON(`answer`, wide_number_mode => 'round')), '"(?:[^"\\\\]|\\\\.)*"', '""'),
+          '[^:]+',
+          ''
+        )
+      )
+      THEN SAFE.PARSE_JSON(`answer`, wide_number_mode => 'round')
+    END AS `doc`
+  FROM answered
+), judged AS (
+  SELECT
+    `request_hash`,
+    `attempt`,
+    `asked_at`,
+    `run_id`,
+    `model`,
+    `response`,
+    `call_error`,
+    `finish_reason`,
+    `answer`,
+    CASE
+      WHEN NOT `call_error` IS NULL
+      THEN 'CALL_ERROR ' || `call_error`
+      WHEN COALESCE(TRIM(`answer`, ' \t\r\n'), '') = ''
+      THEN 'NO_RESPONSE the model gave no text'
+      WHEN `doc` IS NULL
+      THEN 'BAD_JSON the text is not one JSON document'
+      WHEN NOT JSON_TYPE(`doc`) IN ('object')
+      THEN 'NOT_OBJECT the JSON document is not an object'
+      WHEN `doc`['overall'] IS NULL
+      THEN 'MISSING_FIELD overall is missing'
+      WHEN `doc`['aspects'] IS NULL
+      THEN 'MISSING_FIELD aspects is missing'
+      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
+      AND EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          JSON_TYPE(x0) IN ('object') AND x0['aspect'] IS NULL
+      )
+      THEN 'MISSING_FIELD aspects[].aspect is missing'
+      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
+      AND EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          JSON_TYPE(x0) IN ('object') AND x0['sentiment'] IS NULL
+      )
+      THEN 'MISSING_FIELD aspects[].sentiment is missing'
+      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
+      AND EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          JSON_TYPE(x0) IN ('object') AND x0['quote'] IS NULL
+      )
+      THEN 'MISSING_FIELD aspects[].quote is missing'
+      WHEN EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_KEYS(`doc`, 1)) AS k
+        WHERE
+          NOT k IN ('overall', 'aspects')
+      )
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
+      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
+      AND EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          JSON_TYPE(x0) IN ('object')
+          AND EXISTS(
+            SELECT
+              1
+            FROM UNNEST(JSON_KEYS(x0, 1)) AS k
+            WHERE
+              NOT k IN ('aspect', 'sentiment', 'quote')
+          )
+      )
+      THEN 'EXTRA_FIELD aspects[] has a name that is not in the schema'
+      WHEN NOT (
+        JSON_TYPE(`doc`['overall']) IN ('string')
+      )
+      THEN 'WRONG_TYPE overall is not string'
+      WHEN NOT (
+        JSON_TYPE(`doc`['aspects']) IN ('array')
+      )
+      THEN 'WRONG_TYPE aspects is not array'
+      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
+      AND EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          NOT (
+            JSON_TYPE(x0) IN ('object')
+          )
+      )
+      THEN 'WRONG_TYPE aspects[] is not object'
+      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
+      AND EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          NOT (
+            JSON_TYPE(x0['aspect']) IN ('string')
+          )
+      )
+      THEN 'WRONG_TYPE aspects[].aspect is not string'
+      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
+      AND EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          NOT (
+            JSON_TYPE(x0['sentiment']) IN ('string')
+          )
+      )
+      THEN 'WRONG_TYPE aspects[].sentiment is not string'
+      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
+      AND EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          NOT (
+            JSON_TYPE(x0['quote']) IN ('string')
+          )
+      )
+      THEN 'WRONG_TYPE aspects[].quote is not string'
+      WHEN NOT JSON_VALUE(`doc`['overall']) IN ('positive', 'negative', 'mixed', 'neutral')
+      THEN 'NOT_IN_ENUM overall is none of the allowed values'
+      WHEN EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          NOT JSON_VALUE(x0['aspect']) IN (
+            'quality',
+            'durability',
+            'ease_of_use',
+            'design',
+            'size_fit',
+            'price',
+            'delivery',
+            'packaging',
+            'customer_service',
+            'other'
+          )
+      )
+      THEN 'NOT_IN_ENUM aspects[].aspect is none of the allowed values'
+      WHEN EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          NOT JSON_VALUE(x0['sentiment']) IN ('positive', 'negative', 'mixed')
+      )
+      THEN 'NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
+      WHEN EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          CHAR_LENGTH(JSON_VALUE(x0['quote'])) < 1
+      )
+      THEN 'BAD_LENGTH aspects[].quote is shorter than 1'
+      WHEN EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          CHAR_LENGTH(JSON_VALUE(x0['quote'])) > 200
+      )
+      THEN 'BAD_LENGTH aspects[].quote is longer than 200'
+      WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc`['aspects'])) > 10
+      THEN 'BAD_ITEMS aspects has more than 10 items'
+    END AS `verdict`
+  FROM parsed
+), ranked AS (
+  SELECT
+    *,
+    ROW_NUMBER() OVER (
+      PARTITION BY `request_hash`
+      ORDER BY CASE WHEN `verdict` IS NULL THEN 0 ELSE 1 END, `attempt` DESC, `asked_at`, `run_id`
+    ) AS `choice`,
+    MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`
+  FROM judged
+)
+SELECT
+  p.`id`,
+  p.`prompt`,
+  p.`request_hash`,
+  r.`response`,
+  r.`answer`,
+  COALESCE(r.`attempts`, 0) AS `_attempts`,
+  r.`model` AS `_model`,
+  CASE
+    WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL
+    THEN 'BAD_PROMPT'
+    WHEN p.`request_hash` IS NULL
+    THEN 'NO_INPUT'
+    WHEN r.`request_hash` IS NULL
+    THEN 'NOT_ASKED'
+    WHEN r.`verdict` IS NULL OR REGEXP_EXTRACT(r.`verdict`, '^[^ ]+') IN ('CALL_ERROR', 'NO_RESPONSE')
+    THEN REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')
+    WHEN r.`finish_reason` = 'length'
+    THEN 'TRUNCATED'
+    WHEN r.`finish_reason` IN ('refusal', 'content_filter')
+    THEN 'REFUSED'
+    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')
+  END AS `_error`,
+  SUBSTR(r.`verdict`, CHAR_LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
+  COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
+FROM `review_aspects_prompts` AS p
+LEFT JOIN ranked AS r
+  ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1;
+
+-- pending: what is to be asked again, each distinct request once
+CREATE OR REPLACE TABLE `review_aspects_pending` AS
+WITH refused AS (
+  SELECT
+    `request_hash`,
+    `_attempts` + 1 AS `attempt`,
+    CASE
+      WHEN `_error` IN (
+        'BAD_JSON',
+        'NOT_OBJECT',
+        'MISSING_FIELD',
+        'EXTRA_FIELD',
+        'WRONG_TYPE',
+        'NOT_IN_ENUM',
+        'OUT_OF_RANGE',
+        'BAD_LENGTH',
+        'BAD_PATTERN',
+        'BAD_ITEMS',
+        'SCHEMA'
+      )
+      THEN `prompt` || '\n\nYour last answer was refused: ' || `_error` || COALESCE(' ' || `_error_detail`, '') || '. Answer again, with one JSON object that fits.'
+      ELSE `prompt`
+    END AS `prompt`
+  FROM `review_aspects_checked`
+  WHERE
+    `_error` IN (
+      'CALL_ERROR',
+      'NO_RESPONSE',
+      'REFUSED',
+      'BAD_JSON',
+      'NOT_OBJECT',
+      'MISSING_FIELD',
+      'EXTRA_FIELD',
+      'WRONG_TYPE',
+      'NOT_IN_ENUM',
+      'OUT_OF_RANGE',
+      'BAD_LENGTH',
+      'BAD_PATTERN',
+      'BAD_ITEMS',
+      'SCHEMA'
+    )
+    AND `_attempts` < 3
+)
+SELECT DISTINCT
+  `request_hash`,
+  `attempt`,
+  `prompt`,
+  TO_HEX(SHA256('7aab31d164f0f4cd85433c5a0c3436250b4e0d2187120de24fa352e445eeca1c' || `prompt`)) AS `sent_hash`
+FROM refused;
+
+-- responses: the model is asked here and nowhere else
+INSERT INTO `review_aspects_responses` (`request_hash`, `attempt`, `sent_hash`, `response`, `call_error`, `retryable`, `finish_reason`, `model`, `version`, `fingerprint`, `tokens_in`, `tokens_cached`, `tokens_out`, `latency_ms`, `run_id`, `asked_at`)
+SELECT
+  `request_hash`,
+  `attempt`,
+  `sent_hash`,
+  result AS `response`,
+  NULLIF(status, '') AS `call_error`,
+  COALESCE(STARTS_WITH(status, 'A retryable error occurred'), FALSE) AS `retryable`,
+  CASE
+    WHEN JSON_VALUE(full_response, '$.candidates[0].finish_reason') = 'MAX_TOKENS'
+    THEN 'length'
+    WHEN JSON_VALUE(full_response, '$.candidates[0].finish_reason') = 'SAFETY'
+    THEN 'content_filter'
+    WHEN JSON_VALUE(full_response, '$.candidates[0].finish_reason') = 'PROHIBITED_CONTENT'
+    THEN 'content_filter'
+    WHEN JSON_VALUE(full_response, '$.candidates[0].finish_reason') = 'STOP'
+    THEN 'stop'
+    ELSE LOWER(JSON_VALUE(full_response, '$.candidates[0].finish_reason'))
+  END AS `finish_reason`,
+  'sqlenrich.gemini' AS `model`,
+  '1' AS `version`,
+  '6ca8453704b1c560' AS `fingerprint`,
+  SAFE_CAST(JSON_VALUE(full_response, '$.usage_metadata.prompt_token_count') AS INT64) AS `tokens_in`,
+  SAFE_CAST(JSON_VALUE(full_response, '$.usage_metadata.cached_content_token_count') AS INT64) AS `tokens_cached`,
+  SAFE_CAST(JSON_VALUE(full_response, '$.usage_metadata.candidates_token_count') AS INT64) AS `tokens_out`,
+  CAST(NULL AS INT64) AS `latency_ms`,
+  CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`,
+  CURRENT_TIMESTAMP() AS `asked_at`
+FROM AI.GENERATE_TEXT(
+  MODEL `sqlenrich`.`gemini`,
+  (
+    SELECT
+      request_hash,
+      attempt,
+      sent_hash,
+      prompt AS prompt
+    FROM `review_aspects_pending`
+  ),
+  STRUCT(
+    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"temperature":0,"max_output_tokens":900}}' AS model_params
+  )
+);
+
+-- pending: what was truncated, with 2 times the limit
+CREATE OR REPLACE TABLE `review_aspects_pending` AS
+WITH refused AS (
+  SELECT
+    `request_hash`,
+    `_attempts` + 1 AS `attempt`,
+    `prompt`
+  FROM `review_aspects_checked`
+  WHERE
+    `_error` IN ('TRUNCATED') AND `_attempts` < 3 AND `_attempts` = 1
+)
+SELECT DISTINCT
+  `request_hash`,
+  `attempt`,
+  `prompt`,
+  TO_HEX(SHA256('a1e1ec10050b1aae640adb154552b5c7026cdd9152994753c28324529c50888c' || `prompt`)) AS `sent_hash`
+FROM refused;
+
+-- responses: the model is asked here and nowhere else
+INSERT INTO `review_aspects_responses` (`request_hash`, `attempt`, `sent_hash`, `response`, `call_error`, `retryable`, `finish_reason`, `model`, `version`, `fingerprint`, `tokens_in`, `tokens_cached`, `tokens_out`, `latency_ms`, `run_id`, `asked_at`)
+SELECT
+  `request_hash`,
+  `attempt`,
+  `sent_hash`,
+  result AS `response`,
+  NULLIF(status, '') AS `call_error`,
+  COALESCE(STARTS_WITH(status, 'A retryable error occurred'), FALSE) AS `retryable`,
+  CASE
+    WHEN JSON_VALUE(full_response, '$.candidates[0].finish_reason') = 'MAX_TOKENS'
+    THEN 'length'
+    WHEN JSON_VALUE(full_response, '$.candidates[0].finish_reason') = 'SAFETY'
+    THEN 'content_filter'
+    WHEN JSON_VALUE(full_response, '$.candidates[0].finish_reason') = 'PROHIBITED_CONTENT'
+    THEN 'content_filter'
+    WHEN JSON_VALUE(full_response, '$.candidates[0].finish_reason') = 'STOP'
+    THEN 'stop'
+    ELSE LOWER(JSON_VALUE(full_response, '$.candidates[0].finish_reason'))
+  END AS `finish_reason`,
+  'sqlenrich.gemini' AS `model`,
+  '1' AS `version`,
+  '6ca8453704b1c560' AS `fingerprint`,
+  SAFE_CAST(JSON_VALUE(full_response, '$.usage_metadata.prompt_token_count') AS INT64) AS `tokens_in`,
+  SAFE_CAST(JSON_VALUE(full_response, '$.usage_metadata.cached_content_token_count') AS INT64) AS `tokens_cached`,
+  SAFE_CAST(JSON_VALUE(full_response, '$.usage_metadata.candidates_token_count') AS INT64) AS `tokens_out`,
+  CAST(NULL AS INT64) AS `latency_ms`,
+  CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`,
+  CURRENT_TIMESTAMP() AS `asked_at`
+FROM AI.GENERATE_TEXT(
+  MODEL `sqlenrich`.`gemini`,
+  (
+    SELECT
+      request_hash,
+      attempt,
+      sent_hash,
+      prompt AS prompt
+    FROM `review_aspects_pending`
+  ),
+  STRUCT(
+    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"temperature":0,"max_output_tokens":1800}}' AS model_params
+  )
+);
+
+-- pending: what was truncated, with 4 times the limit
+CREATE OR REPLACE TABLE `review_aspects_pending` AS
+WITH refused AS (
+  SELECT
+    `request_hash`,
+    `_attempts` + 1 AS `attempt`,
+    `prompt`
+  FROM `review_aspects_checked`
+  WHERE
+    `_error` IN ('TRUNCATED') AND `_attempts` < 3 AND `_attempts` = 2
+)
+SELECT DISTINCT
+  `request_hash`,
+  `attempt`,
+  `prompt`,
+  TO_HEX(SHA256('1d9553df5b7764ad07da6b529dd418569a5e88b67aa322d68145c96ec1bd9d8b' || `prompt`)) AS `sent_hash`
+FROM refused;
+
+-- responses: the model is asked here and nowhere else
+INSERT INTO `review_aspects_responses` (`request_hash`, `attempt`, `sent_hash`, `response`, `call_error`, `retryable`, `finish_reason`, `model`, `version`, `fingerprint`, `tokens_in`, `tokens_cached`, `tokens_out`, `latency_ms`, `run_id`, `asked_at`)
+SELECT
+  `request_hash`,
+  `attempt`,
+  `sent_hash`,
+  result AS `response`,
+  NULLIF(status, '') AS `call_error`,
+  COALESCE(STARTS_WITH(status, 'A retryable error occurred'), FALSE) AS `retryable`,
+  CASE
+    WHEN JSON_VALUE(full_response, '$.candidates[0].finish_reason') = 'MAX_TOKENS'
+    THEN 'length'
+    WHEN JSON_VALUE(full_response, '$.candidates[0].finish_reason') = 'SAFETY'
+    THEN 'content_filter'
+    WHEN JSON_VALUE(full_response, '$.candidates[0].finish_reason') = 'PROHIBITED_CONTENT'
+    THEN 'content_filter'
+    WHEN JSON_VALUE(full_response, '$.candidates[0].finish_reason') = 'STOP'
+    THEN 'stop'
+    ELSE LOWER(JSON_VALUE(full_response, '$.candidates[0].finish_reason'))
+  END AS `finish_reason`,
+  'sqlenrich.gemini' AS `model`,
+  '1' AS `version`,
+  '6ca8453704b1c560' AS `fingerprint`,
+  SAFE_CAST(JSON_VALUE(full_response, '$.usage_metadata.prompt_token_count') AS INT64) AS `tokens_in`,
+  SAFE_CAST(JSON_VALUE(full_response, '$.usage_metadata.cached_content_token_count') AS INT64) AS `tokens_cached`,
+  SAFE_CAST(JSON_VALUE(full_response, '$.usage_metadata.candidates_token_count') AS INT64) AS `tokens_out`,
+  CAST(NULL AS INT64) AS `latency_ms`,
+  CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`,
+  CURRENT_TIMESTAMP() AS `asked_at`
+FROM AI.GENERATE_TEXT(
+  MODEL `sqlenrich`.`gemini`,
+  (
+    SELECT
+      request_hash,
+      attempt,
+      sent_hash,
+      prompt AS prompt
+    FROM `review_aspects_pending`
+  ),
+  STRUCT(
+    '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"temperature":0,"max_output_tokens":3600}}' AS model_params
+  )
+);
+
+-- checked: one verdict per row
+CREATE OR REPLACE TABLE `review_aspects_checked` AS
+WITH answered AS (
+  SELECT
+    r.`request_hash`,
+    r.`attempt`,
+    r.`asked_at`,
+    r.`run_id`,
+    r.`model`,
+    r.`response`,
+    r.`call_error`,
+    r.`finish_reason`,
+    CASE
+      WHEN REGEXP_CONTAINS(TRIM(r.`response`, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$')
+      THEN TRIM(
+        REGEXP_EXTRACT(TRIM(r.`response`, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$'),
+        ' \t\r\n'
+      )
+      ELSE TRIM(r.`response`, ' \t\r\n')
+    END AS `answer`
+  FROM `review_aspects_responses` AS r
+  WHERE
+    EXISTS(
+      SELECT
+        1
+      FROM `review_aspects_prompts` AS p
+      WHERE
+        p.`request_hash` = r.`request_hash`
+    )
+), parsed AS (
+  SELECT
+    *,
+    CASE
+      WHEN NOT STARTS_WITH(`answer`, '﻿')
+      AND LENGTH(REGEXP_REPLACE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\.)*"', '""'), '[^:]+', '')) = LENGTH(
+        REGEXP_REPLACE(
+          REGEXP_REPLACE(TO_JSON_STRING(SAFE.PARSE_JSON(`answer`, wide_number_mode => 'round')), '"(?:[^"\\\\]|\\\\.)*"', '""'),
+          '[^:]+',
+          ''
+        )
+      )
+      THEN SAFE.PARSE_JSON(`answer`, wide_number_mode => 'round')
+    END AS `doc`
+  FROM answered
+), judged AS (
+  SELECT
+    `request_hash`,
+    `attempt`,
+    `asked_at`,
+    `run_id`,
+    `model`,
+    `response`,
+    `call_error`,
+    `finish_reason`,
+    `answer`,
+    CASE
+      WHEN NOT `call_error` IS NULL
+      THEN 'CALL_ERROR ' || `call_error`
+      WHEN COALESCE(TRIM(`answer`, ' \t\r\n'), '') = ''
+      THEN 'NO_RESPONSE the model gave no text'
+      WHEN `doc` IS NULL
+      THEN 'BAD_JSON the text is not one JSON document'
+      WHEN NOT JSON_TYPE(`doc`) IN ('object')
+      THEN 'NOT_OBJECT the JSON document is not an object'
+      WHEN `doc`['overall'] IS NULL
+      THEN 'MISSING_FIELD overall is missing'
+      WHEN `doc`['aspects'] IS NULL
+      THEN 'MISSING_FIELD aspects is missing'
+      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
+      AND EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          JSON_TYPE(x0) IN ('object') AND x0['aspect'] IS NULL
+      )
+      THEN 'MISSING_FIELD aspects[].aspect is missing'
+      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
+      AND EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          JSON_TYPE(x0) IN ('object') AND x0['sentiment'] IS NULL
+      )
+      THEN 'MISSING_FIELD aspects[].sentiment is missing'
+      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
+      AND EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          JSON_TYPE(x0) IN ('object') AND x0['quote'] IS NULL
+      )
+      THEN 'MISSING_FIELD aspects[].quote is missing'
+      WHEN EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_KEYS(`doc`, 1)) AS k
+        WHERE
+          NOT k IN ('overall', 'aspects')
+      )
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
+      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
+      AND EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          JSON_TYPE(x0) IN ('object')
+          AND EXISTS(
+            SELECT
+              1
+            FROM UNNEST(JSON_KEYS(x0, 1)) AS k
+            WHERE
+              NOT k IN ('aspect', 'sentiment', 'quote')
+          )
+      )
+      THEN 'EXTRA_FIELD aspects[] has a name that is not in the schema'
+      WHEN NOT (
+        JSON_TYPE(`doc`['overall']) IN ('string')
+      )
+      THEN 'WRONG_TYPE overall is not string'
+      WHEN NOT (
+        JSON_TYPE(`doc`['aspects']) IN ('array')
+      )
+      THEN 'WRONG_TYPE aspects is not array'
+      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
+      AND EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          NOT (
+            JSON_TYPE(x0) IN ('object')
+          )
+      )
+      THEN 'WRONG_TYPE aspects[] is not object'
+      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
+      AND EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          NOT (
+            JSON_TYPE(x0['aspect']) IN ('string')
+          )
+      )
+      THEN 'WRONG_TYPE aspects[].aspect is not string'
+      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
+      AND EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          NOT (
+            JSON_TYPE(x0['sentiment']) IN ('string')
+          )
+      )
+      THEN 'WRONG_TYPE aspects[].sentiment is not string'
+      WHEN JSON_TYPE(`doc`['aspects']) IN ('array')
+      AND EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          NOT (
+            JSON_TYPE(x0['quote']) IN ('string')
+          )
+      )
+      THEN 'WRONG_TYPE aspects[].quote is not string'
+      WHEN NOT JSON_VALUE(`doc`['overall']) IN ('positive', 'negative', 'mixed', 'neutral')
+      THEN 'NOT_IN_ENUM overall is none of the allowed values'
+      WHEN EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          NOT JSON_VALUE(x0['aspect']) IN (
+            'quality',
+            'durability',
+            'ease_of_use',
+            'design',
+            'size_fit',
+            'price',
+            'delivery',
+            'packaging',
+            'customer_service',
+            'other'
+          )
+      )
+      THEN 'NOT_IN_ENUM aspects[].aspect is none of the allowed values'
+      WHEN EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          NOT JSON_VALUE(x0['sentiment']) IN ('positive', 'negative', 'mixed')
+      )
+      THEN 'NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
+      WHEN EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          CHAR_LENGTH(JSON_VALUE(x0['quote'])) < 1
+      )
+      THEN 'BAD_LENGTH aspects[].quote is shorter than 1'
+      WHEN EXISTS(
+        SELECT
+          1
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        WHERE
+          CHAR_LENGTH(JSON_VALUE(x0['quote'])) > 200
+      )
+      THEN 'BAD_LENGTH aspects[].quote is longer than 200'
+      WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc`['aspects'])) > 10
+      THEN 'BAD_ITEMS aspects has more than 10 items'
+    END AS `verdict`
+  FROM parsed
+), ranked AS (
+  SELECT
+    *,
+    ROW_NUMBER() OVER (
+      PARTITION BY `request_hash`
+      ORDER BY CASE WHEN `verdict` IS NULL THEN 0 ELSE 1 END, `attempt` DESC, `asked_at`, `run_id`
+    ) AS `choice`,
+    MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`
+  FROM judged
+)
+SELECT
+  p.`id`,
+  p.`prompt`,
+  p.`request_hash`,
+  r.`response`,
+  r.`answer`,
+  COALESCE(r.`attempts`, 0) AS `_attempts`,
+  r.`model` AS `_model`,
+  CASE
+    WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL
+    THEN 'BAD_PROMPT'
+    WHEN p.`request_hash` IS NULL
+    THEN 'NO_INPUT'
+    WHEN r.`request_hash` IS NULL
+    THEN 'NOT_ASKED'
+    WHEN r.`verdict` IS NULL OR REGEXP_EXTRACT(r.`verdict`, '^[^ ]+') IN ('CALL_ERROR', 'NO_RESPONSE')
+    THEN REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')
+    WHEN r.`finish_reason` = 'length'
+    THEN 'TRUNCATED'
+    WHEN r.`finish_reason` IN ('refusal', 'content_filter')
+    THEN 'REFUSED'
+    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')
+  END AS `_error`,
+  SUBSTR(r.`verdict`, CHAR_LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
+  COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
+FROM `review_aspects_prompts` AS p
+LEFT JOIN ranked AS r
+  ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1;
+
+-- enriched: the accepted rows, typed
+CREATE OR REPLACE TABLE `review_aspects` AS
+WITH accepted AS (
+  SELECT
+    *,
+    SAFE.PARSE_JSON(`answer`, wide_number_mode => 'round') AS `doc`
+  FROM `review_aspects_checked`
+  WHERE
+    `_error` IS NULL
+)
+SELECT
+  `id`,
+  JSON_VALUE(`doc`['overall']) AS `overall`,
+  ARRAY(
+    SELECT
+      CASE
+        WHEN JSON_TYPE(x0) IN ('object')
+        THEN STRUCT(
+          JSON_VALUE(x0['aspect']) AS `aspect`,
+          JSON_VALUE(x0['sentiment']) AS `sentiment`,
+          JSON_VALUE(x0['quote']) AS `quote`
+        )
+      END
+    FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0 WITH OFFSET AS o0
+    ORDER BY
+      o0
+  ) AS `aspects`,
+  `request_hash` AS `_request_hash`,
+  `_model`,
+  '1' AS `_version`,
+  '6ca8453704b1c560' AS `_fingerprint`
+FROM accepted;
+
+-- quarantine: the refused rows, each with its reason
+CREATE OR REPLACE TABLE `review_aspects_quarantine` AS
+SELECT
+  `id`,
+  `_error`,
+  `_error_detail`,
+  `_repaired`,
+  `response`,
+  `prompt`,
+  `_attempts`,
+  `request_hash` AS `_request_hash`
+FROM `review_aspects_checked`
+WHERE
+  NOT `_error` IS NULL;

@@ -1,0 +1,540 @@
+-- review_aspects for snowflake, model llama3.3-70b, version 1; made by sqlenrich
+-- A retry: refused rows of the last run are asked once more; what is accepted is not, and no answer is dropped.
+-- It reads the tables of the last run: where the prompt, the model or the source changed, run that script first.
+-- Needs: the model llama3.3-70b in your region (SHOW CORTEX BASE MODELS IN SCHEMA SNOWFLAKE.MODELS), and:
+-- GRANT DATABASE ROLE SNOWFLAKE.CORTEX_USER TO ROLE your_role;
+
+-- checked: one verdict per row
+CREATE OR REPLACE TABLE review_aspects_checked AS
+WITH answered AS (
+  SELECT
+    r.request_hash,
+    r.attempt,
+    r.asked_at,
+    r.run_id,
+    r.model,
+    r.response,
+    r.call_error,
+    r.finish_reason,
+    CASE
+      WHEN REGEXP_INSTR(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n') > 0
+      AND ENDSWITH(TRIM(r.response, ' \t\r\n'), '```')
+      THEN TRIM(
+        LEFT(
+          REGEXP_REPLACE(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n', ''),
+          GREATEST(LENGTH(REGEXP_REPLACE(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n', '')) - 3, 0)
+        ),
+        ' \t\r\n'
+      )
+      ELSE TRIM(r.response, ' \t\r\n')
+    END AS answer
+  FROM review_aspects_responses AS r
+  WHERE
+    EXISTS(
+      SELECT
+        1
+      FROM review_aspects_prompts AS p
+      WHERE
+        p.request_hash = r.request_hash
+    )
+), parsed AS (
+  SELECT
+    *,
+    CASE
+      WHEN LENGTH(answer) > 500
+      AND (
+        (
+          LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
+          AND REDUCE(
+            SPLIT(
+              REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'),
+              ','
+            ),
+            0,
+            (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END
+          ) > 250
+        )
+        OR (
+          REGEXP_INSTR(answer, '[0-9]{250}') > 0
+          AND REGEXP_INSTR(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') > 0
+        )
+      )
+      THEN NULL
+      WHEN REGEXP_LIKE(
+        answer,
+        '[ \t\r\n]*("([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \t\r\n]*:[ \t\r\n]*)?(\\[[ \t\r\n]*|\\{[ \t\r\n]*"([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \t\r\n]*:[ \t\r\n]*)*("([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"|-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null|\\[[ \t\r\n]*\\]|\\{[ \t\r\n]*\\})[ \t\r\n]*([\\]}][ \t\r\n]*)*(,[ \t\r\n]*("([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \t\r\n]*:[ \t\r\n]*)?(\\[[ \t\r\n]*|\\{[ \t\r\n]*"([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \t\r\n]*:[ \t\r\n]*)*("([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"|-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null|\\[[ \t\r\n]*\\]|\\{[ \t\r\n]*\\})[ \t\r\n]*([\\]}][ \t\r\n]*)*)*'
+      )
+      THEN TRY_PARSE_JSON(answer)
+    END AS doc
+  FROM answered
+), judged AS (
+  SELECT
+    request_hash,
+    attempt,
+    asked_at,
+    run_id,
+    model,
+    response,
+    call_error,
+    finish_reason,
+    answer,
+    CASE
+      WHEN NOT call_error IS NULL
+      THEN 'CALL_ERROR ' || call_error
+      WHEN COALESCE(TRIM(answer, ' \t\r\n'), '') = ''
+      THEN 'NO_RESPONSE the model gave no text'
+      WHEN doc IS NULL
+      THEN 'BAD_JSON the text is not one JSON document'
+      WHEN NOT TYPEOF(doc) IN ('OBJECT')
+      THEN 'NOT_OBJECT the JSON document is not an object'
+      WHEN GET(doc, 'overall') IS NULL
+      THEN 'MISSING_FIELD overall is missing'
+      WHEN GET(doc, 'aspects') IS NULL
+      THEN 'MISSING_FIELD aspects is missing'
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'aspect') IS NULL)) > 0
+      THEN 'MISSING_FIELD aspects[].aspect is missing'
+      WHEN ARRAY_SIZE(
+        FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'sentiment') IS NULL)
+      ) > 0
+      THEN 'MISSING_FIELD aspects[].sentiment is missing'
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'quote') IS NULL)) > 0
+      THEN 'MISSING_FIELD aspects[].quote is missing'
+      WHEN ARRAY_SIZE(
+        FILTER(
+          AS_ARRAY(GET(doc, 'aspects')),
+          x0 -> ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(x0)), ARRAY_CONSTRUCT('aspect', 'sentiment', 'quote'))) > 0
+        )
+      ) > 0
+      THEN 'EXTRA_FIELD aspects[] has a name that is not in the schema'
+      WHEN ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('overall', 'aspects'))) > 0
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
+      WHEN NOT (
+        TYPEOF(GET(doc, 'overall')) IN ('VARCHAR')
+      )
+      THEN 'WRONG_TYPE overall is not string'
+      WHEN NOT (
+        TYPEOF(GET(doc, 'aspects')) IN ('ARRAY')
+      )
+      THEN 'WRONG_TYPE aspects is not array'
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> NOT (
+        TYPEOF(x0) IN ('OBJECT')
+      ))) > 0
+      THEN 'WRONG_TYPE aspects[] is not object'
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> NOT (
+        TYPEOF(GET(x0, 'aspect')) IN ('VARCHAR')
+      ))) > 0
+      THEN 'WRONG_TYPE aspects[].aspect is not string'
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> NOT (
+        TYPEOF(GET(x0, 'sentiment')) IN ('VARCHAR')
+      ))) > 0
+      THEN 'WRONG_TYPE aspects[].sentiment is not string'
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> NOT (
+        TYPEOF(GET(x0, 'quote')) IN ('VARCHAR')
+      ))) > 0
+      THEN 'WRONG_TYPE aspects[].quote is not string'
+      WHEN NOT CAST(GET(doc, 'overall') AS VARCHAR) IN ('positive', 'negative', 'mixed', 'neutral')
+      THEN 'NOT_IN_ENUM overall is none of the allowed values'
+      WHEN ARRAY_SIZE(
+        FILTER(
+          AS_ARRAY(GET(doc, 'aspects')),
+          x0 -> NOT CAST(GET(x0, 'aspect') AS VARCHAR) IN (
+            'quality',
+            'durability',
+            'ease_of_use',
+            'design',
+            'size_fit',
+            'price',
+            'delivery',
+            'packaging',
+            'customer_service',
+            'other'
+          )
+        )
+      ) > 0
+      THEN 'NOT_IN_ENUM aspects[].aspect is none of the allowed values'
+      WHEN ARRAY_SIZE(
+        FILTER(
+          AS_ARRAY(GET(doc, 'aspects')),
+          x0 -> NOT CAST(GET(x0, 'sentiment') AS VARCHAR) IN ('positive', 'negative', 'mixed')
+        )
+      ) > 0
+      THEN 'NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> LENGTH(CAST(GET(x0, 'quote') AS VARCHAR)) < 1)) > 0
+      THEN 'BAD_LENGTH aspects[].quote is shorter than 1'
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> LENGTH(CAST(GET(x0, 'quote') AS VARCHAR)) > 200)) > 0
+      THEN 'BAD_LENGTH aspects[].quote is longer than 200'
+      WHEN ARRAY_SIZE(AS_ARRAY(GET(doc, 'aspects'))) > 10
+      THEN 'BAD_ITEMS aspects has more than 10 items'
+    END AS verdict
+  FROM parsed
+), ranked AS (
+  SELECT
+    *,
+    ROW_NUMBER() OVER (
+      PARTITION BY request_hash
+      ORDER BY CASE WHEN verdict IS NULL THEN 0 ELSE 1 END NULLS FIRST, attempt DESC NULLS LAST, asked_at NULLS FIRST, run_id NULLS FIRST
+    ) AS choice,
+    MAX(attempt) OVER (PARTITION BY request_hash) AS attempts
+  FROM judged
+)
+SELECT
+  p.id,
+  p.prompt,
+  p.request_hash,
+  r.response,
+  r.answer,
+  COALESCE(r.attempts, 0) AS _attempts,
+  r.model AS _model,
+  CASE
+    WHEN p.request_hash IS NULL AND p.prompt IS NULL
+    THEN 'BAD_PROMPT'
+    WHEN p.request_hash IS NULL
+    THEN 'NO_INPUT'
+    WHEN r.request_hash IS NULL
+    THEN 'NOT_ASKED'
+    WHEN r.verdict IS NULL OR SPLIT_PART(r.verdict, ' ', 1) IN ('CALL_ERROR', 'NO_RESPONSE')
+    THEN SPLIT_PART(r.verdict, ' ', 1)
+    WHEN r.finish_reason = 'length'
+    THEN 'TRUNCATED'
+    WHEN r.finish_reason IN ('refusal', 'content_filter')
+    THEN 'REFUSED'
+    ELSE SPLIT_PART(r.verdict, ' ', 1)
+  END AS _error,
+  SUBSTR(r.verdict, LENGTH(SPLIT_PART(r.verdict, ' ', 1)) + 2) AS _error_detail,
+  COALESCE(r.answer <> r.response, FALSE) AS _repaired
+FROM review_aspects_prompts AS p
+LEFT JOIN ranked AS r
+  ON r.request_hash = p.request_hash AND r.choice = 1;
+
+-- pending: what is to be asked again, each distinct request once
+CREATE OR REPLACE TABLE review_aspects_pending AS
+WITH refused AS (
+  SELECT
+    request_hash,
+    _attempts + 1 AS attempt,
+    CASE
+      WHEN _error IN (
+        'BAD_JSON',
+        'NOT_OBJECT',
+        'MISSING_FIELD',
+        'EXTRA_FIELD',
+        'WRONG_TYPE',
+        'NOT_IN_ENUM',
+        'OUT_OF_RANGE',
+        'BAD_LENGTH',
+        'BAD_PATTERN',
+        'BAD_ITEMS',
+        'SCHEMA'
+      )
+      THEN prompt || '\n\nYour last answer was refused: ' || _error || COALESCE(' ' || _error_detail, '') || '. Answer again, with one JSON object that fits.'
+      ELSE prompt
+    END AS prompt
+  FROM review_aspects_checked
+  WHERE
+    _error IN (
+      'CALL_ERROR',
+      'NO_RESPONSE',
+      'TRUNCATED',
+      'REFUSED',
+      'BAD_JSON',
+      'NOT_OBJECT',
+      'MISSING_FIELD',
+      'EXTRA_FIELD',
+      'WRONG_TYPE',
+      'NOT_IN_ENUM',
+      'OUT_OF_RANGE',
+      'BAD_LENGTH',
+      'BAD_PATTERN',
+      'BAD_ITEMS',
+      'SCHEMA'
+    )
+    AND _attempts < 3
+)
+SELECT DISTINCT
+  request_hash,
+  attempt,
+  prompt,
+  SHA2('dac3777666bd12ca9c6cb58ff2de93e4e7aa728d09adf812d9f2705619518262' || prompt, 256) AS sent_hash
+FROM refused;
+
+-- responses: the model is asked here and nowhere else
+INSERT INTO review_aspects_responses (request_hash, attempt, sent_hash, response, call_error, retryable, finish_reason, model, version, fingerprint, tokens_in, tokens_cached, tokens_out, latency_ms, run_id, asked_at)
+SELECT
+  request_hash,
+  attempt,
+  sent_hash,
+  COALESCE(
+    TO_JSON(GET_PATH(answer, 'value.choices[0].structured_output[0].raw_message')),
+    CAST(GET_PATH(answer, 'value.choices[0].messages') AS VARCHAR)
+  ) AS response,
+  NULLIF(CAST(GET_PATH(answer, 'error') AS VARCHAR), '') AS call_error,
+  COALESCE(
+    REGEXP_LIKE(
+      NULLIF(CAST(GET_PATH(answer, 'error') AS VARCHAR), ''),
+      '.*(429|500|502|503|504|rate limit|throttl|timed out|temporarily|overloaded).*',
+      'is'
+    ),
+    FALSE
+  ) AS retryable,
+  CAST(NULL AS VARCHAR) AS finish_reason,
+  'llama3.3-70b' AS model,
+  '1' AS version,
+  '6ca8453704b1c560' AS fingerprint,
+  CAST(GET_PATH(answer, 'value.usage.prompt_tokens') AS BIGINT) AS tokens_in,
+  CAST(NULL AS BIGINT) AS tokens_cached,
+  CAST(GET_PATH(answer, 'value.usage.completion_tokens') AS BIGINT) AS tokens_out,
+  CAST(NULL AS BIGINT) AS latency_ms,
+  CAST(CURRENT_TIMESTAMP() AS VARCHAR) AS run_id,
+  CURRENT_TIMESTAMP() AS asked_at
+FROM (
+  SELECT
+    request_hash,
+    attempt,
+    sent_hash,
+    AI_COMPLETE(
+      model => 'llama3.3-70b',
+      prompt => prompt,
+      model_parameters => {'temperature': 0, 'max_tokens': 900},
+      response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'overall': {'type': 'string', 'description': 'The writer\'s verdict on the whole', 'enum': ['positive', 'negative', 'mixed', 'neutral']}, 'aspects': {'type': 'array', 'description': 'Every aspect that is judged, each once', 'items': {'type': 'object', 'properties': {'aspect': {'type': 'string', 'description': 'What is judged', 'enum': ['quality', 'durability', 'ease_of_use', 'design', 'size_fit', 'price', 'delivery', 'packaging', 'customer_service', 'other']}, 'sentiment': {'type': 'string', 'description': 'How it is judged', 'enum': ['positive', 'negative', 'mixed']}, 'quote': {'type': 'string', 'description': 'Words that show it, copied exactly'}}, 'required': ['aspect', 'sentiment', 'quote'], 'additionalProperties': FALSE}}}, 'required': ['overall', 'aspects'], 'additionalProperties': FALSE}},
+      show_details => TRUE,
+      return_error_details => TRUE
+    ) AS answer
+  FROM review_aspects_pending
+) AS asked;
+
+-- checked: one verdict per row
+CREATE OR REPLACE TABLE review_aspects_checked AS
+WITH answered AS (
+  SELECT
+    r.request_hash,
+    r.attempt,
+    r.asked_at,
+    r.run_id,
+    r.model,
+    r.response,
+    r.call_error,
+    r.finish_reason,
+    CASE
+      WHEN REGEXP_INSTR(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n') > 0
+      AND ENDSWITH(TRIM(r.response, ' \t\r\n'), '```')
+      THEN TRIM(
+        LEFT(
+          REGEXP_REPLACE(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n', ''),
+          GREATEST(LENGTH(REGEXP_REPLACE(TRIM(r.response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n', '')) - 3, 0)
+        ),
+        ' \t\r\n'
+      )
+      ELSE TRIM(r.response, ' \t\r\n')
+    END AS answer
+  FROM review_aspects_responses AS r
+  WHERE
+    EXISTS(
+      SELECT
+        1
+      FROM review_aspects_prompts AS p
+      WHERE
+        p.request_hash = r.request_hash
+    )
+), parsed AS (
+  SELECT
+    *,
+    CASE
+      WHEN LENGTH(answer) > 500
+      AND (
+        (
+          LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
+          AND REDUCE(
+            SPLIT(
+              REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'),
+              ','
+            ),
+            0,
+            (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END
+          ) > 250
+        )
+        OR (
+          REGEXP_INSTR(answer, '[0-9]{250}') > 0
+          AND REGEXP_INSTR(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') > 0
+        )
+      )
+      THEN NULL
+      WHEN REGEXP_LIKE(
+        answer,
+        '[ \t\r\n]*("([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \t\r\n]*:[ \t\r\n]*)?(\\[[ \t\r\n]*|\\{[ \t\r\n]*"([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \t\r\n]*:[ \t\r\n]*)*("([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"|-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null|\\[[ \t\r\n]*\\]|\\{[ \t\r\n]*\\})[ \t\r\n]*([\\]}][ \t\r\n]*)*(,[ \t\r\n]*("([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \t\r\n]*:[ \t\r\n]*)?(\\[[ \t\r\n]*|\\{[ \t\r\n]*"([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"[ \t\r\n]*:[ \t\r\n]*)*("([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u([1-9A-Ca-cE-Fe-f][0-9A-Fa-f]{3}|0[1-9A-Fa-f][0-9A-Fa-f]{2}|00[1-9A-Fa-f][0-9A-Fa-f]|000[1-9A-Fa-f]|[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*"|-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null|\\[[ \t\r\n]*\\]|\\{[ \t\r\n]*\\})[ \t\r\n]*([\\]}][ \t\r\n]*)*)*'
+      )
+      THEN TRY_PARSE_JSON(answer)
+    END AS doc
+  FROM answered
+), judged AS (
+  SELECT
+    request_hash,
+    attempt,
+    asked_at,
+    run_id,
+    model,
+    response,
+    call_error,
+    finish_reason,
+    answer,
+    CASE
+      WHEN NOT call_error IS NULL
+      THEN 'CALL_ERROR ' || call_error
+      WHEN COALESCE(TRIM(answer, ' \t\r\n'), '') = ''
+      THEN 'NO_RESPONSE the model gave no text'
+      WHEN doc IS NULL
+      THEN 'BAD_JSON the text is not one JSON document'
+      WHEN NOT TYPEOF(doc) IN ('OBJECT')
+      THEN 'NOT_OBJECT the JSON document is not an object'
+      WHEN GET(doc, 'overall') IS NULL
+      THEN 'MISSING_FIELD overall is missing'
+      WHEN GET(doc, 'aspects') IS NULL
+      THEN 'MISSING_FIELD aspects is missing'
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'aspect') IS NULL)) > 0
+      THEN 'MISSING_FIELD aspects[].aspect is missing'
+      WHEN ARRAY_SIZE(
+        FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'sentiment') IS NULL)
+      ) > 0
+      THEN 'MISSING_FIELD aspects[].sentiment is missing'
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'quote') IS NULL)) > 0
+      THEN 'MISSING_FIELD aspects[].quote is missing'
+      WHEN ARRAY_SIZE(
+        FILTER(
+          AS_ARRAY(GET(doc, 'aspects')),
+          x0 -> ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(x0)), ARRAY_CONSTRUCT('aspect', 'sentiment', 'quote'))) > 0
+        )
+      ) > 0
+      THEN 'EXTRA_FIELD aspects[] has a name that is not in the schema'
+      WHEN ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('overall', 'aspects'))) > 0
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
+      WHEN NOT (
+        TYPEOF(GET(doc, 'overall')) IN ('VARCHAR')
+      )
+      THEN 'WRONG_TYPE overall is not string'
+      WHEN NOT (
+        TYPEOF(GET(doc, 'aspects')) IN ('ARRAY')
+      )
+      THEN 'WRONG_TYPE aspects is not array'
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> NOT (
+        TYPEOF(x0) IN ('OBJECT')
+      ))) > 0
+      THEN 'WRONG_TYPE aspects[] is not object'
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> NOT (
+        TYPEOF(GET(x0, 'aspect')) IN ('VARCHAR')
+      ))) > 0
+      THEN 'WRONG_TYPE aspects[].aspect is not string'
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> NOT (
+        TYPEOF(GET(x0, 'sentiment')) IN ('VARCHAR')
+      ))) > 0
+      THEN 'WRONG_TYPE aspects[].sentiment is not string'
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> NOT (
+        TYPEOF(GET(x0, 'quote')) IN ('VARCHAR')
+      ))) > 0
+      THEN 'WRONG_TYPE aspects[].quote is not string'
+      WHEN NOT CAST(GET(doc, 'overall') AS VARCHAR) IN ('positive', 'negative', 'mixed', 'neutral')
+      THEN 'NOT_IN_ENUM overall is none of the allowed values'
+      WHEN ARRAY_SIZE(
+        FILTER(
+          AS_ARRAY(GET(doc, 'aspects')),
+          x0 -> NOT CAST(GET(x0, 'aspect') AS VARCHAR) IN (
+            'quality',
+            'durability',
+            'ease_of_use',
+            'design',
+            'size_fit',
+            'price',
+            'delivery',
+            'packaging',
+            'customer_service',
+            'other'
+          )
+        )
+      ) > 0
+      THEN 'NOT_IN_ENUM aspects[].aspect is none of the allowed values'
+      WHEN ARRAY_SIZE(
+        FILTER(
+          AS_ARRAY(GET(doc, 'aspects')),
+          x0 -> NOT CAST(GET(x0, 'sentiment') AS VARCHAR) IN ('positive', 'negative', 'mixed')
+        )
+      ) > 0
+      THEN 'NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> LENGTH(CAST(GET(x0, 'quote') AS VARCHAR)) < 1)) > 0
+      THEN 'BAD_LENGTH aspects[].quote is shorter than 1'
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> LENGTH(CAST(GET(x0, 'quote') AS VARCHAR)) > 200)) > 0
+      THEN 'BAD_LENGTH aspects[].quote is longer than 200'
+      WHEN ARRAY_SIZE(AS_ARRAY(GET(doc, 'aspects'))) > 10
+      THEN 'BAD_ITEMS aspects has more than 10 items'
+    END AS verdict
+  FROM parsed
+), ranked AS (
+  SELECT
+    *,
+    ROW_NUMBER() OVER (
+      PARTITION BY request_hash
+      ORDER BY CASE WHEN verdict IS NULL THEN 0 ELSE 1 END NULLS FIRST, attempt DESC NULLS LAST, asked_at NULLS FIRST, run_id NULLS FIRST
+    ) AS choice,
+    MAX(attempt) OVER (PARTITION BY request_hash) AS attempts
+  FROM judged
+)
+SELECT
+  p.id,
+  p.prompt,
+  p.request_hash,
+  r.response,
+  r.answer,
+  COALESCE(r.attempts, 0) AS _attempts,
+  r.model AS _model,
+  CASE
+    WHEN p.request_hash IS NULL AND p.prompt IS NULL
+    THEN 'BAD_PROMPT'
+    WHEN p.request_hash IS NULL
+    THEN 'NO_INPUT'
+    WHEN r.request_hash IS NULL
+    THEN 'NOT_ASKED'
+    WHEN r.verdict IS NULL OR SPLIT_PART(r.verdict, ' ', 1) IN ('CALL_ERROR', 'NO_RESPONSE')
+    THEN SPLIT_PART(r.verdict, ' ', 1)
+    WHEN r.finish_reason = 'length'
+    THEN 'TRUNCATED'
+    WHEN r.finish_reason IN ('refusal', 'content_filter')
+    THEN 'REFUSED'
+    ELSE SPLIT_PART(r.verdict, ' ', 1)
+  END AS _error,
+  SUBSTR(r.verdict, LENGTH(SPLIT_PART(r.verdict, ' ', 1)) + 2) AS _error_detail,
+  COALESCE(r.answer <> r.response, FALSE) AS _repaired
+FROM review_aspects_prompts AS p
+LEFT JOIN ranked AS r
+  ON r.request_hash = p.request_hash AND r.choice = 1;
+
+-- enriched: the accepted rows, typed
+CREATE OR REPLACE TABLE review_aspects AS
+WITH accepted AS (
+  SELECT
+    *,
+    TRY_PARSE_JSON(answer) AS doc
+  FROM review_aspects_checked
+  WHERE
+    _error IS NULL
+)
+SELECT
+  id,
+  CAST(GET(doc, 'overall') AS VARCHAR) AS overall,
+  AS_ARRAY(GET(doc, 'aspects')) AS aspects,
+  request_hash AS _request_hash,
+  _model,
+  '1' AS _version,
+  '6ca8453704b1c560' AS _fingerprint
+FROM accepted;
+
+-- quarantine: the refused rows, each with its reason
+CREATE OR REPLACE TABLE review_aspects_quarantine AS
+SELECT
+  id,
+  _error,
+  _error_detail,
+  _repaired,
+  response,
+  prompt,
+  _attempts,
+  request_hash AS _request_hash
+FROM review_aspects_checked
+WHERE
+  NOT _error IS NULL;

@@ -1,0 +1,568 @@
+-- review_aspects for spark, model default, version 1; made by sqlenrich
+-- A retry: refused rows of the last run are asked once more; what is accepted is not, and no answer is dropped.
+-- It reads the tables of the last run: where the prompt, the model or the source changed, run that script first.
+-- Needs: Spark 4 and a function ai_query(endpoint, request, ...) in the session, asking default
+
+-- checked: one verdict per row
+DROP TABLE IF EXISTS `review_aspects_checked`;
+
+-- checked: one verdict per row
+CREATE TABLE `review_aspects_checked` AS
+WITH answered AS (
+  SELECT
+    r.`request_hash`,
+    r.`attempt`,
+    r.`asked_at`,
+    r.`run_id`,
+    r.`model`,
+    r.`response`,
+    r.`call_error`,
+    r.`finish_reason`,
+    CASE
+      WHEN REGEXP_LIKE(TRIM(BOTH ' \t\r\n' FROM r.`response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$')
+      THEN TRIM(BOTH ' \t\r\n' FROM REGEXP_EXTRACT(TRIM(BOTH ' \t\r\n' FROM r.`response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', 1))
+      ELSE TRIM(BOTH ' \t\r\n' FROM r.`response`)
+    END AS `answer`
+  FROM `review_aspects_responses` AS r
+  WHERE
+    EXISTS(
+      SELECT
+        1
+      FROM `review_aspects_prompts` AS p
+      WHERE
+        p.`request_hash` = r.`request_hash`
+    )
+), parsed AS (
+  SELECT
+    *,
+    CASE
+      WHEN ARRAY_SIZE(TRY_VARIANT_GET(TRY_PARSE_JSON('[' || `answer` || ',0]'), '$', 'array<variant>')) = 2
+      THEN TRY_VARIANT_GET(TRY_PARSE_JSON('[' || `answer` || ',0]'), '$[0]', 'variant')
+    END AS `doc`
+  FROM answered
+), judged AS (
+  SELECT
+    `request_hash`,
+    `attempt`,
+    `asked_at`,
+    `run_id`,
+    `model`,
+    `response`,
+    `call_error`,
+    `finish_reason`,
+    `answer`,
+    CASE
+      WHEN NOT `call_error` IS NULL
+      THEN 'CALL_ERROR ' || `call_error`
+      WHEN COALESCE(TRIM(BOTH ' \t\r\n' FROM `answer`), '') = ''
+      THEN 'NO_RESPONSE the model gave no text'
+      WHEN `doc` IS NULL
+      THEN 'BAD_JSON the text is not one JSON document'
+      WHEN NOT STARTSWITH(SCHEMA_OF_VARIANT(`doc`), 'OBJECT')
+      THEN 'NOT_OBJECT the JSON document is not an object'
+      WHEN TRY_VARIANT_GET(`doc`, '$["overall"]', 'variant') IS NULL
+      THEN 'MISSING_FIELD overall is missing'
+      WHEN TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant') IS NULL
+      THEN 'MISSING_FIELD aspects is missing'
+      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
+      AND EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["aspect"]', 'variant') IS NULL
+      )
+      THEN 'MISSING_FIELD aspects[].aspect is missing'
+      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
+      AND EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
+        AND TRY_VARIANT_GET(x0, '$["sentiment"]', 'variant') IS NULL
+      )
+      THEN 'MISSING_FIELD aspects[].sentiment is missing'
+      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
+      AND EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["quote"]', 'variant') IS NULL
+      )
+      THEN 'MISSING_FIELD aspects[].quote is missing'
+      WHEN EXISTS(MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')), k -> NOT k IN ('overall', 'aspects'))
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
+      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
+      AND EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
+        AND EXISTS(
+          MAP_KEYS(TRY_VARIANT_GET(x0, '$', 'map<string, variant>')),
+          k -> NOT k IN ('aspect', 'sentiment', 'quote')
+        )
+      )
+      THEN 'EXTRA_FIELD aspects[] has a name that is not in the schema'
+      WHEN NOT (
+        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["overall"]', 'variant')) = 'STRING'
+      )
+      THEN 'WRONG_TYPE overall is not string'
+      WHEN NOT (
+        STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
+      )
+      THEN 'WRONG_TYPE aspects is not array'
+      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
+      AND EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> NOT (
+          STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
+        )
+      )
+      THEN 'WRONG_TYPE aspects[] is not object'
+      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
+      AND EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> NOT (
+          SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["aspect"]', 'variant')) = 'STRING'
+        )
+      )
+      THEN 'WRONG_TYPE aspects[].aspect is not string'
+      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
+      AND EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> NOT (
+          SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["sentiment"]', 'variant')) = 'STRING'
+        )
+      )
+      THEN 'WRONG_TYPE aspects[].sentiment is not string'
+      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
+      AND EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> NOT (
+          SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["quote"]', 'variant')) = 'STRING'
+        )
+      )
+      THEN 'WRONG_TYPE aspects[].quote is not string'
+      WHEN NOT TRY_VARIANT_GET(`doc`, '$["overall"]', 'string') IN ('positive', 'negative', 'mixed', 'neutral')
+      THEN 'NOT_IN_ENUM overall is none of the allowed values'
+      WHEN EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> NOT TRY_VARIANT_GET(x0, '$["aspect"]', 'string') IN (
+          'quality',
+          'durability',
+          'ease_of_use',
+          'design',
+          'size_fit',
+          'price',
+          'delivery',
+          'packaging',
+          'customer_service',
+          'other'
+        )
+      )
+      THEN 'NOT_IN_ENUM aspects[].aspect is none of the allowed values'
+      WHEN EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> NOT TRY_VARIANT_GET(x0, '$["sentiment"]', 'string') IN ('positive', 'negative', 'mixed')
+      )
+      THEN 'NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
+      WHEN EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> CHAR_LENGTH(TRY_VARIANT_GET(x0, '$["quote"]', 'string')) < 1
+      )
+      THEN 'BAD_LENGTH aspects[].quote is shorter than 1'
+      WHEN EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> CHAR_LENGTH(TRY_VARIANT_GET(x0, '$["quote"]', 'string')) > 200
+      )
+      THEN 'BAD_LENGTH aspects[].quote is longer than 200'
+      WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>')) > 10
+      THEN 'BAD_ITEMS aspects has more than 10 items'
+    END AS `verdict`
+  FROM parsed
+), ranked AS (
+  SELECT
+    *,
+    ROW_NUMBER() OVER (
+      PARTITION BY `request_hash`
+      ORDER BY CASE WHEN `verdict` IS NULL THEN 0 ELSE 1 END, `attempt` DESC, `asked_at`, `run_id`
+    ) AS `choice`,
+    MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`
+  FROM judged
+)
+SELECT
+  p.`id`,
+  p.`prompt`,
+  p.`request_hash`,
+  r.`response`,
+  r.`answer`,
+  COALESCE(r.`attempts`, 0) AS `_attempts`,
+  r.`model` AS `_model`,
+  CASE
+    WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL
+    THEN 'BAD_PROMPT'
+    WHEN p.`request_hash` IS NULL
+    THEN 'NO_INPUT'
+    WHEN r.`request_hash` IS NULL
+    THEN 'NOT_ASKED'
+    WHEN r.`verdict` IS NULL OR SPLIT_PART(r.`verdict`, ' ', 1) IN ('CALL_ERROR', 'NO_RESPONSE')
+    THEN SPLIT_PART(r.`verdict`, ' ', 1)
+    WHEN r.`finish_reason` = 'length'
+    THEN 'TRUNCATED'
+    WHEN r.`finish_reason` IN ('refusal', 'content_filter')
+    THEN 'REFUSED'
+    ELSE SPLIT_PART(r.`verdict`, ' ', 1)
+  END AS `_error`,
+  SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
+  COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
+FROM `review_aspects_prompts` AS p
+LEFT JOIN ranked AS r
+  ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1;
+
+-- pending: what is to be asked again, each distinct request once
+DROP TABLE IF EXISTS `review_aspects_pending`;
+
+-- pending: what is to be asked again, each distinct request once
+CREATE TABLE `review_aspects_pending` AS
+WITH refused AS (
+  SELECT
+    `request_hash`,
+    `_attempts` + 1 AS `attempt`,
+    CASE
+      WHEN `_error` IN (
+        'BAD_JSON',
+        'NOT_OBJECT',
+        'MISSING_FIELD',
+        'EXTRA_FIELD',
+        'WRONG_TYPE',
+        'NOT_IN_ENUM',
+        'OUT_OF_RANGE',
+        'BAD_LENGTH',
+        'BAD_PATTERN',
+        'BAD_ITEMS',
+        'SCHEMA'
+      )
+      THEN `prompt` || '\n\nYour last answer was refused: ' || `_error` || COALESCE(' ' || `_error_detail`, '') || '. Answer again, with one JSON object that fits.'
+      ELSE `prompt`
+    END AS `prompt`
+  FROM `review_aspects_checked`
+  WHERE
+    `_error` IN (
+      'CALL_ERROR',
+      'NO_RESPONSE',
+      'TRUNCATED',
+      'REFUSED',
+      'BAD_JSON',
+      'NOT_OBJECT',
+      'MISSING_FIELD',
+      'EXTRA_FIELD',
+      'WRONG_TYPE',
+      'NOT_IN_ENUM',
+      'OUT_OF_RANGE',
+      'BAD_LENGTH',
+      'BAD_PATTERN',
+      'BAD_ITEMS',
+      'SCHEMA'
+    )
+    AND `_attempts` < 3
+)
+SELECT DISTINCT
+  `request_hash`,
+  `attempt`,
+  `prompt`,
+  SHA2('fa467df9e36600489f5d52f875ff12c989d77bae7e44a81b38cb297a1c9a855f' || `prompt`, 256) AS `sent_hash`
+FROM refused;
+
+-- responses: the model is asked here and nowhere else
+INSERT INTO `review_aspects_responses` (`request_hash`, `attempt`, `sent_hash`, `response`, `call_error`, `retryable`, `finish_reason`, `model`, `version`, `fingerprint`, `tokens_in`, `tokens_cached`, `tokens_out`, `latency_ms`, `run_id`, `asked_at`)
+SELECT
+  `request_hash`,
+  `attempt`,
+  `sent_hash`,
+  answer.result AS `response`,
+  NULLIF(answer.errorMessage, '') AS `call_error`,
+  COALESCE(
+    REGEXP_LIKE(
+      NULLIF(answer.errorMessage, ''),
+      '(?i)(429|500|502|503|504|rate.?limit|REQUEST_LIMIT_EXCEEDED|RESOURCE_EXHAUSTED|timed? ?out|temporarily)'
+    ),
+    FALSE
+  ) AS `retryable`,
+  CAST(NULL AS STRING) AS `finish_reason`,
+  'default' AS `model`,
+  '1' AS `version`,
+  '6ca8453704b1c560' AS `fingerprint`,
+  CAST(NULL AS BIGINT) AS `tokens_in`,
+  CAST(NULL AS BIGINT) AS `tokens_cached`,
+  CAST(NULL AS BIGINT) AS `tokens_out`,
+  CAST(NULL AS BIGINT) AS `latency_ms`,
+  CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`,
+  CURRENT_TIMESTAMP() AS `asked_at`
+FROM (
+  SELECT
+    request_hash,
+    attempt,
+    sent_hash,
+    ai_query(
+      'default',
+      prompt,
+      responseFormat => '{"type":"json_schema","json_schema":{"name":"review_aspects","schema":{"type":"object","properties":{"overall":{"type":"string","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"array","description":"Every aspect that is judged, each once","maxItems":10,"items":{"type":"object","properties":{"aspect":{"type":"string","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"string","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"string","description":"Words that show it, copied exactly","minLength":1,"maxLength":200}},"required":["aspect","sentiment","quote"],"additionalProperties":false}}},"required":["overall","aspects"],"additionalProperties":false},"strict":true}}',
+      modelParameters => named_struct('temperature', 0, 'max_tokens', 900),
+      failOnError => FALSE
+    ) AS answer
+  FROM `review_aspects_pending`
+) AS asked;
+
+-- checked: one verdict per row
+DROP TABLE IF EXISTS `review_aspects_checked`;
+
+-- checked: one verdict per row
+CREATE TABLE `review_aspects_checked` AS
+WITH answered AS (
+  SELECT
+    r.`request_hash`,
+    r.`attempt`,
+    r.`asked_at`,
+    r.`run_id`,
+    r.`model`,
+    r.`response`,
+    r.`call_error`,
+    r.`finish_reason`,
+    CASE
+      WHEN REGEXP_LIKE(TRIM(BOTH ' \t\r\n' FROM r.`response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$')
+      THEN TRIM(BOTH ' \t\r\n' FROM REGEXP_EXTRACT(TRIM(BOTH ' \t\r\n' FROM r.`response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', 1))
+      ELSE TRIM(BOTH ' \t\r\n' FROM r.`response`)
+    END AS `answer`
+  FROM `review_aspects_responses` AS r
+  WHERE
+    EXISTS(
+      SELECT
+        1
+      FROM `review_aspects_prompts` AS p
+      WHERE
+        p.`request_hash` = r.`request_hash`
+    )
+), parsed AS (
+  SELECT
+    *,
+    CASE
+      WHEN ARRAY_SIZE(TRY_VARIANT_GET(TRY_PARSE_JSON('[' || `answer` || ',0]'), '$', 'array<variant>')) = 2
+      THEN TRY_VARIANT_GET(TRY_PARSE_JSON('[' || `answer` || ',0]'), '$[0]', 'variant')
+    END AS `doc`
+  FROM answered
+), judged AS (
+  SELECT
+    `request_hash`,
+    `attempt`,
+    `asked_at`,
+    `run_id`,
+    `model`,
+    `response`,
+    `call_error`,
+    `finish_reason`,
+    `answer`,
+    CASE
+      WHEN NOT `call_error` IS NULL
+      THEN 'CALL_ERROR ' || `call_error`
+      WHEN COALESCE(TRIM(BOTH ' \t\r\n' FROM `answer`), '') = ''
+      THEN 'NO_RESPONSE the model gave no text'
+      WHEN `doc` IS NULL
+      THEN 'BAD_JSON the text is not one JSON document'
+      WHEN NOT STARTSWITH(SCHEMA_OF_VARIANT(`doc`), 'OBJECT')
+      THEN 'NOT_OBJECT the JSON document is not an object'
+      WHEN TRY_VARIANT_GET(`doc`, '$["overall"]', 'variant') IS NULL
+      THEN 'MISSING_FIELD overall is missing'
+      WHEN TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant') IS NULL
+      THEN 'MISSING_FIELD aspects is missing'
+      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
+      AND EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["aspect"]', 'variant') IS NULL
+      )
+      THEN 'MISSING_FIELD aspects[].aspect is missing'
+      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
+      AND EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
+        AND TRY_VARIANT_GET(x0, '$["sentiment"]', 'variant') IS NULL
+      )
+      THEN 'MISSING_FIELD aspects[].sentiment is missing'
+      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
+      AND EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["quote"]', 'variant') IS NULL
+      )
+      THEN 'MISSING_FIELD aspects[].quote is missing'
+      WHEN EXISTS(MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')), k -> NOT k IN ('overall', 'aspects'))
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
+      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
+      AND EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
+        AND EXISTS(
+          MAP_KEYS(TRY_VARIANT_GET(x0, '$', 'map<string, variant>')),
+          k -> NOT k IN ('aspect', 'sentiment', 'quote')
+        )
+      )
+      THEN 'EXTRA_FIELD aspects[] has a name that is not in the schema'
+      WHEN NOT (
+        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["overall"]', 'variant')) = 'STRING'
+      )
+      THEN 'WRONG_TYPE overall is not string'
+      WHEN NOT (
+        STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
+      )
+      THEN 'WRONG_TYPE aspects is not array'
+      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
+      AND EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> NOT (
+          STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
+        )
+      )
+      THEN 'WRONG_TYPE aspects[] is not object'
+      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
+      AND EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> NOT (
+          SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["aspect"]', 'variant')) = 'STRING'
+        )
+      )
+      THEN 'WRONG_TYPE aspects[].aspect is not string'
+      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
+      AND EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> NOT (
+          SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["sentiment"]', 'variant')) = 'STRING'
+        )
+      )
+      THEN 'WRONG_TYPE aspects[].sentiment is not string'
+      WHEN STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
+      AND EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> NOT (
+          SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["quote"]', 'variant')) = 'STRING'
+        )
+      )
+      THEN 'WRONG_TYPE aspects[].quote is not string'
+      WHEN NOT TRY_VARIANT_GET(`doc`, '$["overall"]', 'string') IN ('positive', 'negative', 'mixed', 'neutral')
+      THEN 'NOT_IN_ENUM overall is none of the allowed values'
+      WHEN EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> NOT TRY_VARIANT_GET(x0, '$["aspect"]', 'string') IN (
+          'quality',
+          'durability',
+          'ease_of_use',
+          'design',
+          'size_fit',
+          'price',
+          'delivery',
+          'packaging',
+          'customer_service',
+          'other'
+        )
+      )
+      THEN 'NOT_IN_ENUM aspects[].aspect is none of the allowed values'
+      WHEN EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> NOT TRY_VARIANT_GET(x0, '$["sentiment"]', 'string') IN ('positive', 'negative', 'mixed')
+      )
+      THEN 'NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
+      WHEN EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> CHAR_LENGTH(TRY_VARIANT_GET(x0, '$["quote"]', 'string')) < 1
+      )
+      THEN 'BAD_LENGTH aspects[].quote is shorter than 1'
+      WHEN EXISTS(
+        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        x0 -> CHAR_LENGTH(TRY_VARIANT_GET(x0, '$["quote"]', 'string')) > 200
+      )
+      THEN 'BAD_LENGTH aspects[].quote is longer than 200'
+      WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>')) > 10
+      THEN 'BAD_ITEMS aspects has more than 10 items'
+    END AS `verdict`
+  FROM parsed
+), ranked AS (
+  SELECT
+    *,
+    ROW_NUMBER() OVER (
+      PARTITION BY `request_hash`
+      ORDER BY CASE WHEN `verdict` IS NULL THEN 0 ELSE 1 END, `attempt` DESC, `asked_at`, `run_id`
+    ) AS `choice`,
+    MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`
+  FROM judged
+)
+SELECT
+  p.`id`,
+  p.`prompt`,
+  p.`request_hash`,
+  r.`response`,
+  r.`answer`,
+  COALESCE(r.`attempts`, 0) AS `_attempts`,
+  r.`model` AS `_model`,
+  CASE
+    WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL
+    THEN 'BAD_PROMPT'
+    WHEN p.`request_hash` IS NULL
+    THEN 'NO_INPUT'
+    WHEN r.`request_hash` IS NULL
+    THEN 'NOT_ASKED'
+    WHEN r.`verdict` IS NULL OR SPLIT_PART(r.`verdict`, ' ', 1) IN ('CALL_ERROR', 'NO_RESPONSE')
+    THEN SPLIT_PART(r.`verdict`, ' ', 1)
+    WHEN r.`finish_reason` = 'length'
+    THEN 'TRUNCATED'
+    WHEN r.`finish_reason` IN ('refusal', 'content_filter')
+    THEN 'REFUSED'
+    ELSE SPLIT_PART(r.`verdict`, ' ', 1)
+  END AS `_error`,
+  SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
+  COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
+FROM `review_aspects_prompts` AS p
+LEFT JOIN ranked AS r
+  ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1;
+
+-- enriched: the accepted rows, typed
+DROP TABLE IF EXISTS `review_aspects`;
+
+-- enriched: the accepted rows, typed
+CREATE TABLE `review_aspects` AS
+WITH accepted AS (
+  SELECT
+    *,
+    TRY_PARSE_JSON(`answer`) AS `doc`
+  FROM `review_aspects_checked`
+  WHERE
+    `_error` IS NULL
+)
+SELECT
+  `id`,
+  TRY_VARIANT_GET(`doc`, '$["overall"]', 'string') AS `overall`,
+  TRANSFORM(
+    TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+    x0 -> CASE
+      WHEN STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
+      THEN NAMED_STRUCT(
+        'aspect',
+        TRY_VARIANT_GET(x0, '$["aspect"]', 'string'),
+        'sentiment',
+        TRY_VARIANT_GET(x0, '$["sentiment"]', 'string'),
+        'quote',
+        TRY_VARIANT_GET(x0, '$["quote"]', 'string')
+      )
+    END
+  ) AS `aspects`,
+  `request_hash` AS `_request_hash`,
+  `_model`,
+  '1' AS `_version`,
+  '6ca8453704b1c560' AS `_fingerprint`
+FROM accepted;
+
+-- quarantine: the refused rows, each with its reason
+DROP TABLE IF EXISTS `review_aspects_quarantine`;
+
+-- quarantine: the refused rows, each with its reason
+CREATE TABLE `review_aspects_quarantine` AS
+SELECT
+  `id`,
+  `_error`,
+  `_error_detail`,
+  `_repaired`,
+  `response`,
+  `prompt`,
+  `_attempts`,
+  `request_hash` AS `_request_hash`
+FROM `review_aspects_checked`
+WHERE
+  NOT `_error` IS NULL;
