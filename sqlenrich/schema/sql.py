@@ -182,11 +182,6 @@ def _not_multiple(p: _Printer, test: NotMultiple) -> Sql:
     return all_of(given, exp.Not(this=holds))
 
 
-def _no_date(p: _Printer, test: NoDate) -> Sql:
-    given = exp.Not(this=exp.Is(this=p.string(test.ref), expression=exp.Null()))
-    return all_of(given, exp.Not(this=p.json["is_date"](p.string(test.ref))))
-
-
 def _length(p: _Printer, test: Length) -> Sql:
     match test.what:
         case "items":
