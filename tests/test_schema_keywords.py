@@ -54,6 +54,8 @@ KEYWORDS: Cases = [
     ({"enum": [1, 2], "const": 3}, "3", "NOT_IN_ENUM"),
     ({"enum": [1, 2], "const": 2}, "2", None),
     ({"enum": []}, "1", "NOT_IN_ENUM"),
+    ({"type": "integer", "enum": [-1]}, "9223372036854775808", "NOT_IN_ENUM"),
+    ({"additionalProperties": {"type": "integer", "const": 5}}, '{"x":1e300}', "NOT_IN_ENUM"),
     # Numbers
     ({"multipleOf": 0.1}, "0.3", None),
     ({"multipleOf": 0.1}, "0.35", "OUT_OF_RANGE"),
