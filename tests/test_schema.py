@@ -16,7 +16,7 @@ from sqlenrich.schema import CODES, build_tests, judge, normalise, output_column
 from sqlenrich.schema.repairs import kept_nulls
 from sqlenrich.schema.text import repair
 from sqlenrich.schema.vendor import json_schema_format
-from sqlenrich.types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Struct
+from sqlenrich.types import BIGINT, BOOLEAN, DATE, DOUBLE, JSON, STRING, TIMESTAMP, Array, Coerced, Struct, Type
 
 
 def obj(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -34,24 +34,41 @@ A = "output.properties.a"
         pytest.param({"type": 3}, f"type 3 is neither a name nor a list of names @ {A}", id="type as a number"),
         pytest.param({"type": []}, f"type [] is neither a name nor a list of names @ {A}", id="no types"),
         pytest.param(
-            {"type": ["string", "integer"]},
-            f"a column has one type (and null), not number and string @ {A}",
-            id="two types",
+            {"type": [{}]}, f"type [{{}}] is neither a name nor a list of names @ {A}", id="a type as a mapping"
         ),
         pytest.param({"type": "null"}, f"a value that is always null is no column @ {A}", id="null"),
-        pytest.param({}, f"a type is missing: a column needs one @ {A}", id="no type"),
+        pytest.param(
+            {"properties": {"x": {}}}, f'a type is missing: write "type: object" @ {A}', id="properties without a type"
+        ),
+        pytest.param(
+            {"items": {"type": "string"}}, f'a type is missing: write "type: array" @ {A}', id="items without a type"
+        ),
         pytest.param(3, f"a schema is a mapping, not 3 @ {A}", id="no schema"),
         pytest.param(
             {"type": "string", "minLenght": 3},
             f'the keyword "minLenght" (minLength?) is not supported @ {A}',
             id="keyword",
         ),
-        pytest.param({"type": "string", "not": {}}, f'the keyword "not" is not supported @ {A}', id="not"),
+        pytest.param(
+            {"not": {"$dynamicRef": "#a"}}, f'the keyword "$dynamicRef" is not supported @ {A}.not', id="keyword inside"
+        ),
         pytest.param({"type": "string", "enum": []}, f"enum is a list with at least one value @ {A}", id="empty enum"),
         pytest.param(
             {"type": "string", "enum": [[1]]},
-            f"enum and const hold texts, numbers, booleans or null @ {A}",
-            id="list in enum",
+            f"can't be met: no value of the enum is of type string @ {A}",
+            id="a list",
+        ),
+        pytest.param(
+            {"enum": [{"x": [10**400]}]}, f"enum and const hold no number beyond a double @ {A}", id="too wide in enum"
+        ),
+        pytest.param({"const": float("inf")}, f"enum and const hold no number beyond a double @ {A}", id="inf"),
+        pytest.param({"maximum": 10**400}, f"maximum is no number that a double holds @ {A}", id="too wide a limit"),
+        pytest.param({"multipleOf": float("nan")}, f"multipleOf is no number that a double holds @ {A}", id="nan"),
+        pytest.param({"multipleOf": 0}, f"multipleOf is above 0, not 0 @ {A}", id="multiples of 0"),
+        pytest.param(
+            {"multipleOf": 1e-19},
+            f"multipleOf 1e-19 has more digits than every engine can divide by @ {A}",
+            id="digits",
         ),
         pytest.param(
             {"type": "string", "enum": [1]}, f"can't be met: no value of the enum is of type string @ {A}", id="unmet"
@@ -76,9 +93,7 @@ A = "output.properties.a"
         pytest.param(
             {"type": "array", "items": {"type": "strng"}}, f'unknown type "strng" (string?) @ {A}.items', id="items"
         ),
-        pytest.param(
-            {"type": "object", "properties": 3}, f"properties is a mapping of names to schemas @ {A}", id="properties"
-        ),
+        pytest.param({"type": "object", "properties": 3}, f"properties is a mapping of names @ {A}", id="properties"),
         pytest.param(
             obj({"x y": {"type": "string"}}),
             f'the property name "x y" is no column name: letters, digits, _ and -, at most 64 @ {A}',
@@ -98,13 +113,64 @@ A = "output.properties.a"
             obj({"x": {"type": "string"}}, required="x"), f"required is a list of property names @ {A}", id="text"
         ),
         pytest.param(
-            obj({"x": {"type": "string"}}, additionalProperties={}),
-            f"additionalProperties is true or false @ {A}",
+            obj({"x": {"type": "string"}}, additionalProperties=3),
+            f"additionalProperties is true, false or a schema, not 3 @ {A}",
             id="additionalProperties",
         ),
         pytest.param({"$ref": "#/$defs/none"}, f'"#/$defs/none" points to nothing in this schema @ {A}', id="no $ref"),
         pytest.param(
             {"$ref": "other.json"}, f'"other.json" points to nothing in this schema @ {A}', id="a file's $ref"
+        ),
+        pytest.param({"anyOf": []}, f"a list of at least one schema @ {A}.anyOf", id="no choice"),
+        pytest.param({"allOf": {}}, f"a list of at least one schema @ {A}.allOf", id="allOf as a mapping"),
+        pytest.param(
+            {"oneOf": [{"type": "string"}, {"type": "strng"}]},
+            f'unknown type "strng" (string?) @ {A}.oneOf.1',
+            id="a choice",
+        ),
+        pytest.param(
+            {"anyOf": [{"type": "object", "properties": {"x y": {}}}, {"type": "null"}]},
+            f'the property name "x y" is no column name: letters, digits, _ and -, at most 64 @ {A}.anyOf.0',
+            id="a name in X or null",
+        ),
+        pytest.param(
+            {"patternProperties": {"(?=a)": {}}},
+            f'pattern "(?=a)": a group that starts with (? is not the same on all engines; write it without'
+            f" @ {A}.patternProperties",
+            id="the pattern of a name",
+        ),
+        pytest.param({"prefixItems": 3}, f"a list of at least one schema @ {A}.prefixItems", id="prefixItems"),
+        pytest.param({"uniqueItems": 1}, f"uniqueItems is true or false @ {A}", id="uniqueItems"),
+        pytest.param(
+            {"dependentRequired": {"x": "y"}},
+            f"dependentRequired.x is a list of property names @ {A}",
+            id="dependentRequired",
+        ),
+        pytest.param({"contains": 3}, f"a schema is a mapping, not 3 @ {A}.contains", id="contains"),
+        pytest.param({"items": [{}]}, f"a schema is a mapping, not [{{}}] @ {A}.items", id="items as a list"),
+        pytest.param({"if": 3}, f"a schema is a mapping, not 3 @ {A}.if", id="if"),
+        pytest.param(
+            {"type": "string", "format": "dat"},
+            f'the format "dat" (date?) is not checked; there are: date, date-time, time, email, uuid, uri; '
+            f"or write a pattern @ {A}",
+            id="format",
+        ),
+        pytest.param({"format": 3}, f"format is a text, not 3 @ {A}", id="format as a number"),
+        pytest.param({"$ref": 3}, f"$ref is a text, not 3 @ {A}", id="$ref as a number"),
+        pytest.param(
+            {"$ref": "#/properties/a/type/0"},
+            f'"#/properties/a/type/0" points to nothing in this schema @ {A}',
+            id="$ref into a text",
+        ),
+        pytest.param(
+            {"type": "string", "coerce": True},
+            f"coerce is for a number, an integer, a boolean, or a text with an enum @ {A}",
+            id="coerce a text",
+        ),
+        pytest.param(
+            {"enum": ["a", "A"], "type": "string", "coerce": True},
+            f"coerce reads an enum in any case: its values are ASCII and differ by more than case @ {A}",
+            id="coerce case",
         ),
         pytest.param(
             {"$ref": "#"}, f'"#" refers to itself; a column has a fixed depth @ {A}.properties.a', id="recursive"
@@ -119,13 +185,37 @@ def test_problems(schema: Any, problem: str) -> None:
 @pytest.mark.parametrize(
     ("schema", "plain"),
     [
-        ({"type": "string", "title": "x", "default": "y"}, {"type": ["string"]}),
-        ({"enum": ["a", "b"]}, {"type": ["string"], "enum": ["a", "b"]}),
-        ({"enum": ["a", None]}, {"type": ["string", "null"], "enum": ["a", None]}),
-        ({"const": 3}, {"type": ["integer"], "enum": [3]}),
+        (True, {}),
+        (False, {"not": {}}),
+        ({"type": "string", "title": "x", "default": "y", "x-z": 1}, {"type": ["string"]}),
+        ({"enum": ["a", "b"]}, {"enum": ["a", "b"]}),
+        ({"enum": ["a", None]}, {"enum": ["a", None]}),
+        ({"const": 3}, {"enum": [3]}),
+        ({"const": None}, {"enum": [None]}),
+        ({"enum": [1, 2], "const": 2}, {"enum": [1, 2], "allOf": [{"enum": [2]}]}),
         ({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]}, {"type": ["integer", "null"], "minimum": 1}),
-        ({"items": {"type": "string"}}, {"type": ["array"], "items": {"type": ["string"]}}),
-        ({"$ref": "#/$defs/d", "description": "x"}, {"type": ["string"], "enum": ["p"], "description": "x"}),
+        ({"anyOf": [{"enum": ["a"]}, {"type": "null"}], "default": None}, {"enum": ["a", None]}),
+        ({"oneOf": [{"type": "null"}, {"type": "string"}]}, {"type": ["string", "null"]}),
+        (
+            {"oneOf": [{"type": ["string", "null"]}, {"type": "null"}]},
+            {"oneOf": [{"type": ["string", "null"]}, {"type": ["null"]}]},
+        ),
+        (
+            {"anyOf": [{"not": {"type": "string"}}, {"type": "null"}]},
+            {"anyOf": [{"not": {"type": ["string"]}}, {"type": ["null"]}]},
+        ),
+        ({"type": "array", "items": {"type": "string"}}, {"type": ["array"], "items": {"type": ["string"]}}),
+        ({"type": "array", "items": True, "uniqueItems": False, "minContains": 2}, {"type": ["array"]}),
+        ({"type": "string", "minLength": 2.0}, {"type": ["string"], "minLength": 2}),
+        ({"type": "object", "required": [], "additionalProperties": True}, {"type": ["object"]}),
+        ({"type": "object", "additionalProperties": {}}, {"type": ["object"], "additionalProperties": {}}),
+        ({"$ref": "#/$defs/d", "description": "x"}, {"enum": ["p"], "description": "x"}),
+        ({"allOf": [{"$ref": "#/$defs/d"}], "description": "x"}, {"enum": ["p"], "description": "x"}),
+        ({"allOf": [{"type": "number"}, {"type": "integer", "minimum": 1}]}, {"type": ["integer"], "minimum": 1}),
+        (
+            {"allOf": [{"minimum": 1}, {"minimum": 2}, {"allOf": [{"maximum": 5}, {"maximum": 6}]}]},
+            {"minimum": 1, "maximum": 5, "allOf": [{"maximum": 6}, {"minimum": 2}]},
+        ),
     ],
 )
 def test_plain_form(schema: Any, plain: dict[str, Any]) -> None:
@@ -156,9 +246,55 @@ def test_columns() -> None:
         "b": BOOLEAN,
         "l": Array(BIGINT),
         "o": Struct((("x", STRING),)),
-        "j": STRING,
-        "m": Array(STRING),
+        "j": JSON,
+        "m": JSON,
     }
+
+
+@pytest.mark.parametrize(
+    ("schema", "column"),
+    [
+        ({}, JSON),
+        (True, JSON),
+        ({"type": ["string", "integer"]}, JSON),
+        ({"type": ["number", "integer"]}, DOUBLE),
+        ({"type": ["integer", "null"]}, BIGINT),
+        ({"enum": ["a", "b"]}, STRING),
+        ({"enum": ["a", None]}, STRING),
+        ({"enum": ["a", 1]}, JSON),
+        ({"const": 1}, BIGINT),
+        ({"enum": [1, 2.0]}, BIGINT),
+        ({"enum": [1, 2.5]}, DOUBLE),
+        ({"type": "number", "enum": [1, 2]}, BIGINT),
+        ({"enum": [[1]]}, JSON),
+        ({"enum": [{"x": 1}]}, JSON),
+        ({"type": "string", "format": "date"}, DATE),
+        ({"type": ["string", "null"], "format": "date-time"}, TIMESTAMP),
+        ({"type": "string", "format": "email"}, STRING),
+        ({"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]}, DATE),
+        ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, JSON),
+        ({"anyOf": [{"const": "a"}, {"type": "string", "minLength": 3}]}, STRING),
+        ({"oneOf": [{"type": "integer"}, {"type": "integer", "minimum": 3}]}, BIGINT),
+        ({"type": "array", "items": {"type": "array", "items": {"type": "integer"}}}, Array(Array(BIGINT))),
+        ({"type": "array", "items": {}}, JSON),
+        ({"type": "array", "prefixItems": [{"type": "string"}]}, JSON),
+        ({"type": "array", "items": {"type": ["string", "integer"]}}, JSON),
+        ({"type": "object", "additionalProperties": {"type": "integer"}}, JSON),
+        (obj({"x": {"type": "integer"}, "y": {}}), Struct((("x", BIGINT), ("y", JSON)))),
+        (
+            {"allOf": [obj({"x": {"type": "integer"}}), obj({"y": {"type": "string"}})]},
+            Struct((("x", BIGINT), ("y", STRING))),
+        ),
+        ({"allOf": [obj({"x": {"type": "number"}}), obj({"x": {"type": "integer"}})]}, Struct((("x", BIGINT),))),
+        ({"type": "integer", "coerce": True}, Coerced(BIGINT)),
+        ({"type": ["boolean", "null"], "coerce": True}, Coerced(BOOLEAN)),
+        ({"enum": ["a", "B"], "type": "string", "coerce": True}, Coerced(STRING, ("a", "B"))),
+    ],
+)
+def test_the_column_of_a_schema(schema: Any, column: Type) -> None:
+    plain, problems = normalise(obj({"a": schema}))
+    assert problems == []
+    assert output_columns(plain) == {"a": column}
 
 
 FULL = obj(
@@ -279,8 +415,10 @@ def test_the_detail_says_where() -> None:
 
 
 def test_a_schema_that_can_t_be_checked_is_an_error() -> None:
-    with pytest.raises(se.SpecError, match='the keyword "not" is not supported @ output'):
-        se.check_response({"not": {}}, "{}")
+    with pytest.raises(se.SpecError, match=r'the keyword "nott" .* is not supported @ schema'):
+        se.check_response({"nott": {}}, "{}")
+    with pytest.raises(se.UnsupportedError, match=r'the keyword "nott" .* is not supported @ schema'):
+        se.check_sql({"nott": {}}, "duckdb")
 
 
 @pytest.mark.parametrize(

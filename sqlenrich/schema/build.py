@@ -213,10 +213,11 @@ def _differs_in(kind: str, values: list[Any], ref: Ref, *, only: bool, coerced: 
     here = Fixed(True) if only else is_(ref, (kind,))
     if not values:
         return is_(ref, (kind,))
-    test: Test
     if kind in ("array", "object"):
-        test = all_of(*(_differs_inside(value, ref) for value in values))
-    elif kind == "string" and coerced:
+        # Of what is missing or null an engine can't tell what it lacks.
+        return all_of(is_(ref, (kind,)), *(_differs_inside(value, ref) for value in values))
+    test: Test
+    if kind == "string" and coerced:
         test = NoneOfFolded(ref, tuple(dict.fromkeys(value.lower() for value in values)))
     elif kind in ("string", "boolean"):
         test = NoneOf(ref, "string" if kind == "string" else "boolean", tuple(values))

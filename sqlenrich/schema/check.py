@@ -138,7 +138,7 @@ class _Judge:
             case Is(_, kinds, negated):
                 return bool(kinds_of(value) & set(kinds)) is not negated
             case Lacks(_, name):
-                return bool(name not in value)
+                return isinstance(value, dict) and name not in value
             case AnyItem(_, _, inner, start):
                 return any(self.holds(inner, (*loops, (item, None))) for item in _items(value)[start:])
             case AnyMember(_, _, inner):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,7 +15,7 @@ TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 SCALARS = ("string", "number", "integer", "boolean")
 ANNOTATIONS = (
     "description", "title", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly",
-    "contentEncoding", "contentMediaType", "contentSchema",
+    "contentEncoding", "contentMediaType", "contentSchema", "discriminator",
 )  # fmt: skip
 NUMBER_LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 COUNTS = (
@@ -63,6 +64,14 @@ def kinds_of(value: object) -> set[str]:
     """Give the types that a value has: a whole number is both an integer and a number."""
     kind = json_kind(value)
     return {kind, "number"} if kind == "integer" else {kind}
+
+
+def finite(value: object) -> bool:
+    """Tell whether a double holds each number of a value."""
+    if isinstance(value, int | float):
+        return abs(value) <= sys.float_info.max
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return all(map(finite, inner))
 
 
 def decimals(value: int | float) -> int:

@@ -39,13 +39,18 @@ def _common(first: Sequence[str], second: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([k for k in first if has(second, k)] + [k for k in second if has(first, k)]))
 
 
-def with_null(choices: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Give ``X or null``, as Pydantic writes an optional value, as X with null in its types; None for other choices."""
+def with_null(choices: Sequence[Mapping[str, Any]], *, one: bool = False) -> dict[str, Any] | None:
+    """Give ``X or null``, as Pydantic writes an optional value, as X with null in its types; None for other choices.
+
+    With ``one`` exactly one of the choices is met: so X is not null.
+    """
     null = {"type": ["null"]}
     if len(choices) != 2 or null not in choices:
         return None
     other = next((dict(choice) for choice in choices if choice != null), None)
     if other is None or (_WHOLE - {"enum"}) & set(other) or not {"type", "enum"} & set(other):
+        return None
+    if one and "null" in other.get("type", ["null"]) and None in other.get("enum", [None]):
         return None
     if "type" in other:
         other["type"] = list(dict.fromkeys([*other["type"], "null"]))

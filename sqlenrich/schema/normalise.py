@@ -18,6 +18,7 @@ from .keywords import (
     TYPES,
     Problem,
     decimals,
+    finite,
     kinds_of,
 )
 from .merge import merged, with_null
@@ -97,18 +98,20 @@ class _Normaliser:
         if written is None:
             return
         kinds = [written] if isinstance(written, str) else list(written) if isinstance(written, list) else []
+        if not kinds or not all(isinstance(kind, str) for kind in kinds):
+            self.report(f"type {written!r} is neither a name nor a list of names", place)
+            return
         for kind in kinds:
             if kind not in TYPES:
-                self.report(f'unknown type "{kind}"{did_you_mean(str(kind), TYPES)}', place)
-        if not kinds:
-            self.report(f"type {written!r} is neither a name nor a list of names", place)
+                self.report(f'unknown type "{kind}"{did_you_mean(kind, TYPES)}', place)
         plain["type"] = list(dict.fromkeys(kinds))
 
     def values(self, schema: Mapping[str, Any], plain: Plain, place: str, columns: bool) -> None:
-        allowed = schema.get("enum")
-        if "const" in schema:
-            allowed = [schema["const"]]
+        allowed = schema["enum"] if "enum" in schema else [schema["const"]] if "const" in schema else None
         if allowed is None:
+            return
+        if not finite([allowed, schema.get("const")]):
+            self.report("enum and const hold no number beyond a double", place)
             return
         if not isinstance(allowed, list) or (not allowed and columns):
             self.report("enum is a list with at least one value", place)
@@ -123,6 +126,8 @@ class _Normaliser:
             if keyword in schema:
                 if isinstance(schema[keyword], bool) or not isinstance(schema[keyword], int | float):
                     self.report(f"{keyword} is a number, not {schema[keyword]!r}", place)
+                elif not finite(schema[keyword]):
+                    self.report(f"{keyword} is no number that a double holds", place)
                 elif keyword != "multipleOf" or self.step(schema[keyword], place):
                     plain[keyword] = schema[keyword]
         for keyword in COUNTS:
@@ -267,6 +272,8 @@ class _Normaliser:
         self, schema: Mapping[str, Any], plain: Plain, place: str, seen: tuple[str, ...], columns: bool
     ) -> Plain:
         also: list[Plain] = []
+        if "enum" in schema and "const" in schema:
+            also.append({"enum": [schema["const"]]})
         if (reference := schema.get("$ref")) is not None:
             also.append(self.reference(reference, place, seen, columns))
         if "allOf" in schema:
@@ -274,7 +281,7 @@ class _Normaliser:
         for keyword in ("anyOf", "oneOf"):
             if keyword in schema:
                 choices = self.schemas(schema[keyword], f"{place}.{keyword}", seen)
-                nullable = with_null(choices)
+                nullable = with_null(choices, one=keyword == "oneOf")
                 if nullable is not None:
                     if columns:  # once more, as the column that it is
                         self.recheck(schema[keyword], f"{place}.{keyword}", seen)
@@ -295,7 +302,7 @@ class _Normaliser:
             else:
                 plain = both
         if rest:
-            plain["allOf"] = rest
+            plain["allOf"] = [*plain.get("allOf", ()), *rest]
         if schema.get("coerce"):
             self.coerce(plain, place)
         if "column" in schema:
