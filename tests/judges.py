@@ -12,7 +12,13 @@ from sqlenrich.schema import build_tests, judge, normalise
 from sqlenrich.types import BIGINT, STRING
 from tests.corpus import RUNNERS, Run
 
-ENGINES = {"python": "the reference", "duckdb": "DuckDB itself"}
+ENGINES = {
+    "python": "the reference",
+    "duckdb": "DuckDB itself",
+    "spark": "Spark itself",
+    "bigquery": "Google's evaluator",
+    "snowflake": "our interpreter of its documentation",
+}
 """Who judges: an engine of ``tests.corpus.RUNNERS`` is switched on by its name."""
 COLUMNS = {"place_of_schema": BIGINT, "response": STRING}
 SHORT = 40_000

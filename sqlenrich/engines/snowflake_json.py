@@ -69,6 +69,13 @@ def _bigint(value: Sql) -> Sql:
     return within_64_bits(func("TRY_TO_NUMBER", string_of(value), literal(38), literal(0)))
 
 
+def _beyond_bigint(value: Sql) -> Sql:
+    """Of a FLOAT so large no text is documented."""
+    large = exp.GTE(this=func("ABS", _number(value)), expression=exp.Literal.number("1e19"))
+    wide = case((large, literal(True)), default=exp.Is(this=_bigint(value.copy()), expression=exp.Null()))
+    return all_of(_kind(value.copy(), *_KINDS["number"]), wide)
+
+
 def _is(value: Sql, kinds: tuple[str, ...]) -> Sql:
     labels = [label for kind in kinds if kind != "integer" for label in _KINDS[kind]]
     tests = [_kind(value.copy(), *labels)] if labels else []
@@ -164,7 +171,10 @@ def _number_text(value: Sql) -> Sql:
 
 
 def _is_multiple(value: Sql, step: int | float) -> Sql:
-    exact = func("TRY_TO_NUMBER", string_of(value), literal(38), literal(18))
+    small = exp.LT(
+        this=func("ABS", _number(value)), expression=exp.Literal.number("1e20")
+    )  # of others no text is known
+    exact = func("TRY_TO_NUMBER", case((small, string_of(value.copy()))), literal(38), literal(18))
     rest = func("MOD", exact, exp.Literal.number(plain_number(step)))
     same = exp.EQ(this=cast(exact.copy(), sql_type(DOUBLE)), expression=_number(value.copy()))
     return all_of(exp.EQ(this=rest, expression=literal(0)), same)
@@ -210,6 +220,7 @@ JSON: dict[str, Callable[..., Any]] = {
     "string": string_of,
     "number": _number,
     "bigint": _bigint,
+    "beyond_bigint": _beyond_bigint,
     "unquoted": _unquoted,
     "at": lambda value, index: func("GET", value, literal(index)),
     "text": named_func("TO_JSON"),

@@ -148,7 +148,8 @@ def _beyond_bigint(value: Sql) -> Sql:
     """The double 2**63 is read as the largest integer."""
     largest = exp.EQ(this=_bigint(value.copy()), expression=literal(2**63 - 1))
     written = exp.In(this=_schema(value.copy()), expressions=[literal("BIGINT"), literal("STRING")])
-    return any_of(exp.Is(this=_bigint(value), expression=exp.Null()), all_of(largest, exp.Not(this=written)))
+    beyond = any_of(exp.Is(this=_bigint(value), expression=exp.Null()), all_of(largest, exp.Not(this=written)))
+    return all_of(exp.Not(this=exp.Is(this=_string(value.copy()), expression=exp.Null())), exp.paren(beyond))
 
 
 def _lambda(first: str, second: str, body: Callable[[Sql, Sql], Sql]) -> exp.Lambda:
@@ -268,32 +269,9 @@ JSON: dict[str, Callable[..., Any]] = {
 
 
 def _timestamp(text: Sql) -> Sql:
-    """An instant. Digits beyond microseconds are cut; Spark takes no offset beyond 18 hours."""
-
-    def read(moment: Sql) -> Sql:
-        def number(start: int, length: int) -> Sql:
-            return try_cast(func("SUBSTRING", moment.copy(), literal(start), literal(length)), "INT")
-
-        sign = case(
-            (
-                exp.EQ(
-                    this=func("LEFT", func("RIGHT", moment.copy(), literal(6)), literal(1)), expression=literal("-")
-                ),
-                literal(-1),
-            ),
-            default=literal(1),
-        )
-        minutes = exp.Mul(
-            this=exp.paren(exp.Add(this=exp.Mul(this=number(-5, 2), expression=literal(60)), expression=number(-2, 2))),
-            expression=exp.paren(sign),
-        )
-        local = try_cast(
-            concat(func("REGEXP_REPLACE", moment.copy(), literal(".{6}$"), literal("")), literal("Z")), "TIMESTAMP"
-        )
-        far = exp.Sub(this=local, expression=func("MAKE_DT_INTERVAL", literal(0), literal(0), minutes))
-        return func("COALESCE", try_cast(moment, "TIMESTAMP"), far)
-
-    return _let("moment", func("REGEXP_REPLACE", func("UPPER", text), literal(MORE_DIGITS), literal("$1")), read)
+    """An instant. Digits beyond microseconds are cut."""
+    cut = func("REGEXP_REPLACE", func("UPPER", text), literal(MORE_DIGITS), literal("$1"))
+    return try_cast(cut, "TIMESTAMP")
 
 
 def _coerced(value: Sql, kind: Coerced) -> Sql:

@@ -15,7 +15,7 @@ texts, by name),
 ``first_word``, ``let`` (a value under a name for an expression that gives a text), ``let_text`` (the same of a text).
 ``string``, ``number``, ``bigint`` and ``count`` give NULL for a missing value and for a JSON null; of a text
 that holds a number ``number`` and ``bigint`` give it, or of what ``unquoted``, where an engine has it, makes of it.
-Where ``bigint`` gives an integer for a number beyond 64 bits, ``beyond_bigint`` tells.
+Where ``bigint`` can't tell a number beyond 64 bits, ``beyond_bigint`` does.
 """
 
 from __future__ import annotations
@@ -168,9 +168,9 @@ def _constant(value: str | int | float) -> Sql:
 
 def _too_wide(p: _Printer, test: TooWide) -> Sql:
     if test.integer:
-        value = p.ref(test.ref)
-        beyond = p.json.get("beyond_bigint") or (lambda v: exp.Is(this=p.json["bigint"](v), expression=exp.Null()))
-        return all_of(p.given(test.ref), beyond(value))
+        if "beyond_bigint" in p.json:
+            return p.made("beyond_bigint", p.ref(test.ref))
+        return all_of(p.given(test.ref), exp.Is(this=p.json["bigint"](p.ref(test.ref)), expression=exp.Null()))
     wide: Sql = p.json["too_wide"](p.ref(test.ref))
     return wide
 
