@@ -299,11 +299,15 @@ WITH answered AS (
         'other'
       )
       THEN 'NOT_IN_ENUM color is none of the allowed values'
-      WHEN NOT CAST(GET(doc, 'pack_count') AS VARCHAR) IS NULL
+      WHEN TYPEOF(GET(doc, 'pack_count')) IN ('INTEGER', 'DECIMAL', 'DOUBLE')
       AND CASE
-        WHEN TRY_TO_NUMBER(CAST(GET(doc, 'pack_count') AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807
-        THEN TRY_TO_NUMBER(CAST(GET(doc, 'pack_count') AS VARCHAR), 38, 0)
-      END IS NULL
+        WHEN ABS(AS_REAL(GET(doc, 'pack_count'))) >= 1e19
+        THEN TRUE
+        ELSE CASE
+          WHEN TRY_TO_NUMBER(CAST(GET(doc, 'pack_count') AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807
+          THEN TRY_TO_NUMBER(CAST(GET(doc, 'pack_count') AS VARCHAR), 38, 0)
+        END IS NULL
+      END
       THEN 'OUT_OF_RANGE pack_count is beyond 64 bits'
       WHEN CASE
         WHEN TRY_TO_NUMBER(CAST(GET(doc, 'pack_count') AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807

@@ -245,11 +245,15 @@ WITH answered AS (
       THEN 'NOT_IN_ENUM intent is none of the allowed values'
       WHEN NOT CAST(GET(doc, 'product') AS VARCHAR) IN ('web_app', 'mobile_app', 'api', 'card_reader')
       THEN 'NOT_IN_ENUM product is none of the allowed values'
-      WHEN NOT CAST(GET(doc, 'urgency') AS VARCHAR) IS NULL
+      WHEN TYPEOF(GET(doc, 'urgency')) IN ('INTEGER', 'DECIMAL', 'DOUBLE')
       AND CASE
-        WHEN TRY_TO_NUMBER(CAST(GET(doc, 'urgency') AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807
-        THEN TRY_TO_NUMBER(CAST(GET(doc, 'urgency') AS VARCHAR), 38, 0)
-      END IS NULL
+        WHEN ABS(AS_REAL(GET(doc, 'urgency'))) >= 1e19
+        THEN TRUE
+        ELSE CASE
+          WHEN TRY_TO_NUMBER(CAST(GET(doc, 'urgency') AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807
+          THEN TRY_TO_NUMBER(CAST(GET(doc, 'urgency') AS VARCHAR), 38, 0)
+        END IS NULL
+      END
       THEN 'OUT_OF_RANGE urgency is beyond 64 bits'
       WHEN CASE
         WHEN TRY_TO_NUMBER(CAST(GET(doc, 'urgency') AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807
