@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlenrich.schema.pattern import FENCE, portable
+import sqlenrich as se
+from sqlenrich.schema.pattern import FENCE, longest_text, portable
 
 DOT = "[^\n\r\u2028\u2029]"
 
@@ -127,3 +129,27 @@ def test_the_translation_means_the_same(pattern: str, text: str) -> None:
 def test_fence(text: str, inner: str | None) -> None:
     match = re.search(FENCE, text)
     assert (match[1] if match else None) == inner
+
+
+LONGEST: list[tuple[str, int | None]] = [
+    (r"^\w+(-\w+)*$", 1000),
+    (r"^((a|b)(c|d)?)*$", 333),
+    (r"^(?:(?:(?:(?:a|b)|c)|d)|e)*$", 250),
+    (r"(ab){2,}", 1000),
+    (r"(ab){2,500}", 1000),
+    (r"^(ab){3}$", None),
+    (r"^(ab)?$", None),
+    (r"^[a-z]*$", None),
+    (r"\)*[()*]+", None),
+]
+
+
+@pytest.mark.parametrize(("pattern", "longest"), LONGEST)
+def test_how_long_a_text_a_pattern_is_tried_on(pattern: str, longest: int | None) -> None:
+    assert longest_text(pattern) == longest
+
+
+def test_a_text_too_long_for_a_pattern_matches_nothing() -> None:
+    schema = {"type": "object", "properties": {"v": {"type": "string", "pattern": r"^(ab)*$"}}}
+    codes = [se.check_response(schema, json.dumps({"v": "ab" * count})) for count in (500, 501)]
+    assert codes == [None, "BAD_PATTERN"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .combine import all_of, any_of, is_
-from .pattern import MAX_REPEATED, repeats_group
+from .pattern import longest_text
 from .tests import Length, NoDate, NoMatch, Not, Ref, Test
 
 NUMBER_TEXT = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
@@ -50,10 +50,11 @@ def matches(ref: Ref, pattern: str) -> Test:
 
 
 def no_match(ref: Ref, pattern: str) -> Test:
-    """The text has no match; one of more than :data:`MAX_REPEATED` characters has none where a group repeats.
+    """The text has no match; a long one has none where a group repeats (:func:`~.pattern.longest_text`).
 
     Java's regular expressions call themselves at each repeat of a group: a long text would end the query.
     """
-    if not repeats_group(pattern):
+    longest = longest_text(pattern)
+    if longest is None:
         return NoMatch(ref, pattern)
-    return any_of([Length(ref, "text", ">", MAX_REPEATED), NoMatch(ref, pattern)])
+    return any_of([Length(ref, "text", ">", longest), NoMatch(ref, pattern)])

@@ -19,8 +19,10 @@ _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "0": "\0"}
 _SPECIAL = set("\\^$.|?*+()[]{}/-")
 _REPEAT = re.compile(r"\{(\d+)(,(\d*))?\}")
 _NAMED = re.compile(r"\\x\{([0-9a-f]+)\}")
+_ATOM = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+_GROUP_REPEAT = re.compile(r"\)(?:\{(\d+)(?:,(\d*))?\}|([*+]))")
 MAX_REPEATED = 1000
-"""Characters of a text that a pattern with a repeated group is tried on."""
+"""Characters of a text that a pattern with one group, repeated, is tried on: Java's stack holds some thousands."""
 MANY = 100
 MAX_REPEAT = 1000
 """RE2, and so DuckDB and BigQuery, takes no larger count."""
@@ -66,27 +68,12 @@ def _repeated(parsed: Iterable[Any]) -> int:
     return most
 
 
-def repeats_group(pattern: str) -> bool:
-    """Tell whether a pattern repeats more than one character, as often as a text allows."""
-    return _loops(_re_parser.parse(portable(pattern)))
-
-
-def _loops(parsed: Iterable[Any]) -> bool:
-    for operator, argument in parsed:
-        match str(operator):
-            case "MAX_REPEAT":
-                _, high, inner = argument
-                group = len(inner) != 1 or str(inner[0][0]) in ("SUBPATTERN", "BRANCH", "MAX_REPEAT")
-                many = str(high) == "MAXREPEAT" or int(high) > MANY
-                if (group and many) or _loops(inner):
-                    return True
-            case "SUBPATTERN":
-                if _loops(argument[3]):
-                    return True
-            case "BRANCH":
-                if any(_loops(branch) for branch in argument[1]):
-                    return True
-    return False
+def longest_text(pattern: str) -> int | None:
+    """Give the longest text that a pattern is tried on where it repeats a group without a limit; None for no limit."""
+    bare = _ATOM.sub("x", portable(pattern))
+    counts = [match[3] or (match[1] if match[2] is None else match[2]) for match in _GROUP_REPEAT.finditer(bare)]
+    many = any(not count.isdecimal() or int(count) > MANY for count in counts)
+    return MAX_REPEATED // bare.count("(") if many else None
 
 
 def _refuse(pattern: str, what: str) -> ValueError:
