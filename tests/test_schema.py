@@ -182,6 +182,60 @@ def test_problems(schema: Any, problem: str) -> None:
     assert str(problems[0]) == problem
 
 
+def nested(depth: int, wrap: Any) -> Any:
+    """A schema around a text, and around that, ..."""
+    schema: Any = {"type": "string"}
+    for _ in range(depth):
+        schema = wrap(schema)
+    return schema
+
+
+def doubling(levels: int) -> dict[str, Any]:
+    """Each definition refers twice to the next."""
+    pairs = {
+        f"d{n}": obj({side: {"$ref": f"#/$defs/d{n + 1}"} for side in ("left", "right")}, required=["left"])
+        for n in range(levels)
+    }
+    return {**obj({"a": {"$ref": "#/$defs/d0"}}), "$defs": {**pairs, f"d{levels}": {"type": "string"}}}
+
+
+MUTUAL = {f"d{n}": obj({f"p{m}": {"$ref": f"#/$defs/d{m}"} for m in range(10)}) for n in range(10)}
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        pytest.param(doubling(8), None, id="many references"),
+        pytest.param(doubling(12), "it holds 16,383 schemas, each $ref written out where it is used", id="references"),
+        pytest.param(doubling(40), "schemas nest more than 32 deep", id="references of references"),
+        pytest.param({**obj({"a": MUTUAL["d0"]}), "$defs": MUTUAL}, "refers to itself", id="circles through circles"),
+        pytest.param(obj({"a": nested(24, lambda s: obj({"x": s}))}), None, id="objects"),
+        pytest.param(obj({"a": nested(600, lambda s: obj({"x": s}))}), "nest more than 32 deep", id="deep objects"),
+        pytest.param(obj({"a": nested(600, lambda s: {"not": s})}), "nest more than 32 deep", id="deep negations"),
+        pytest.param(obj({"a": nested(9, lambda s: {"type": "array", "items": s})}), None, id="arrays"),
+        pytest.param(
+            obj({"a": nested(11, lambda s: {"type": "array", "items": s})}),
+            "arrays or maps nest 11 deep, and at most 10 can be checked in SQL",
+            id="deep arrays",
+        ),
+        pytest.param(
+            obj({"a": nested(7, lambda s: {"type": "object", "if": s, "then": {"maxProperties": 1}, "else": s})}),
+            "more than the 5,000 that a query can hold",
+            id="conditions",
+        ),
+        pytest.param(obj({"a": {"type": "string", "enum": [f"v{n}" for n in range(5000)]}}), None, id="a long enum"),
+        pytest.param(
+            obj({"a": nested(14, lambda s: {"anyOf": [obj({"x": s}), {"type": "null"}]})}), None, id="optional objects"
+        ),
+    ],
+)
+def test_a_schema_has_a_size_that_every_engine_plans(schema: Any, problem: str | None) -> None:
+    _, problems = normalise(schema)
+    assert {problem is not None and problem in str(one) for one in problems} == ({True} if problem else set())
+    for engine in () if problem else ("duckdb", "snowflake", "bigquery", "spark"):
+        assert se.check_sql(schema, engine)
+
+
 @pytest.mark.parametrize(
     ("schema", "plain"),
     [

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import did_you_mean
 from ..types import Decimal, parse_type, type_json
+from .build import build_tests
 from .keywords import (
     ANNOTATIONS,
     CHECKED,
@@ -24,6 +25,7 @@ from .keywords import (
 from .merge import merged, with_null
 from .pattern import portable
 from .pointer import resolve
+from .size import too_large, too_many_tests
 
 Plain = dict[str, Any]
 EXACT_DIGITS = 15
@@ -43,6 +45,8 @@ def normalise(
     annotations, and left out.
     """
     problems: list[Problem] = []
+    if (large := too_large(schema)) is not None:
+        return {}, [Problem(large, place)]
     plain = _Normaliser(schema, problems, assert_format).node(schema, place, (), columns)
     if columns:
         if "type" not in plain and "properties" in plain:
@@ -51,12 +55,16 @@ def normalise(
             problems.append(Problem('the answer is one JSON object: write "type: object" and its properties', place))
         if not problems and not plain.get("properties"):
             problems.append(Problem("the output has no properties, so no columns", place))
+    if not problems and (large := too_many_tests(build_tests(plain))) is not None:
+        problems.append(Problem(large, place))
     return plain, problems
 
 
 class _Normaliser:
     def __init__(self, root: Any, problems: list[Problem], assert_format: bool) -> None:
         self.root, self.problems, self.assert_format = root, problems, assert_format
+        self.followed: set[str] = set()
+        self.circular = False
 
     def report(self, message: str, place: str) -> None:
         self.problems.append(Problem(message, place))
@@ -280,11 +288,10 @@ class _Normaliser:
             also += self.schemas(schema["allOf"], f"{place}.allOf", seen, columns)
         for keyword in ("anyOf", "oneOf"):
             if keyword in schema:
-                choices = self.schemas(schema[keyword], f"{place}.{keyword}", seen)
-                nullable = with_null(choices, one=keyword == "oneOf")
+                nullable = self.optional(schema[keyword], f"{place}.{keyword}", seen, keyword) if columns else None
+                choices = [] if nullable else self.schemas(schema[keyword], f"{place}.{keyword}", seen)
+                nullable = nullable or with_null(choices, one=keyword == "oneOf")
                 if nullable is not None:
-                    if columns:  # once more, as the column that it is
-                        self.recheck(schema[keyword], f"{place}.{keyword}", seen)
                     also.append(nullable)
                 elif choices:
                     plain[keyword] = choices
@@ -309,13 +316,19 @@ class _Normaliser:
             self.column_type(schema["column"], plain, place)
         return plain
 
-    def recheck(self, choices: list[Any], place: str, seen: tuple[str, ...]) -> None:
-        for index, choice in enumerate(choices):
-            if choice != {"type": "null"} and not isinstance(choice, bool):
-                known = len(self.problems)
-                self.node(choice, f"{place}.{index}", seen, columns=True)
-                told = set(map(str, self.problems[:known]))
-                self.problems[known:] = [one for one in self.problems[known:] if str(one) not in told]
+    def optional(self, choices: object, place: str, seen: tuple[str, ...], keyword: str) -> Plain | None:
+        """Give ``X or null`` as the column that X is; None, and no problem, for other choices."""
+        if not isinstance(choices, list) or {"type": "null"} not in choices:
+            return None
+        known = len(self.problems)
+        found = [
+            self.node(choice, f"{place}.{index}", seen, choice != {"type": "null"})
+            for index, choice in enumerate(choices)
+        ]
+        nullable = with_null(found, one=keyword == "oneOf")
+        if nullable is None:
+            del self.problems[known:]
+        return nullable
 
     def reference(self, reference: object, place: str, seen: tuple[str, ...], columns: bool) -> Plain:
         if not isinstance(reference, str):
@@ -323,7 +336,11 @@ class _Normaliser:
             return {}
         if reference in seen:
             self.report(f'"{reference}" refers to itself; a column has a fixed depth', place)
+            self.circular = True
             return {}
+        if self.circular and reference in self.followed:  # circles through circles are as many as there are orders
+            return {}
+        self.followed.add(reference)
         found = resolve(self.root, reference)
         if found is None or not isinstance(found[0], Mapping | bool):
             self.report(f'"{reference}" points to nothing in this schema', place)
