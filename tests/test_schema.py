@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import jsonschema
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 
 import sqlenrich as se
 from sqlenrich.engines.base import Output, Told
+from sqlenrich.enrichment import loads
 from sqlenrich.schema import CODES, build_tests, judge, normalise, output_columns
+from sqlenrich.schema.columns import nullable_items
 from sqlenrich.schema.repairs import kept_nulls
 from sqlenrich.schema.text import repair
 from sqlenrich.schema.vendor import json_schema_format
@@ -349,6 +352,46 @@ def test_the_column_of_a_schema(schema: Any, column: Type) -> None:
     plain, problems = normalise(obj({"a": schema}))
     assert problems == []
     assert output_columns(plain) == {"a": column}
+
+
+NULLABLE = {"type": ["string", "null"]}
+
+
+def arrays(items: Any) -> dict[str, Any]:
+    """The schema of an array."""
+    return {"type": "array", "items": items}
+
+
+@pytest.mark.parametrize(
+    ("schema", "places"),
+    [
+        pytest.param(arrays({"type": "string"}), [], id="texts"),
+        pytest.param(arrays(NULLABLE), ["a"], id="texts or null"),
+        pytest.param(arrays({"enum": ["x", None]}), ["a"], id="an enum without a type"),
+        pytest.param(arrays({"anyOf": [{"type": "string"}, {"type": "null"}]}), ["a"], id="a choice"),
+        pytest.param(arrays({**NULLABLE, "allOf": [{"type": "string"}]}), [], id="null ruled out"),
+        pytest.param(arrays(arrays(NULLABLE)), ["a[]"], id="arrays in arrays"),
+        pytest.param(arrays(obj({"x": arrays(NULLABLE)})), ["a[].x"], id="arrays in objects in arrays"),
+        pytest.param(arrays({**obj({"x": {"type": "string"}}), "type": ["object", "null"]}), ["a"], id="objects"),
+        pytest.param(obj({"x": arrays(NULLABLE), "y": arrays({"enum": [1, None]})}), ["a.x", "a.y"], id="in an object"),
+        pytest.param(arrays({"type": ["string", "integer", "null"]}), [], id="JSON text"),
+        pytest.param({**arrays(NULLABLE), "prefixItems": [NULLABLE]}, [], id="a tuple is JSON text"),
+        pytest.param({"type": ["array", "null"], "items": {"type": "string"}}, [], id="null itself"),
+    ],
+)
+def test_array_columns_that_may_hold_null_are_refused_where_no_array_does(schema: Any, places: list[str]) -> None:
+    plain, problems = normalise(obj({"a": schema}))
+    assert not problems
+    assert list(nullable_items(plain)) == places
+    header = f"key: [id]\nsource: raw\nmodel: m\noutput: {json.dumps(obj({'a': schema}))}"
+    enrichment = loads(f"---\n{header}\n---\n{{{{ body }}}}\n", name="t")
+    if places:
+        with pytest.raises(
+            se.UnsupportedError, match=f"^bigquery: {re.escape(places[0])}, an array whose items may be"
+        ):
+            se.compile_plan(enrichment, "bigquery")
+    else:
+        assert se.compile_plan(enrichment, "bigquery")
 
 
 FULL = obj(

@@ -47,6 +47,19 @@ def column_type(schema: Mapping[str, Any]) -> Type:
     return found
 
 
+def nullable_items(schema: Mapping[str, Any], place: str = "") -> Iterator[str]:
+    """Give the places of a plain schema's array columns whose items may be null: ``orders[].notes``."""
+    match column_type(schema):
+        case Array():
+            items = _first(schema, "items")
+            if "null" in value_kinds(items):
+                yield place
+            yield from nullable_items(items, f"{place}[]")
+        case Struct():
+            for name, child in _properties(schema).items():
+                yield from nullable_items(child, f"{place}.{name}" if place else name)
+
+
 def value_kinds(schema: Mapping[str, Any]) -> set[str]:
     """Give the JSON types that a value may have, ``integer`` beside ``number``."""
     kinds = set(schema.get("type", TYPES))
