@@ -28,6 +28,7 @@ def obj(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 A = "output.properties.a"
+DECIMAL = {"type": "number", "column": "decimal(5,2)"}
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,17 @@ A = "output.properties.a"
         pytest.param({"type": []}, f"type [] is neither a name nor a list of names @ {A}", id="no types"),
         pytest.param(
             {"type": [{}]}, f"type [{{}}] is neither a name nor a list of names @ {A}", id="a type as a mapping"
+        ),
+        pytest.param(
+            {"allOf": [obj({"Ab": {"type": "string"}}), obj({"aB": {"type": "string"}})], "type": "object"},
+            f'"Ab" and "aB" are equal but for case; SQL columns are not @ {A}',
+            id="case in parts",
+        ),
+        pytest.param({"type": "integer", "coerce": "no"}, f"coerce is true or false, not 'no' @ {A}", id="coerce: no"),
+        pytest.param(
+            {"type": "number", "column": "decimal(5,2)", "allOf": [{"type": "number", "column": "decimal(4,1)"}]},
+            f"column stands twice: decimal(4,1) and decimal(5,2) @ {A}",
+            id="two columns",
         ),
         pytest.param({"type": "null"}, f"a value that is always null is no column @ {A}", id="null"),
         pytest.param(
@@ -183,6 +195,26 @@ A = "output.properties.a"
 def test_problems(schema: Any, problem: str) -> None:
     _, problems = normalise(obj({"a": schema}))
     assert str(problems[0]) == problem
+
+
+@pytest.mark.parametrize("own", [{"type": "integer", "coerce": True}, DECIMAL])
+@pytest.mark.parametrize(
+    ("place", "wrap"),
+    [
+        pytest.param(A, lambda own: {"minimum": 0, "allOf": [{**own, "minimum": 1}]}, id="beside a limit"),
+        pytest.param(f"{A}.anyOf.0", lambda own: {"anyOf": [own, {"type": "array"}]}, id="in a choice"),
+        pytest.param(f"{A}.not", lambda own: {"type": "integer", "not": own}, id="in a negation"),
+        pytest.param(
+            f"{A}.additionalProperties", lambda own: {"type": "object", "additionalProperties": own}, id="map"
+        ),
+        pytest.param(f"{A}.prefixItems.0", lambda own: {"type": "array", "prefixItems": [own]}, id="tuple"),
+    ],
+)
+def test_what_reads_a_column_is_refused_where_none_is(own: dict[str, Any], place: str, wrap: Any) -> None:
+    _, problems = normalise(obj({"a": wrap(own)}))
+    keyword = "coerce" if "coerce" in own else "column"
+    assert [one.place for one in problems if one.message.startswith(f"{keyword} says how a column is read")] == [place]
+    assert not normalise(obj({"a": wrap(own)}), columns=False)[1]
 
 
 def nested(depth: int, wrap: Any) -> Any:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import did_you_mean
+from ..request import OWN
 from ..types import Decimal, parse_type, type_json
 from .build import build_tests
+from .columns import properties_of
 from .keywords import (
     ANNOTATIONS,
     CHECKED,
@@ -47,7 +49,7 @@ def normalise(
     problems: list[Problem] = []
     if (large := too_large(schema)) is not None:
         return {}, [Problem(large, place)]
-    plain = _Normaliser(schema, problems, assert_format).node(schema, place, (), columns)
+    plain = _Normaliser(schema, problems, assert_format, columns).node(schema, place, (), columns)
     if columns:
         if "type" not in plain and "properties" in plain:
             plain = {"type": ["object"], **plain}
@@ -61,8 +63,8 @@ def normalise(
 
 
 class _Normaliser:
-    def __init__(self, root: Any, problems: list[Problem], assert_format: bool) -> None:
-        self.root, self.problems, self.assert_format = root, problems, assert_format
+    def __init__(self, root: Any, problems: list[Problem], assert_format: bool, typed: bool) -> None:
+        self.root, self.problems, self.assert_format, self.typed = root, problems, assert_format, typed
         self.followed: set[str] = set()
         self.circular = False
 
@@ -77,6 +79,8 @@ class _Normaliser:
             self.report(f"a schema is a mapping, not {schema!r}", place)
             return {}
         self.known(schema, place)
+        if self.typed and not columns:
+            self.no_column(schema, place)
         plain: Plain = {}
         if isinstance(schema.get("description"), str):
             plain["description"] = schema["description"]
@@ -89,6 +93,7 @@ class _Normaliser:
         plain = self.applicators(schema, plain, place, seen, columns)
         if columns:
             self.column(plain, place)
+            self.column_names(plain, place)
         return plain
 
     def known(self, schema: Mapping[str, Any], place: str) -> None:
@@ -215,8 +220,6 @@ class _Normaliser:
             plain["properties"] = {
                 name: self.node(child, f"{place}.properties.{name}", seen, columns) for name, child in children.items()
             }
-            if columns:
-                self.column_names(plain["properties"], place)
         self.required(schema, plain, place, columns)
         for keyword in ("patternProperties", "dependentSchemas"):
             if keyword in schema:
@@ -310,11 +313,28 @@ class _Normaliser:
                 plain = both
         if rest:
             plain["allOf"] = [*plain.get("allOf", ()), *rest]
-        if schema.get("coerce"):
+        if columns:
+            for other in rest:
+                self.no_column(other, place)
+        if not isinstance(schema.get("coerce", False), bool):
+            self.report(f"coerce is true or false, not {schema['coerce']!r}", place)
+        elif schema.get("coerce"):
             self.coerce(plain, place)
         if "column" in schema:
+            if "column" in plain:
+                self.report(f"column stands twice: {plain['column']} and {schema['column']}", place)
             self.column_type(schema["column"], plain, place)
         return plain
+
+    def no_column(self, schema: Mapping[str, Any], place: str) -> None:
+        """A column is read by what stands in its own schema alone."""
+        for keyword in OWN:
+            if schema.get(keyword):
+                self.report(
+                    f"{keyword} says how a column is read: write it beside the type of a property or of an array's "
+                    "items, not in a part (anyOf, $ref with more beside it, ...)",
+                    place,
+                )
 
     def optional(self, choices: object, place: str, seen: tuple[str, ...], keyword: str) -> Plain | None:
         """Give ``X or null`` as the column that X is; None, and no problem, for other choices."""
@@ -388,10 +408,10 @@ class _Normaliser:
             if kind is not None:
                 self.report(f'a type is missing: write "type: {kind}"', place)
 
-    def column_names(self, properties: Mapping[str, Any], place: str) -> None:
+    def column_names(self, plain: Plain, place: str) -> None:
         lower: dict[str, str] = {}
-        for name in properties:
-            if not NAME.fullmatch(name):
+        for name in properties_of(plain):
+            if not NAME.fullmatch(name) and name in plain.get("properties", {}):  # else it is told where it stands
                 self.report(
                     f'the property name "{name}" is no column name: letters, digits, _ and -, at most 64', place
                 )
