@@ -129,6 +129,8 @@ class Header:
         except YAMLError as error:
             problem = str(error).strip().splitlines()[0]
             raise ValueError(f"line {first_line}: the header is no YAML: {problem}") from None
+        except RecursionError:
+            raise ValueError(f"line {first_line}: the header nests too deep") from None
         if not isinstance(self.values, dict):
             raise ValueError(f"line {first_line}: the header is a mapping of keys to values")
         self._first_line = first_line
@@ -151,12 +153,14 @@ class Header:
         return line
 
 
-def _plain_texts(node: Node | None, first_line: int, seen: set[int] | None = None) -> None:
+def _plain_texts(node: Node | None, first_line: int, done: dict[int, bool] | None = None) -> None:
     """YAML 1.2's core schema has no dates: ``2026-01-31`` is a text. Escaped surrogate pairs are one character."""
-    seen = set() if seen is None else seen
-    if node is None or id(node) in seen:
+    done = {} if done is None else done
+    if node is None or done.get(id(node)):
         return
-    seen.add(id(node))
+    if id(node) in done:
+        raise ValueError(f"line {first_line + node.start_mark.line}: an alias stands within what its own anchor names")
+    done[id(node)] = False
     if node.tag == "tag:yaml.org,2002:timestamp":
         node.tag = "tag:yaml.org,2002:str"
     if isinstance(node, ScalarNode):
@@ -168,7 +172,8 @@ def _plain_texts(node: Node | None, first_line: int, seen: set[int] | None = Non
     if isinstance(node, MappingNode):
         for pair in node.value:
             for part in pair:
-                _plain_texts(part, first_line, seen)
+                _plain_texts(part, first_line, done)
     elif isinstance(node, SequenceNode):
         for item in node.value:
-            _plain_texts(item, first_line, seen)
+            _plain_texts(item, first_line, done)
+    done[id(node)] = True

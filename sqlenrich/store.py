@@ -17,6 +17,7 @@ from .engines.duckdb import ENGINE
 from .errors import ConfigError, RunError
 from .llm.messages import Answer, Request
 from .plan import Plan, Step
+from .types import Array, Struct
 
 LEDGER = "_sqlenrich_runs"
 AGAIN = "run it again first (what is answered is not paid again)"
@@ -323,10 +324,14 @@ class Store(Database):
         return Snapshot(**json.loads(written))
 
     def export(self, plan: Plan, output: Path) -> None:
-        """Write NAME to a CSV or Parquet file, and NAME_quarantine beside it."""
-        form = "FORMAT parquet" if output.suffix.lower() == ".parquet" else "FORMAT csv, HEADER"
+        """Write NAME to a CSV or Parquet file, and NAME_quarantine beside it. In CSV arrays and structs are JSON."""
+        parquet = output.suffix.lower() == ".parquet"
+        form = "FORMAT parquet" if parquet else "FORMAT csv, HEADER"
         for name, path in (("enriched", output), ("quarantine", quarantine_file(output))):
-            self.db.execute(f"COPY {plan.step(name).relation} TO {text(str(path))} ({form})")
+            step = plan.step(name)
+            nested = [quote(c) for c, kind in step.columns.items() if isinstance(kind, Array | Struct) and not parquet]
+            replaced = f" REPLACE ({', '.join(f'to_json({c}) AS {c}' for c in nested)})" if nested else ""
+            self.db.execute(f"COPY (SELECT *{replaced} FROM {step.relation}) TO {text(str(path))} ({form})")
 
 
 def quarantine_file(output: Path) -> Path:

@@ -102,6 +102,18 @@ def test_a_header_is_a_mapping(text: str) -> None:
         Header(text, 2)
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param("a: 1\nb: &b {c: *b}\n", "line 3: an alias stands within what its own anchor names", id="circle"),
+        pytest.param(f"a: {'[' * 5000}", "line 2: the header nests too deep", id="deep"),
+    ],
+)
+def test_a_header_has_an_end(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=f"^{problem}$"):
+        Header(text, 2)
+
+
 def test_escaped_surrogates_are_one_character_or_an_error() -> None:
     assert Header('a: "\\ud83d\\ude00"\n', 2).values == {"a": "\U0001f600"}
     with pytest.raises(ValueError, match=r"^line 3: half of a surrogate pair is no character$"):

@@ -35,6 +35,7 @@ RULES: dict[str, set[str]] = {
     "engines": PURE
     | {
         "request",
+        "schema.columns",
         "schema.grammar",
         "schema.pattern",
         "schema.vendor",

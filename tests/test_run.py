@@ -276,6 +276,25 @@ def test_file_outputs(tmp_path: Path, kind: str) -> None:
     assert run(prompt, data, output).report["calls"] == 0
 
 
+def test_arrays_and_structs_are_json_in_csv(tmp_path: Path) -> None:
+    output = 'output:\n  tags(array): string\n  at(object):\n    "n?": number\n    d: date\n'
+    prompt = write_prompt(tmp_path, output=output)
+    data = write_csv(tmp_path / "in.csv", [(1, "a")])
+    assert call("run", prompt, "--input", data, "--output", tmp_path / "out.csv", "--mock", "--json").status == 0
+    with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as file:
+        (row,) = csv.DictReader(file)
+    stored = names_and_values(tmp_path / ".sqlenrich" / "out.csv.duckdb")
+    assert json.loads(row["tags"]) == stored["tags"]
+    assert json.loads(row["at"]) == {"n": stored["at"]["n"], "d": stored["at"]["d"].isoformat()}
+
+
+def names_and_values(database: Path) -> dict[str, Any]:
+    """The only row of the results."""
+    with duckdb.connect(str(database), read_only=True) as db:
+        (row,) = db.execute("SELECT * FROM intent").fetchall()
+        return dict(zip([str(column[0]) for column in db.description or ()], row, strict=True))
+
+
 def test_the_report(tmp_path: Path) -> None:
     data = write_csv(tmp_path / "in.csv", [(1, "a"), (2, "a"), (3, None)])
     report = run(write_prompt(tmp_path), data, tmp_path / "out.duckdb").report

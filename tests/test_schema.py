@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import jsonschema
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 
 import sqlenrich as se
 from sqlenrich.engines.base import Output, Told
+from sqlenrich.enrichment import loads
 from sqlenrich.schema import CODES, build_tests, judge, normalise, output_columns
+from sqlenrich.schema.columns import nullable_items
 from sqlenrich.schema.repairs import kept_nulls
 from sqlenrich.schema.text import repair
 from sqlenrich.schema.vendor import json_schema_format
@@ -25,6 +28,7 @@ def obj(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 A = "output.properties.a"
+DECIMAL = {"type": "number", "column": "decimal(5,2)"}
 
 
 @pytest.mark.parametrize(
@@ -35,6 +39,17 @@ A = "output.properties.a"
         pytest.param({"type": []}, f"type [] is neither a name nor a list of names @ {A}", id="no types"),
         pytest.param(
             {"type": [{}]}, f"type [{{}}] is neither a name nor a list of names @ {A}", id="a type as a mapping"
+        ),
+        pytest.param(
+            {"allOf": [obj({"Ab": {"type": "string"}}), obj({"aB": {"type": "string"}})], "type": "object"},
+            f'"Ab" and "aB" are equal but for case; SQL columns are not @ {A}',
+            id="case in parts",
+        ),
+        pytest.param({"type": "integer", "coerce": "no"}, f"coerce is true or false, not 'no' @ {A}", id="coerce: no"),
+        pytest.param(
+            {"type": "number", "column": "decimal(5,2)", "allOf": [{"type": "number", "column": "decimal(4,1)"}]},
+            f"column stands twice: decimal(4,1) and decimal(5,2) @ {A}",
+            id="two columns",
         ),
         pytest.param({"type": "null"}, f"a value that is always null is no column @ {A}", id="null"),
         pytest.param(
@@ -182,6 +197,80 @@ def test_problems(schema: Any, problem: str) -> None:
     assert str(problems[0]) == problem
 
 
+@pytest.mark.parametrize("own", [{"type": "integer", "coerce": True}, DECIMAL])
+@pytest.mark.parametrize(
+    ("place", "wrap"),
+    [
+        pytest.param(A, lambda own: {"minimum": 0, "allOf": [{**own, "minimum": 1}]}, id="beside a limit"),
+        pytest.param(f"{A}.anyOf.0", lambda own: {"anyOf": [own, {"type": "array"}]}, id="in a choice"),
+        pytest.param(f"{A}.not", lambda own: {"type": "integer", "not": own}, id="in a negation"),
+        pytest.param(
+            f"{A}.additionalProperties", lambda own: {"type": "object", "additionalProperties": own}, id="map"
+        ),
+        pytest.param(f"{A}.prefixItems.0", lambda own: {"type": "array", "prefixItems": [own]}, id="tuple"),
+    ],
+)
+def test_what_reads_a_column_is_refused_where_none_is(own: dict[str, Any], place: str, wrap: Any) -> None:
+    _, problems = normalise(obj({"a": wrap(own)}))
+    keyword = "coerce" if "coerce" in own else "column"
+    assert [one.place for one in problems if one.message.startswith(f"{keyword} says how a column is read")] == [place]
+    assert not normalise(obj({"a": wrap(own)}), columns=False)[1]
+
+
+def nested(depth: int, wrap: Any) -> Any:
+    """A schema around a text, and around that, ..."""
+    schema: Any = {"type": "string"}
+    for _ in range(depth):
+        schema = wrap(schema)
+    return schema
+
+
+def doubling(levels: int) -> dict[str, Any]:
+    """Each definition refers twice to the next."""
+    pairs = {
+        f"d{n}": obj({side: {"$ref": f"#/$defs/d{n + 1}"} for side in ("left", "right")}, required=["left"])
+        for n in range(levels)
+    }
+    return {**obj({"a": {"$ref": "#/$defs/d0"}}), "$defs": {**pairs, f"d{levels}": {"type": "string"}}}
+
+
+MUTUAL = {f"d{n}": obj({f"p{m}": {"$ref": f"#/$defs/d{m}"} for m in range(10)}) for n in range(10)}
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        pytest.param(doubling(8), None, id="many references"),
+        pytest.param(doubling(12), "it holds 16,383 schemas, each $ref written out where it is used", id="references"),
+        pytest.param(doubling(40), "schemas nest more than 32 deep", id="references of references"),
+        pytest.param({**obj({"a": MUTUAL["d0"]}), "$defs": MUTUAL}, "refers to itself", id="circles through circles"),
+        pytest.param(obj({"a": nested(24, lambda s: obj({"x": s}))}), None, id="objects"),
+        pytest.param(obj({"a": nested(600, lambda s: obj({"x": s}))}), "nest more than 32 deep", id="deep objects"),
+        pytest.param(obj({"a": nested(600, lambda s: {"not": s})}), "nest more than 32 deep", id="deep negations"),
+        pytest.param(obj({"a": nested(9, lambda s: {"type": "array", "items": s})}), None, id="arrays"),
+        pytest.param(
+            obj({"a": nested(11, lambda s: {"type": "array", "items": s})}),
+            "arrays or maps nest 11 deep, and at most 10 can be checked in SQL",
+            id="deep arrays",
+        ),
+        pytest.param(
+            obj({"a": nested(7, lambda s: {"type": "object", "if": s, "then": {"maxProperties": 1}, "else": s})}),
+            "more than the 5,000 that a query can hold",
+            id="conditions",
+        ),
+        pytest.param(obj({"a": {"type": "string", "enum": [f"v{n}" for n in range(5000)]}}), None, id="a long enum"),
+        pytest.param(
+            obj({"a": nested(14, lambda s: {"anyOf": [obj({"x": s}), {"type": "null"}]})}), None, id="optional objects"
+        ),
+    ],
+)
+def test_a_schema_has_a_size_that_every_engine_plans(schema: Any, problem: str | None) -> None:
+    _, problems = normalise(schema)
+    assert {problem is not None and problem in str(one) for one in problems} == ({True} if problem else set())
+    for engine in () if problem else ("duckdb", "snowflake", "bigquery", "spark"):
+        assert se.check_sql(schema, engine)
+
+
 @pytest.mark.parametrize(
     ("schema", "plain"),
     [
@@ -295,6 +384,44 @@ def test_the_column_of_a_schema(schema: Any, column: Type) -> None:
     plain, problems = normalise(obj({"a": schema}))
     assert problems == []
     assert output_columns(plain) == {"a": column}
+
+
+NULLABLE = {"type": ["string", "null"]}
+
+
+def arrays(items: Any) -> dict[str, Any]:
+    """The schema of an array."""
+    return {"type": "array", "items": items}
+
+
+@pytest.mark.parametrize(
+    ("schema", "places"),
+    [
+        pytest.param(arrays({"type": "string"}), [], id="texts"),
+        pytest.param(arrays(NULLABLE), ["a"], id="texts or null"),
+        pytest.param(arrays({"enum": ["x", None]}), ["a"], id="an enum without a type"),
+        pytest.param(arrays({"anyOf": [{"type": "string"}, {"type": "null"}]}), ["a"], id="a choice"),
+        pytest.param(arrays({**NULLABLE, "allOf": [{"type": "string"}]}), [], id="null ruled out"),
+        pytest.param(arrays(arrays(NULLABLE)), ["a[]"], id="arrays in arrays"),
+        pytest.param(arrays(obj({"x": arrays(NULLABLE)})), ["a[].x"], id="arrays in objects in arrays"),
+        pytest.param(arrays({**obj({"x": {"type": "string"}}), "type": ["object", "null"]}), ["a"], id="objects"),
+        pytest.param(obj({"x": arrays(NULLABLE), "y": arrays({"enum": [1, None]})}), ["a.x", "a.y"], id="in an object"),
+        pytest.param(arrays({"type": ["string", "integer", "null"]}), [], id="JSON text"),
+        pytest.param({**arrays(NULLABLE), "prefixItems": [NULLABLE]}, [], id="a tuple is JSON text"),
+        pytest.param({"type": ["array", "null"], "items": {"type": "string"}}, [], id="null itself"),
+    ],
+)
+def test_array_columns_that_may_hold_null_are_refused_where_no_array_does(schema: Any, places: list[str]) -> None:
+    plain, problems = normalise(obj({"a": schema}))
+    assert not problems
+    assert list(nullable_items(plain)) == places
+    header = f"key: [id]\nsource: raw\nmodel: m\noutput: {json.dumps(obj({'a': schema}))}"
+    enrichment = loads(f"---\n{header}\n---\n{{{{ body }}}}\n", name="t")
+    if places:
+        with pytest.raises(se.UnsupportedError, match=f"^bigquery: {re.escape(places[0])}, an array whose"):
+            se.compile_plan(enrichment, "bigquery")
+    else:
+        assert se.compile_plan(enrichment, "bigquery")
 
 
 FULL = obj(

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from ..errors import UnsupportedError
 from ..request import compact_json
+from ..schema.columns import nullable_items
 from ..schema.vendor import GEMINI, vendor_part
 from .base import (
     Answered,
@@ -88,14 +89,10 @@ def _gemini(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _no_null_items(schema: Mapping[str, Any]) -> None:
-    if "items" in schema:
-        if "null" in schema["items"].get("type", ()):
-            raise UnsupportedError(
-                "bigquery", "an array whose items may be null", "its arrays hold no NULL: require a value"
-            )
-        _no_null_items(schema["items"])
-    for child in schema.get("properties", {}).values():
-        _no_null_items(child)
+    for place in nullable_items(schema):
+        raise UnsupportedError(
+            "bigquery", f"{place}, an array whose items may be null", "its arrays hold no NULL: require a value"
+        )
 
 
 def _body(request: Call) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from itertools import product
@@ -64,6 +65,8 @@ def expand(schema: Schema | bool, root: Schema, trail: tuple[str, ...]) -> list[
             raise ValueError(f'the mock model can\'t answer a recursive schema: "{name}"')
         inner = (*trail, name)
         parts.append([{**one, "_trail": list(inner)} for one in expand(_lookup(root, name), root, inner)])
+    if "column" in own:
+        parts.append([_exact(str(own["column"]), limited=not own.keys().isdisjoint((*_LOWER, *_HIGHER)))])
     parts += [expand(member, root, trail) for member in schema.get("allOf", ())]
     for key in ("anyOf", "oneOf"):
         if key in schema:
@@ -78,6 +81,21 @@ def expand(schema: Schema | bool, root: Schema, trail: tuple[str, ...]) -> list[
         joined = (_merge(left, right) for left, right in product(found, part))
         found = [one for one in joined if one is not None][:_MOST_OPTIONS]
     return found
+
+
+def _exact(column: str, *, limited: bool) -> dict[str, Any]:
+    """Give what ``decimal(p,s)`` asks of a number, and of a text that holds one; small where nothing limits it."""
+    precision, scale = map(int, re.findall("[0-9]+", column))
+    whole = precision - scale
+    bound = 10**whole
+    most = {"exclusiveMinimum": -bound} if limited else {"minimum": 0}
+    digits = f"[1-9][0-9]{{0,{min(whole - 1, 3)}}}" if whole else "0"
+    return {
+        **most,
+        "exclusiveMaximum": bound if limited else min(bound, 100),
+        "multipleOf": float(f"1e-{scale}") if scale else 1,
+        "pattern": rf"^{digits}(\.[0-9]{{1,{min(scale, 4)}}})?$" if scale else f"^{digits}$",
+    }
 
 
 def equal(left: Any, right: Any) -> bool:

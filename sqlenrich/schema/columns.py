@@ -23,7 +23,7 @@ def output_columns(schema: Mapping[str, Any]) -> dict[str, Type]:
 
     A value of several types, and an array or object without a described inside, is JSON text.
     """
-    return {name: column_type(child) for name, child in _properties(schema).items()}
+    return {name: column_type(child) for name, child in properties_of(schema).items()}
 
 
 def column_type(schema: Mapping[str, Any]) -> Type:
@@ -45,6 +45,19 @@ def column_type(schema: Mapping[str, Any]) -> Type:
     if schema.get("coerce"):
         return Coerced(found, tuple(value for value in schema.get("enum", ()) if isinstance(value, str)))
     return found
+
+
+def nullable_items(schema: Mapping[str, Any], place: str = "") -> Iterator[str]:
+    """Give the places of a plain schema's array columns whose items may be null: ``orders[].notes``."""
+    match column_type(schema):
+        case Array():
+            items = _first(schema, "items")
+            if "null" in value_kinds(items):
+                yield place
+            yield from nullable_items(items, f"{place}[]")
+        case Struct():
+            for name, child in properties_of(schema).items():
+                yield from nullable_items(child, f"{place}.{name}" if place else name)
 
 
 def value_kinds(schema: Mapping[str, Any]) -> set[str]:
@@ -75,8 +88,8 @@ def _first(schema: Mapping[str, Any], keyword: str) -> Any:
     return next((part[keyword] for part in _parts(schema) if keyword in part), None)
 
 
-def _properties(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Properties that several parts describe are one, over all of these descriptions."""
+def properties_of(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Give the properties of an object column; what several parts describe is one, over all of these descriptions."""
     found: dict[str, Mapping[str, Any]] = {}
     for part in _parts(schema):
         for name, child in part.get("properties", {}).items():

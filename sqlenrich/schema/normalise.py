@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import did_you_mean
+from ..request import OWN
 from ..types import Decimal, parse_type, type_json
+from .build import build_tests
+from .columns import properties_of
 from .keywords import (
     ANNOTATIONS,
     CHECKED,
@@ -24,6 +27,7 @@ from .keywords import (
 from .merge import merged, with_null
 from .pattern import portable
 from .pointer import resolve
+from .size import too_large, too_many_tests
 
 Plain = dict[str, Any]
 EXACT_DIGITS = 15
@@ -43,7 +47,9 @@ def normalise(
     annotations, and left out.
     """
     problems: list[Problem] = []
-    plain = _Normaliser(schema, problems, assert_format).node(schema, place, (), columns)
+    if (large := too_large(schema)) is not None:
+        return {}, [Problem(large, place)]
+    plain = _Normaliser(schema, problems, assert_format, columns).node(schema, place, (), columns)
     if columns:
         if "type" not in plain and "properties" in plain:
             plain = {"type": ["object"], **plain}
@@ -51,12 +57,16 @@ def normalise(
             problems.append(Problem('the answer is one JSON object: write "type: object" and its properties', place))
         if not problems and not plain.get("properties"):
             problems.append(Problem("the output has no properties, so no columns", place))
+    if not problems and (large := too_many_tests(build_tests(plain))) is not None:
+        problems.append(Problem(large, place))
     return plain, problems
 
 
 class _Normaliser:
-    def __init__(self, root: Any, problems: list[Problem], assert_format: bool) -> None:
-        self.root, self.problems, self.assert_format = root, problems, assert_format
+    def __init__(self, root: Any, problems: list[Problem], assert_format: bool, typed: bool) -> None:
+        self.root, self.problems, self.assert_format, self.typed = root, problems, assert_format, typed
+        self.followed: set[str] = set()
+        self.circular = False
 
     def report(self, message: str, place: str) -> None:
         self.problems.append(Problem(message, place))
@@ -69,6 +79,8 @@ class _Normaliser:
             self.report(f"a schema is a mapping, not {schema!r}", place)
             return {}
         self.known(schema, place)
+        if self.typed and not columns:
+            self.no_column(schema, place)
         plain: Plain = {}
         if isinstance(schema.get("description"), str):
             plain["description"] = schema["description"]
@@ -81,6 +93,7 @@ class _Normaliser:
         plain = self.applicators(schema, plain, place, seen, columns)
         if columns:
             self.column(plain, place)
+            self.column_names(plain, place)
         return plain
 
     def known(self, schema: Mapping[str, Any], place: str) -> None:
@@ -207,8 +220,6 @@ class _Normaliser:
             plain["properties"] = {
                 name: self.node(child, f"{place}.properties.{name}", seen, columns) for name, child in children.items()
             }
-            if columns:
-                self.column_names(plain["properties"], place)
         self.required(schema, plain, place, columns)
         for keyword in ("patternProperties", "dependentSchemas"):
             if keyword in schema:
@@ -280,11 +291,10 @@ class _Normaliser:
             also += self.schemas(schema["allOf"], f"{place}.allOf", seen, columns)
         for keyword in ("anyOf", "oneOf"):
             if keyword in schema:
-                choices = self.schemas(schema[keyword], f"{place}.{keyword}", seen)
-                nullable = with_null(choices, one=keyword == "oneOf")
+                nullable = self.optional(schema[keyword], f"{place}.{keyword}", seen, keyword) if columns else None
+                choices = [] if nullable else self.schemas(schema[keyword], f"{place}.{keyword}", seen)
+                nullable = nullable or with_null(choices, one=keyword == "oneOf")
                 if nullable is not None:
-                    if columns:  # once more, as the column that it is
-                        self.recheck(schema[keyword], f"{place}.{keyword}", seen)
                     also.append(nullable)
                 elif choices:
                     plain[keyword] = choices
@@ -303,19 +313,42 @@ class _Normaliser:
                 plain = both
         if rest:
             plain["allOf"] = [*plain.get("allOf", ()), *rest]
-        if schema.get("coerce"):
+        if columns:
+            for other in rest:
+                self.no_column(other, place)
+        if not isinstance(schema.get("coerce", False), bool):
+            self.report(f"coerce is true or false, not {schema['coerce']!r}", place)
+        elif schema.get("coerce"):
             self.coerce(plain, place)
         if "column" in schema:
+            if "column" in plain:
+                self.report(f"column stands twice: {plain['column']} and {schema['column']}", place)
             self.column_type(schema["column"], plain, place)
         return plain
 
-    def recheck(self, choices: list[Any], place: str, seen: tuple[str, ...]) -> None:
-        for index, choice in enumerate(choices):
-            if choice != {"type": "null"} and not isinstance(choice, bool):
-                known = len(self.problems)
-                self.node(choice, f"{place}.{index}", seen, columns=True)
-                told = set(map(str, self.problems[:known]))
-                self.problems[known:] = [one for one in self.problems[known:] if str(one) not in told]
+    def no_column(self, schema: Mapping[str, Any], place: str) -> None:
+        """A column is read by what stands in its own schema alone."""
+        for keyword in OWN:
+            if schema.get(keyword):
+                self.report(
+                    f"{keyword} says how a column is read: write it beside the type of a property or of an array's "
+                    "items, not in a part (anyOf, $ref with more beside it, ...)",
+                    place,
+                )
+
+    def optional(self, choices: object, place: str, seen: tuple[str, ...], keyword: str) -> Plain | None:
+        """Give ``X or null`` as the column that X is; None, and no problem, for other choices."""
+        if not isinstance(choices, list) or {"type": "null"} not in choices:
+            return None
+        known = len(self.problems)
+        found = [
+            self.node(choice, f"{place}.{index}", seen, choice != {"type": "null"})
+            for index, choice in enumerate(choices)
+        ]
+        nullable = with_null(found, one=keyword == "oneOf")
+        if nullable is None:
+            del self.problems[known:]
+        return nullable
 
     def reference(self, reference: object, place: str, seen: tuple[str, ...], columns: bool) -> Plain:
         if not isinstance(reference, str):
@@ -323,7 +356,11 @@ class _Normaliser:
             return {}
         if reference in seen:
             self.report(f'"{reference}" refers to itself; a column has a fixed depth', place)
+            self.circular = True
             return {}
+        if self.circular and reference in self.followed:  # circles through circles are as many as there are orders
+            return {}
+        self.followed.add(reference)
         found = resolve(self.root, reference)
         if found is None or not isinstance(found[0], Mapping | bool):
             self.report(f'"{reference}" points to nothing in this schema', place)
@@ -371,10 +408,10 @@ class _Normaliser:
             if kind is not None:
                 self.report(f'a type is missing: write "type: {kind}"', place)
 
-    def column_names(self, properties: Mapping[str, Any], place: str) -> None:
+    def column_names(self, plain: Plain, place: str) -> None:
         lower: dict[str, str] = {}
-        for name in properties:
-            if not NAME.fullmatch(name):
+        for name in properties_of(plain):
+            if not NAME.fullmatch(name) and name in plain.get("properties", {}):  # else it is told where it stands
                 self.report(
                     f'the property name "{name}" is no column name: letters, digits, _ and -, at most 64', place
                 )

@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.mock import FAILURES, MockModel
 from sqlenrich.request import json_schema
+from sqlenrich.schema import build_tests, normalise
+from sqlenrich.schema import judge as judged
 from tests.plain_schemas import DOCUMENTS, ROOTS
 
 PROMPT = "Classify the customer message.\n\nMessage: my card has not arrived yet, what should I do?"
@@ -253,6 +255,24 @@ def test_answers_that_are_tried_are_valid(name: str) -> None:
     model = MockModel(schema, judge=judge)
     made = [json.loads(model.text(f"{PROMPT} {number}")) for number in range(60)]
     assert all(map(judge(schema), made))
+
+
+@pytest.mark.parametrize("column", ["decimal(12,2)", "decimal(5,1)", "decimal(2,2)", "decimal(4,0)", "decimal(15,9)"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"type": "number"},
+        {"type": "string"},
+        {"type": ["string", "null"]},
+        {"type": "number", "minimum": 0.25},
+        {"type": "number", "maximum": 0, "multipleOf": 0.5},
+    ],
+)
+def test_decimals_fit_their_column(column: str, kind: dict[str, Any]) -> None:
+    plain, problems = normalise(props(value={**kind, "column": column}))
+    assert not problems
+    model, verdicts = MockModel(plain), build_tests(plain)
+    assert [judged(verdicts, model.text(f"{PROMPT} {number}")) for number in range(40)] == [None] * 40
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
