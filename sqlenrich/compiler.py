@@ -343,9 +343,7 @@ class _Compiler:
         parsed = exp.select(exp.Star(), self.named(json["parse"](col("answer")), self.free("doc")), copy=False)
         parsed = parsed.from_(exp.to_table("answered"), copy=False)
         doc, named = col(self.free("doc")), fields(e.verdicts, self.free("doc"))
-        read = exp.select(
-            exp.Star(), *(self.named(ref_sql(json, doc.copy(), ref), name) for ref, name in named.items()), copy=False
-        ).from_(exp.to_table("parsed"), copy=False)
+        read = self.read({name: ref_sql(json, doc.copy(), ref) for ref, name in named.items()})
         failed = exp.Not(this=exp.Is(this=col("call_error"), expression=exp.Null()))
         columns = {ref: col(name) for ref, name in named.items()}
         verdict = verdict_sql(json, col("answer"), doc, e.verdicts, detail=True, columns=columns)
@@ -362,6 +360,14 @@ class _Compiler:
             if name != "fields" or named:
                 select = select.with_(name, as_=query, copy=False)
         return select
+
+    def read(self, values: dict[str, Sql]) -> Sql:
+        """Read the values of each answer into columns."""
+        if "at_once" in self.engine.json:
+            listed = self.free("doc") + "s"
+            values = self.engine.json["at_once"](values, listed, self.col(listed))
+        named = (self.named(value, name) for name, value in values.items())
+        return exp.select(exp.Star(), *named, copy=False).from_(exp.to_table("parsed"), copy=False)
 
     def choice(self) -> Sql:
         """One total order over the answers of a hash: accepted first, then the latest attempt, then the earliest."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
@@ -58,6 +58,20 @@ def _get(value: Sql, name: str) -> Sql:
         if path.name.startswith("/"):
             return func("JSON_EXTRACT", inner, literal(path.name + pointer))
     return func("JSON_EXTRACT", value, literal(pointer))
+
+
+def _at_once(values: Mapping[str, Sql], name: str, listed: Sql) -> dict[str, Sql]:
+    """Give, first, the list of all values that one path leads to, and each value from the column of that name.
+
+    Each JSON_EXTRACT parses the whole text.
+    """
+    reads = {key: value.expressions for key, value in values.items() if isinstance(value.expressions[0], exp.Column)}
+    if not reads:
+        return dict(values)
+    (doc, _), *_ = reads.values()
+    every = func("JSON_EXTRACT", doc.copy(), exp.Array(expressions=[path.copy() for _, path in reads.values()]))
+    found = {key: func("LIST_EXTRACT", listed.copy(), literal(place)) for place, key in enumerate(reads, 1)}
+    return {name: every, **values, **found}
 
 
 def _at(function: str, value: Sql) -> Sql:
@@ -242,6 +256,7 @@ JSON: dict[str, Callable[..., Any]] = {
     "parse": _parse,
     "accepted": lambda text: cast(text, "JSON"),
     "get": _get,
+    "at_once": _at_once,
     "is": _is,
     "string": _string,
     "number": _number,

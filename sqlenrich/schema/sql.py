@@ -16,7 +16,8 @@ a sound text, and the names that keep theirs), ``first_word``, ``let`` (a value 
 gives a text), ``let_text`` (the same of a text).
 ``string``, ``number``, ``bigint`` and ``count`` give NULL for a missing value and for a JSON null; of a text
 that holds a number ``number`` and ``bigint`` give it, or of what ``unquoted``, where an engine has it, makes of it.
-Where ``bigint`` can't tell a number beyond 64 bits, ``beyond_bigint`` does.
+``at_once``, where an engine has it, reads several values of one parsed text as columns by name, the first of which is
+the list of the others. Where ``bigint`` can't tell a number beyond 64 bits, ``beyond_bigint`` does.
 """
 
 from __future__ import annotations

@@ -178,9 +178,10 @@ WITH answered AS (
 ), fields AS (
   SELECT
     *,
-    JSON_EXTRACT("doc", '/summary') AS "doc_summary",
-    JSON_EXTRACT("doc", '/outcome') AS "doc_outcome",
-    JSON_EXTRACT("doc", '/action_items') AS "doc_action_items"
+    JSON_EXTRACT("doc", ['/summary', '/outcome', '/action_items']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_summary",
+    LIST_EXTRACT("docs", 2) AS "doc_outcome",
+    LIST_EXTRACT("docs", 3) AS "doc_action_items"
   FROM parsed
 ), judged AS (
   SELECT

@@ -174,8 +174,9 @@ WITH answered AS (
 ), fields AS (
   SELECT
     *,
-    JSON_EXTRACT("doc", '/label') AS "doc_label",
-    JSON_EXTRACT("doc", '/quote') AS "doc_quote"
+    JSON_EXTRACT("doc", ['/label', '/quote']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_label",
+    LIST_EXTRACT("docs", 2) AS "doc_quote"
   FROM parsed
 ), judged AS (
   SELECT

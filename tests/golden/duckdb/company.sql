@@ -175,9 +175,10 @@ WITH answered AS (
 ), fields AS (
   SELECT
     *,
-    JSON_EXTRACT("doc", '/industry') AS "doc_industry",
-    JSON_EXTRACT("doc", '/b2b') AS "doc_b2b",
-    JSON_EXTRACT("doc", '/what_they_do') AS "doc_what_they_do"
+    JSON_EXTRACT("doc", ['/industry', '/b2b', '/what_they_do']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_industry",
+    LIST_EXTRACT("docs", 2) AS "doc_b2b",
+    LIST_EXTRACT("docs", 3) AS "doc_what_they_do"
   FROM parsed
 ), judged AS (
   SELECT

@@ -190,8 +190,9 @@ WITH answered AS (
 ), fields AS (
   SELECT
     *,
-    JSON_EXTRACT("doc", '/function') AS "doc_function",
-    JSON_EXTRACT("doc", '/seniority') AS "doc_seniority"
+    JSON_EXTRACT("doc", ['/function', '/seniority']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_function",
+    LIST_EXTRACT("docs", 2) AS "doc_seniority"
   FROM parsed
 ), judged AS (
   SELECT

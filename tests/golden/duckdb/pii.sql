@@ -178,8 +178,9 @@ WITH answered AS (
 ), fields AS (
   SELECT
     *,
-    JSON_EXTRACT("doc", '/has_pii') AS "doc_has_pii",
-    JSON_EXTRACT("doc", '/entities') AS "doc_entities"
+    JSON_EXTRACT("doc", ['/has_pii', '/entities']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_has_pii",
+    LIST_EXTRACT("docs", 2) AS "doc_entities"
   FROM parsed
 ), judged AS (
   SELECT

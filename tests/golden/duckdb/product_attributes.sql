@@ -170,13 +170,14 @@ WITH answered AS (
 ), fields AS (
   SELECT
     *,
-    JSON_EXTRACT("doc", '/category') AS "doc_category",
-    JSON_EXTRACT("doc", '/attributes') AS "doc_attributes",
-    JSON_EXTRACT("doc", '/brand') AS "doc_brand",
-    JSON_EXTRACT("doc", '/color') AS "doc_color",
-    JSON_EXTRACT("doc", '/material') AS "doc_material",
-    JSON_EXTRACT("doc", '/size') AS "doc_size",
-    JSON_EXTRACT("doc", '/pack_count') AS "doc_pack_count"
+    JSON_EXTRACT("doc", ['/category', '/attributes', '/brand', '/color', '/material', '/size', '/pack_count']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_category",
+    LIST_EXTRACT("docs", 2) AS "doc_attributes",
+    LIST_EXTRACT("docs", 3) AS "doc_brand",
+    LIST_EXTRACT("docs", 4) AS "doc_color",
+    LIST_EXTRACT("docs", 5) AS "doc_material",
+    LIST_EXTRACT("docs", 6) AS "doc_size",
+    LIST_EXTRACT("docs", 7) AS "doc_pack_count"
   FROM parsed
 ), judged AS (
   SELECT

@@ -89,8 +89,9 @@ WITH answered AS (
 ), fields AS (
   SELECT
     *,
-    JSON_EXTRACT("doc", '/overall') AS "doc_overall",
-    JSON_EXTRACT("doc", '/aspects') AS "doc_aspects"
+    JSON_EXTRACT("doc", ['/overall', '/aspects']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_overall",
+    LIST_EXTRACT("docs", 2) AS "doc_aspects"
   FROM parsed
 ), judged AS (
   SELECT
@@ -428,8 +429,9 @@ WITH answered AS (
 ), fields AS (
   SELECT
     *,
-    JSON_EXTRACT("doc", '/overall') AS "doc_overall",
-    JSON_EXTRACT("doc", '/aspects') AS "doc_aspects"
+    JSON_EXTRACT("doc", ['/overall', '/aspects']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_overall",
+    LIST_EXTRACT("docs", 2) AS "doc_aspects"
   FROM parsed
 ), judged AS (
   SELECT

@@ -198,9 +198,10 @@ WITH answered AS (
 ), fields AS (
   SELECT
     *,
-    JSON_EXTRACT("doc", '/same') AS "doc_same",
-    JSON_EXTRACT("doc", '/deciding_fields') AS "doc_deciding_fields",
-    JSON_EXTRACT("doc", '/reason') AS "doc_reason"
+    JSON_EXTRACT("doc", ['/same', '/deciding_fields', '/reason']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_same",
+    LIST_EXTRACT("docs", 2) AS "doc_deciding_fields",
+    LIST_EXTRACT("docs", 3) AS "doc_reason"
   FROM parsed
 ), judged AS (
   SELECT

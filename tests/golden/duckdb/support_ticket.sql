@@ -187,11 +187,12 @@ WITH answered AS (
 ), fields AS (
   SELECT
     *,
-    JSON_EXTRACT("doc", '/intent') AS "doc_intent",
-    JSON_EXTRACT("doc", '/urgency') AS "doc_urgency",
-    JSON_EXTRACT("doc", '/needs_human') AS "doc_needs_human",
-    JSON_EXTRACT("doc", '/summary') AS "doc_summary",
-    JSON_EXTRACT("doc", '/product') AS "doc_product"
+    JSON_EXTRACT("doc", ['/intent', '/urgency', '/needs_human', '/summary', '/product']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_intent",
+    LIST_EXTRACT("docs", 2) AS "doc_urgency",
+    LIST_EXTRACT("docs", 3) AS "doc_needs_human",
+    LIST_EXTRACT("docs", 4) AS "doc_summary",
+    LIST_EXTRACT("docs", 5) AS "doc_product"
   FROM parsed
 ), judged AS (
   SELECT

@@ -182,10 +182,11 @@ WITH answered AS (
 ), fields AS (
   SELECT
     *,
-    JSON_EXTRACT("doc", '/merchant') AS "doc_merchant",
-    JSON_EXTRACT("doc", '/category') AS "doc_category",
-    JSON_EXTRACT("doc", '/is_recurring') AS "doc_is_recurring",
-    JSON_EXTRACT("doc", '/country') AS "doc_country"
+    JSON_EXTRACT("doc", ['/merchant', '/category', '/is_recurring', '/country']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_merchant",
+    LIST_EXTRACT("docs", 2) AS "doc_category",
+    LIST_EXTRACT("docs", 3) AS "doc_is_recurring",
+    LIST_EXTRACT("docs", 4) AS "doc_country"
   FROM parsed
 ), judged AS (
   SELECT
