@@ -30,8 +30,9 @@ from .plan import RESPONSES, STEPS, Plan, Step
 from .prompt.sql import prompt_sql
 from .relations import RELATIONS, Relations
 from .request import ResolvedModel, canonical_json, hint_text, request_constant
+from .schema.fields import fields
 from .schema.repairs import kept_nulls, repaired_sql
-from .schema.sql import verdict_sql
+from .schema.sql import ref_sql, verdict_sql
 from .types import BIGINT, BOOLEAN, STRING, Type, type_json
 
 
@@ -137,7 +138,7 @@ def resolve_model(
     return ResolvedModel(model or "", {key: value for key, value in params.items() if value is not None}, options)
 
 
-ALIASES = ("accepted", "answered", "asked", "judged", "p", "parsed", "r", "ranked", "rendered")
+ALIASES = ("accepted", "answered", "asked", "fields", "judged", "p", "parsed", "r", "ranked", "rendered")
 """The names of relations inside a step."""
 
 
@@ -341,19 +342,32 @@ class _Compiler:
         answered = answered.where(exp.Exists(this=known), copy=False)
         parsed = exp.select(exp.Star(), self.named(json["parse"](col("answer")), self.free("doc")), copy=False)
         parsed = parsed.from_(exp.to_table("answered"), copy=False)
+        doc, named = col(self.free("doc")), fields(e.verdicts, self.free("doc"))
+        read = self.read({name: ref_sql(json, doc.copy(), ref) for ref, name in named.items()})
         failed = exp.Not(this=exp.Is(this=col("call_error"), expression=exp.Null()))
-        verdict = verdict_sql(json, col("answer"), col(self.free("doc")), e.verdicts, detail=True)
+        columns = {ref: col(name) for ref, name in named.items()}
+        verdict = verdict_sql(json, col("answer"), doc, e.verdicts, detail=True, columns=columns)
         verdict.args["ifs"].insert(0, exp.If(this=failed, true=concat(literal("CALL_ERROR "), col("call_error"))))
         judged = exp.select(
             *(col(name) for name in (*facts, "answer")), self.named(verdict, "verdict"), copy=False
-        ).from_(exp.to_table("parsed"), copy=False)
+        ).from_(exp.to_table("fields" if named else "parsed"), copy=False)
         ranked = exp.select(
             exp.Star(), self.named(self.choice(), "choice"), self.named(self.attempts(), "attempts"), copy=False
         ).from_(exp.to_table("judged"), copy=False)
+        queries = {"answered": answered, "parsed": parsed, "fields": read, "judged": judged, "ranked": ranked}
         select = self.join_answers()
-        for name, query in (("answered", answered), ("parsed", parsed), ("judged", judged), ("ranked", ranked)):
-            select = select.with_(name, as_=query, copy=False)
+        for name, query in queries.items():
+            if name != "fields" or named:
+                select = select.with_(name, as_=query, copy=False)
         return select
+
+    def read(self, values: dict[str, Sql]) -> Sql:
+        """Read the values of each answer into columns."""
+        if "at_once" in self.engine.json:
+            listed = self.free("doc") + "s"
+            values = self.engine.json["at_once"](values, listed, self.col(listed))
+        named = (self.named(value, name) for name, value in values.items())
+        return exp.select(exp.Star(), *named, copy=False).from_(exp.to_table("parsed"), copy=False)
 
     def choice(self) -> Sql:
         """One total order over the answers of a hash: accepted first, then the latest attempt, then the earliest."""

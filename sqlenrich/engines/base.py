@@ -278,6 +278,11 @@ def case(*arms: tuple[Sql, Sql], default: Sql | None = None) -> exp.Case:
     return exp.Case(ifs=[exp.If(this=test, true=value) for test, value in arms], default=default)
 
 
+def is_blank(trimmed: Sql) -> Sql:
+    """Give whether a trimmed text is empty or NULL."""
+    return exp.EQ(this=exp.Coalesce(this=trimmed, expressions=[literal("")]), expression=literal(""))
+
+
 def concat(*parts: Sql) -> Sql:
     """Give the joined text; NULL where a part is NULL."""
     result = parts[0]

@@ -23,6 +23,7 @@ from .base import (
     case,
     double,
     func,
+    is_blank,
     literal,
     named_func,
     plain_number,
@@ -308,6 +309,7 @@ JSON: dict[str, Callable[..., Any]] = {
     "length": named_func("CHAR_LENGTH"),
     "search": lambda text, pattern: func("REGEXP_CONTAINS", text, literal(portable(pattern))),
     "trim": lambda text: func("TRIM", text, literal(BLANK)),
+    "blank": lambda text: is_blank(func("TRIM", text, literal(BLANK))),
     "unfence": lambda text: (
         func("REGEXP_CONTAINS", text, literal(FENCE)),
         func("REGEXP_EXTRACT", text.copy(), literal(FENCE)),

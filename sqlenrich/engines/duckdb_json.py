@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
@@ -45,11 +45,33 @@ _KINDS = {
 _INTEGERS = ("BIGINT", "UBIGINT")
 
 
-def _pointer(name: str) -> Sql:
-    """RFC 6901: the one path syntax of DuckDB that takes every name; but digits would reach into an array, too."""
+def _get(value: Sql, name: str) -> Sql:
+    """By RFC 6901, the one path syntax of DuckDB that takes every name; but digits would reach into an array, too.
+
+    Nested reads become one path.
+    """
     if name.isdecimal():
-        return literal(f'$."{name}"')
-    return literal("/" + name.replace("~", "~0").replace("/", "~1"))
+        return func("JSON_EXTRACT", value, literal(f'$."{name}"'))
+    pointer = "/" + name.replace("~", "~0").replace("/", "~1")
+    if isinstance(value, exp.Anonymous) and value.this == "JSON_EXTRACT":
+        inner, path = value.expressions
+        if path.name.startswith("/"):
+            return func("JSON_EXTRACT", inner, literal(path.name + pointer))
+    return func("JSON_EXTRACT", value, literal(pointer))
+
+
+def _at_once(values: Mapping[str, Sql], name: str, listed: Sql) -> dict[str, Sql]:
+    """Give, first, the list of all values that one path leads to, and each value from the column of that name.
+
+    Each JSON_EXTRACT parses the whole text.
+    """
+    reads = {key: value.expressions for key, value in values.items() if isinstance(value.expressions[0], exp.Column)}
+    if not reads:
+        return dict(values)
+    (doc, _), *_ = reads.values()
+    every = func("JSON_EXTRACT", doc.copy(), exp.Array(expressions=[path.copy() for _, path in reads.values()]))
+    found = {key: func("LIST_EXTRACT", listed.copy(), literal(place)) for place, key in enumerate(reads, 1)}
+    return {name: every, **values, **found}
 
 
 def _at(function: str, value: Sql) -> Sql:
@@ -145,10 +167,11 @@ def _join_texts(texts: Sql) -> Sql:
 
 
 def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
-    allowed = exp.Array(expressions=[literal(name) for name in names])
-    if not names:
-        return exp.GT(this=func("LEN", func("JSON_KEYS", value)), expression=literal(0))
-    return exp.Not(this=func("LIST_HAS_ALL", allowed, func("JSON_KEYS", value)))
+    found = func("JSON_KEYS", value)
+    if names:
+        allowed = [literal(name) for name in names]
+        found = func("LIST_FILTER", found, lambda_("k", lambda k: exp.Not(this=exp.In(this=k, expressions=allowed))))
+    return exp.GT(this=func("LEN", found), expression=literal(0))
 
 
 def _number_text(value: Sql) -> Sql:
@@ -191,26 +214,29 @@ _READER = strict.Reader(
 )
 
 
-def _names(text: Sql) -> Sql:
+def _name_count(text: Sql) -> Sql:
     """The number of object names in a JSON text: colons, once the strings are emptied."""
     emptied = _replace(text, r'"(?:[^"\\]|\\.)*"', '""')
     return func("LENGTH", _replace(emptied, "[^:]+", ""))
 
 
-_ODD_NAME = r'\\.[^"]*"[ \t\r\n]*:|[\[{,:][ \t\r\n]*"[ \t\r\n]*:|"[ \t\r\n]+:'
-"""An escape in a name, a string that starts with a colon, a blank behind a name: without them _PLAIN_NAME finds each
-name of a sound text, spelt in one way, and nothing else."""
-_PLAIN_NAME = r'"[^"\\]*":'
+_ESCAPED_NAME = r'\\.[^"]*"[ \t\r\n]*:'
+_BLANK_BEHIND_NAME = r'"[ \t\r\n]+:'
+"""Without these two in a sound text equal names are spelt in one way, right before a colon."""
 
 
 def _repeated(text: Sql, json: Sql) -> Sql:
     """DuckDB's parser keeps repeated names; printed again from VARIANT each name stands once. That is dear: only
-    where two names in the text are equal, or may be."""
-    names = func("REGEXP_EXTRACT_ALL", text, literal(_PLAIN_NAME))
-    distinct = exp.EQ(this=func("LIST_UNIQUE", names), expression=func("LEN", names.copy()))
+    where two of the pieces that end behind ``":`` end alike, as they do where two names are equal."""
+    pieces = func("STRING_SPLIT", text, literal('":'))
+    name = lambda_("n", lambda n: func("SPLIT_PART", n, literal('"'), exp.Literal.number(-1)))
+    distinct = exp.EQ(
+        this=func("LIST_UNIQUE", func("LIST_TRANSFORM", pieces, name)), expression=func("LEN", pieces.copy())
+    )
+    plain = [exp.Not(this=_found(text.copy(), pattern)) for pattern in (_ESCAPED_NAME, _BLANK_BEHIND_NAME)]
     again = cast(cast(cast(json, "VARIANT"), "JSON"), "VARCHAR")
-    fewer = exp.NEQ(this=_names(text.copy()), expression=_names(exp.Try(this=again)))
-    return case((all_of(exp.Not(this=_found(text.copy(), _ODD_NAME)), distinct), literal(False)), default=fewer)
+    fewer = exp.NEQ(this=_name_count(text.copy()), expression=_name_count(exp.Try(this=again)))
+    return case((all_of(*plain, distinct), literal(False)), default=fewer)
 
 
 def _parse(text: Sql) -> Sql:
@@ -229,7 +255,8 @@ JSON: dict[str, Callable[..., Any]] = {
     **strict.repairs(_READER),
     "parse": _parse,
     "accepted": lambda text: cast(text, "JSON"),
-    "get": lambda value, name: func("JSON_EXTRACT", value, _pointer(name)),
+    "get": _get,
+    "at_once": _at_once,
     "is": _is,
     "string": _string,
     "number": _number,
@@ -256,6 +283,7 @@ JSON: dict[str, Callable[..., Any]] = {
     "length": named_func("LENGTH"),
     "search": lambda text, pattern: func("REGEXP_MATCHES", text, literal(portable(pattern))),
     "trim": lambda text: func("TRIM", text, literal(BLANK)),
+    "blank": lambda text: exp.Not(this=func("COALESCE", _found(text, f"[^{BLANK}]"), literal(False))),
     "unfence": lambda text: (
         func("REGEXP_MATCHES", text, literal(FENCE)),
         func("REGEXP_EXTRACT", text.copy(), literal(FENCE), literal(1)),
@@ -304,7 +332,7 @@ def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
             pairs = [
                 exp.PropertyEQ(
                     this=exp.to_identifier(name, quoted=True),
-                    expression=column(func("JSON_EXTRACT", value.copy(), _pointer(name)), field, depth),
+                    expression=column(_get(value.copy(), name), field, depth),
                 )
                 for name, field in fields
             ]

@@ -26,6 +26,7 @@ from .base import (
     concat,
     double,
     func,
+    is_blank,
     lambda_,
     literal,
     named_func,
@@ -258,6 +259,7 @@ JSON: dict[str, Callable[..., Any]] = {
     "length": named_func("CHAR_LENGTH"),
     "search": lambda text, pattern: func("REGEXP_LIKE", text, literal(portable(pattern, end=r"\z"))),
     "trim": lambda text: exp.Trim(this=text, expression=literal(BLANK), position="BOTH"),
+    "blank": lambda text: is_blank(exp.Trim(this=text, expression=literal(BLANK), position="BOTH")),
     "unfence": lambda text: (
         func("REGEXP_LIKE", text, literal(_FENCE)),
         func("REGEXP_EXTRACT", text.copy(), literal(_FENCE), literal(1)),

@@ -10,17 +10,20 @@ and ``any_member`` (false or NULL for what is none), ``count_items``, ``map_item
 texts, by name),
 ``join_texts``, ``repeats`` (of an array of texts: two are equal, or one is NULL), ``has_other_names``, ``is_multiple``
 (of a double), ``is_date`` (a text's first ten characters), ``length``, ``search`` (of an ECMA-262 pattern),
-``lower_ascii``, ``trim``, ``unfence`` (of a trimmed text: the test for a fence and what it holds), ``without_prose``,
-``without_trailing_commas``, ``may_hold_null``, ``without_nulls`` (of a sound text, and the names that keep theirs),
-``first_word``, ``let`` (a value under a name for an expression that gives a text), ``let_text`` (the same of a text).
+``lower_ascii``, ``trim``, ``blank`` (NULL, or nothing that ``trim`` leaves), ``unfence`` (of a trimmed text: the test
+for a fence and what it holds), ``without_prose``, ``without_trailing_commas``, ``may_hold_null``, ``without_nulls`` (of
+a sound text, and the names that keep theirs), ``first_word``, ``let`` (a value under a name for an expression that
+gives a text), ``let_text`` (the same of a text).
 ``string``, ``number``, ``bigint`` and ``count`` give NULL for a missing value and for a JSON null; of a text
 that holds a number ``number`` and ``bigint`` give it, or of what ``unquoted``, where an engine has it, makes of it.
-Where ``bigint`` can't tell a number beyond 64 bits, ``beyond_bigint`` does.
+``at_once``, where an engine has it, reads several values of one parsed text as columns by name, the first of which is
+the list of the others. Where ``bigint`` can't tell a number beyond 64 bits, ``beyond_bigint`` does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from sqlglot import exp
@@ -71,15 +74,27 @@ _OPERATORS: Mapping[str, type[exp.Binary]] = {
 }
 
 
-def verdict_sql(json: JsonFunctions, text: Sql, doc: Sql, verdicts: Verdicts, *, detail: bool) -> Sql:
+def ref_sql(json: JsonFunctions, doc: Sql, ref: Ref) -> Sql:
+    """Give the SQL of a value of the answer; ``doc`` is the answer."""
+    return _Printer(json, doc, {}).ref(ref)
+
+
+def verdict_sql(
+    json: JsonFunctions,
+    text: Sql,
+    doc: Sql,
+    verdicts: Verdicts,
+    *,
+    detail: bool,
+    columns: Mapping[Ref, Sql] = MappingProxyType({}),
+) -> Sql:
     """Give NULL for an accepted text, else its code, with ``detail`` followed by a space and a text for people.
 
-    ``doc`` is the parsed ``text``.
+    ``doc`` is the parsed ``text``; ``columns`` hold some of its values.
     """
-    printer = _Printer(json, doc)
-    blank = exp.EQ(this=exp.Coalesce(this=json["trim"](text), expressions=[literal("")]), expression=literal(""))
+    printer = _Printer(json, doc, columns)
     arms: list[tuple[Sql, str, str]] = [
-        (blank, "NO_RESPONSE", "the model gave no text"),
+        (json["blank"](text), "NO_RESPONSE", "the model gave no text"),
         (exp.Is(this=doc.copy(), expression=exp.Null()), "BAD_JSON", "the text is not one JSON document"),
         (exp.Not(this=json["is"](doc.copy(), ("object",))), "NOT_OBJECT", "the JSON document is not an object"),
     ]
@@ -95,10 +110,12 @@ def verdict_sql(json: JsonFunctions, text: Sql, doc: Sql, verdicts: Verdicts, *,
 
 
 class _Printer:
-    def __init__(self, json: JsonFunctions, doc: Sql) -> None:
-        self.json, self.doc = json, doc
+    def __init__(self, json: JsonFunctions, doc: Sql, columns: Mapping[Ref, Sql]) -> None:
+        self.json, self.doc, self.columns = json, doc, columns
 
     def ref(self, ref: Ref) -> Sql:
+        if ref in self.columns:
+            return self.columns[ref].copy()
         match ref:
             case Doc():
                 return self.doc.copy()
@@ -286,7 +303,7 @@ _TESTS: Mapping[type, Any] = {
     NoneOfFolded: _none_of_folded,
     NoMatch: lambda p, test: exp.Not(this=p.json["search"](p.string(test.ref), test.pattern)),
     NoDate: lambda p, test: all_of(p.given(test.ref), _negated(p.json["is_date"](p.string(test.ref)))),
-    Lacks: lambda p, test: exp.Is(this=p.json["get"](p.ref(test.ref), test.name), expression=exp.Null()),
+    Lacks: lambda p, test: exp.Is(this=p.ref(Get(test.ref, test.name)), expression=exp.Null()),
     OtherNames: lambda p, test: p.json["has_other_names"](p.ref(test.ref), test.names),
     AnyItem: _any_item,
     AnyMember: _any_member,

@@ -203,6 +203,13 @@ WITH answered AS (
       )
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    `doc`['summary'] AS `doc_summary`,
+    `doc`['outcome'] AS `doc_outcome`,
+    `doc`['action_items'] AS `doc_action_items`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -223,16 +230,16 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE(`doc`) IN ('object')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN `doc`['summary'] IS NULL
+      WHEN `doc_summary` IS NULL
       THEN 'MISSING_FIELD summary is missing'
-      WHEN `doc`['outcome'] IS NULL
+      WHEN `doc_outcome` IS NULL
       THEN 'MISSING_FIELD outcome is missing'
-      WHEN `doc`['action_items'] IS NULL
+      WHEN `doc_action_items` IS NULL
       THEN 'MISSING_FIELD action_items is missing'
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_action_items`)) AS x0
         WHERE
           JSON_TYPE(x0) IN ('object') AND x0['who'] IS NULL
       )
@@ -240,7 +247,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_action_items`)) AS x0
         WHERE
           JSON_TYPE(x0) IN ('object') AND x0['what'] IS NULL
       )
@@ -248,7 +255,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_action_items`)) AS x0
         WHERE
           EXISTS(
             SELECT
@@ -268,21 +275,21 @@ WITH answered AS (
       )
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE(`doc`['summary']) IN ('string')
+        JSON_TYPE(`doc_summary`) IN ('string')
       )
       THEN 'WRONG_TYPE summary is not string'
       WHEN NOT (
-        JSON_TYPE(`doc`['outcome']) IN ('string')
+        JSON_TYPE(`doc_outcome`) IN ('string')
       )
       THEN 'WRONG_TYPE outcome is not string'
       WHEN NOT (
-        JSON_TYPE(`doc`['action_items']) IN ('array')
+        JSON_TYPE(`doc_action_items`) IN ('array')
       )
       THEN 'WRONG_TYPE action_items is not array'
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_action_items`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0) IN ('object')
@@ -292,7 +299,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_action_items`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0['who']) IN ('string')
@@ -302,31 +309,31 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_action_items`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0['what']) IN ('string')
           )
       )
       THEN 'WRONG_TYPE action_items[].what is not string'
-      WHEN NOT JSON_VALUE(`doc`['outcome']) IN ('resolved', 'follow_up', 'escalated', 'unresolved', 'cancelled', 'no_contact', 'other')
+      WHEN NOT JSON_VALUE(`doc_outcome`) IN ('resolved', 'follow_up', 'escalated', 'unresolved', 'cancelled', 'no_contact', 'other')
       THEN 'NOT_IN_ENUM outcome is none of the allowed values'
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_action_items`)) AS x0
         WHERE
           NOT JSON_VALUE(x0['who']) IN ('agent', 'customer', 'other_team', 'third_party')
       )
       THEN 'NOT_IN_ENUM action_items[].who is none of the allowed values'
-      WHEN CHAR_LENGTH(JSON_VALUE(`doc`['summary'])) < 1
+      WHEN CHAR_LENGTH(JSON_VALUE(`doc_summary`)) < 1
       THEN 'BAD_LENGTH summary is shorter than 1'
-      WHEN CHAR_LENGTH(JSON_VALUE(`doc`['summary'])) > 600
+      WHEN CHAR_LENGTH(JSON_VALUE(`doc_summary`)) > 600
       THEN 'BAD_LENGTH summary is longer than 600'
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_action_items`)) AS x0
         WHERE
           CHAR_LENGTH(JSON_VALUE(x0['what'])) < 1
       )
@@ -334,15 +341,15 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_action_items`)) AS x0
         WHERE
           CHAR_LENGTH(JSON_VALUE(x0['what'])) > 160
       )
       THEN 'BAD_LENGTH action_items[].what is longer than 160'
-      WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc`['action_items'])) > 8
+      WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc_action_items`)) > 8
       THEN 'BAD_ITEMS action_items has more than 8 items'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

@@ -203,6 +203,12 @@ WITH answered AS (
       )
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    `doc`['label'] AS `doc_label`,
+    `doc`['quote'] AS `doc_quote`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -223,9 +229,9 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE(`doc`) IN ('object')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN `doc`['label'] IS NULL
+      WHEN `doc_label` IS NULL
       THEN 'MISSING_FIELD label is missing'
-      WHEN `doc`['quote'] IS NULL
+      WHEN `doc_quote` IS NULL
       THEN 'MISSING_FIELD quote is missing'
       WHEN EXISTS(
         SELECT
@@ -236,19 +242,19 @@ WITH answered AS (
       )
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE(`doc`['label']) IN ('string')
+        JSON_TYPE(`doc_label`) IN ('string')
       )
       THEN 'WRONG_TYPE label is not string'
       WHEN NOT (
-        JSON_TYPE(`doc`['quote']) IN ('string')
+        JSON_TYPE(`doc_quote`) IN ('string')
       )
       THEN 'WRONG_TYPE quote is not string'
-      WHEN NOT JSON_VALUE(`doc`['label']) IN ('bug', 'feature_request', 'delivery', 'billing', 'praise', 'other')
+      WHEN NOT JSON_VALUE(`doc_label`) IN ('bug', 'feature_request', 'delivery', 'billing', 'praise', 'other')
       THEN 'NOT_IN_ENUM label is none of the allowed values'
-      WHEN CHAR_LENGTH(JSON_VALUE(`doc`['quote'])) > 200
+      WHEN CHAR_LENGTH(JSON_VALUE(`doc_quote`)) > 200
       THEN 'BAD_LENGTH quote is longer than 200'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

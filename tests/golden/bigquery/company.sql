@@ -203,6 +203,13 @@ WITH answered AS (
       )
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    `doc`['industry'] AS `doc_industry`,
+    `doc`['b2b'] AS `doc_b2b`,
+    `doc`['what_they_do'] AS `doc_what_they_do`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -223,11 +230,11 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE(`doc`) IN ('object')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN `doc`['industry'] IS NULL
+      WHEN `doc_industry` IS NULL
       THEN 'MISSING_FIELD industry is missing'
-      WHEN `doc`['b2b'] IS NULL
+      WHEN `doc_b2b` IS NULL
       THEN 'MISSING_FIELD b2b is missing'
-      WHEN `doc`['what_they_do'] IS NULL
+      WHEN `doc_what_they_do` IS NULL
       THEN 'MISSING_FIELD what_they_do is missing'
       WHEN EXISTS(
         SELECT
@@ -238,18 +245,18 @@ WITH answered AS (
       )
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE(`doc`['industry']) IN ('string')
+        JSON_TYPE(`doc_industry`) IN ('string')
       )
       THEN 'WRONG_TYPE industry is not string'
       WHEN NOT (
-        JSON_TYPE(`doc`['b2b']) IN ('boolean')
+        JSON_TYPE(`doc_b2b`) IN ('boolean')
       )
       THEN 'WRONG_TYPE b2b is not boolean'
       WHEN NOT (
-        JSON_TYPE(`doc`['what_they_do']) IN ('string')
+        JSON_TYPE(`doc_what_they_do`) IN ('string')
       )
       THEN 'WRONG_TYPE what_they_do is not string'
-      WHEN NOT JSON_VALUE(`doc`['industry']) IN (
+      WHEN NOT JSON_VALUE(`doc_industry`) IN (
         'software',
         'it_services',
         'financial_services',
@@ -276,12 +283,12 @@ WITH answered AS (
         'unknown'
       )
       THEN 'NOT_IN_ENUM industry is none of the allowed values'
-      WHEN CHAR_LENGTH(JSON_VALUE(`doc`['what_they_do'])) < 1
+      WHEN CHAR_LENGTH(JSON_VALUE(`doc_what_they_do`)) < 1
       THEN 'BAD_LENGTH what_they_do is shorter than 1'
-      WHEN CHAR_LENGTH(JSON_VALUE(`doc`['what_they_do'])) > 120
+      WHEN CHAR_LENGTH(JSON_VALUE(`doc_what_they_do`)) > 120
       THEN 'BAD_LENGTH what_they_do is longer than 120'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

@@ -203,6 +203,12 @@ WITH answered AS (
       )
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    `doc`['function'] AS `doc_function`,
+    `doc`['seniority'] AS `doc_seniority`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -223,9 +229,9 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE(`doc`) IN ('object')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN `doc`['function'] IS NULL
+      WHEN `doc_function` IS NULL
       THEN 'MISSING_FIELD function is missing'
-      WHEN `doc`['seniority'] IS NULL
+      WHEN `doc_seniority` IS NULL
       THEN 'MISSING_FIELD seniority is missing'
       WHEN EXISTS(
         SELECT
@@ -236,14 +242,14 @@ WITH answered AS (
       )
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE(`doc`['function']) IN ('string')
+        JSON_TYPE(`doc_function`) IN ('string')
       )
       THEN 'WRONG_TYPE function is not string'
       WHEN NOT (
-        JSON_TYPE(`doc`['seniority']) IN ('string')
+        JSON_TYPE(`doc_seniority`) IN ('string')
       )
       THEN 'WRONG_TYPE seniority is not string'
-      WHEN NOT JSON_VALUE(`doc`['function']) IN (
+      WHEN NOT JSON_VALUE(`doc_function`) IN (
         'engineering',
         'data',
         'it',
@@ -265,10 +271,10 @@ WITH answered AS (
         'unknown'
       )
       THEN 'NOT_IN_ENUM function is none of the allowed values'
-      WHEN NOT JSON_VALUE(`doc`['seniority']) IN ('trainee', 'junior', 'mid', 'senior', 'lead', 'manager', 'director', 'vp', 'executive', 'unknown')
+      WHEN NOT JSON_VALUE(`doc_seniority`) IN ('trainee', 'junior', 'mid', 'senior', 'lead', 'manager', 'director', 'vp', 'executive', 'unknown')
       THEN 'NOT_IN_ENUM seniority is none of the allowed values'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

@@ -203,6 +203,12 @@ WITH answered AS (
       )
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    `doc`['has_pii'] AS `doc_has_pii`,
+    `doc`['entities'] AS `doc_entities`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -223,14 +229,14 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE(`doc`) IN ('object')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN `doc`['has_pii'] IS NULL
+      WHEN `doc_has_pii` IS NULL
       THEN 'MISSING_FIELD has_pii is missing'
-      WHEN `doc`['entities'] IS NULL
+      WHEN `doc_entities` IS NULL
       THEN 'MISSING_FIELD entities is missing'
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['entities'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_entities`)) AS x0
         WHERE
           JSON_TYPE(x0) IN ('object') AND x0['type'] IS NULL
       )
@@ -238,7 +244,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['entities'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_entities`)) AS x0
         WHERE
           JSON_TYPE(x0) IN ('object') AND x0['text'] IS NULL
       )
@@ -246,7 +252,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['entities'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_entities`)) AS x0
         WHERE
           EXISTS(
             SELECT
@@ -266,17 +272,17 @@ WITH answered AS (
       )
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE(`doc`['has_pii']) IN ('boolean')
+        JSON_TYPE(`doc_has_pii`) IN ('boolean')
       )
       THEN 'WRONG_TYPE has_pii is not boolean'
       WHEN NOT (
-        JSON_TYPE(`doc`['entities']) IN ('array')
+        JSON_TYPE(`doc_entities`) IN ('array')
       )
       THEN 'WRONG_TYPE entities is not array'
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['entities'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_entities`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0) IN ('object')
@@ -286,7 +292,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['entities'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_entities`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0['type']) IN ('string')
@@ -296,7 +302,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['entities'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_entities`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0['text']) IN ('string')
@@ -306,7 +312,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['entities'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_entities`)) AS x0
         WHERE
           NOT JSON_VALUE(x0['type']) IN (
             'person_name',
@@ -326,7 +332,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['entities'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_entities`)) AS x0
         WHERE
           CHAR_LENGTH(JSON_VALUE(x0['text'])) < 1
       )
@@ -334,15 +340,15 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['entities'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_entities`)) AS x0
         WHERE
           CHAR_LENGTH(JSON_VALUE(x0['text'])) > 200
       )
       THEN 'BAD_LENGTH entities[].text is longer than 200'
-      WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc`['entities'])) > 50
+      WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc_entities`)) > 50
       THEN 'BAD_ITEMS entities has more than 50 items'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

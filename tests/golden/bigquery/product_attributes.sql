@@ -203,6 +203,17 @@ WITH answered AS (
       )
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    `doc`['category'] AS `doc_category`,
+    `doc`['attributes'] AS `doc_attributes`,
+    `doc`['brand'] AS `doc_brand`,
+    `doc`['color'] AS `doc_color`,
+    `doc`['material'] AS `doc_material`,
+    `doc`['size'] AS `doc_size`,
+    `doc`['pack_count'] AS `doc_pack_count`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -223,14 +234,14 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE(`doc`) IN ('object')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN `doc`['category'] IS NULL
+      WHEN `doc_category` IS NULL
       THEN 'MISSING_FIELD category is missing'
-      WHEN `doc`['attributes'] IS NULL
+      WHEN `doc_attributes` IS NULL
       THEN 'MISSING_FIELD attributes is missing'
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_attributes`)) AS x0
         WHERE
           JSON_TYPE(x0) IN ('object') AND x0['name'] IS NULL
       )
@@ -238,7 +249,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_attributes`)) AS x0
         WHERE
           JSON_TYPE(x0) IN ('object') AND x0['value'] IS NULL
       )
@@ -246,7 +257,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_attributes`)) AS x0
         WHERE
           EXISTS(
             SELECT
@@ -266,40 +277,40 @@ WITH answered AS (
       )
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE(`doc`['brand']) IN ('string')
+        JSON_TYPE(`doc_brand`) IN ('string')
       )
       THEN 'WRONG_TYPE brand is not string'
       WHEN NOT (
-        JSON_TYPE(`doc`['category']) IN ('string')
+        JSON_TYPE(`doc_category`) IN ('string')
       )
       THEN 'WRONG_TYPE category is not string'
       WHEN NOT (
-        JSON_TYPE(`doc`['color']) IN ('string')
+        JSON_TYPE(`doc_color`) IN ('string')
       )
       THEN 'WRONG_TYPE color is not string'
       WHEN NOT (
-        JSON_TYPE(`doc`['material']) IN ('string')
+        JSON_TYPE(`doc_material`) IN ('string')
       )
       THEN 'WRONG_TYPE material is not string'
       WHEN NOT (
-        JSON_TYPE(`doc`['size']) IN ('string')
+        JSON_TYPE(`doc_size`) IN ('string')
       )
       THEN 'WRONG_TYPE size is not string'
       WHEN NOT (
         (
-          JSON_TYPE(`doc`['pack_count']) IN ('number')
-          AND SAFE_CAST(JSON_VALUE(`doc`['pack_count']) AS FLOAT64) = TRUNC(SAFE_CAST(JSON_VALUE(`doc`['pack_count']) AS FLOAT64))
+          JSON_TYPE(`doc_pack_count`) IN ('number')
+          AND SAFE_CAST(JSON_VALUE(`doc_pack_count`) AS FLOAT64) = TRUNC(SAFE_CAST(JSON_VALUE(`doc_pack_count`) AS FLOAT64))
         )
       )
       THEN 'WRONG_TYPE pack_count is not integer'
       WHEN NOT (
-        JSON_TYPE(`doc`['attributes']) IN ('array')
+        JSON_TYPE(`doc_attributes`) IN ('array')
       )
       THEN 'WRONG_TYPE attributes is not array'
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_attributes`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0) IN ('object')
@@ -309,7 +320,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_attributes`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0['name']) IN ('string')
@@ -319,14 +330,14 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_attributes`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0['value']) IN ('string')
           )
       )
       THEN 'WRONG_TYPE attributes[].value is not string'
-      WHEN NOT JSON_VALUE(`doc`['category']) IN (
+      WHEN NOT JSON_VALUE(`doc_category`) IN (
         'clothing',
         'shoes',
         'bags_accessories',
@@ -343,7 +354,7 @@ WITH answered AS (
         'other'
       )
       THEN 'NOT_IN_ENUM category is none of the allowed values'
-      WHEN NOT JSON_VALUE(`doc`['color']) IN (
+      WHEN NOT JSON_VALUE(`doc_color`) IN (
         'black',
         'white',
         'grey',
@@ -363,29 +374,29 @@ WITH answered AS (
         'other'
       )
       THEN 'NOT_IN_ENUM color is none of the allowed values'
-      WHEN NOT JSON_VALUE(`doc`['pack_count']) IS NULL
-      AND SAFE_CAST(SAFE_CAST(JSON_VALUE(`doc`['pack_count']) AS BIGNUMERIC) AS INT64) IS NULL
+      WHEN NOT JSON_VALUE(`doc_pack_count`) IS NULL
+      AND SAFE_CAST(SAFE_CAST(JSON_VALUE(`doc_pack_count`) AS BIGNUMERIC) AS INT64) IS NULL
       THEN 'OUT_OF_RANGE pack_count is beyond 64 bits'
-      WHEN SAFE_CAST(SAFE_CAST(JSON_VALUE(`doc`['pack_count']) AS BIGNUMERIC) AS INT64) < 1
+      WHEN SAFE_CAST(SAFE_CAST(JSON_VALUE(`doc_pack_count`) AS BIGNUMERIC) AS INT64) < 1
       THEN 'OUT_OF_RANGE pack_count is below 1'
-      WHEN SAFE_CAST(SAFE_CAST(JSON_VALUE(`doc`['pack_count']) AS BIGNUMERIC) AS INT64) > 10000
+      WHEN SAFE_CAST(SAFE_CAST(JSON_VALUE(`doc_pack_count`) AS BIGNUMERIC) AS INT64) > 10000
       THEN 'OUT_OF_RANGE pack_count is above 10000'
-      WHEN CHAR_LENGTH(JSON_VALUE(`doc`['brand'])) < 1
+      WHEN CHAR_LENGTH(JSON_VALUE(`doc_brand`)) < 1
       THEN 'BAD_LENGTH brand is shorter than 1'
-      WHEN CHAR_LENGTH(JSON_VALUE(`doc`['brand'])) > 60
+      WHEN CHAR_LENGTH(JSON_VALUE(`doc_brand`)) > 60
       THEN 'BAD_LENGTH brand is longer than 60'
-      WHEN CHAR_LENGTH(JSON_VALUE(`doc`['material'])) < 1
+      WHEN CHAR_LENGTH(JSON_VALUE(`doc_material`)) < 1
       THEN 'BAD_LENGTH material is shorter than 1'
-      WHEN CHAR_LENGTH(JSON_VALUE(`doc`['material'])) > 40
+      WHEN CHAR_LENGTH(JSON_VALUE(`doc_material`)) > 40
       THEN 'BAD_LENGTH material is longer than 40'
-      WHEN CHAR_LENGTH(JSON_VALUE(`doc`['size'])) < 1
+      WHEN CHAR_LENGTH(JSON_VALUE(`doc_size`)) < 1
       THEN 'BAD_LENGTH size is shorter than 1'
-      WHEN CHAR_LENGTH(JSON_VALUE(`doc`['size'])) > 40
+      WHEN CHAR_LENGTH(JSON_VALUE(`doc_size`)) > 40
       THEN 'BAD_LENGTH size is longer than 40'
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_attributes`)) AS x0
         WHERE
           CHAR_LENGTH(JSON_VALUE(x0['name'])) < 1
       )
@@ -393,7 +404,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_attributes`)) AS x0
         WHERE
           CHAR_LENGTH(JSON_VALUE(x0['name'])) > 40
       )
@@ -401,7 +412,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_attributes`)) AS x0
         WHERE
           CHAR_LENGTH(JSON_VALUE(x0['value'])) < 1
       )
@@ -409,15 +420,15 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_attributes`)) AS x0
         WHERE
           CHAR_LENGTH(JSON_VALUE(x0['value'])) > 80
       )
       THEN 'BAD_LENGTH attributes[].value is longer than 80'
-      WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc`['attributes'])) > 12
+      WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc_attributes`)) > 12
       THEN 'BAD_ITEMS attributes has more than 12 items'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

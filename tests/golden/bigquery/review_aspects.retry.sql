@@ -97,6 +97,12 @@ WITH answered AS (
       )
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    `doc`['overall'] AS `doc_overall`,
+    `doc`['aspects'] AS `doc_aspects`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -117,14 +123,14 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE(`doc`) IN ('object')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN `doc`['overall'] IS NULL
+      WHEN `doc_overall` IS NULL
       THEN 'MISSING_FIELD overall is missing'
-      WHEN `doc`['aspects'] IS NULL
+      WHEN `doc_aspects` IS NULL
       THEN 'MISSING_FIELD aspects is missing'
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           JSON_TYPE(x0) IN ('object') AND x0['aspect'] IS NULL
       )
@@ -132,7 +138,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           JSON_TYPE(x0) IN ('object') AND x0['sentiment'] IS NULL
       )
@@ -140,7 +146,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           JSON_TYPE(x0) IN ('object') AND x0['quote'] IS NULL
       )
@@ -148,7 +154,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           EXISTS(
             SELECT
@@ -168,17 +174,17 @@ WITH answered AS (
       )
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE(`doc`['overall']) IN ('string')
+        JSON_TYPE(`doc_overall`) IN ('string')
       )
       THEN 'WRONG_TYPE overall is not string'
       WHEN NOT (
-        JSON_TYPE(`doc`['aspects']) IN ('array')
+        JSON_TYPE(`doc_aspects`) IN ('array')
       )
       THEN 'WRONG_TYPE aspects is not array'
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0) IN ('object')
@@ -188,7 +194,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0['aspect']) IN ('string')
@@ -198,7 +204,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0['sentiment']) IN ('string')
@@ -208,19 +214,19 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0['quote']) IN ('string')
           )
       )
       THEN 'WRONG_TYPE aspects[].quote is not string'
-      WHEN NOT JSON_VALUE(`doc`['overall']) IN ('positive', 'negative', 'mixed', 'neutral')
+      WHEN NOT JSON_VALUE(`doc_overall`) IN ('positive', 'negative', 'mixed', 'neutral')
       THEN 'NOT_IN_ENUM overall is none of the allowed values'
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           NOT JSON_VALUE(x0['aspect']) IN (
             'quality',
@@ -239,7 +245,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           NOT JSON_VALUE(x0['sentiment']) IN ('positive', 'negative', 'mixed')
       )
@@ -247,7 +253,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           CHAR_LENGTH(JSON_VALUE(x0['quote'])) < 1
       )
@@ -255,15 +261,15 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           CHAR_LENGTH(JSON_VALUE(x0['quote'])) > 200
       )
       THEN 'BAD_LENGTH aspects[].quote is longer than 200'
-      WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc`['aspects'])) > 10
+      WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc_aspects`)) > 10
       THEN 'BAD_ITEMS aspects has more than 10 items'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,
@@ -614,6 +620,12 @@ WITH answered AS (
       )
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    `doc`['overall'] AS `doc_overall`,
+    `doc`['aspects'] AS `doc_aspects`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -634,14 +646,14 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE(`doc`) IN ('object')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN `doc`['overall'] IS NULL
+      WHEN `doc_overall` IS NULL
       THEN 'MISSING_FIELD overall is missing'
-      WHEN `doc`['aspects'] IS NULL
+      WHEN `doc_aspects` IS NULL
       THEN 'MISSING_FIELD aspects is missing'
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           JSON_TYPE(x0) IN ('object') AND x0['aspect'] IS NULL
       )
@@ -649,7 +661,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           JSON_TYPE(x0) IN ('object') AND x0['sentiment'] IS NULL
       )
@@ -657,7 +669,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           JSON_TYPE(x0) IN ('object') AND x0['quote'] IS NULL
       )
@@ -665,7 +677,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           EXISTS(
             SELECT
@@ -685,17 +697,17 @@ WITH answered AS (
       )
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE(`doc`['overall']) IN ('string')
+        JSON_TYPE(`doc_overall`) IN ('string')
       )
       THEN 'WRONG_TYPE overall is not string'
       WHEN NOT (
-        JSON_TYPE(`doc`['aspects']) IN ('array')
+        JSON_TYPE(`doc_aspects`) IN ('array')
       )
       THEN 'WRONG_TYPE aspects is not array'
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0) IN ('object')
@@ -705,7 +717,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0['aspect']) IN ('string')
@@ -715,7 +727,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0['sentiment']) IN ('string')
@@ -725,19 +737,19 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0['quote']) IN ('string')
           )
       )
       THEN 'WRONG_TYPE aspects[].quote is not string'
-      WHEN NOT JSON_VALUE(`doc`['overall']) IN ('positive', 'negative', 'mixed', 'neutral')
+      WHEN NOT JSON_VALUE(`doc_overall`) IN ('positive', 'negative', 'mixed', 'neutral')
       THEN 'NOT_IN_ENUM overall is none of the allowed values'
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           NOT JSON_VALUE(x0['aspect']) IN (
             'quality',
@@ -756,7 +768,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           NOT JSON_VALUE(x0['sentiment']) IN ('positive', 'negative', 'mixed')
       )
@@ -764,7 +776,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           CHAR_LENGTH(JSON_VALUE(x0['quote'])) < 1
       )
@@ -772,15 +784,15 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           CHAR_LENGTH(JSON_VALUE(x0['quote'])) > 200
       )
       THEN 'BAD_LENGTH aspects[].quote is longer than 200'
-      WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc`['aspects'])) > 10
+      WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc_aspects`)) > 10
       THEN 'BAD_ITEMS aspects has more than 10 items'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

@@ -203,6 +203,12 @@ WITH answered AS (
       )
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    `doc`['overall'] AS `doc_overall`,
+    `doc`['aspects'] AS `doc_aspects`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -223,14 +229,14 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE(`doc`) IN ('object')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN `doc`['overall'] IS NULL
+      WHEN `doc_overall` IS NULL
       THEN 'MISSING_FIELD overall is missing'
-      WHEN `doc`['aspects'] IS NULL
+      WHEN `doc_aspects` IS NULL
       THEN 'MISSING_FIELD aspects is missing'
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           JSON_TYPE(x0) IN ('object') AND x0['aspect'] IS NULL
       )
@@ -238,7 +244,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           JSON_TYPE(x0) IN ('object') AND x0['sentiment'] IS NULL
       )
@@ -246,7 +252,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           JSON_TYPE(x0) IN ('object') AND x0['quote'] IS NULL
       )
@@ -254,7 +260,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           EXISTS(
             SELECT
@@ -274,17 +280,17 @@ WITH answered AS (
       )
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE(`doc`['overall']) IN ('string')
+        JSON_TYPE(`doc_overall`) IN ('string')
       )
       THEN 'WRONG_TYPE overall is not string'
       WHEN NOT (
-        JSON_TYPE(`doc`['aspects']) IN ('array')
+        JSON_TYPE(`doc_aspects`) IN ('array')
       )
       THEN 'WRONG_TYPE aspects is not array'
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0) IN ('object')
@@ -294,7 +300,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0['aspect']) IN ('string')
@@ -304,7 +310,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0['sentiment']) IN ('string')
@@ -314,19 +320,19 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0['quote']) IN ('string')
           )
       )
       THEN 'WRONG_TYPE aspects[].quote is not string'
-      WHEN NOT JSON_VALUE(`doc`['overall']) IN ('positive', 'negative', 'mixed', 'neutral')
+      WHEN NOT JSON_VALUE(`doc_overall`) IN ('positive', 'negative', 'mixed', 'neutral')
       THEN 'NOT_IN_ENUM overall is none of the allowed values'
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           NOT JSON_VALUE(x0['aspect']) IN (
             'quality',
@@ -345,7 +351,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           NOT JSON_VALUE(x0['sentiment']) IN ('positive', 'negative', 'mixed')
       )
@@ -353,7 +359,7 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           CHAR_LENGTH(JSON_VALUE(x0['quote'])) < 1
       )
@@ -361,15 +367,15 @@ WITH answered AS (
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_aspects`)) AS x0
         WHERE
           CHAR_LENGTH(JSON_VALUE(x0['quote'])) > 200
       )
       THEN 'BAD_LENGTH aspects[].quote is longer than 200'
-      WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc`['aspects'])) > 10
+      WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc_aspects`)) > 10
       THEN 'BAD_ITEMS aspects has more than 10 items'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

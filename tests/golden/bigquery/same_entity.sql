@@ -203,6 +203,13 @@ WITH answered AS (
       )
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    `doc`['same'] AS `doc_same`,
+    `doc`['deciding_fields'] AS `doc_deciding_fields`,
+    `doc`['reason'] AS `doc_reason`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -223,11 +230,11 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE(`doc`) IN ('object')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN `doc`['same'] IS NULL
+      WHEN `doc_same` IS NULL
       THEN 'MISSING_FIELD same is missing'
-      WHEN `doc`['deciding_fields'] IS NULL
+      WHEN `doc_deciding_fields` IS NULL
       THEN 'MISSING_FIELD deciding_fields is missing'
-      WHEN `doc`['reason'] IS NULL
+      WHEN `doc_reason` IS NULL
       THEN 'MISSING_FIELD reason is missing'
       WHEN EXISTS(
         SELECT
@@ -238,17 +245,17 @@ WITH answered AS (
       )
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE(`doc`['same']) IN ('boolean')
+        JSON_TYPE(`doc_same`) IN ('boolean')
       )
       THEN 'WRONG_TYPE same is not boolean'
       WHEN NOT (
-        JSON_TYPE(`doc`['deciding_fields']) IN ('array')
+        JSON_TYPE(`doc_deciding_fields`) IN ('array')
       )
       THEN 'WRONG_TYPE deciding_fields is not array'
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['deciding_fields'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_deciding_fields`)) AS x0
         WHERE
           NOT (
             JSON_TYPE(x0) IN ('string')
@@ -256,25 +263,25 @@ WITH answered AS (
       )
       THEN 'WRONG_TYPE deciding_fields[] is not string'
       WHEN NOT (
-        JSON_TYPE(`doc`['reason']) IN ('string')
+        JSON_TYPE(`doc_reason`) IN ('string')
       )
       THEN 'WRONG_TYPE reason is not string'
       WHEN EXISTS(
         SELECT
           1
-        FROM UNNEST(JSON_QUERY_ARRAY(`doc`['deciding_fields'])) AS x0
+        FROM UNNEST(JSON_QUERY_ARRAY(`doc_deciding_fields`)) AS x0
         WHERE
           NOT JSON_VALUE(x0) IN ('name', 'address', 'phone', 'website')
       )
       THEN 'NOT_IN_ENUM deciding_fields[] is none of the allowed values'
-      WHEN CHAR_LENGTH(JSON_VALUE(`doc`['reason'])) < 1
+      WHEN CHAR_LENGTH(JSON_VALUE(`doc_reason`)) < 1
       THEN 'BAD_LENGTH reason is shorter than 1'
-      WHEN CHAR_LENGTH(JSON_VALUE(`doc`['reason'])) > 200
+      WHEN CHAR_LENGTH(JSON_VALUE(`doc_reason`)) > 200
       THEN 'BAD_LENGTH reason is longer than 200'
-      WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc`['deciding_fields'])) > 4
+      WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc_deciding_fields`)) > 4
       THEN 'BAD_ITEMS deciding_fields has more than 4 items'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

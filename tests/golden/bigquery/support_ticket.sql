@@ -203,6 +203,15 @@ WITH answered AS (
       )
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    `doc`['intent'] AS `doc_intent`,
+    `doc`['urgency'] AS `doc_urgency`,
+    `doc`['needs_human'] AS `doc_needs_human`,
+    `doc`['summary'] AS `doc_summary`,
+    `doc`['product'] AS `doc_product`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -223,13 +232,13 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE(`doc`) IN ('object')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN `doc`['intent'] IS NULL
+      WHEN `doc_intent` IS NULL
       THEN 'MISSING_FIELD intent is missing'
-      WHEN `doc`['urgency'] IS NULL
+      WHEN `doc_urgency` IS NULL
       THEN 'MISSING_FIELD urgency is missing'
-      WHEN `doc`['needs_human'] IS NULL
+      WHEN `doc_needs_human` IS NULL
       THEN 'MISSING_FIELD needs_human is missing'
-      WHEN `doc`['summary'] IS NULL
+      WHEN `doc_summary` IS NULL
       THEN 'MISSING_FIELD summary is missing'
       WHEN EXISTS(
         SELECT
@@ -240,29 +249,29 @@ WITH answered AS (
       )
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE(`doc`['intent']) IN ('string')
+        JSON_TYPE(`doc_intent`) IN ('string')
       )
       THEN 'WRONG_TYPE intent is not string'
       WHEN NOT (
         (
-          JSON_TYPE(`doc`['urgency']) IN ('number')
-          AND SAFE_CAST(JSON_VALUE(`doc`['urgency']) AS FLOAT64) = TRUNC(SAFE_CAST(JSON_VALUE(`doc`['urgency']) AS FLOAT64))
+          JSON_TYPE(`doc_urgency`) IN ('number')
+          AND SAFE_CAST(JSON_VALUE(`doc_urgency`) AS FLOAT64) = TRUNC(SAFE_CAST(JSON_VALUE(`doc_urgency`) AS FLOAT64))
         )
       )
       THEN 'WRONG_TYPE urgency is not integer'
       WHEN NOT (
-        JSON_TYPE(`doc`['product']) IN ('string')
+        JSON_TYPE(`doc_product`) IN ('string')
       )
       THEN 'WRONG_TYPE product is not string'
       WHEN NOT (
-        JSON_TYPE(`doc`['needs_human']) IN ('boolean')
+        JSON_TYPE(`doc_needs_human`) IN ('boolean')
       )
       THEN 'WRONG_TYPE needs_human is not boolean'
       WHEN NOT (
-        JSON_TYPE(`doc`['summary']) IN ('string')
+        JSON_TYPE(`doc_summary`) IN ('string')
       )
       THEN 'WRONG_TYPE summary is not string'
-      WHEN NOT JSON_VALUE(`doc`['intent']) IN (
+      WHEN NOT JSON_VALUE(`doc_intent`) IN (
         'how_to',
         'bug',
         'outage',
@@ -275,21 +284,21 @@ WITH answered AS (
         'other'
       )
       THEN 'NOT_IN_ENUM intent is none of the allowed values'
-      WHEN NOT JSON_VALUE(`doc`['product']) IN ('web_app', 'mobile_app', 'api', 'card_reader')
+      WHEN NOT JSON_VALUE(`doc_product`) IN ('web_app', 'mobile_app', 'api', 'card_reader')
       THEN 'NOT_IN_ENUM product is none of the allowed values'
-      WHEN NOT JSON_VALUE(`doc`['urgency']) IS NULL
-      AND SAFE_CAST(SAFE_CAST(JSON_VALUE(`doc`['urgency']) AS BIGNUMERIC) AS INT64) IS NULL
+      WHEN NOT JSON_VALUE(`doc_urgency`) IS NULL
+      AND SAFE_CAST(SAFE_CAST(JSON_VALUE(`doc_urgency`) AS BIGNUMERIC) AS INT64) IS NULL
       THEN 'OUT_OF_RANGE urgency is beyond 64 bits'
-      WHEN SAFE_CAST(SAFE_CAST(JSON_VALUE(`doc`['urgency']) AS BIGNUMERIC) AS INT64) < 1
+      WHEN SAFE_CAST(SAFE_CAST(JSON_VALUE(`doc_urgency`) AS BIGNUMERIC) AS INT64) < 1
       THEN 'OUT_OF_RANGE urgency is below 1'
-      WHEN SAFE_CAST(SAFE_CAST(JSON_VALUE(`doc`['urgency']) AS BIGNUMERIC) AS INT64) > 5
+      WHEN SAFE_CAST(SAFE_CAST(JSON_VALUE(`doc_urgency`) AS BIGNUMERIC) AS INT64) > 5
       THEN 'OUT_OF_RANGE urgency is above 5'
-      WHEN CHAR_LENGTH(JSON_VALUE(`doc`['summary'])) < 1
+      WHEN CHAR_LENGTH(JSON_VALUE(`doc_summary`)) < 1
       THEN 'BAD_LENGTH summary is shorter than 1'
-      WHEN CHAR_LENGTH(JSON_VALUE(`doc`['summary'])) > 200
+      WHEN CHAR_LENGTH(JSON_VALUE(`doc_summary`)) > 200
       THEN 'BAD_LENGTH summary is longer than 200'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

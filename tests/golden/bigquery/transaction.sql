@@ -207,6 +207,14 @@ WITH answered AS (
       )
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    `doc`['merchant'] AS `doc_merchant`,
+    `doc`['category'] AS `doc_category`,
+    `doc`['is_recurring'] AS `doc_is_recurring`,
+    `doc`['country'] AS `doc_country`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -227,11 +235,11 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE(`doc`) IN ('object')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN `doc`['merchant'] IS NULL
+      WHEN `doc_merchant` IS NULL
       THEN 'MISSING_FIELD merchant is missing'
-      WHEN `doc`['category'] IS NULL
+      WHEN `doc_category` IS NULL
       THEN 'MISSING_FIELD category is missing'
-      WHEN `doc`['is_recurring'] IS NULL
+      WHEN `doc_is_recurring` IS NULL
       THEN 'MISSING_FIELD is_recurring is missing'
       WHEN EXISTS(
         SELECT
@@ -242,22 +250,22 @@ WITH answered AS (
       )
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE(`doc`['merchant']) IN ('string')
+        JSON_TYPE(`doc_merchant`) IN ('string')
       )
       THEN 'WRONG_TYPE merchant is not string'
       WHEN NOT (
-        JSON_TYPE(`doc`['category']) IN ('string')
+        JSON_TYPE(`doc_category`) IN ('string')
       )
       THEN 'WRONG_TYPE category is not string'
       WHEN NOT (
-        JSON_TYPE(`doc`['is_recurring']) IN ('boolean')
+        JSON_TYPE(`doc_is_recurring`) IN ('boolean')
       )
       THEN 'WRONG_TYPE is_recurring is not boolean'
       WHEN NOT (
-        JSON_TYPE(`doc`['country']) IN ('string')
+        JSON_TYPE(`doc_country`) IN ('string')
       )
       THEN 'WRONG_TYPE country is not string'
-      WHEN NOT JSON_VALUE(`doc`['category']) IN (
+      WHEN NOT JSON_VALUE(`doc_category`) IN (
         'groceries',
         'restaurants',
         'transport',
@@ -283,14 +291,14 @@ WITH answered AS (
         'other'
       )
       THEN 'NOT_IN_ENUM category is none of the allowed values'
-      WHEN CHAR_LENGTH(JSON_VALUE(`doc`['merchant'])) < 1
+      WHEN CHAR_LENGTH(JSON_VALUE(`doc_merchant`)) < 1
       THEN 'BAD_LENGTH merchant is shorter than 1'
-      WHEN CHAR_LENGTH(JSON_VALUE(`doc`['merchant'])) > 60
+      WHEN CHAR_LENGTH(JSON_VALUE(`doc_merchant`)) > 60
       THEN 'BAD_LENGTH merchant is longer than 60'
-      WHEN NOT REGEXP_CONTAINS(JSON_VALUE(`doc`['country']), '^[A-Z]{2}$')
+      WHEN NOT REGEXP_CONTAINS(JSON_VALUE(`doc_country`), '^[A-Z]{2}$')
       THEN 'BAD_PATTERN country does not match ^[A-Z]{2}$'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

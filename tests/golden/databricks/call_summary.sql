@@ -176,6 +176,13 @@ WITH answered AS (
       END
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    TRY_VARIANT_GET(`doc`, '$["summary"]', 'variant') AS `doc_summary`,
+    TRY_VARIANT_GET(`doc`, '$["outcome"]', 'variant') AS `doc_outcome`,
+    TRY_VARIANT_GET(`doc`, '$["action_items"]', 'variant') AS `doc_action_items`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -196,24 +203,24 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT STARTSWITH(SCHEMA_OF_VARIANT(`doc`), 'OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN TRY_VARIANT_GET(`doc`, '$["summary"]', 'variant') IS NULL
+      WHEN `doc_summary` IS NULL
       THEN 'MISSING_FIELD summary is missing'
-      WHEN TRY_VARIANT_GET(`doc`, '$["outcome"]', 'variant') IS NULL
+      WHEN `doc_outcome` IS NULL
       THEN 'MISSING_FIELD outcome is missing'
-      WHEN TRY_VARIANT_GET(`doc`, '$["action_items"]', 'variant') IS NULL
+      WHEN `doc_action_items` IS NULL
       THEN 'MISSING_FIELD action_items is missing'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_action_items`, '$', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["who"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD action_items[].who is missing'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_action_items`, '$', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["what"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD action_items[].what is missing'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_action_items`, '$', 'array<variant>'),
         x0 -> EXISTS(MAP_KEYS(TRY_VARIANT_GET(x0, '$', 'map<string, variant>')), k -> NOT k IN ('who', 'what'))
       )
       THEN 'EXTRA_FIELD action_items[] has a name that is not in the schema'
@@ -223,63 +230,63 @@ WITH answered AS (
       )
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["summary"]', 'variant')) = 'STRING'
+        SCHEMA_OF_VARIANT(`doc_summary`) = 'STRING'
       )
       THEN 'WRONG_TYPE summary is not string'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["outcome"]', 'variant')) = 'STRING'
+        SCHEMA_OF_VARIANT(`doc_outcome`) = 'STRING'
       )
       THEN 'WRONG_TYPE outcome is not string'
       WHEN NOT (
-        STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["action_items"]', 'variant')), 'ARRAY')
+        STARTSWITH(SCHEMA_OF_VARIANT(`doc_action_items`), 'ARRAY')
       )
       THEN 'WRONG_TYPE action_items is not array'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_action_items`, '$', 'array<variant>'),
         x0 -> NOT (
           STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
         )
       )
       THEN 'WRONG_TYPE action_items[] is not object'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_action_items`, '$', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["who"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE action_items[].who is not string'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_action_items`, '$', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["what"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE action_items[].what is not string'
-      WHEN NOT TRY_VARIANT_GET(`doc`, '$["outcome"]', 'string') IN ('resolved', 'follow_up', 'escalated', 'unresolved', 'cancelled', 'no_contact', 'other')
+      WHEN NOT TRY_VARIANT_GET(`doc_outcome`, '$', 'string') IN ('resolved', 'follow_up', 'escalated', 'unresolved', 'cancelled', 'no_contact', 'other')
       THEN 'NOT_IN_ENUM outcome is none of the allowed values'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_action_items`, '$', 'array<variant>'),
         x0 -> NOT TRY_VARIANT_GET(x0, '$["who"]', 'string') IN ('agent', 'customer', 'other_team', 'third_party')
       )
       THEN 'NOT_IN_ENUM action_items[].who is none of the allowed values'
-      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc`, '$["summary"]', 'string')) < 1
+      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_summary`, '$', 'string')) < 1
       THEN 'BAD_LENGTH summary is shorter than 1'
-      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc`, '$["summary"]', 'string')) > 600
+      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_summary`, '$', 'string')) > 600
       THEN 'BAD_LENGTH summary is longer than 600'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_action_items`, '$', 'array<variant>'),
         x0 -> CHAR_LENGTH(TRY_VARIANT_GET(x0, '$["what"]', 'string')) < 1
       )
       THEN 'BAD_LENGTH action_items[].what is shorter than 1'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_action_items`, '$', 'array<variant>'),
         x0 -> CHAR_LENGTH(TRY_VARIANT_GET(x0, '$["what"]', 'string')) > 160
       )
       THEN 'BAD_LENGTH action_items[].what is longer than 160'
-      WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc`, '$["action_items"]', 'array<variant>')) > 8
+      WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc_action_items`, '$', 'array<variant>')) > 8
       THEN 'BAD_ITEMS action_items has more than 8 items'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

@@ -176,6 +176,12 @@ WITH answered AS (
       END
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    TRY_VARIANT_GET(`doc`, '$["function"]', 'variant') AS `doc_function`,
+    TRY_VARIANT_GET(`doc`, '$["seniority"]', 'variant') AS `doc_seniority`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -196,21 +202,21 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT STARTSWITH(SCHEMA_OF_VARIANT(`doc`), 'OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN TRY_VARIANT_GET(`doc`, '$["function"]', 'variant') IS NULL
+      WHEN `doc_function` IS NULL
       THEN 'MISSING_FIELD function is missing'
-      WHEN TRY_VARIANT_GET(`doc`, '$["seniority"]', 'variant') IS NULL
+      WHEN `doc_seniority` IS NULL
       THEN 'MISSING_FIELD seniority is missing'
       WHEN EXISTS(MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')), k -> NOT k IN ('function', 'seniority'))
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["function"]', 'variant')) = 'STRING'
+        SCHEMA_OF_VARIANT(`doc_function`) = 'STRING'
       )
       THEN 'WRONG_TYPE function is not string'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["seniority"]', 'variant')) = 'STRING'
+        SCHEMA_OF_VARIANT(`doc_seniority`) = 'STRING'
       )
       THEN 'WRONG_TYPE seniority is not string'
-      WHEN NOT TRY_VARIANT_GET(`doc`, '$["function"]', 'string') IN (
+      WHEN NOT TRY_VARIANT_GET(`doc_function`, '$', 'string') IN (
         'engineering',
         'data',
         'it',
@@ -232,10 +238,10 @@ WITH answered AS (
         'unknown'
       )
       THEN 'NOT_IN_ENUM function is none of the allowed values'
-      WHEN NOT TRY_VARIANT_GET(`doc`, '$["seniority"]', 'string') IN ('trainee', 'junior', 'mid', 'senior', 'lead', 'manager', 'director', 'vp', 'executive', 'unknown')
+      WHEN NOT TRY_VARIANT_GET(`doc_seniority`, '$', 'string') IN ('trainee', 'junior', 'mid', 'senior', 'lead', 'manager', 'director', 'vp', 'executive', 'unknown')
       THEN 'NOT_IN_ENUM seniority is none of the allowed values'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

@@ -176,6 +176,17 @@ WITH answered AS (
       END
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    TRY_VARIANT_GET(`doc`, '$["category"]', 'variant') AS `doc_category`,
+    TRY_VARIANT_GET(`doc`, '$["attributes"]', 'variant') AS `doc_attributes`,
+    TRY_VARIANT_GET(`doc`, '$["brand"]', 'variant') AS `doc_brand`,
+    TRY_VARIANT_GET(`doc`, '$["color"]', 'variant') AS `doc_color`,
+    TRY_VARIANT_GET(`doc`, '$["material"]', 'variant') AS `doc_material`,
+    TRY_VARIANT_GET(`doc`, '$["size"]', 'variant') AS `doc_size`,
+    TRY_VARIANT_GET(`doc`, '$["pack_count"]', 'variant') AS `doc_pack_count`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -196,22 +207,22 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT STARTSWITH(SCHEMA_OF_VARIANT(`doc`), 'OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN TRY_VARIANT_GET(`doc`, '$["category"]', 'variant') IS NULL
+      WHEN `doc_category` IS NULL
       THEN 'MISSING_FIELD category is missing'
-      WHEN TRY_VARIANT_GET(`doc`, '$["attributes"]', 'variant') IS NULL
+      WHEN `doc_attributes` IS NULL
       THEN 'MISSING_FIELD attributes is missing'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["attributes"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_attributes`, '$', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["name"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD attributes[].name is missing'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["attributes"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_attributes`, '$', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["value"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD attributes[].value is missing'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["attributes"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_attributes`, '$', 'array<variant>'),
         x0 -> EXISTS(MAP_KEYS(TRY_VARIANT_GET(x0, '$', 'map<string, variant>')), k -> NOT k IN ('name', 'value'))
       )
       THEN 'EXTRA_FIELD attributes[] has a name that is not in the schema'
@@ -221,61 +232,61 @@ WITH answered AS (
       )
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["brand"]', 'variant')) = 'STRING'
+        SCHEMA_OF_VARIANT(`doc_brand`) = 'STRING'
       )
       THEN 'WRONG_TYPE brand is not string'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["category"]', 'variant')) = 'STRING'
+        SCHEMA_OF_VARIANT(`doc_category`) = 'STRING'
       )
       THEN 'WRONG_TYPE category is not string'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["color"]', 'variant')) = 'STRING'
+        SCHEMA_OF_VARIANT(`doc_color`) = 'STRING'
       )
       THEN 'WRONG_TYPE color is not string'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["material"]', 'variant')) = 'STRING'
+        SCHEMA_OF_VARIANT(`doc_material`) = 'STRING'
       )
       THEN 'WRONG_TYPE material is not string'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["size"]', 'variant')) = 'STRING'
+        SCHEMA_OF_VARIANT(`doc_size`) = 'STRING'
       )
       THEN 'WRONG_TYPE size is not string'
       WHEN NOT (
         (
           (
-            SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["pack_count"]', 'variant')) IN ('BIGINT', 'DOUBLE', 'FLOAT')
-            OR STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["pack_count"]', 'variant')), 'DECIMAL')
+            SCHEMA_OF_VARIANT(`doc_pack_count`) IN ('BIGINT', 'DOUBLE', 'FLOAT')
+            OR STARTSWITH(SCHEMA_OF_VARIANT(`doc_pack_count`), 'DECIMAL')
           )
-          AND TRY_VARIANT_GET(`doc`, '$["pack_count"]', 'double') = RINT(TRY_VARIANT_GET(`doc`, '$["pack_count"]', 'double'))
+          AND TRY_VARIANT_GET(`doc_pack_count`, '$', 'double') = RINT(TRY_VARIANT_GET(`doc_pack_count`, '$', 'double'))
         )
       )
       THEN 'WRONG_TYPE pack_count is not integer'
       WHEN NOT (
-        STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["attributes"]', 'variant')), 'ARRAY')
+        STARTSWITH(SCHEMA_OF_VARIANT(`doc_attributes`), 'ARRAY')
       )
       THEN 'WRONG_TYPE attributes is not array'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["attributes"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_attributes`, '$', 'array<variant>'),
         x0 -> NOT (
           STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
         )
       )
       THEN 'WRONG_TYPE attributes[] is not object'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["attributes"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_attributes`, '$', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["name"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE attributes[].name is not string'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["attributes"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_attributes`, '$', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["value"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE attributes[].value is not string'
-      WHEN NOT TRY_VARIANT_GET(`doc`, '$["category"]', 'string') IN (
+      WHEN NOT TRY_VARIANT_GET(`doc_category`, '$', 'string') IN (
         'clothing',
         'shoes',
         'bags_accessories',
@@ -292,7 +303,7 @@ WITH answered AS (
         'other'
       )
       THEN 'NOT_IN_ENUM category is none of the allowed values'
-      WHEN NOT TRY_VARIANT_GET(`doc`, '$["color"]', 'string') IN (
+      WHEN NOT TRY_VARIANT_GET(`doc_color`, '$', 'string') IN (
         'black',
         'white',
         'grey',
@@ -312,55 +323,55 @@ WITH answered AS (
         'other'
       )
       THEN 'NOT_IN_ENUM color is none of the allowed values'
-      WHEN NOT TRY_VARIANT_GET(`doc`, '$["pack_count"]', 'string') IS NULL
+      WHEN NOT TRY_VARIANT_GET(`doc_pack_count`, '$', 'string') IS NULL
       AND (
-        TRY_VARIANT_GET(`doc`, '$["pack_count"]', 'bigint') IS NULL
+        TRY_VARIANT_GET(`doc_pack_count`, '$', 'bigint') IS NULL
         OR (
-          TRY_VARIANT_GET(`doc`, '$["pack_count"]', 'bigint') = 9223372036854775807
-          AND NOT SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["pack_count"]', 'variant')) IN ('BIGINT', 'STRING')
+          TRY_VARIANT_GET(`doc_pack_count`, '$', 'bigint') = 9223372036854775807
+          AND NOT SCHEMA_OF_VARIANT(`doc_pack_count`) IN ('BIGINT', 'STRING')
         )
       )
       THEN 'OUT_OF_RANGE pack_count is beyond 64 bits'
-      WHEN TRY_VARIANT_GET(`doc`, '$["pack_count"]', 'bigint') < 1
+      WHEN TRY_VARIANT_GET(`doc_pack_count`, '$', 'bigint') < 1
       THEN 'OUT_OF_RANGE pack_count is below 1'
-      WHEN TRY_VARIANT_GET(`doc`, '$["pack_count"]', 'bigint') > 10000
+      WHEN TRY_VARIANT_GET(`doc_pack_count`, '$', 'bigint') > 10000
       THEN 'OUT_OF_RANGE pack_count is above 10000'
-      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc`, '$["brand"]', 'string')) < 1
+      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_brand`, '$', 'string')) < 1
       THEN 'BAD_LENGTH brand is shorter than 1'
-      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc`, '$["brand"]', 'string')) > 60
+      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_brand`, '$', 'string')) > 60
       THEN 'BAD_LENGTH brand is longer than 60'
-      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc`, '$["material"]', 'string')) < 1
+      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_material`, '$', 'string')) < 1
       THEN 'BAD_LENGTH material is shorter than 1'
-      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc`, '$["material"]', 'string')) > 40
+      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_material`, '$', 'string')) > 40
       THEN 'BAD_LENGTH material is longer than 40'
-      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc`, '$["size"]', 'string')) < 1
+      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_size`, '$', 'string')) < 1
       THEN 'BAD_LENGTH size is shorter than 1'
-      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc`, '$["size"]', 'string')) > 40
+      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_size`, '$', 'string')) > 40
       THEN 'BAD_LENGTH size is longer than 40'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["attributes"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_attributes`, '$', 'array<variant>'),
         x0 -> CHAR_LENGTH(TRY_VARIANT_GET(x0, '$["name"]', 'string')) < 1
       )
       THEN 'BAD_LENGTH attributes[].name is shorter than 1'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["attributes"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_attributes`, '$', 'array<variant>'),
         x0 -> CHAR_LENGTH(TRY_VARIANT_GET(x0, '$["name"]', 'string')) > 40
       )
       THEN 'BAD_LENGTH attributes[].name is longer than 40'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["attributes"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_attributes`, '$', 'array<variant>'),
         x0 -> CHAR_LENGTH(TRY_VARIANT_GET(x0, '$["value"]', 'string')) < 1
       )
       THEN 'BAD_LENGTH attributes[].value is shorter than 1'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["attributes"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_attributes`, '$', 'array<variant>'),
         x0 -> CHAR_LENGTH(TRY_VARIANT_GET(x0, '$["value"]', 'string')) > 80
       )
       THEN 'BAD_LENGTH attributes[].value is longer than 80'
-      WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc`, '$["attributes"]', 'array<variant>')) > 12
+      WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc_attributes`, '$', 'array<variant>')) > 12
       THEN 'BAD_ITEMS attributes has more than 12 items'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

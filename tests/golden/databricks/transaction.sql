@@ -180,6 +180,14 @@ WITH answered AS (
       END
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    TRY_VARIANT_GET(`doc`, '$["merchant"]', 'variant') AS `doc_merchant`,
+    TRY_VARIANT_GET(`doc`, '$["category"]', 'variant') AS `doc_category`,
+    TRY_VARIANT_GET(`doc`, '$["is_recurring"]', 'variant') AS `doc_is_recurring`,
+    TRY_VARIANT_GET(`doc`, '$["country"]', 'variant') AS `doc_country`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -200,11 +208,11 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT STARTSWITH(SCHEMA_OF_VARIANT(`doc`), 'OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN TRY_VARIANT_GET(`doc`, '$["merchant"]', 'variant') IS NULL
+      WHEN `doc_merchant` IS NULL
       THEN 'MISSING_FIELD merchant is missing'
-      WHEN TRY_VARIANT_GET(`doc`, '$["category"]', 'variant') IS NULL
+      WHEN `doc_category` IS NULL
       THEN 'MISSING_FIELD category is missing'
-      WHEN TRY_VARIANT_GET(`doc`, '$["is_recurring"]', 'variant') IS NULL
+      WHEN `doc_is_recurring` IS NULL
       THEN 'MISSING_FIELD is_recurring is missing'
       WHEN EXISTS(
         MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')),
@@ -212,22 +220,22 @@ WITH answered AS (
       )
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["merchant"]', 'variant')) = 'STRING'
+        SCHEMA_OF_VARIANT(`doc_merchant`) = 'STRING'
       )
       THEN 'WRONG_TYPE merchant is not string'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["category"]', 'variant')) = 'STRING'
+        SCHEMA_OF_VARIANT(`doc_category`) = 'STRING'
       )
       THEN 'WRONG_TYPE category is not string'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["is_recurring"]', 'variant')) = 'BOOLEAN'
+        SCHEMA_OF_VARIANT(`doc_is_recurring`) = 'BOOLEAN'
       )
       THEN 'WRONG_TYPE is_recurring is not boolean'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["country"]', 'variant')) = 'STRING'
+        SCHEMA_OF_VARIANT(`doc_country`) = 'STRING'
       )
       THEN 'WRONG_TYPE country is not string'
-      WHEN NOT TRY_VARIANT_GET(`doc`, '$["category"]', 'string') IN (
+      WHEN NOT TRY_VARIANT_GET(`doc_category`, '$', 'string') IN (
         'groceries',
         'restaurants',
         'transport',
@@ -253,14 +261,14 @@ WITH answered AS (
         'other'
       )
       THEN 'NOT_IN_ENUM category is none of the allowed values'
-      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc`, '$["merchant"]', 'string')) < 1
+      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_merchant`, '$', 'string')) < 1
       THEN 'BAD_LENGTH merchant is shorter than 1'
-      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc`, '$["merchant"]', 'string')) > 60
+      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_merchant`, '$', 'string')) > 60
       THEN 'BAD_LENGTH merchant is longer than 60'
-      WHEN NOT REGEXP_LIKE(TRY_VARIANT_GET(`doc`, '$["country"]', 'string'), '^[A-Z]{2}\\z')
+      WHEN NOT REGEXP_LIKE(TRY_VARIANT_GET(`doc_country`, '$', 'string'), '^[A-Z]{2}\\z')
       THEN 'BAD_PATTERN country does not match ^[A-Z]{2}$'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

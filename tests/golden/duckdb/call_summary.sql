@@ -152,8 +152,9 @@ WITH answered AS (
       )
       THEN CASE
         WHEN CASE
-          WHEN NOT REGEXP_MATCHES("answer", '\\.[^"]*"[ \t\r\n]*:|[\[{,:][ \t\r\n]*"[ \t\r\n]*:|"[ \t\r\n]+:')
-          AND LIST_UNIQUE(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":')) = LEN(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":'))
+          WHEN NOT REGEXP_MATCHES("answer", '\\.[^"]*"[ \t\r\n]*:')
+          AND NOT REGEXP_MATCHES("answer", '"[ \t\r\n]+:')
+          AND LIST_UNIQUE(LIST_TRANSFORM(STRING_SPLIT("answer", '":'), LAMBDA n : SPLIT_PART(n, '"', -1))) = LEN(STRING_SPLIT("answer", '":'))
           THEN FALSE
           ELSE LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^:]+', '', 'g')) <> LENGTH(
             REGEXP_REPLACE(
@@ -174,6 +175,14 @@ WITH answered AS (
       END
     END AS "doc"
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    JSON_EXTRACT("doc", ['/summary', '/outcome', '/action_items']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_summary",
+    LIST_EXTRACT("docs", 2) AS "doc_outcome",
+    LIST_EXTRACT("docs", 3) AS "doc_action_items"
+  FROM parsed
 ), judged AS (
   SELECT
     "request_hash",
@@ -188,114 +197,96 @@ WITH answered AS (
     CASE
       WHEN NOT "call_error" IS NULL
       THEN 'CALL_ERROR ' || "call_error"
-      WHEN COALESCE(TRIM("answer", E' \t\r\n'), '') = ''
+      WHEN NOT COALESCE(REGEXP_MATCHES("answer", E'[^ \t\r\n]'), FALSE)
       THEN 'NO_RESPONSE the model gave no text'
       WHEN "doc" IS NULL
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE("doc") IN ('OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN JSON_EXTRACT("doc", '/summary') IS NULL
+      WHEN "doc_summary" IS NULL
       THEN 'MISSING_FIELD summary is missing'
-      WHEN JSON_EXTRACT("doc", '/outcome') IS NULL
+      WHEN "doc_outcome" IS NULL
       THEN 'MISSING_FIELD outcome is missing'
-      WHEN JSON_EXTRACT("doc", '/action_items') IS NULL
+      WHEN "doc_action_items" IS NULL
       THEN 'MISSING_FIELD action_items is missing'
       WHEN LEN(
         LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/action_items'), '$[*]'),
+          JSON_EXTRACT("doc_action_items", '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/who') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD action_items[].who is missing'
       WHEN LEN(
         LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/action_items'), '$[*]'),
+          JSON_EXTRACT("doc_action_items", '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/what') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD action_items[].what is missing'
       WHEN LEN(
         LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/action_items'), '$[*]'),
-          LAMBDA x0 : NOT LIST_HAS_ALL(['who', 'what'], JSON_KEYS(x0))
+          JSON_EXTRACT("doc_action_items", '$[*]'),
+          LAMBDA x0 : LEN(LIST_FILTER(JSON_KEYS(x0), LAMBDA k : NOT k IN ('who', 'what'))) > 0
         )
       ) > 0
       THEN 'EXTRA_FIELD action_items[] has a name that is not in the schema'
-      WHEN NOT LIST_HAS_ALL(['summary', 'outcome', 'action_items'], JSON_KEYS("doc"))
+      WHEN LEN(LIST_FILTER(JSON_KEYS("doc"), LAMBDA k : NOT k IN ('summary', 'outcome', 'action_items'))) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE("doc", '/summary') IN ('VARCHAR')
+        JSON_TYPE("doc_summary") IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE summary is not string'
       WHEN NOT (
-        JSON_TYPE("doc", '/outcome') IN ('VARCHAR')
+        JSON_TYPE("doc_outcome") IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE outcome is not string'
       WHEN NOT (
-        JSON_TYPE("doc", '/action_items') IN ('ARRAY')
+        JSON_TYPE("doc_action_items") IN ('ARRAY')
       )
       THEN 'WRONG_TYPE action_items is not array'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/action_items'), '$[*]'),
-          LAMBDA x0 : NOT (
-            JSON_TYPE(x0) IN ('OBJECT')
-          )
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_action_items", '$[*]'), LAMBDA x0 : NOT (
+          JSON_TYPE(x0) IN ('OBJECT')
+        ))
       ) > 0
       THEN 'WRONG_TYPE action_items[] is not object'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/action_items'), '$[*]'),
-          LAMBDA x0 : NOT (
-            JSON_TYPE(x0, '/who') IN ('VARCHAR')
-          )
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_action_items", '$[*]'), LAMBDA x0 : NOT (
+          JSON_TYPE(x0, '/who') IN ('VARCHAR')
+        ))
       ) > 0
       THEN 'WRONG_TYPE action_items[].who is not string'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/action_items'), '$[*]'),
-          LAMBDA x0 : NOT (
-            JSON_TYPE(x0, '/what') IN ('VARCHAR')
-          )
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_action_items", '$[*]'), LAMBDA x0 : NOT (
+          JSON_TYPE(x0, '/what') IN ('VARCHAR')
+        ))
       ) > 0
       THEN 'WRONG_TYPE action_items[].what is not string'
-      WHEN NOT JSON_EXTRACT_STRING("doc", '/outcome') IN ('resolved', 'follow_up', 'escalated', 'unresolved', 'cancelled', 'no_contact', 'other')
+      WHEN NOT JSON_EXTRACT_STRING("doc_outcome", '$') IN ('resolved', 'follow_up', 'escalated', 'unresolved', 'cancelled', 'no_contact', 'other')
       THEN 'NOT_IN_ENUM outcome is none of the allowed values'
       WHEN LEN(
         LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/action_items'), '$[*]'),
+          JSON_EXTRACT("doc_action_items", '$[*]'),
           LAMBDA x0 : NOT JSON_EXTRACT_STRING(x0, '/who') IN ('agent', 'customer', 'other_team', 'third_party')
         )
       ) > 0
       THEN 'NOT_IN_ENUM action_items[].who is none of the allowed values'
-      WHEN LENGTH(JSON_EXTRACT_STRING("doc", '/summary')) < 1
+      WHEN LENGTH(JSON_EXTRACT_STRING("doc_summary", '$')) < 1
       THEN 'BAD_LENGTH summary is shorter than 1'
-      WHEN LENGTH(JSON_EXTRACT_STRING("doc", '/summary')) > 600
+      WHEN LENGTH(JSON_EXTRACT_STRING("doc_summary", '$')) > 600
       THEN 'BAD_LENGTH summary is longer than 600'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/action_items'), '$[*]'),
-          LAMBDA x0 : LENGTH(JSON_EXTRACT_STRING(x0, '/what')) < 1
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_action_items", '$[*]'), LAMBDA x0 : LENGTH(JSON_EXTRACT_STRING(x0, '/what')) < 1)
       ) > 0
       THEN 'BAD_LENGTH action_items[].what is shorter than 1'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/action_items'), '$[*]'),
-          LAMBDA x0 : LENGTH(JSON_EXTRACT_STRING(x0, '/what')) > 160
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_action_items", '$[*]'), LAMBDA x0 : LENGTH(JSON_EXTRACT_STRING(x0, '/what')) > 160)
       ) > 0
       THEN 'BAD_LENGTH action_items[].what is longer than 160'
-      WHEN CASE
-        WHEN JSON_TYPE("doc", '/action_items') IN ('ARRAY')
-        THEN JSON_ARRAY_LENGTH(JSON_EXTRACT("doc", '/action_items'))
-      END > 8
+      WHEN CASE WHEN JSON_TYPE("doc_action_items") IN ('ARRAY') THEN JSON_ARRAY_LENGTH("doc_action_items") END > 8
       THEN 'BAD_ITEMS action_items has more than 8 items'
     END AS "verdict"
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

@@ -148,8 +148,9 @@ WITH answered AS (
       )
       THEN CASE
         WHEN CASE
-          WHEN NOT REGEXP_MATCHES("answer", '\\.[^"]*"[ \t\r\n]*:|[\[{,:][ \t\r\n]*"[ \t\r\n]*:|"[ \t\r\n]+:')
-          AND LIST_UNIQUE(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":')) = LEN(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":'))
+          WHEN NOT REGEXP_MATCHES("answer", '\\.[^"]*"[ \t\r\n]*:')
+          AND NOT REGEXP_MATCHES("answer", '"[ \t\r\n]+:')
+          AND LIST_UNIQUE(LIST_TRANSFORM(STRING_SPLIT("answer", '":'), LAMBDA n : SPLIT_PART(n, '"', -1))) = LEN(STRING_SPLIT("answer", '":'))
           THEN FALSE
           ELSE LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^:]+', '', 'g')) <> LENGTH(
             REGEXP_REPLACE(
@@ -170,6 +171,13 @@ WITH answered AS (
       END
     END AS "doc"
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    JSON_EXTRACT("doc", ['/label', '/quote']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_label",
+    LIST_EXTRACT("docs", 2) AS "doc_quote"
+  FROM parsed
 ), judged AS (
   SELECT
     "request_hash",
@@ -184,32 +192,32 @@ WITH answered AS (
     CASE
       WHEN NOT "call_error" IS NULL
       THEN 'CALL_ERROR ' || "call_error"
-      WHEN COALESCE(TRIM("answer", E' \t\r\n'), '') = ''
+      WHEN NOT COALESCE(REGEXP_MATCHES("answer", E'[^ \t\r\n]'), FALSE)
       THEN 'NO_RESPONSE the model gave no text'
       WHEN "doc" IS NULL
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE("doc") IN ('OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN JSON_EXTRACT("doc", '/label') IS NULL
+      WHEN "doc_label" IS NULL
       THEN 'MISSING_FIELD label is missing'
-      WHEN JSON_EXTRACT("doc", '/quote') IS NULL
+      WHEN "doc_quote" IS NULL
       THEN 'MISSING_FIELD quote is missing'
-      WHEN NOT LIST_HAS_ALL(['label', 'quote'], JSON_KEYS("doc"))
+      WHEN LEN(LIST_FILTER(JSON_KEYS("doc"), LAMBDA k : NOT k IN ('label', 'quote'))) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE("doc", '/label') IN ('VARCHAR')
+        JSON_TYPE("doc_label") IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE label is not string'
       WHEN NOT (
-        JSON_TYPE("doc", '/quote') IN ('VARCHAR')
+        JSON_TYPE("doc_quote") IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE quote is not string'
-      WHEN NOT JSON_EXTRACT_STRING("doc", '/label') IN ('bug', 'feature_request', 'delivery', 'billing', 'praise', 'other')
+      WHEN NOT JSON_EXTRACT_STRING("doc_label", '$') IN ('bug', 'feature_request', 'delivery', 'billing', 'praise', 'other')
       THEN 'NOT_IN_ENUM label is none of the allowed values'
-      WHEN LENGTH(JSON_EXTRACT_STRING("doc", '/quote')) > 200
+      WHEN LENGTH(JSON_EXTRACT_STRING("doc_quote", '$')) > 200
       THEN 'BAD_LENGTH quote is longer than 200'
     END AS "verdict"
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

@@ -149,8 +149,9 @@ WITH answered AS (
       )
       THEN CASE
         WHEN CASE
-          WHEN NOT REGEXP_MATCHES("answer", '\\.[^"]*"[ \t\r\n]*:|[\[{,:][ \t\r\n]*"[ \t\r\n]*:|"[ \t\r\n]+:')
-          AND LIST_UNIQUE(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":')) = LEN(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":'))
+          WHEN NOT REGEXP_MATCHES("answer", '\\.[^"]*"[ \t\r\n]*:')
+          AND NOT REGEXP_MATCHES("answer", '"[ \t\r\n]+:')
+          AND LIST_UNIQUE(LIST_TRANSFORM(STRING_SPLIT("answer", '":'), LAMBDA n : SPLIT_PART(n, '"', -1))) = LEN(STRING_SPLIT("answer", '":'))
           THEN FALSE
           ELSE LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^:]+', '', 'g')) <> LENGTH(
             REGEXP_REPLACE(
@@ -171,6 +172,14 @@ WITH answered AS (
       END
     END AS "doc"
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    JSON_EXTRACT("doc", ['/industry', '/b2b', '/what_they_do']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_industry",
+    LIST_EXTRACT("docs", 2) AS "doc_b2b",
+    LIST_EXTRACT("docs", 3) AS "doc_what_they_do"
+  FROM parsed
 ), judged AS (
   SELECT
     "request_hash",
@@ -185,33 +194,33 @@ WITH answered AS (
     CASE
       WHEN NOT "call_error" IS NULL
       THEN 'CALL_ERROR ' || "call_error"
-      WHEN COALESCE(TRIM("answer", E' \t\r\n'), '') = ''
+      WHEN NOT COALESCE(REGEXP_MATCHES("answer", E'[^ \t\r\n]'), FALSE)
       THEN 'NO_RESPONSE the model gave no text'
       WHEN "doc" IS NULL
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE("doc") IN ('OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN JSON_EXTRACT("doc", '/industry') IS NULL
+      WHEN "doc_industry" IS NULL
       THEN 'MISSING_FIELD industry is missing'
-      WHEN JSON_EXTRACT("doc", '/b2b') IS NULL
+      WHEN "doc_b2b" IS NULL
       THEN 'MISSING_FIELD b2b is missing'
-      WHEN JSON_EXTRACT("doc", '/what_they_do') IS NULL
+      WHEN "doc_what_they_do" IS NULL
       THEN 'MISSING_FIELD what_they_do is missing'
-      WHEN NOT LIST_HAS_ALL(['industry', 'b2b', 'what_they_do'], JSON_KEYS("doc"))
+      WHEN LEN(LIST_FILTER(JSON_KEYS("doc"), LAMBDA k : NOT k IN ('industry', 'b2b', 'what_they_do'))) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE("doc", '/industry') IN ('VARCHAR')
+        JSON_TYPE("doc_industry") IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE industry is not string'
       WHEN NOT (
-        JSON_TYPE("doc", '/b2b') IN ('BOOLEAN')
+        JSON_TYPE("doc_b2b") IN ('BOOLEAN')
       )
       THEN 'WRONG_TYPE b2b is not boolean'
       WHEN NOT (
-        JSON_TYPE("doc", '/what_they_do') IN ('VARCHAR')
+        JSON_TYPE("doc_what_they_do") IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE what_they_do is not string'
-      WHEN NOT JSON_EXTRACT_STRING("doc", '/industry') IN (
+      WHEN NOT JSON_EXTRACT_STRING("doc_industry", '$') IN (
         'software',
         'it_services',
         'financial_services',
@@ -238,12 +247,12 @@ WITH answered AS (
         'unknown'
       )
       THEN 'NOT_IN_ENUM industry is none of the allowed values'
-      WHEN LENGTH(JSON_EXTRACT_STRING("doc", '/what_they_do')) < 1
+      WHEN LENGTH(JSON_EXTRACT_STRING("doc_what_they_do", '$')) < 1
       THEN 'BAD_LENGTH what_they_do is shorter than 1'
-      WHEN LENGTH(JSON_EXTRACT_STRING("doc", '/what_they_do')) > 120
+      WHEN LENGTH(JSON_EXTRACT_STRING("doc_what_they_do", '$')) > 120
       THEN 'BAD_LENGTH what_they_do is longer than 120'
     END AS "verdict"
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

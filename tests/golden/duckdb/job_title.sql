@@ -164,8 +164,9 @@ WITH answered AS (
       )
       THEN CASE
         WHEN CASE
-          WHEN NOT REGEXP_MATCHES("answer", '\\.[^"]*"[ \t\r\n]*:|[\[{,:][ \t\r\n]*"[ \t\r\n]*:|"[ \t\r\n]+:')
-          AND LIST_UNIQUE(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":')) = LEN(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":'))
+          WHEN NOT REGEXP_MATCHES("answer", '\\.[^"]*"[ \t\r\n]*:')
+          AND NOT REGEXP_MATCHES("answer", '"[ \t\r\n]+:')
+          AND LIST_UNIQUE(LIST_TRANSFORM(STRING_SPLIT("answer", '":'), LAMBDA n : SPLIT_PART(n, '"', -1))) = LEN(STRING_SPLIT("answer", '":'))
           THEN FALSE
           ELSE LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^:]+', '', 'g')) <> LENGTH(
             REGEXP_REPLACE(
@@ -186,6 +187,13 @@ WITH answered AS (
       END
     END AS "doc"
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    JSON_EXTRACT("doc", ['/function', '/seniority']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_function",
+    LIST_EXTRACT("docs", 2) AS "doc_seniority"
+  FROM parsed
 ), judged AS (
   SELECT
     "request_hash",
@@ -200,27 +208,27 @@ WITH answered AS (
     CASE
       WHEN NOT "call_error" IS NULL
       THEN 'CALL_ERROR ' || "call_error"
-      WHEN COALESCE(TRIM("answer", E' \t\r\n'), '') = ''
+      WHEN NOT COALESCE(REGEXP_MATCHES("answer", E'[^ \t\r\n]'), FALSE)
       THEN 'NO_RESPONSE the model gave no text'
       WHEN "doc" IS NULL
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE("doc") IN ('OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN JSON_EXTRACT("doc", '/function') IS NULL
+      WHEN "doc_function" IS NULL
       THEN 'MISSING_FIELD function is missing'
-      WHEN JSON_EXTRACT("doc", '/seniority') IS NULL
+      WHEN "doc_seniority" IS NULL
       THEN 'MISSING_FIELD seniority is missing'
-      WHEN NOT LIST_HAS_ALL(['function', 'seniority'], JSON_KEYS("doc"))
+      WHEN LEN(LIST_FILTER(JSON_KEYS("doc"), LAMBDA k : NOT k IN ('function', 'seniority'))) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE("doc", '/function') IN ('VARCHAR')
+        JSON_TYPE("doc_function") IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE function is not string'
       WHEN NOT (
-        JSON_TYPE("doc", '/seniority') IN ('VARCHAR')
+        JSON_TYPE("doc_seniority") IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE seniority is not string'
-      WHEN NOT JSON_EXTRACT_STRING("doc", '/function') IN (
+      WHEN NOT JSON_EXTRACT_STRING("doc_function", '$') IN (
         'engineering',
         'data',
         'it',
@@ -242,10 +250,10 @@ WITH answered AS (
         'unknown'
       )
       THEN 'NOT_IN_ENUM function is none of the allowed values'
-      WHEN NOT JSON_EXTRACT_STRING("doc", '/seniority') IN ('trainee', 'junior', 'mid', 'senior', 'lead', 'manager', 'director', 'vp', 'executive', 'unknown')
+      WHEN NOT JSON_EXTRACT_STRING("doc_seniority", '$') IN ('trainee', 'junior', 'mid', 'senior', 'lead', 'manager', 'director', 'vp', 'executive', 'unknown')
       THEN 'NOT_IN_ENUM seniority is none of the allowed values'
     END AS "verdict"
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

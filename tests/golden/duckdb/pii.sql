@@ -152,8 +152,9 @@ WITH answered AS (
       )
       THEN CASE
         WHEN CASE
-          WHEN NOT REGEXP_MATCHES("answer", '\\.[^"]*"[ \t\r\n]*:|[\[{,:][ \t\r\n]*"[ \t\r\n]*:|"[ \t\r\n]+:')
-          AND LIST_UNIQUE(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":')) = LEN(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":'))
+          WHEN NOT REGEXP_MATCHES("answer", '\\.[^"]*"[ \t\r\n]*:')
+          AND NOT REGEXP_MATCHES("answer", '"[ \t\r\n]+:')
+          AND LIST_UNIQUE(LIST_TRANSFORM(STRING_SPLIT("answer", '":'), LAMBDA n : SPLIT_PART(n, '"', -1))) = LEN(STRING_SPLIT("answer", '":'))
           THEN FALSE
           ELSE LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^:]+', '', 'g')) <> LENGTH(
             REGEXP_REPLACE(
@@ -174,6 +175,13 @@ WITH answered AS (
       END
     END AS "doc"
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    JSON_EXTRACT("doc", ['/has_pii', '/entities']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_has_pii",
+    LIST_EXTRACT("docs", 2) AS "doc_entities"
+  FROM parsed
 ), judged AS (
   SELECT
     "request_hash",
@@ -188,77 +196,66 @@ WITH answered AS (
     CASE
       WHEN NOT "call_error" IS NULL
       THEN 'CALL_ERROR ' || "call_error"
-      WHEN COALESCE(TRIM("answer", E' \t\r\n'), '') = ''
+      WHEN NOT COALESCE(REGEXP_MATCHES("answer", E'[^ \t\r\n]'), FALSE)
       THEN 'NO_RESPONSE the model gave no text'
       WHEN "doc" IS NULL
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE("doc") IN ('OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN JSON_EXTRACT("doc", '/has_pii') IS NULL
+      WHEN "doc_has_pii" IS NULL
       THEN 'MISSING_FIELD has_pii is missing'
-      WHEN JSON_EXTRACT("doc", '/entities') IS NULL
+      WHEN "doc_entities" IS NULL
       THEN 'MISSING_FIELD entities is missing'
       WHEN LEN(
         LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/entities'), '$[*]'),
+          JSON_EXTRACT("doc_entities", '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/type') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD entities[].type is missing'
       WHEN LEN(
         LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/entities'), '$[*]'),
+          JSON_EXTRACT("doc_entities", '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/text') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD entities[].text is missing'
       WHEN LEN(
         LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/entities'), '$[*]'),
-          LAMBDA x0 : NOT LIST_HAS_ALL(['type', 'text'], JSON_KEYS(x0))
+          JSON_EXTRACT("doc_entities", '$[*]'),
+          LAMBDA x0 : LEN(LIST_FILTER(JSON_KEYS(x0), LAMBDA k : NOT k IN ('type', 'text'))) > 0
         )
       ) > 0
       THEN 'EXTRA_FIELD entities[] has a name that is not in the schema'
-      WHEN NOT LIST_HAS_ALL(['has_pii', 'entities'], JSON_KEYS("doc"))
+      WHEN LEN(LIST_FILTER(JSON_KEYS("doc"), LAMBDA k : NOT k IN ('has_pii', 'entities'))) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE("doc", '/has_pii') IN ('BOOLEAN')
+        JSON_TYPE("doc_has_pii") IN ('BOOLEAN')
       )
       THEN 'WRONG_TYPE has_pii is not boolean'
       WHEN NOT (
-        JSON_TYPE("doc", '/entities') IN ('ARRAY')
+        JSON_TYPE("doc_entities") IN ('ARRAY')
       )
       THEN 'WRONG_TYPE entities is not array'
-      WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/entities'), '$[*]'),
-          LAMBDA x0 : NOT (
-            JSON_TYPE(x0) IN ('OBJECT')
-          )
-        )
-      ) > 0
+      WHEN LEN(LIST_FILTER(JSON_EXTRACT("doc_entities", '$[*]'), LAMBDA x0 : NOT (
+        JSON_TYPE(x0) IN ('OBJECT')
+      ))) > 0
       THEN 'WRONG_TYPE entities[] is not object'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/entities'), '$[*]'),
-          LAMBDA x0 : NOT (
-            JSON_TYPE(x0, '/type') IN ('VARCHAR')
-          )
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_entities", '$[*]'), LAMBDA x0 : NOT (
+          JSON_TYPE(x0, '/type') IN ('VARCHAR')
+        ))
       ) > 0
       THEN 'WRONG_TYPE entities[].type is not string'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/entities'), '$[*]'),
-          LAMBDA x0 : NOT (
-            JSON_TYPE(x0, '/text') IN ('VARCHAR')
-          )
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_entities", '$[*]'), LAMBDA x0 : NOT (
+          JSON_TYPE(x0, '/text') IN ('VARCHAR')
+        ))
       ) > 0
       THEN 'WRONG_TYPE entities[].text is not string'
       WHEN LEN(
         LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/entities'), '$[*]'),
+          JSON_EXTRACT("doc_entities", '$[*]'),
           LAMBDA x0 : NOT JSON_EXTRACT_STRING(x0, '/type') IN (
             'person_name',
             'email',
@@ -276,26 +273,17 @@ WITH answered AS (
       ) > 0
       THEN 'NOT_IN_ENUM entities[].type is none of the allowed values'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/entities'), '$[*]'),
-          LAMBDA x0 : LENGTH(JSON_EXTRACT_STRING(x0, '/text')) < 1
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_entities", '$[*]'), LAMBDA x0 : LENGTH(JSON_EXTRACT_STRING(x0, '/text')) < 1)
       ) > 0
       THEN 'BAD_LENGTH entities[].text is shorter than 1'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/entities'), '$[*]'),
-          LAMBDA x0 : LENGTH(JSON_EXTRACT_STRING(x0, '/text')) > 200
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_entities", '$[*]'), LAMBDA x0 : LENGTH(JSON_EXTRACT_STRING(x0, '/text')) > 200)
       ) > 0
       THEN 'BAD_LENGTH entities[].text is longer than 200'
-      WHEN CASE
-        WHEN JSON_TYPE("doc", '/entities') IN ('ARRAY')
-        THEN JSON_ARRAY_LENGTH(JSON_EXTRACT("doc", '/entities'))
-      END > 50
+      WHEN CASE WHEN JSON_TYPE("doc_entities") IN ('ARRAY') THEN JSON_ARRAY_LENGTH("doc_entities") END > 50
       THEN 'BAD_ITEMS entities has more than 50 items'
     END AS "verdict"
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

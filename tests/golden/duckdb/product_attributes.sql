@@ -144,8 +144,9 @@ WITH answered AS (
       )
       THEN CASE
         WHEN CASE
-          WHEN NOT REGEXP_MATCHES("answer", '\\.[^"]*"[ \t\r\n]*:|[\[{,:][ \t\r\n]*"[ \t\r\n]*:|"[ \t\r\n]+:')
-          AND LIST_UNIQUE(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":')) = LEN(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":'))
+          WHEN NOT REGEXP_MATCHES("answer", '\\.[^"]*"[ \t\r\n]*:')
+          AND NOT REGEXP_MATCHES("answer", '"[ \t\r\n]+:')
+          AND LIST_UNIQUE(LIST_TRANSFORM(STRING_SPLIT("answer", '":'), LAMBDA n : SPLIT_PART(n, '"', -1))) = LEN(STRING_SPLIT("answer", '":'))
           THEN FALSE
           ELSE LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^:]+', '', 'g')) <> LENGTH(
             REGEXP_REPLACE(
@@ -166,6 +167,18 @@ WITH answered AS (
       END
     END AS "doc"
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    JSON_EXTRACT("doc", ['/category', '/attributes', '/brand', '/color', '/material', '/size', '/pack_count']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_category",
+    LIST_EXTRACT("docs", 2) AS "doc_attributes",
+    LIST_EXTRACT("docs", 3) AS "doc_brand",
+    LIST_EXTRACT("docs", 4) AS "doc_color",
+    LIST_EXTRACT("docs", 5) AS "doc_material",
+    LIST_EXTRACT("docs", 6) AS "doc_size",
+    LIST_EXTRACT("docs", 7) AS "doc_pack_count"
+  FROM parsed
 ), judged AS (
   SELECT
     "request_hash",
@@ -180,99 +193,95 @@ WITH answered AS (
     CASE
       WHEN NOT "call_error" IS NULL
       THEN 'CALL_ERROR ' || "call_error"
-      WHEN COALESCE(TRIM("answer", E' \t\r\n'), '') = ''
+      WHEN NOT COALESCE(REGEXP_MATCHES("answer", E'[^ \t\r\n]'), FALSE)
       THEN 'NO_RESPONSE the model gave no text'
       WHEN "doc" IS NULL
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE("doc") IN ('OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN JSON_EXTRACT("doc", '/category') IS NULL
+      WHEN "doc_category" IS NULL
       THEN 'MISSING_FIELD category is missing'
-      WHEN JSON_EXTRACT("doc", '/attributes') IS NULL
+      WHEN "doc_attributes" IS NULL
       THEN 'MISSING_FIELD attributes is missing'
       WHEN LEN(
         LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/attributes'), '$[*]'),
+          JSON_EXTRACT("doc_attributes", '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/name') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD attributes[].name is missing'
       WHEN LEN(
         LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/attributes'), '$[*]'),
+          JSON_EXTRACT("doc_attributes", '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/value') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD attributes[].value is missing'
       WHEN LEN(
         LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/attributes'), '$[*]'),
-          LAMBDA x0 : NOT LIST_HAS_ALL(['name', 'value'], JSON_KEYS(x0))
+          JSON_EXTRACT("doc_attributes", '$[*]'),
+          LAMBDA x0 : LEN(LIST_FILTER(JSON_KEYS(x0), LAMBDA k : NOT k IN ('name', 'value'))) > 0
         )
       ) > 0
       THEN 'EXTRA_FIELD attributes[] has a name that is not in the schema'
-      WHEN NOT LIST_HAS_ALL(['brand', 'category', 'color', 'material', 'size', 'pack_count', 'attributes'], JSON_KEYS("doc"))
+      WHEN LEN(
+        LIST_FILTER(
+          JSON_KEYS("doc"),
+          LAMBDA k : NOT k IN ('brand', 'category', 'color', 'material', 'size', 'pack_count', 'attributes')
+        )
+      ) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE("doc", '/brand') IN ('VARCHAR')
+        JSON_TYPE("doc_brand") IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE brand is not string'
       WHEN NOT (
-        JSON_TYPE("doc", '/category') IN ('VARCHAR')
+        JSON_TYPE("doc_category") IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE category is not string'
       WHEN NOT (
-        JSON_TYPE("doc", '/color') IN ('VARCHAR')
+        JSON_TYPE("doc_color") IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE color is not string'
       WHEN NOT (
-        JSON_TYPE("doc", '/material') IN ('VARCHAR')
+        JSON_TYPE("doc_material") IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE material is not string'
       WHEN NOT (
-        JSON_TYPE("doc", '/size') IN ('VARCHAR')
+        JSON_TYPE("doc_size") IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE size is not string'
       WHEN NOT (
-        JSON_TYPE("doc", '/pack_count') IN ('BIGINT', 'UBIGINT')
+        JSON_TYPE("doc_pack_count") IN ('BIGINT', 'UBIGINT')
         OR (
-          JSON_TYPE("doc", '/pack_count') IN ('DOUBLE')
-          AND TRY_CAST(JSON_EXTRACT_STRING("doc", '/pack_count') AS DOUBLE) = TRUNC(TRY_CAST(JSON_EXTRACT_STRING("doc", '/pack_count') AS DOUBLE))
+          JSON_TYPE("doc_pack_count") IN ('DOUBLE')
+          AND TRY_CAST(JSON_EXTRACT_STRING("doc_pack_count", '$') AS DOUBLE) = TRUNC(TRY_CAST(JSON_EXTRACT_STRING("doc_pack_count", '$') AS DOUBLE))
         )
       )
       THEN 'WRONG_TYPE pack_count is not integer'
       WHEN NOT (
-        JSON_TYPE("doc", '/attributes') IN ('ARRAY')
+        JSON_TYPE("doc_attributes") IN ('ARRAY')
       )
       THEN 'WRONG_TYPE attributes is not array'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/attributes'), '$[*]'),
-          LAMBDA x0 : NOT (
-            JSON_TYPE(x0) IN ('OBJECT')
-          )
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_attributes", '$[*]'), LAMBDA x0 : NOT (
+          JSON_TYPE(x0) IN ('OBJECT')
+        ))
       ) > 0
       THEN 'WRONG_TYPE attributes[] is not object'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/attributes'), '$[*]'),
-          LAMBDA x0 : NOT (
-            JSON_TYPE(x0, '/name') IN ('VARCHAR')
-          )
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_attributes", '$[*]'), LAMBDA x0 : NOT (
+          JSON_TYPE(x0, '/name') IN ('VARCHAR')
+        ))
       ) > 0
       THEN 'WRONG_TYPE attributes[].name is not string'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/attributes'), '$[*]'),
-          LAMBDA x0 : NOT (
-            JSON_TYPE(x0, '/value') IN ('VARCHAR')
-          )
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_attributes", '$[*]'), LAMBDA x0 : NOT (
+          JSON_TYPE(x0, '/value') IN ('VARCHAR')
+        ))
       ) > 0
       THEN 'WRONG_TYPE attributes[].value is not string'
-      WHEN NOT JSON_EXTRACT_STRING("doc", '/category') IN (
+      WHEN NOT JSON_EXTRACT_STRING("doc_category", '$') IN (
         'clothing',
         'shoes',
         'bags_accessories',
@@ -289,7 +298,7 @@ WITH answered AS (
         'other'
       )
       THEN 'NOT_IN_ENUM category is none of the allowed values'
-      WHEN NOT JSON_EXTRACT_STRING("doc", '/color') IN (
+      WHEN NOT JSON_EXTRACT_STRING("doc_color", '$') IN (
         'black',
         'white',
         'grey',
@@ -309,60 +318,45 @@ WITH answered AS (
         'other'
       )
       THEN 'NOT_IN_ENUM color is none of the allowed values'
-      WHEN NOT JSON_EXTRACT_STRING("doc", '/pack_count') IS NULL
-      AND TRY_CAST(JSON_EXTRACT_STRING("doc", '/pack_count') AS BIGINT) IS NULL
+      WHEN NOT JSON_EXTRACT_STRING("doc_pack_count", '$') IS NULL
+      AND TRY_CAST(JSON_EXTRACT_STRING("doc_pack_count", '$') AS BIGINT) IS NULL
       THEN 'OUT_OF_RANGE pack_count is beyond 64 bits'
-      WHEN TRY_CAST(JSON_EXTRACT_STRING("doc", '/pack_count') AS BIGINT) < 1
+      WHEN TRY_CAST(JSON_EXTRACT_STRING("doc_pack_count", '$') AS BIGINT) < 1
       THEN 'OUT_OF_RANGE pack_count is below 1'
-      WHEN TRY_CAST(JSON_EXTRACT_STRING("doc", '/pack_count') AS BIGINT) > 10000
+      WHEN TRY_CAST(JSON_EXTRACT_STRING("doc_pack_count", '$') AS BIGINT) > 10000
       THEN 'OUT_OF_RANGE pack_count is above 10000'
-      WHEN LENGTH(JSON_EXTRACT_STRING("doc", '/brand')) < 1
+      WHEN LENGTH(JSON_EXTRACT_STRING("doc_brand", '$')) < 1
       THEN 'BAD_LENGTH brand is shorter than 1'
-      WHEN LENGTH(JSON_EXTRACT_STRING("doc", '/brand')) > 60
+      WHEN LENGTH(JSON_EXTRACT_STRING("doc_brand", '$')) > 60
       THEN 'BAD_LENGTH brand is longer than 60'
-      WHEN LENGTH(JSON_EXTRACT_STRING("doc", '/material')) < 1
+      WHEN LENGTH(JSON_EXTRACT_STRING("doc_material", '$')) < 1
       THEN 'BAD_LENGTH material is shorter than 1'
-      WHEN LENGTH(JSON_EXTRACT_STRING("doc", '/material')) > 40
+      WHEN LENGTH(JSON_EXTRACT_STRING("doc_material", '$')) > 40
       THEN 'BAD_LENGTH material is longer than 40'
-      WHEN LENGTH(JSON_EXTRACT_STRING("doc", '/size')) < 1
+      WHEN LENGTH(JSON_EXTRACT_STRING("doc_size", '$')) < 1
       THEN 'BAD_LENGTH size is shorter than 1'
-      WHEN LENGTH(JSON_EXTRACT_STRING("doc", '/size')) > 40
+      WHEN LENGTH(JSON_EXTRACT_STRING("doc_size", '$')) > 40
       THEN 'BAD_LENGTH size is longer than 40'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/attributes'), '$[*]'),
-          LAMBDA x0 : LENGTH(JSON_EXTRACT_STRING(x0, '/name')) < 1
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_attributes", '$[*]'), LAMBDA x0 : LENGTH(JSON_EXTRACT_STRING(x0, '/name')) < 1)
       ) > 0
       THEN 'BAD_LENGTH attributes[].name is shorter than 1'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/attributes'), '$[*]'),
-          LAMBDA x0 : LENGTH(JSON_EXTRACT_STRING(x0, '/name')) > 40
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_attributes", '$[*]'), LAMBDA x0 : LENGTH(JSON_EXTRACT_STRING(x0, '/name')) > 40)
       ) > 0
       THEN 'BAD_LENGTH attributes[].name is longer than 40'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/attributes'), '$[*]'),
-          LAMBDA x0 : LENGTH(JSON_EXTRACT_STRING(x0, '/value')) < 1
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_attributes", '$[*]'), LAMBDA x0 : LENGTH(JSON_EXTRACT_STRING(x0, '/value')) < 1)
       ) > 0
       THEN 'BAD_LENGTH attributes[].value is shorter than 1'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/attributes'), '$[*]'),
-          LAMBDA x0 : LENGTH(JSON_EXTRACT_STRING(x0, '/value')) > 80
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_attributes", '$[*]'), LAMBDA x0 : LENGTH(JSON_EXTRACT_STRING(x0, '/value')) > 80)
       ) > 0
       THEN 'BAD_LENGTH attributes[].value is longer than 80'
-      WHEN CASE
-        WHEN JSON_TYPE("doc", '/attributes') IN ('ARRAY')
-        THEN JSON_ARRAY_LENGTH(JSON_EXTRACT("doc", '/attributes'))
-      END > 12
+      WHEN CASE WHEN JSON_TYPE("doc_attributes") IN ('ARRAY') THEN JSON_ARRAY_LENGTH("doc_attributes") END > 12
       THEN 'BAD_ITEMS attributes has more than 12 items'
     END AS "verdict"
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

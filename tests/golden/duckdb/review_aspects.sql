@@ -150,8 +150,9 @@ WITH answered AS (
       )
       THEN CASE
         WHEN CASE
-          WHEN NOT REGEXP_MATCHES("answer", '\\.[^"]*"[ \t\r\n]*:|[\[{,:][ \t\r\n]*"[ \t\r\n]*:|"[ \t\r\n]+:')
-          AND LIST_UNIQUE(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":')) = LEN(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":'))
+          WHEN NOT REGEXP_MATCHES("answer", '\\.[^"]*"[ \t\r\n]*:')
+          AND NOT REGEXP_MATCHES("answer", '"[ \t\r\n]+:')
+          AND LIST_UNIQUE(LIST_TRANSFORM(STRING_SPLIT("answer", '":'), LAMBDA n : SPLIT_PART(n, '"', -1))) = LEN(STRING_SPLIT("answer", '":'))
           THEN FALSE
           ELSE LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^:]+', '', 'g')) <> LENGTH(
             REGEXP_REPLACE(
@@ -172,6 +173,13 @@ WITH answered AS (
       END
     END AS "doc"
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    JSON_EXTRACT("doc", ['/overall', '/aspects']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_overall",
+    LIST_EXTRACT("docs", 2) AS "doc_aspects"
+  FROM parsed
 ), judged AS (
   SELECT
     "request_hash",
@@ -186,95 +194,81 @@ WITH answered AS (
     CASE
       WHEN NOT "call_error" IS NULL
       THEN 'CALL_ERROR ' || "call_error"
-      WHEN COALESCE(TRIM("answer", E' \t\r\n'), '') = ''
+      WHEN NOT COALESCE(REGEXP_MATCHES("answer", E'[^ \t\r\n]'), FALSE)
       THEN 'NO_RESPONSE the model gave no text'
       WHEN "doc" IS NULL
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE("doc") IN ('OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN JSON_EXTRACT("doc", '/overall') IS NULL
+      WHEN "doc_overall" IS NULL
       THEN 'MISSING_FIELD overall is missing'
-      WHEN JSON_EXTRACT("doc", '/aspects') IS NULL
+      WHEN "doc_aspects" IS NULL
       THEN 'MISSING_FIELD aspects is missing'
       WHEN LEN(
         LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
+          JSON_EXTRACT("doc_aspects", '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/aspect') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD aspects[].aspect is missing'
       WHEN LEN(
         LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
+          JSON_EXTRACT("doc_aspects", '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/sentiment') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD aspects[].sentiment is missing'
       WHEN LEN(
         LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
+          JSON_EXTRACT("doc_aspects", '$[*]'),
           LAMBDA x0 : JSON_TYPE(x0) IN ('OBJECT') AND JSON_EXTRACT(x0, '/quote') IS NULL
         )
       ) > 0
       THEN 'MISSING_FIELD aspects[].quote is missing'
       WHEN LEN(
         LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
-          LAMBDA x0 : NOT LIST_HAS_ALL(['aspect', 'sentiment', 'quote'], JSON_KEYS(x0))
+          JSON_EXTRACT("doc_aspects", '$[*]'),
+          LAMBDA x0 : LEN(LIST_FILTER(JSON_KEYS(x0), LAMBDA k : NOT k IN ('aspect', 'sentiment', 'quote'))) > 0
         )
       ) > 0
       THEN 'EXTRA_FIELD aspects[] has a name that is not in the schema'
-      WHEN NOT LIST_HAS_ALL(['overall', 'aspects'], JSON_KEYS("doc"))
+      WHEN LEN(LIST_FILTER(JSON_KEYS("doc"), LAMBDA k : NOT k IN ('overall', 'aspects'))) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE("doc", '/overall') IN ('VARCHAR')
+        JSON_TYPE("doc_overall") IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE overall is not string'
       WHEN NOT (
-        JSON_TYPE("doc", '/aspects') IN ('ARRAY')
+        JSON_TYPE("doc_aspects") IN ('ARRAY')
       )
       THEN 'WRONG_TYPE aspects is not array'
-      WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
-          LAMBDA x0 : NOT (
-            JSON_TYPE(x0) IN ('OBJECT')
-          )
-        )
-      ) > 0
+      WHEN LEN(LIST_FILTER(JSON_EXTRACT("doc_aspects", '$[*]'), LAMBDA x0 : NOT (
+        JSON_TYPE(x0) IN ('OBJECT')
+      ))) > 0
       THEN 'WRONG_TYPE aspects[] is not object'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
-          LAMBDA x0 : NOT (
-            JSON_TYPE(x0, '/aspect') IN ('VARCHAR')
-          )
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_aspects", '$[*]'), LAMBDA x0 : NOT (
+          JSON_TYPE(x0, '/aspect') IN ('VARCHAR')
+        ))
       ) > 0
       THEN 'WRONG_TYPE aspects[].aspect is not string'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
-          LAMBDA x0 : NOT (
-            JSON_TYPE(x0, '/sentiment') IN ('VARCHAR')
-          )
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_aspects", '$[*]'), LAMBDA x0 : NOT (
+          JSON_TYPE(x0, '/sentiment') IN ('VARCHAR')
+        ))
       ) > 0
       THEN 'WRONG_TYPE aspects[].sentiment is not string'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
-          LAMBDA x0 : NOT (
-            JSON_TYPE(x0, '/quote') IN ('VARCHAR')
-          )
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_aspects", '$[*]'), LAMBDA x0 : NOT (
+          JSON_TYPE(x0, '/quote') IN ('VARCHAR')
+        ))
       ) > 0
       THEN 'WRONG_TYPE aspects[].quote is not string'
-      WHEN NOT JSON_EXTRACT_STRING("doc", '/overall') IN ('positive', 'negative', 'mixed', 'neutral')
+      WHEN NOT JSON_EXTRACT_STRING("doc_overall", '$') IN ('positive', 'negative', 'mixed', 'neutral')
       THEN 'NOT_IN_ENUM overall is none of the allowed values'
       WHEN LEN(
         LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
+          JSON_EXTRACT("doc_aspects", '$[*]'),
           LAMBDA x0 : NOT JSON_EXTRACT_STRING(x0, '/aspect') IN (
             'quality',
             'durability',
@@ -292,32 +286,23 @@ WITH answered AS (
       THEN 'NOT_IN_ENUM aspects[].aspect is none of the allowed values'
       WHEN LEN(
         LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
+          JSON_EXTRACT("doc_aspects", '$[*]'),
           LAMBDA x0 : NOT JSON_EXTRACT_STRING(x0, '/sentiment') IN ('positive', 'negative', 'mixed')
         )
       ) > 0
       THEN 'NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
-          LAMBDA x0 : LENGTH(JSON_EXTRACT_STRING(x0, '/quote')) < 1
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_aspects", '$[*]'), LAMBDA x0 : LENGTH(JSON_EXTRACT_STRING(x0, '/quote')) < 1)
       ) > 0
       THEN 'BAD_LENGTH aspects[].quote is shorter than 1'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/aspects'), '$[*]'),
-          LAMBDA x0 : LENGTH(JSON_EXTRACT_STRING(x0, '/quote')) > 200
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_aspects", '$[*]'), LAMBDA x0 : LENGTH(JSON_EXTRACT_STRING(x0, '/quote')) > 200)
       ) > 0
       THEN 'BAD_LENGTH aspects[].quote is longer than 200'
-      WHEN CASE
-        WHEN JSON_TYPE("doc", '/aspects') IN ('ARRAY')
-        THEN JSON_ARRAY_LENGTH(JSON_EXTRACT("doc", '/aspects'))
-      END > 10
+      WHEN CASE WHEN JSON_TYPE("doc_aspects") IN ('ARRAY') THEN JSON_ARRAY_LENGTH("doc_aspects") END > 10
       THEN 'BAD_ITEMS aspects has more than 10 items'
     END AS "verdict"
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

@@ -172,8 +172,9 @@ WITH answered AS (
       )
       THEN CASE
         WHEN CASE
-          WHEN NOT REGEXP_MATCHES("answer", '\\.[^"]*"[ \t\r\n]*:|[\[{,:][ \t\r\n]*"[ \t\r\n]*:|"[ \t\r\n]+:')
-          AND LIST_UNIQUE(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":')) = LEN(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":'))
+          WHEN NOT REGEXP_MATCHES("answer", '\\.[^"]*"[ \t\r\n]*:')
+          AND NOT REGEXP_MATCHES("answer", '"[ \t\r\n]+:')
+          AND LIST_UNIQUE(LIST_TRANSFORM(STRING_SPLIT("answer", '":'), LAMBDA n : SPLIT_PART(n, '"', -1))) = LEN(STRING_SPLIT("answer", '":'))
           THEN FALSE
           ELSE LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^:]+', '', 'g')) <> LENGTH(
             REGEXP_REPLACE(
@@ -194,6 +195,14 @@ WITH answered AS (
       END
     END AS "doc"
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    JSON_EXTRACT("doc", ['/same', '/deciding_fields', '/reason']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_same",
+    LIST_EXTRACT("docs", 2) AS "doc_deciding_fields",
+    LIST_EXTRACT("docs", 3) AS "doc_reason"
+  FROM parsed
 ), judged AS (
   SELECT
     "request_hash",
@@ -208,59 +217,56 @@ WITH answered AS (
     CASE
       WHEN NOT "call_error" IS NULL
       THEN 'CALL_ERROR ' || "call_error"
-      WHEN COALESCE(TRIM("answer", E' \t\r\n'), '') = ''
+      WHEN NOT COALESCE(REGEXP_MATCHES("answer", E'[^ \t\r\n]'), FALSE)
       THEN 'NO_RESPONSE the model gave no text'
       WHEN "doc" IS NULL
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE("doc") IN ('OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN JSON_EXTRACT("doc", '/same') IS NULL
+      WHEN "doc_same" IS NULL
       THEN 'MISSING_FIELD same is missing'
-      WHEN JSON_EXTRACT("doc", '/deciding_fields') IS NULL
+      WHEN "doc_deciding_fields" IS NULL
       THEN 'MISSING_FIELD deciding_fields is missing'
-      WHEN JSON_EXTRACT("doc", '/reason') IS NULL
+      WHEN "doc_reason" IS NULL
       THEN 'MISSING_FIELD reason is missing'
-      WHEN NOT LIST_HAS_ALL(['same', 'deciding_fields', 'reason'], JSON_KEYS("doc"))
+      WHEN LEN(LIST_FILTER(JSON_KEYS("doc"), LAMBDA k : NOT k IN ('same', 'deciding_fields', 'reason'))) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE("doc", '/same') IN ('BOOLEAN')
+        JSON_TYPE("doc_same") IN ('BOOLEAN')
       )
       THEN 'WRONG_TYPE same is not boolean'
       WHEN NOT (
-        JSON_TYPE("doc", '/deciding_fields') IN ('ARRAY')
+        JSON_TYPE("doc_deciding_fields") IN ('ARRAY')
       )
       THEN 'WRONG_TYPE deciding_fields is not array'
       WHEN LEN(
-        LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/deciding_fields'), '$[*]'),
-          LAMBDA x0 : NOT (
-            JSON_TYPE(x0) IN ('VARCHAR')
-          )
-        )
+        LIST_FILTER(JSON_EXTRACT("doc_deciding_fields", '$[*]'), LAMBDA x0 : NOT (
+          JSON_TYPE(x0) IN ('VARCHAR')
+        ))
       ) > 0
       THEN 'WRONG_TYPE deciding_fields[] is not string'
       WHEN NOT (
-        JSON_TYPE("doc", '/reason') IN ('VARCHAR')
+        JSON_TYPE("doc_reason") IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE reason is not string'
       WHEN LEN(
         LIST_FILTER(
-          JSON_EXTRACT(JSON_EXTRACT("doc", '/deciding_fields'), '$[*]'),
+          JSON_EXTRACT("doc_deciding_fields", '$[*]'),
           LAMBDA x0 : NOT JSON_EXTRACT_STRING(x0, '$') IN ('name', 'address', 'phone', 'website')
         )
       ) > 0
       THEN 'NOT_IN_ENUM deciding_fields[] is none of the allowed values'
-      WHEN LENGTH(JSON_EXTRACT_STRING("doc", '/reason')) < 1
+      WHEN LENGTH(JSON_EXTRACT_STRING("doc_reason", '$')) < 1
       THEN 'BAD_LENGTH reason is shorter than 1'
-      WHEN LENGTH(JSON_EXTRACT_STRING("doc", '/reason')) > 200
+      WHEN LENGTH(JSON_EXTRACT_STRING("doc_reason", '$')) > 200
       THEN 'BAD_LENGTH reason is longer than 200'
       WHEN CASE
-        WHEN JSON_TYPE("doc", '/deciding_fields') IN ('ARRAY')
-        THEN JSON_ARRAY_LENGTH(JSON_EXTRACT("doc", '/deciding_fields'))
+        WHEN JSON_TYPE("doc_deciding_fields") IN ('ARRAY')
+        THEN JSON_ARRAY_LENGTH("doc_deciding_fields")
       END > 4
       THEN 'BAD_ITEMS deciding_fields has more than 4 items'
     END AS "verdict"
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

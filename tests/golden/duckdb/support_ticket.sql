@@ -161,8 +161,9 @@ WITH answered AS (
       )
       THEN CASE
         WHEN CASE
-          WHEN NOT REGEXP_MATCHES("answer", '\\.[^"]*"[ \t\r\n]*:|[\[{,:][ \t\r\n]*"[ \t\r\n]*:|"[ \t\r\n]+:')
-          AND LIST_UNIQUE(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":')) = LEN(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":'))
+          WHEN NOT REGEXP_MATCHES("answer", '\\.[^"]*"[ \t\r\n]*:')
+          AND NOT REGEXP_MATCHES("answer", '"[ \t\r\n]+:')
+          AND LIST_UNIQUE(LIST_TRANSFORM(STRING_SPLIT("answer", '":'), LAMBDA n : SPLIT_PART(n, '"', -1))) = LEN(STRING_SPLIT("answer", '":'))
           THEN FALSE
           ELSE LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^:]+', '', 'g')) <> LENGTH(
             REGEXP_REPLACE(
@@ -183,6 +184,16 @@ WITH answered AS (
       END
     END AS "doc"
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    JSON_EXTRACT("doc", ['/intent', '/urgency', '/needs_human', '/summary', '/product']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_intent",
+    LIST_EXTRACT("docs", 2) AS "doc_urgency",
+    LIST_EXTRACT("docs", 3) AS "doc_needs_human",
+    LIST_EXTRACT("docs", 4) AS "doc_summary",
+    LIST_EXTRACT("docs", 5) AS "doc_product"
+  FROM parsed
 ), judged AS (
   SELECT
     "request_hash",
@@ -197,47 +208,49 @@ WITH answered AS (
     CASE
       WHEN NOT "call_error" IS NULL
       THEN 'CALL_ERROR ' || "call_error"
-      WHEN COALESCE(TRIM("answer", E' \t\r\n'), '') = ''
+      WHEN NOT COALESCE(REGEXP_MATCHES("answer", E'[^ \t\r\n]'), FALSE)
       THEN 'NO_RESPONSE the model gave no text'
       WHEN "doc" IS NULL
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE("doc") IN ('OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN JSON_EXTRACT("doc", '/intent') IS NULL
+      WHEN "doc_intent" IS NULL
       THEN 'MISSING_FIELD intent is missing'
-      WHEN JSON_EXTRACT("doc", '/urgency') IS NULL
+      WHEN "doc_urgency" IS NULL
       THEN 'MISSING_FIELD urgency is missing'
-      WHEN JSON_EXTRACT("doc", '/needs_human') IS NULL
+      WHEN "doc_needs_human" IS NULL
       THEN 'MISSING_FIELD needs_human is missing'
-      WHEN JSON_EXTRACT("doc", '/summary') IS NULL
+      WHEN "doc_summary" IS NULL
       THEN 'MISSING_FIELD summary is missing'
-      WHEN NOT LIST_HAS_ALL(['intent', 'urgency', 'product', 'needs_human', 'summary'], JSON_KEYS("doc"))
+      WHEN LEN(
+        LIST_FILTER(JSON_KEYS("doc"), LAMBDA k : NOT k IN ('intent', 'urgency', 'product', 'needs_human', 'summary'))
+      ) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE("doc", '/intent') IN ('VARCHAR')
+        JSON_TYPE("doc_intent") IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE intent is not string'
       WHEN NOT (
-        JSON_TYPE("doc", '/urgency') IN ('BIGINT', 'UBIGINT')
+        JSON_TYPE("doc_urgency") IN ('BIGINT', 'UBIGINT')
         OR (
-          JSON_TYPE("doc", '/urgency') IN ('DOUBLE')
-          AND TRY_CAST(JSON_EXTRACT_STRING("doc", '/urgency') AS DOUBLE) = TRUNC(TRY_CAST(JSON_EXTRACT_STRING("doc", '/urgency') AS DOUBLE))
+          JSON_TYPE("doc_urgency") IN ('DOUBLE')
+          AND TRY_CAST(JSON_EXTRACT_STRING("doc_urgency", '$') AS DOUBLE) = TRUNC(TRY_CAST(JSON_EXTRACT_STRING("doc_urgency", '$') AS DOUBLE))
         )
       )
       THEN 'WRONG_TYPE urgency is not integer'
       WHEN NOT (
-        JSON_TYPE("doc", '/product') IN ('VARCHAR')
+        JSON_TYPE("doc_product") IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE product is not string'
       WHEN NOT (
-        JSON_TYPE("doc", '/needs_human') IN ('BOOLEAN')
+        JSON_TYPE("doc_needs_human") IN ('BOOLEAN')
       )
       THEN 'WRONG_TYPE needs_human is not boolean'
       WHEN NOT (
-        JSON_TYPE("doc", '/summary') IN ('VARCHAR')
+        JSON_TYPE("doc_summary") IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE summary is not string'
-      WHEN NOT JSON_EXTRACT_STRING("doc", '/intent') IN (
+      WHEN NOT JSON_EXTRACT_STRING("doc_intent", '$') IN (
         'how_to',
         'bug',
         'outage',
@@ -250,21 +263,21 @@ WITH answered AS (
         'other'
       )
       THEN 'NOT_IN_ENUM intent is none of the allowed values'
-      WHEN NOT JSON_EXTRACT_STRING("doc", '/product') IN ('web_app', 'mobile_app', 'api', 'card_reader')
+      WHEN NOT JSON_EXTRACT_STRING("doc_product", '$') IN ('web_app', 'mobile_app', 'api', 'card_reader')
       THEN 'NOT_IN_ENUM product is none of the allowed values'
-      WHEN NOT JSON_EXTRACT_STRING("doc", '/urgency') IS NULL
-      AND TRY_CAST(JSON_EXTRACT_STRING("doc", '/urgency') AS BIGINT) IS NULL
+      WHEN NOT JSON_EXTRACT_STRING("doc_urgency", '$') IS NULL
+      AND TRY_CAST(JSON_EXTRACT_STRING("doc_urgency", '$') AS BIGINT) IS NULL
       THEN 'OUT_OF_RANGE urgency is beyond 64 bits'
-      WHEN TRY_CAST(JSON_EXTRACT_STRING("doc", '/urgency') AS BIGINT) < 1
+      WHEN TRY_CAST(JSON_EXTRACT_STRING("doc_urgency", '$') AS BIGINT) < 1
       THEN 'OUT_OF_RANGE urgency is below 1'
-      WHEN TRY_CAST(JSON_EXTRACT_STRING("doc", '/urgency') AS BIGINT) > 5
+      WHEN TRY_CAST(JSON_EXTRACT_STRING("doc_urgency", '$') AS BIGINT) > 5
       THEN 'OUT_OF_RANGE urgency is above 5'
-      WHEN LENGTH(JSON_EXTRACT_STRING("doc", '/summary')) < 1
+      WHEN LENGTH(JSON_EXTRACT_STRING("doc_summary", '$')) < 1
       THEN 'BAD_LENGTH summary is shorter than 1'
-      WHEN LENGTH(JSON_EXTRACT_STRING("doc", '/summary')) > 200
+      WHEN LENGTH(JSON_EXTRACT_STRING("doc_summary", '$')) > 200
       THEN 'BAD_LENGTH summary is longer than 200'
     END AS "verdict"
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

@@ -156,8 +156,9 @@ WITH answered AS (
       )
       THEN CASE
         WHEN CASE
-          WHEN NOT REGEXP_MATCHES("answer", '\\.[^"]*"[ \t\r\n]*:|[\[{,:][ \t\r\n]*"[ \t\r\n]*:|"[ \t\r\n]+:')
-          AND LIST_UNIQUE(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":')) = LEN(REGEXP_EXTRACT_ALL("answer", '"[^"\\]*":'))
+          WHEN NOT REGEXP_MATCHES("answer", '\\.[^"]*"[ \t\r\n]*:')
+          AND NOT REGEXP_MATCHES("answer", '"[ \t\r\n]+:')
+          AND LIST_UNIQUE(LIST_TRANSFORM(STRING_SPLIT("answer", '":'), LAMBDA n : SPLIT_PART(n, '"', -1))) = LEN(STRING_SPLIT("answer", '":'))
           THEN FALSE
           ELSE LENGTH(REGEXP_REPLACE(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\.)*"', '""', 'g'), '[^:]+', '', 'g')) <> LENGTH(
             REGEXP_REPLACE(
@@ -178,6 +179,15 @@ WITH answered AS (
       END
     END AS "doc"
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    JSON_EXTRACT("doc", ['/merchant', '/category', '/is_recurring', '/country']) AS "docs",
+    LIST_EXTRACT("docs", 1) AS "doc_merchant",
+    LIST_EXTRACT("docs", 2) AS "doc_category",
+    LIST_EXTRACT("docs", 3) AS "doc_is_recurring",
+    LIST_EXTRACT("docs", 4) AS "doc_country"
+  FROM parsed
 ), judged AS (
   SELECT
     "request_hash",
@@ -192,37 +202,39 @@ WITH answered AS (
     CASE
       WHEN NOT "call_error" IS NULL
       THEN 'CALL_ERROR ' || "call_error"
-      WHEN COALESCE(TRIM("answer", E' \t\r\n'), '') = ''
+      WHEN NOT COALESCE(REGEXP_MATCHES("answer", E'[^ \t\r\n]'), FALSE)
       THEN 'NO_RESPONSE the model gave no text'
       WHEN "doc" IS NULL
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT JSON_TYPE("doc") IN ('OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN JSON_EXTRACT("doc", '/merchant') IS NULL
+      WHEN "doc_merchant" IS NULL
       THEN 'MISSING_FIELD merchant is missing'
-      WHEN JSON_EXTRACT("doc", '/category') IS NULL
+      WHEN "doc_category" IS NULL
       THEN 'MISSING_FIELD category is missing'
-      WHEN JSON_EXTRACT("doc", '/is_recurring') IS NULL
+      WHEN "doc_is_recurring" IS NULL
       THEN 'MISSING_FIELD is_recurring is missing'
-      WHEN NOT LIST_HAS_ALL(['merchant', 'category', 'is_recurring', 'country'], JSON_KEYS("doc"))
+      WHEN LEN(
+        LIST_FILTER(JSON_KEYS("doc"), LAMBDA k : NOT k IN ('merchant', 'category', 'is_recurring', 'country'))
+      ) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        JSON_TYPE("doc", '/merchant') IN ('VARCHAR')
+        JSON_TYPE("doc_merchant") IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE merchant is not string'
       WHEN NOT (
-        JSON_TYPE("doc", '/category') IN ('VARCHAR')
+        JSON_TYPE("doc_category") IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE category is not string'
       WHEN NOT (
-        JSON_TYPE("doc", '/is_recurring') IN ('BOOLEAN')
+        JSON_TYPE("doc_is_recurring") IN ('BOOLEAN')
       )
       THEN 'WRONG_TYPE is_recurring is not boolean'
       WHEN NOT (
-        JSON_TYPE("doc", '/country') IN ('VARCHAR')
+        JSON_TYPE("doc_country") IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE country is not string'
-      WHEN NOT JSON_EXTRACT_STRING("doc", '/category') IN (
+      WHEN NOT JSON_EXTRACT_STRING("doc_category", '$') IN (
         'groceries',
         'restaurants',
         'transport',
@@ -248,14 +260,14 @@ WITH answered AS (
         'other'
       )
       THEN 'NOT_IN_ENUM category is none of the allowed values'
-      WHEN LENGTH(JSON_EXTRACT_STRING("doc", '/merchant')) < 1
+      WHEN LENGTH(JSON_EXTRACT_STRING("doc_merchant", '$')) < 1
       THEN 'BAD_LENGTH merchant is shorter than 1'
-      WHEN LENGTH(JSON_EXTRACT_STRING("doc", '/merchant')) > 60
+      WHEN LENGTH(JSON_EXTRACT_STRING("doc_merchant", '$')) > 60
       THEN 'BAD_LENGTH merchant is longer than 60'
-      WHEN NOT REGEXP_MATCHES(JSON_EXTRACT_STRING("doc", '/country'), '^[A-Z]{2}$')
+      WHEN NOT REGEXP_MATCHES(JSON_EXTRACT_STRING("doc_country", '$'), '^[A-Z]{2}$')
       THEN 'BAD_PATTERN country does not match ^[A-Z]{2}$'
     END AS "verdict"
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

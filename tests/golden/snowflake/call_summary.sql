@@ -174,6 +174,13 @@ WITH answered AS (
       THEN TRY_PARSE_JSON(answer)
     END AS doc
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    GET(doc, 'summary') AS doc_summary,
+    GET(doc, 'outcome') AS doc_outcome,
+    GET(doc, 'action_items') AS doc_action_items
+  FROM parsed
 ), judged AS (
   SELECT
     request_hash,
@@ -194,23 +201,19 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT TYPEOF(doc) IN ('OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN GET(doc, 'summary') IS NULL
+      WHEN doc_summary IS NULL
       THEN 'MISSING_FIELD summary is missing'
-      WHEN GET(doc, 'outcome') IS NULL
+      WHEN doc_outcome IS NULL
       THEN 'MISSING_FIELD outcome is missing'
-      WHEN GET(doc, 'action_items') IS NULL
+      WHEN doc_action_items IS NULL
       THEN 'MISSING_FIELD action_items is missing'
-      WHEN ARRAY_SIZE(
-        FILTER(AS_ARRAY(GET(doc, 'action_items')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'who') IS NULL)
-      ) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_action_items), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'who') IS NULL)) > 0
       THEN 'MISSING_FIELD action_items[].who is missing'
-      WHEN ARRAY_SIZE(
-        FILTER(AS_ARRAY(GET(doc, 'action_items')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'what') IS NULL)
-      ) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_action_items), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'what') IS NULL)) > 0
       THEN 'MISSING_FIELD action_items[].what is missing'
       WHEN ARRAY_SIZE(
         FILTER(
-          AS_ARRAY(GET(doc, 'action_items')),
+          AS_ARRAY(doc_action_items),
           x0 -> ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(x0)), ARRAY_CONSTRUCT('who', 'what'))) > 0
         )
       ) > 0
@@ -218,50 +221,50 @@ WITH answered AS (
       WHEN ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('summary', 'outcome', 'action_items'))) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        TYPEOF(GET(doc, 'summary')) IN ('VARCHAR')
+        TYPEOF(doc_summary) IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE summary is not string'
       WHEN NOT (
-        TYPEOF(GET(doc, 'outcome')) IN ('VARCHAR')
+        TYPEOF(doc_outcome) IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE outcome is not string'
       WHEN NOT (
-        TYPEOF(GET(doc, 'action_items')) IN ('ARRAY')
+        TYPEOF(doc_action_items) IN ('ARRAY')
       )
       THEN 'WRONG_TYPE action_items is not array'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'action_items')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_action_items), x0 -> NOT (
         TYPEOF(x0) IN ('OBJECT')
       ))) > 0
       THEN 'WRONG_TYPE action_items[] is not object'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'action_items')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_action_items), x0 -> NOT (
         TYPEOF(GET(x0, 'who')) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE action_items[].who is not string'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'action_items')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_action_items), x0 -> NOT (
         TYPEOF(GET(x0, 'what')) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE action_items[].what is not string'
-      WHEN NOT CAST(GET(doc, 'outcome') AS VARCHAR) IN ('resolved', 'follow_up', 'escalated', 'unresolved', 'cancelled', 'no_contact', 'other')
+      WHEN NOT CAST(doc_outcome AS VARCHAR) IN ('resolved', 'follow_up', 'escalated', 'unresolved', 'cancelled', 'no_contact', 'other')
       THEN 'NOT_IN_ENUM outcome is none of the allowed values'
       WHEN ARRAY_SIZE(
         FILTER(
-          AS_ARRAY(GET(doc, 'action_items')),
+          AS_ARRAY(doc_action_items),
           x0 -> NOT CAST(GET(x0, 'who') AS VARCHAR) IN ('agent', 'customer', 'other_team', 'third_party')
         )
       ) > 0
       THEN 'NOT_IN_ENUM action_items[].who is none of the allowed values'
-      WHEN LENGTH(CAST(GET(doc, 'summary') AS VARCHAR)) < 1
+      WHEN LENGTH(CAST(doc_summary AS VARCHAR)) < 1
       THEN 'BAD_LENGTH summary is shorter than 1'
-      WHEN LENGTH(CAST(GET(doc, 'summary') AS VARCHAR)) > 600
+      WHEN LENGTH(CAST(doc_summary AS VARCHAR)) > 600
       THEN 'BAD_LENGTH summary is longer than 600'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'action_items')), x0 -> LENGTH(CAST(GET(x0, 'what') AS VARCHAR)) < 1)) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_action_items), x0 -> LENGTH(CAST(GET(x0, 'what') AS VARCHAR)) < 1)) > 0
       THEN 'BAD_LENGTH action_items[].what is shorter than 1'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'action_items')), x0 -> LENGTH(CAST(GET(x0, 'what') AS VARCHAR)) > 160)) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_action_items), x0 -> LENGTH(CAST(GET(x0, 'what') AS VARCHAR)) > 160)) > 0
       THEN 'BAD_LENGTH action_items[].what is longer than 160'
-      WHEN ARRAY_SIZE(AS_ARRAY(GET(doc, 'action_items'))) > 8
+      WHEN ARRAY_SIZE(AS_ARRAY(doc_action_items)) > 8
       THEN 'BAD_ITEMS action_items has more than 8 items'
     END AS verdict
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

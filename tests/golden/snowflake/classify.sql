@@ -174,6 +174,12 @@ WITH answered AS (
       THEN TRY_PARSE_JSON(answer)
     END AS doc
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    GET(doc, 'label') AS doc_label,
+    GET(doc, 'quote') AS doc_quote
+  FROM parsed
 ), judged AS (
   SELECT
     request_hash,
@@ -194,26 +200,26 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT TYPEOF(doc) IN ('OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN GET(doc, 'label') IS NULL
+      WHEN doc_label IS NULL
       THEN 'MISSING_FIELD label is missing'
-      WHEN GET(doc, 'quote') IS NULL
+      WHEN doc_quote IS NULL
       THEN 'MISSING_FIELD quote is missing'
       WHEN ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('label', 'quote'))) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        TYPEOF(GET(doc, 'label')) IN ('VARCHAR')
+        TYPEOF(doc_label) IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE label is not string'
       WHEN NOT (
-        TYPEOF(GET(doc, 'quote')) IN ('VARCHAR')
+        TYPEOF(doc_quote) IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE quote is not string'
-      WHEN NOT CAST(GET(doc, 'label') AS VARCHAR) IN ('bug', 'feature_request', 'delivery', 'billing', 'praise', 'other')
+      WHEN NOT CAST(doc_label AS VARCHAR) IN ('bug', 'feature_request', 'delivery', 'billing', 'praise', 'other')
       THEN 'NOT_IN_ENUM label is none of the allowed values'
-      WHEN LENGTH(CAST(GET(doc, 'quote') AS VARCHAR)) > 200
+      WHEN LENGTH(CAST(doc_quote AS VARCHAR)) > 200
       THEN 'BAD_LENGTH quote is longer than 200'
     END AS verdict
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

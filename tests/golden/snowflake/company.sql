@@ -174,6 +174,13 @@ WITH answered AS (
       THEN TRY_PARSE_JSON(answer)
     END AS doc
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    GET(doc, 'industry') AS doc_industry,
+    GET(doc, 'b2b') AS doc_b2b,
+    GET(doc, 'what_they_do') AS doc_what_they_do
+  FROM parsed
 ), judged AS (
   SELECT
     request_hash,
@@ -194,27 +201,27 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT TYPEOF(doc) IN ('OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN GET(doc, 'industry') IS NULL
+      WHEN doc_industry IS NULL
       THEN 'MISSING_FIELD industry is missing'
-      WHEN GET(doc, 'b2b') IS NULL
+      WHEN doc_b2b IS NULL
       THEN 'MISSING_FIELD b2b is missing'
-      WHEN GET(doc, 'what_they_do') IS NULL
+      WHEN doc_what_they_do IS NULL
       THEN 'MISSING_FIELD what_they_do is missing'
       WHEN ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('industry', 'b2b', 'what_they_do'))) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        TYPEOF(GET(doc, 'industry')) IN ('VARCHAR')
+        TYPEOF(doc_industry) IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE industry is not string'
       WHEN NOT (
-        TYPEOF(GET(doc, 'b2b')) IN ('BOOLEAN')
+        TYPEOF(doc_b2b) IN ('BOOLEAN')
       )
       THEN 'WRONG_TYPE b2b is not boolean'
       WHEN NOT (
-        TYPEOF(GET(doc, 'what_they_do')) IN ('VARCHAR')
+        TYPEOF(doc_what_they_do) IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE what_they_do is not string'
-      WHEN NOT CAST(GET(doc, 'industry') AS VARCHAR) IN (
+      WHEN NOT CAST(doc_industry AS VARCHAR) IN (
         'software',
         'it_services',
         'financial_services',
@@ -241,12 +248,12 @@ WITH answered AS (
         'unknown'
       )
       THEN 'NOT_IN_ENUM industry is none of the allowed values'
-      WHEN LENGTH(CAST(GET(doc, 'what_they_do') AS VARCHAR)) < 1
+      WHEN LENGTH(CAST(doc_what_they_do AS VARCHAR)) < 1
       THEN 'BAD_LENGTH what_they_do is shorter than 1'
-      WHEN LENGTH(CAST(GET(doc, 'what_they_do') AS VARCHAR)) > 120
+      WHEN LENGTH(CAST(doc_what_they_do AS VARCHAR)) > 120
       THEN 'BAD_LENGTH what_they_do is longer than 120'
     END AS verdict
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

@@ -174,6 +174,12 @@ WITH answered AS (
       THEN TRY_PARSE_JSON(answer)
     END AS doc
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    GET(doc, 'function') AS doc_function,
+    GET(doc, 'seniority') AS doc_seniority
+  FROM parsed
 ), judged AS (
   SELECT
     request_hash,
@@ -194,21 +200,21 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT TYPEOF(doc) IN ('OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN GET(doc, 'function') IS NULL
+      WHEN doc_function IS NULL
       THEN 'MISSING_FIELD function is missing'
-      WHEN GET(doc, 'seniority') IS NULL
+      WHEN doc_seniority IS NULL
       THEN 'MISSING_FIELD seniority is missing'
       WHEN ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('function', 'seniority'))) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        TYPEOF(GET(doc, 'function')) IN ('VARCHAR')
+        TYPEOF(doc_function) IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE function is not string'
       WHEN NOT (
-        TYPEOF(GET(doc, 'seniority')) IN ('VARCHAR')
+        TYPEOF(doc_seniority) IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE seniority is not string'
-      WHEN NOT CAST(GET(doc, 'function') AS VARCHAR) IN (
+      WHEN NOT CAST(doc_function AS VARCHAR) IN (
         'engineering',
         'data',
         'it',
@@ -230,10 +236,10 @@ WITH answered AS (
         'unknown'
       )
       THEN 'NOT_IN_ENUM function is none of the allowed values'
-      WHEN NOT CAST(GET(doc, 'seniority') AS VARCHAR) IN ('trainee', 'junior', 'mid', 'senior', 'lead', 'manager', 'director', 'vp', 'executive', 'unknown')
+      WHEN NOT CAST(doc_seniority AS VARCHAR) IN ('trainee', 'junior', 'mid', 'senior', 'lead', 'manager', 'director', 'vp', 'executive', 'unknown')
       THEN 'NOT_IN_ENUM seniority is none of the allowed values'
     END AS verdict
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

@@ -174,6 +174,12 @@ WITH answered AS (
       THEN TRY_PARSE_JSON(answer)
     END AS doc
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    GET(doc, 'has_pii') AS doc_has_pii,
+    GET(doc, 'entities') AS doc_entities
+  FROM parsed
 ), judged AS (
   SELECT
     request_hash,
@@ -194,17 +200,17 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT TYPEOF(doc) IN ('OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN GET(doc, 'has_pii') IS NULL
+      WHEN doc_has_pii IS NULL
       THEN 'MISSING_FIELD has_pii is missing'
-      WHEN GET(doc, 'entities') IS NULL
+      WHEN doc_entities IS NULL
       THEN 'MISSING_FIELD entities is missing'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'entities')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'type') IS NULL)) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_entities), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'type') IS NULL)) > 0
       THEN 'MISSING_FIELD entities[].type is missing'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'entities')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'text') IS NULL)) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_entities), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'text') IS NULL)) > 0
       THEN 'MISSING_FIELD entities[].text is missing'
       WHEN ARRAY_SIZE(
         FILTER(
-          AS_ARRAY(GET(doc, 'entities')),
+          AS_ARRAY(doc_entities),
           x0 -> ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(x0)), ARRAY_CONSTRUCT('type', 'text'))) > 0
         )
       ) > 0
@@ -212,28 +218,28 @@ WITH answered AS (
       WHEN ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('has_pii', 'entities'))) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        TYPEOF(GET(doc, 'has_pii')) IN ('BOOLEAN')
+        TYPEOF(doc_has_pii) IN ('BOOLEAN')
       )
       THEN 'WRONG_TYPE has_pii is not boolean'
       WHEN NOT (
-        TYPEOF(GET(doc, 'entities')) IN ('ARRAY')
+        TYPEOF(doc_entities) IN ('ARRAY')
       )
       THEN 'WRONG_TYPE entities is not array'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'entities')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_entities), x0 -> NOT (
         TYPEOF(x0) IN ('OBJECT')
       ))) > 0
       THEN 'WRONG_TYPE entities[] is not object'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'entities')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_entities), x0 -> NOT (
         TYPEOF(GET(x0, 'type')) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE entities[].type is not string'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'entities')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_entities), x0 -> NOT (
         TYPEOF(GET(x0, 'text')) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE entities[].text is not string'
       WHEN ARRAY_SIZE(
         FILTER(
-          AS_ARRAY(GET(doc, 'entities')),
+          AS_ARRAY(doc_entities),
           x0 -> NOT CAST(GET(x0, 'type') AS VARCHAR) IN (
             'person_name',
             'email',
@@ -250,14 +256,14 @@ WITH answered AS (
         )
       ) > 0
       THEN 'NOT_IN_ENUM entities[].type is none of the allowed values'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'entities')), x0 -> LENGTH(CAST(GET(x0, 'text') AS VARCHAR)) < 1)) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_entities), x0 -> LENGTH(CAST(GET(x0, 'text') AS VARCHAR)) < 1)) > 0
       THEN 'BAD_LENGTH entities[].text is shorter than 1'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'entities')), x0 -> LENGTH(CAST(GET(x0, 'text') AS VARCHAR)) > 200)) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_entities), x0 -> LENGTH(CAST(GET(x0, 'text') AS VARCHAR)) > 200)) > 0
       THEN 'BAD_LENGTH entities[].text is longer than 200'
-      WHEN ARRAY_SIZE(AS_ARRAY(GET(doc, 'entities'))) > 50
+      WHEN ARRAY_SIZE(AS_ARRAY(doc_entities)) > 50
       THEN 'BAD_ITEMS entities has more than 50 items'
     END AS verdict
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

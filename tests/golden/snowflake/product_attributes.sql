@@ -174,6 +174,17 @@ WITH answered AS (
       THEN TRY_PARSE_JSON(answer)
     END AS doc
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    GET(doc, 'category') AS doc_category,
+    GET(doc, 'attributes') AS doc_attributes,
+    GET(doc, 'brand') AS doc_brand,
+    GET(doc, 'color') AS doc_color,
+    GET(doc, 'material') AS doc_material,
+    GET(doc, 'size') AS doc_size,
+    GET(doc, 'pack_count') AS doc_pack_count
+  FROM parsed
 ), judged AS (
   SELECT
     request_hash,
@@ -194,19 +205,17 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT TYPEOF(doc) IN ('OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN GET(doc, 'category') IS NULL
+      WHEN doc_category IS NULL
       THEN 'MISSING_FIELD category is missing'
-      WHEN GET(doc, 'attributes') IS NULL
+      WHEN doc_attributes IS NULL
       THEN 'MISSING_FIELD attributes is missing'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'name') IS NULL)) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_attributes), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'name') IS NULL)) > 0
       THEN 'MISSING_FIELD attributes[].name is missing'
-      WHEN ARRAY_SIZE(
-        FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'value') IS NULL)
-      ) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_attributes), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'value') IS NULL)) > 0
       THEN 'MISSING_FIELD attributes[].value is missing'
       WHEN ARRAY_SIZE(
         FILTER(
-          AS_ARRAY(GET(doc, 'attributes')),
+          AS_ARRAY(doc_attributes),
           x0 -> ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(x0)), ARRAY_CONSTRUCT('name', 'value'))) > 0
         )
       ) > 0
@@ -219,50 +228,50 @@ WITH answered AS (
       ) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        TYPEOF(GET(doc, 'brand')) IN ('VARCHAR')
+        TYPEOF(doc_brand) IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE brand is not string'
       WHEN NOT (
-        TYPEOF(GET(doc, 'category')) IN ('VARCHAR')
+        TYPEOF(doc_category) IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE category is not string'
       WHEN NOT (
-        TYPEOF(GET(doc, 'color')) IN ('VARCHAR')
+        TYPEOF(doc_color) IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE color is not string'
       WHEN NOT (
-        TYPEOF(GET(doc, 'material')) IN ('VARCHAR')
+        TYPEOF(doc_material) IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE material is not string'
       WHEN NOT (
-        TYPEOF(GET(doc, 'size')) IN ('VARCHAR')
+        TYPEOF(doc_size) IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE size is not string'
       WHEN NOT (
-        TYPEOF(GET(doc, 'pack_count')) IN ('INTEGER')
+        TYPEOF(doc_pack_count) IN ('INTEGER')
         OR (
-          TYPEOF(GET(doc, 'pack_count')) IN ('DECIMAL', 'DOUBLE')
-          AND AS_REAL(GET(doc, 'pack_count')) = FLOOR(AS_REAL(GET(doc, 'pack_count')))
+          TYPEOF(doc_pack_count) IN ('DECIMAL', 'DOUBLE')
+          AND AS_REAL(doc_pack_count) = FLOOR(AS_REAL(doc_pack_count))
         )
       )
       THEN 'WRONG_TYPE pack_count is not integer'
       WHEN NOT (
-        TYPEOF(GET(doc, 'attributes')) IN ('ARRAY')
+        TYPEOF(doc_attributes) IN ('ARRAY')
       )
       THEN 'WRONG_TYPE attributes is not array'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_attributes), x0 -> NOT (
         TYPEOF(x0) IN ('OBJECT')
       ))) > 0
       THEN 'WRONG_TYPE attributes[] is not object'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_attributes), x0 -> NOT (
         TYPEOF(GET(x0, 'name')) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE attributes[].name is not string'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_attributes), x0 -> NOT (
         TYPEOF(GET(x0, 'value')) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE attributes[].value is not string'
-      WHEN NOT CAST(GET(doc, 'category') AS VARCHAR) IN (
+      WHEN NOT CAST(doc_category AS VARCHAR) IN (
         'clothing',
         'shoes',
         'bags_accessories',
@@ -279,7 +288,7 @@ WITH answered AS (
         'other'
       )
       THEN 'NOT_IN_ENUM category is none of the allowed values'
-      WHEN NOT CAST(GET(doc, 'color') AS VARCHAR) IN (
+      WHEN NOT CAST(doc_color AS VARCHAR) IN (
         'black',
         'white',
         'grey',
@@ -299,50 +308,50 @@ WITH answered AS (
         'other'
       )
       THEN 'NOT_IN_ENUM color is none of the allowed values'
-      WHEN TYPEOF(GET(doc, 'pack_count')) IN ('INTEGER', 'DECIMAL', 'DOUBLE')
+      WHEN TYPEOF(doc_pack_count) IN ('INTEGER', 'DECIMAL', 'DOUBLE')
       AND CASE
-        WHEN ABS(AS_REAL(GET(doc, 'pack_count'))) >= 1e19
+        WHEN ABS(AS_REAL(doc_pack_count)) >= 1e19
         THEN TRUE
         ELSE CASE
-          WHEN TRY_TO_NUMBER(CAST(GET(doc, 'pack_count') AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807
-          THEN TRY_TO_NUMBER(CAST(GET(doc, 'pack_count') AS VARCHAR), 38, 0)
+          WHEN TRY_TO_NUMBER(CAST(doc_pack_count AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807
+          THEN TRY_TO_NUMBER(CAST(doc_pack_count AS VARCHAR), 38, 0)
         END IS NULL
       END
       THEN 'OUT_OF_RANGE pack_count is beyond 64 bits'
       WHEN CASE
-        WHEN TRY_TO_NUMBER(CAST(GET(doc, 'pack_count') AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807
-        THEN TRY_TO_NUMBER(CAST(GET(doc, 'pack_count') AS VARCHAR), 38, 0)
+        WHEN TRY_TO_NUMBER(CAST(doc_pack_count AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807
+        THEN TRY_TO_NUMBER(CAST(doc_pack_count AS VARCHAR), 38, 0)
       END < 1
       THEN 'OUT_OF_RANGE pack_count is below 1'
       WHEN CASE
-        WHEN TRY_TO_NUMBER(CAST(GET(doc, 'pack_count') AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807
-        THEN TRY_TO_NUMBER(CAST(GET(doc, 'pack_count') AS VARCHAR), 38, 0)
+        WHEN TRY_TO_NUMBER(CAST(doc_pack_count AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807
+        THEN TRY_TO_NUMBER(CAST(doc_pack_count AS VARCHAR), 38, 0)
       END > 10000
       THEN 'OUT_OF_RANGE pack_count is above 10000'
-      WHEN LENGTH(CAST(GET(doc, 'brand') AS VARCHAR)) < 1
+      WHEN LENGTH(CAST(doc_brand AS VARCHAR)) < 1
       THEN 'BAD_LENGTH brand is shorter than 1'
-      WHEN LENGTH(CAST(GET(doc, 'brand') AS VARCHAR)) > 60
+      WHEN LENGTH(CAST(doc_brand AS VARCHAR)) > 60
       THEN 'BAD_LENGTH brand is longer than 60'
-      WHEN LENGTH(CAST(GET(doc, 'material') AS VARCHAR)) < 1
+      WHEN LENGTH(CAST(doc_material AS VARCHAR)) < 1
       THEN 'BAD_LENGTH material is shorter than 1'
-      WHEN LENGTH(CAST(GET(doc, 'material') AS VARCHAR)) > 40
+      WHEN LENGTH(CAST(doc_material AS VARCHAR)) > 40
       THEN 'BAD_LENGTH material is longer than 40'
-      WHEN LENGTH(CAST(GET(doc, 'size') AS VARCHAR)) < 1
+      WHEN LENGTH(CAST(doc_size AS VARCHAR)) < 1
       THEN 'BAD_LENGTH size is shorter than 1'
-      WHEN LENGTH(CAST(GET(doc, 'size') AS VARCHAR)) > 40
+      WHEN LENGTH(CAST(doc_size AS VARCHAR)) > 40
       THEN 'BAD_LENGTH size is longer than 40'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> LENGTH(CAST(GET(x0, 'name') AS VARCHAR)) < 1)) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_attributes), x0 -> LENGTH(CAST(GET(x0, 'name') AS VARCHAR)) < 1)) > 0
       THEN 'BAD_LENGTH attributes[].name is shorter than 1'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> LENGTH(CAST(GET(x0, 'name') AS VARCHAR)) > 40)) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_attributes), x0 -> LENGTH(CAST(GET(x0, 'name') AS VARCHAR)) > 40)) > 0
       THEN 'BAD_LENGTH attributes[].name is longer than 40'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> LENGTH(CAST(GET(x0, 'value') AS VARCHAR)) < 1)) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_attributes), x0 -> LENGTH(CAST(GET(x0, 'value') AS VARCHAR)) < 1)) > 0
       THEN 'BAD_LENGTH attributes[].value is shorter than 1'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'attributes')), x0 -> LENGTH(CAST(GET(x0, 'value') AS VARCHAR)) > 80)) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_attributes), x0 -> LENGTH(CAST(GET(x0, 'value') AS VARCHAR)) > 80)) > 0
       THEN 'BAD_LENGTH attributes[].value is longer than 80'
-      WHEN ARRAY_SIZE(AS_ARRAY(GET(doc, 'attributes'))) > 12
+      WHEN ARRAY_SIZE(AS_ARRAY(doc_attributes)) > 12
       THEN 'BAD_ITEMS attributes has more than 12 items'
     END AS verdict
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

@@ -174,6 +174,12 @@ WITH answered AS (
       THEN TRY_PARSE_JSON(answer)
     END AS doc
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    GET(doc, 'overall') AS doc_overall,
+    GET(doc, 'aspects') AS doc_aspects
+  FROM parsed
 ), judged AS (
   SELECT
     request_hash,
@@ -194,21 +200,19 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT TYPEOF(doc) IN ('OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN GET(doc, 'overall') IS NULL
+      WHEN doc_overall IS NULL
       THEN 'MISSING_FIELD overall is missing'
-      WHEN GET(doc, 'aspects') IS NULL
+      WHEN doc_aspects IS NULL
       THEN 'MISSING_FIELD aspects is missing'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'aspect') IS NULL)) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_aspects), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'aspect') IS NULL)) > 0
       THEN 'MISSING_FIELD aspects[].aspect is missing'
-      WHEN ARRAY_SIZE(
-        FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'sentiment') IS NULL)
-      ) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_aspects), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'sentiment') IS NULL)) > 0
       THEN 'MISSING_FIELD aspects[].sentiment is missing'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'quote') IS NULL)) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_aspects), x0 -> TYPEOF(x0) IN ('OBJECT') AND GET(x0, 'quote') IS NULL)) > 0
       THEN 'MISSING_FIELD aspects[].quote is missing'
       WHEN ARRAY_SIZE(
         FILTER(
-          AS_ARRAY(GET(doc, 'aspects')),
+          AS_ARRAY(doc_aspects),
           x0 -> ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(x0)), ARRAY_CONSTRUCT('aspect', 'sentiment', 'quote'))) > 0
         )
       ) > 0
@@ -216,34 +220,34 @@ WITH answered AS (
       WHEN ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('overall', 'aspects'))) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        TYPEOF(GET(doc, 'overall')) IN ('VARCHAR')
+        TYPEOF(doc_overall) IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE overall is not string'
       WHEN NOT (
-        TYPEOF(GET(doc, 'aspects')) IN ('ARRAY')
+        TYPEOF(doc_aspects) IN ('ARRAY')
       )
       THEN 'WRONG_TYPE aspects is not array'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_aspects), x0 -> NOT (
         TYPEOF(x0) IN ('OBJECT')
       ))) > 0
       THEN 'WRONG_TYPE aspects[] is not object'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_aspects), x0 -> NOT (
         TYPEOF(GET(x0, 'aspect')) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE aspects[].aspect is not string'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_aspects), x0 -> NOT (
         TYPEOF(GET(x0, 'sentiment')) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE aspects[].sentiment is not string'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_aspects), x0 -> NOT (
         TYPEOF(GET(x0, 'quote')) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE aspects[].quote is not string'
-      WHEN NOT CAST(GET(doc, 'overall') AS VARCHAR) IN ('positive', 'negative', 'mixed', 'neutral')
+      WHEN NOT CAST(doc_overall AS VARCHAR) IN ('positive', 'negative', 'mixed', 'neutral')
       THEN 'NOT_IN_ENUM overall is none of the allowed values'
       WHEN ARRAY_SIZE(
         FILTER(
-          AS_ARRAY(GET(doc, 'aspects')),
+          AS_ARRAY(doc_aspects),
           x0 -> NOT CAST(GET(x0, 'aspect') AS VARCHAR) IN (
             'quality',
             'durability',
@@ -261,19 +265,19 @@ WITH answered AS (
       THEN 'NOT_IN_ENUM aspects[].aspect is none of the allowed values'
       WHEN ARRAY_SIZE(
         FILTER(
-          AS_ARRAY(GET(doc, 'aspects')),
+          AS_ARRAY(doc_aspects),
           x0 -> NOT CAST(GET(x0, 'sentiment') AS VARCHAR) IN ('positive', 'negative', 'mixed')
         )
       ) > 0
       THEN 'NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> LENGTH(CAST(GET(x0, 'quote') AS VARCHAR)) < 1)) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_aspects), x0 -> LENGTH(CAST(GET(x0, 'quote') AS VARCHAR)) < 1)) > 0
       THEN 'BAD_LENGTH aspects[].quote is shorter than 1'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'aspects')), x0 -> LENGTH(CAST(GET(x0, 'quote') AS VARCHAR)) > 200)) > 0
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_aspects), x0 -> LENGTH(CAST(GET(x0, 'quote') AS VARCHAR)) > 200)) > 0
       THEN 'BAD_LENGTH aspects[].quote is longer than 200'
-      WHEN ARRAY_SIZE(AS_ARRAY(GET(doc, 'aspects'))) > 10
+      WHEN ARRAY_SIZE(AS_ARRAY(doc_aspects)) > 10
       THEN 'BAD_ITEMS aspects has more than 10 items'
     END AS verdict
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

@@ -174,6 +174,13 @@ WITH answered AS (
       THEN TRY_PARSE_JSON(answer)
     END AS doc
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    GET(doc, 'same') AS doc_same,
+    GET(doc, 'deciding_fields') AS doc_deciding_fields,
+    GET(doc, 'reason') AS doc_reason
+  FROM parsed
 ), judged AS (
   SELECT
     request_hash,
@@ -194,45 +201,45 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT TYPEOF(doc) IN ('OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN GET(doc, 'same') IS NULL
+      WHEN doc_same IS NULL
       THEN 'MISSING_FIELD same is missing'
-      WHEN GET(doc, 'deciding_fields') IS NULL
+      WHEN doc_deciding_fields IS NULL
       THEN 'MISSING_FIELD deciding_fields is missing'
-      WHEN GET(doc, 'reason') IS NULL
+      WHEN doc_reason IS NULL
       THEN 'MISSING_FIELD reason is missing'
       WHEN ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('same', 'deciding_fields', 'reason'))) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        TYPEOF(GET(doc, 'same')) IN ('BOOLEAN')
+        TYPEOF(doc_same) IN ('BOOLEAN')
       )
       THEN 'WRONG_TYPE same is not boolean'
       WHEN NOT (
-        TYPEOF(GET(doc, 'deciding_fields')) IN ('ARRAY')
+        TYPEOF(doc_deciding_fields) IN ('ARRAY')
       )
       THEN 'WRONG_TYPE deciding_fields is not array'
-      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(GET(doc, 'deciding_fields')), x0 -> NOT (
+      WHEN ARRAY_SIZE(FILTER(AS_ARRAY(doc_deciding_fields), x0 -> NOT (
         TYPEOF(x0) IN ('VARCHAR')
       ))) > 0
       THEN 'WRONG_TYPE deciding_fields[] is not string'
       WHEN NOT (
-        TYPEOF(GET(doc, 'reason')) IN ('VARCHAR')
+        TYPEOF(doc_reason) IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE reason is not string'
       WHEN ARRAY_SIZE(
         FILTER(
-          AS_ARRAY(GET(doc, 'deciding_fields')),
+          AS_ARRAY(doc_deciding_fields),
           x0 -> NOT CAST(x0 AS VARCHAR) IN ('name', 'address', 'phone', 'website')
         )
       ) > 0
       THEN 'NOT_IN_ENUM deciding_fields[] is none of the allowed values'
-      WHEN LENGTH(CAST(GET(doc, 'reason') AS VARCHAR)) < 1
+      WHEN LENGTH(CAST(doc_reason AS VARCHAR)) < 1
       THEN 'BAD_LENGTH reason is shorter than 1'
-      WHEN LENGTH(CAST(GET(doc, 'reason') AS VARCHAR)) > 200
+      WHEN LENGTH(CAST(doc_reason AS VARCHAR)) > 200
       THEN 'BAD_LENGTH reason is longer than 200'
-      WHEN ARRAY_SIZE(AS_ARRAY(GET(doc, 'deciding_fields'))) > 4
+      WHEN ARRAY_SIZE(AS_ARRAY(doc_deciding_fields)) > 4
       THEN 'BAD_ITEMS deciding_fields has more than 4 items'
     END AS verdict
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

@@ -174,6 +174,15 @@ WITH answered AS (
       THEN TRY_PARSE_JSON(answer)
     END AS doc
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    GET(doc, 'intent') AS doc_intent,
+    GET(doc, 'urgency') AS doc_urgency,
+    GET(doc, 'needs_human') AS doc_needs_human,
+    GET(doc, 'summary') AS doc_summary,
+    GET(doc, 'product') AS doc_product
+  FROM parsed
 ), judged AS (
   SELECT
     request_hash,
@@ -194,43 +203,42 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT TYPEOF(doc) IN ('OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN GET(doc, 'intent') IS NULL
+      WHEN doc_intent IS NULL
       THEN 'MISSING_FIELD intent is missing'
-      WHEN GET(doc, 'urgency') IS NULL
+      WHEN doc_urgency IS NULL
       THEN 'MISSING_FIELD urgency is missing'
-      WHEN GET(doc, 'needs_human') IS NULL
+      WHEN doc_needs_human IS NULL
       THEN 'MISSING_FIELD needs_human is missing'
-      WHEN GET(doc, 'summary') IS NULL
+      WHEN doc_summary IS NULL
       THEN 'MISSING_FIELD summary is missing'
       WHEN ARRAY_SIZE(
         ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('intent', 'urgency', 'product', 'needs_human', 'summary'))
       ) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        TYPEOF(GET(doc, 'intent')) IN ('VARCHAR')
+        TYPEOF(doc_intent) IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE intent is not string'
       WHEN NOT (
-        TYPEOF(GET(doc, 'urgency')) IN ('INTEGER')
+        TYPEOF(doc_urgency) IN ('INTEGER')
         OR (
-          TYPEOF(GET(doc, 'urgency')) IN ('DECIMAL', 'DOUBLE')
-          AND AS_REAL(GET(doc, 'urgency')) = FLOOR(AS_REAL(GET(doc, 'urgency')))
+          TYPEOF(doc_urgency) IN ('DECIMAL', 'DOUBLE') AND AS_REAL(doc_urgency) = FLOOR(AS_REAL(doc_urgency))
         )
       )
       THEN 'WRONG_TYPE urgency is not integer'
       WHEN NOT (
-        TYPEOF(GET(doc, 'product')) IN ('VARCHAR')
+        TYPEOF(doc_product) IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE product is not string'
       WHEN NOT (
-        TYPEOF(GET(doc, 'needs_human')) IN ('BOOLEAN')
+        TYPEOF(doc_needs_human) IN ('BOOLEAN')
       )
       THEN 'WRONG_TYPE needs_human is not boolean'
       WHEN NOT (
-        TYPEOF(GET(doc, 'summary')) IN ('VARCHAR')
+        TYPEOF(doc_summary) IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE summary is not string'
-      WHEN NOT CAST(GET(doc, 'intent') AS VARCHAR) IN (
+      WHEN NOT CAST(doc_intent AS VARCHAR) IN (
         'how_to',
         'bug',
         'outage',
@@ -243,34 +251,34 @@ WITH answered AS (
         'other'
       )
       THEN 'NOT_IN_ENUM intent is none of the allowed values'
-      WHEN NOT CAST(GET(doc, 'product') AS VARCHAR) IN ('web_app', 'mobile_app', 'api', 'card_reader')
+      WHEN NOT CAST(doc_product AS VARCHAR) IN ('web_app', 'mobile_app', 'api', 'card_reader')
       THEN 'NOT_IN_ENUM product is none of the allowed values'
-      WHEN TYPEOF(GET(doc, 'urgency')) IN ('INTEGER', 'DECIMAL', 'DOUBLE')
+      WHEN TYPEOF(doc_urgency) IN ('INTEGER', 'DECIMAL', 'DOUBLE')
       AND CASE
-        WHEN ABS(AS_REAL(GET(doc, 'urgency'))) >= 1e19
+        WHEN ABS(AS_REAL(doc_urgency)) >= 1e19
         THEN TRUE
         ELSE CASE
-          WHEN TRY_TO_NUMBER(CAST(GET(doc, 'urgency') AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807
-          THEN TRY_TO_NUMBER(CAST(GET(doc, 'urgency') AS VARCHAR), 38, 0)
+          WHEN TRY_TO_NUMBER(CAST(doc_urgency AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807
+          THEN TRY_TO_NUMBER(CAST(doc_urgency AS VARCHAR), 38, 0)
         END IS NULL
       END
       THEN 'OUT_OF_RANGE urgency is beyond 64 bits'
       WHEN CASE
-        WHEN TRY_TO_NUMBER(CAST(GET(doc, 'urgency') AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807
-        THEN TRY_TO_NUMBER(CAST(GET(doc, 'urgency') AS VARCHAR), 38, 0)
+        WHEN TRY_TO_NUMBER(CAST(doc_urgency AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807
+        THEN TRY_TO_NUMBER(CAST(doc_urgency AS VARCHAR), 38, 0)
       END < 1
       THEN 'OUT_OF_RANGE urgency is below 1'
       WHEN CASE
-        WHEN TRY_TO_NUMBER(CAST(GET(doc, 'urgency') AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807
-        THEN TRY_TO_NUMBER(CAST(GET(doc, 'urgency') AS VARCHAR), 38, 0)
+        WHEN TRY_TO_NUMBER(CAST(doc_urgency AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807
+        THEN TRY_TO_NUMBER(CAST(doc_urgency AS VARCHAR), 38, 0)
       END > 5
       THEN 'OUT_OF_RANGE urgency is above 5'
-      WHEN LENGTH(CAST(GET(doc, 'summary') AS VARCHAR)) < 1
+      WHEN LENGTH(CAST(doc_summary AS VARCHAR)) < 1
       THEN 'BAD_LENGTH summary is shorter than 1'
-      WHEN LENGTH(CAST(GET(doc, 'summary') AS VARCHAR)) > 200
+      WHEN LENGTH(CAST(doc_summary AS VARCHAR)) > 200
       THEN 'BAD_LENGTH summary is longer than 200'
     END AS verdict
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

@@ -178,6 +178,14 @@ WITH answered AS (
       THEN TRY_PARSE_JSON(answer)
     END AS doc
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    GET(doc, 'merchant') AS doc_merchant,
+    GET(doc, 'category') AS doc_category,
+    GET(doc, 'is_recurring') AS doc_is_recurring,
+    GET(doc, 'country') AS doc_country
+  FROM parsed
 ), judged AS (
   SELECT
     request_hash,
@@ -198,33 +206,33 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT TYPEOF(doc) IN ('OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN GET(doc, 'merchant') IS NULL
+      WHEN doc_merchant IS NULL
       THEN 'MISSING_FIELD merchant is missing'
-      WHEN GET(doc, 'category') IS NULL
+      WHEN doc_category IS NULL
       THEN 'MISSING_FIELD category is missing'
-      WHEN GET(doc, 'is_recurring') IS NULL
+      WHEN doc_is_recurring IS NULL
       THEN 'MISSING_FIELD is_recurring is missing'
       WHEN ARRAY_SIZE(
         ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('merchant', 'category', 'is_recurring', 'country'))
       ) > 0
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        TYPEOF(GET(doc, 'merchant')) IN ('VARCHAR')
+        TYPEOF(doc_merchant) IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE merchant is not string'
       WHEN NOT (
-        TYPEOF(GET(doc, 'category')) IN ('VARCHAR')
+        TYPEOF(doc_category) IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE category is not string'
       WHEN NOT (
-        TYPEOF(GET(doc, 'is_recurring')) IN ('BOOLEAN')
+        TYPEOF(doc_is_recurring) IN ('BOOLEAN')
       )
       THEN 'WRONG_TYPE is_recurring is not boolean'
       WHEN NOT (
-        TYPEOF(GET(doc, 'country')) IN ('VARCHAR')
+        TYPEOF(doc_country) IN ('VARCHAR')
       )
       THEN 'WRONG_TYPE country is not string'
-      WHEN NOT CAST(GET(doc, 'category') AS VARCHAR) IN (
+      WHEN NOT CAST(doc_category AS VARCHAR) IN (
         'groceries',
         'restaurants',
         'transport',
@@ -250,14 +258,14 @@ WITH answered AS (
         'other'
       )
       THEN 'NOT_IN_ENUM category is none of the allowed values'
-      WHEN LENGTH(CAST(GET(doc, 'merchant') AS VARCHAR)) < 1
+      WHEN LENGTH(CAST(doc_merchant AS VARCHAR)) < 1
       THEN 'BAD_LENGTH merchant is shorter than 1'
-      WHEN LENGTH(CAST(GET(doc, 'merchant') AS VARCHAR)) > 60
+      WHEN LENGTH(CAST(doc_merchant AS VARCHAR)) > 60
       THEN 'BAD_LENGTH merchant is longer than 60'
-      WHEN NOT REGEXP_INSTR(CAST(GET(doc, 'country') AS VARCHAR), '^[A-Z]{2}$') > 0
+      WHEN NOT REGEXP_INSTR(CAST(doc_country AS VARCHAR), '^[A-Z]{2}$') > 0
       THEN 'BAD_PATTERN country does not match ^[A-Z]{2}$'
     END AS verdict
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

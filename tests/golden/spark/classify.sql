@@ -184,6 +184,12 @@ WITH answered AS (
       END
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    TRY_VARIANT_GET(`doc`, '$["label"]', 'variant') AS `doc_label`,
+    TRY_VARIANT_GET(`doc`, '$["quote"]', 'variant') AS `doc_quote`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -204,26 +210,26 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT STARTSWITH(SCHEMA_OF_VARIANT(`doc`), 'OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN TRY_VARIANT_GET(`doc`, '$["label"]', 'variant') IS NULL
+      WHEN `doc_label` IS NULL
       THEN 'MISSING_FIELD label is missing'
-      WHEN TRY_VARIANT_GET(`doc`, '$["quote"]', 'variant') IS NULL
+      WHEN `doc_quote` IS NULL
       THEN 'MISSING_FIELD quote is missing'
       WHEN EXISTS(MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')), k -> NOT k IN ('label', 'quote'))
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["label"]', 'variant')) = 'STRING'
+        SCHEMA_OF_VARIANT(`doc_label`) = 'STRING'
       )
       THEN 'WRONG_TYPE label is not string'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["quote"]', 'variant')) = 'STRING'
+        SCHEMA_OF_VARIANT(`doc_quote`) = 'STRING'
       )
       THEN 'WRONG_TYPE quote is not string'
-      WHEN NOT TRY_VARIANT_GET(`doc`, '$["label"]', 'string') IN ('bug', 'feature_request', 'delivery', 'billing', 'praise', 'other')
+      WHEN NOT TRY_VARIANT_GET(`doc_label`, '$', 'string') IN ('bug', 'feature_request', 'delivery', 'billing', 'praise', 'other')
       THEN 'NOT_IN_ENUM label is none of the allowed values'
-      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc`, '$["quote"]', 'string')) > 200
+      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_quote`, '$', 'string')) > 200
       THEN 'BAD_LENGTH quote is longer than 200'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

@@ -184,6 +184,13 @@ WITH answered AS (
       END
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    TRY_VARIANT_GET(`doc`, '$["industry"]', 'variant') AS `doc_industry`,
+    TRY_VARIANT_GET(`doc`, '$["b2b"]', 'variant') AS `doc_b2b`,
+    TRY_VARIANT_GET(`doc`, '$["what_they_do"]', 'variant') AS `doc_what_they_do`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -204,11 +211,11 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT STARTSWITH(SCHEMA_OF_VARIANT(`doc`), 'OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN TRY_VARIANT_GET(`doc`, '$["industry"]', 'variant') IS NULL
+      WHEN `doc_industry` IS NULL
       THEN 'MISSING_FIELD industry is missing'
-      WHEN TRY_VARIANT_GET(`doc`, '$["b2b"]', 'variant') IS NULL
+      WHEN `doc_b2b` IS NULL
       THEN 'MISSING_FIELD b2b is missing'
-      WHEN TRY_VARIANT_GET(`doc`, '$["what_they_do"]', 'variant') IS NULL
+      WHEN `doc_what_they_do` IS NULL
       THEN 'MISSING_FIELD what_they_do is missing'
       WHEN EXISTS(
         MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')),
@@ -216,18 +223,18 @@ WITH answered AS (
       )
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["industry"]', 'variant')) = 'STRING'
+        SCHEMA_OF_VARIANT(`doc_industry`) = 'STRING'
       )
       THEN 'WRONG_TYPE industry is not string'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["b2b"]', 'variant')) = 'BOOLEAN'
+        SCHEMA_OF_VARIANT(`doc_b2b`) = 'BOOLEAN'
       )
       THEN 'WRONG_TYPE b2b is not boolean'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["what_they_do"]', 'variant')) = 'STRING'
+        SCHEMA_OF_VARIANT(`doc_what_they_do`) = 'STRING'
       )
       THEN 'WRONG_TYPE what_they_do is not string'
-      WHEN NOT TRY_VARIANT_GET(`doc`, '$["industry"]', 'string') IN (
+      WHEN NOT TRY_VARIANT_GET(`doc_industry`, '$', 'string') IN (
         'software',
         'it_services',
         'financial_services',
@@ -254,12 +261,12 @@ WITH answered AS (
         'unknown'
       )
       THEN 'NOT_IN_ENUM industry is none of the allowed values'
-      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc`, '$["what_they_do"]', 'string')) < 1
+      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_what_they_do`, '$', 'string')) < 1
       THEN 'BAD_LENGTH what_they_do is shorter than 1'
-      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc`, '$["what_they_do"]', 'string')) > 120
+      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_what_they_do`, '$', 'string')) > 120
       THEN 'BAD_LENGTH what_they_do is longer than 120'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

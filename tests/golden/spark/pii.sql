@@ -184,6 +184,12 @@ WITH answered AS (
       END
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    TRY_VARIANT_GET(`doc`, '$["has_pii"]', 'variant') AS `doc_has_pii`,
+    TRY_VARIANT_GET(`doc`, '$["entities"]', 'variant') AS `doc_entities`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -204,58 +210,58 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT STARTSWITH(SCHEMA_OF_VARIANT(`doc`), 'OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN TRY_VARIANT_GET(`doc`, '$["has_pii"]', 'variant') IS NULL
+      WHEN `doc_has_pii` IS NULL
       THEN 'MISSING_FIELD has_pii is missing'
-      WHEN TRY_VARIANT_GET(`doc`, '$["entities"]', 'variant') IS NULL
+      WHEN `doc_entities` IS NULL
       THEN 'MISSING_FIELD entities is missing'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_entities`, '$', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["type"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD entities[].type is missing'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_entities`, '$', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["text"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD entities[].text is missing'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_entities`, '$', 'array<variant>'),
         x0 -> EXISTS(MAP_KEYS(TRY_VARIANT_GET(x0, '$', 'map<string, variant>')), k -> NOT k IN ('type', 'text'))
       )
       THEN 'EXTRA_FIELD entities[] has a name that is not in the schema'
       WHEN EXISTS(MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')), k -> NOT k IN ('has_pii', 'entities'))
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["has_pii"]', 'variant')) = 'BOOLEAN'
+        SCHEMA_OF_VARIANT(`doc_has_pii`) = 'BOOLEAN'
       )
       THEN 'WRONG_TYPE has_pii is not boolean'
       WHEN NOT (
-        STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["entities"]', 'variant')), 'ARRAY')
+        STARTSWITH(SCHEMA_OF_VARIANT(`doc_entities`), 'ARRAY')
       )
       THEN 'WRONG_TYPE entities is not array'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_entities`, '$', 'array<variant>'),
         x0 -> NOT (
           STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
         )
       )
       THEN 'WRONG_TYPE entities[] is not object'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_entities`, '$', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["type"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE entities[].type is not string'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_entities`, '$', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["text"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE entities[].text is not string'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_entities`, '$', 'array<variant>'),
         x0 -> NOT TRY_VARIANT_GET(x0, '$["type"]', 'string') IN (
           'person_name',
           'email',
@@ -272,19 +278,19 @@ WITH answered AS (
       )
       THEN 'NOT_IN_ENUM entities[].type is none of the allowed values'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_entities`, '$', 'array<variant>'),
         x0 -> CHAR_LENGTH(TRY_VARIANT_GET(x0, '$["text"]', 'string')) < 1
       )
       THEN 'BAD_LENGTH entities[].text is shorter than 1'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_entities`, '$', 'array<variant>'),
         x0 -> CHAR_LENGTH(TRY_VARIANT_GET(x0, '$["text"]', 'string')) > 200
       )
       THEN 'BAD_LENGTH entities[].text is longer than 200'
-      WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc`, '$["entities"]', 'array<variant>')) > 50
+      WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc_entities`, '$', 'array<variant>')) > 50
       THEN 'BAD_ITEMS entities has more than 50 items'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

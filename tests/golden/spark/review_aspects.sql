@@ -184,6 +184,12 @@ WITH answered AS (
       END
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    TRY_VARIANT_GET(`doc`, '$["overall"]', 'variant') AS `doc_overall`,
+    TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant') AS `doc_aspects`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -204,28 +210,28 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT STARTSWITH(SCHEMA_OF_VARIANT(`doc`), 'OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN TRY_VARIANT_GET(`doc`, '$["overall"]', 'variant') IS NULL
+      WHEN `doc_overall` IS NULL
       THEN 'MISSING_FIELD overall is missing'
-      WHEN TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant') IS NULL
+      WHEN `doc_aspects` IS NULL
       THEN 'MISSING_FIELD aspects is missing'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_aspects`, '$', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["aspect"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD aspects[].aspect is missing'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_aspects`, '$', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
         AND TRY_VARIANT_GET(x0, '$["sentiment"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD aspects[].sentiment is missing'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_aspects`, '$', 'array<variant>'),
         x0 -> STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT') AND TRY_VARIANT_GET(x0, '$["quote"]', 'variant') IS NULL
       )
       THEN 'MISSING_FIELD aspects[].quote is missing'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_aspects`, '$', 'array<variant>'),
         x0 -> EXISTS(
           MAP_KEYS(TRY_VARIANT_GET(x0, '$', 'map<string, variant>')),
           k -> NOT k IN ('aspect', 'sentiment', 'quote')
@@ -235,45 +241,45 @@ WITH answered AS (
       WHEN EXISTS(MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')), k -> NOT k IN ('overall', 'aspects'))
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["overall"]', 'variant')) = 'STRING'
+        SCHEMA_OF_VARIANT(`doc_overall`) = 'STRING'
       )
       THEN 'WRONG_TYPE overall is not string'
       WHEN NOT (
-        STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'variant')), 'ARRAY')
+        STARTSWITH(SCHEMA_OF_VARIANT(`doc_aspects`), 'ARRAY')
       )
       THEN 'WRONG_TYPE aspects is not array'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_aspects`, '$', 'array<variant>'),
         x0 -> NOT (
           STARTSWITH(SCHEMA_OF_VARIANT(x0), 'OBJECT')
         )
       )
       THEN 'WRONG_TYPE aspects[] is not object'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_aspects`, '$', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["aspect"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE aspects[].aspect is not string'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_aspects`, '$', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["sentiment"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE aspects[].sentiment is not string'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_aspects`, '$', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(TRY_VARIANT_GET(x0, '$["quote"]', 'variant')) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE aspects[].quote is not string'
-      WHEN NOT TRY_VARIANT_GET(`doc`, '$["overall"]', 'string') IN ('positive', 'negative', 'mixed', 'neutral')
+      WHEN NOT TRY_VARIANT_GET(`doc_overall`, '$', 'string') IN ('positive', 'negative', 'mixed', 'neutral')
       THEN 'NOT_IN_ENUM overall is none of the allowed values'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_aspects`, '$', 'array<variant>'),
         x0 -> NOT TRY_VARIANT_GET(x0, '$["aspect"]', 'string') IN (
           'quality',
           'durability',
@@ -289,24 +295,24 @@ WITH answered AS (
       )
       THEN 'NOT_IN_ENUM aspects[].aspect is none of the allowed values'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_aspects`, '$', 'array<variant>'),
         x0 -> NOT TRY_VARIANT_GET(x0, '$["sentiment"]', 'string') IN ('positive', 'negative', 'mixed')
       )
       THEN 'NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_aspects`, '$', 'array<variant>'),
         x0 -> CHAR_LENGTH(TRY_VARIANT_GET(x0, '$["quote"]', 'string')) < 1
       )
       THEN 'BAD_LENGTH aspects[].quote is shorter than 1'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_aspects`, '$', 'array<variant>'),
         x0 -> CHAR_LENGTH(TRY_VARIANT_GET(x0, '$["quote"]', 'string')) > 200
       )
       THEN 'BAD_LENGTH aspects[].quote is longer than 200'
-      WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc`, '$["aspects"]', 'array<variant>')) > 10
+      WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc_aspects`, '$', 'array<variant>')) > 10
       THEN 'BAD_ITEMS aspects has more than 10 items'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

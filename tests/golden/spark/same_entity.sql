@@ -193,6 +193,13 @@ WITH answered AS (
       END
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    TRY_VARIANT_GET(`doc`, '$["same"]', 'variant') AS `doc_same`,
+    TRY_VARIANT_GET(`doc`, '$["deciding_fields"]', 'variant') AS `doc_deciding_fields`,
+    TRY_VARIANT_GET(`doc`, '$["reason"]', 'variant') AS `doc_reason`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -213,11 +220,11 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT STARTSWITH(SCHEMA_OF_VARIANT(`doc`), 'OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN TRY_VARIANT_GET(`doc`, '$["same"]', 'variant') IS NULL
+      WHEN `doc_same` IS NULL
       THEN 'MISSING_FIELD same is missing'
-      WHEN TRY_VARIANT_GET(`doc`, '$["deciding_fields"]', 'variant') IS NULL
+      WHEN `doc_deciding_fields` IS NULL
       THEN 'MISSING_FIELD deciding_fields is missing'
-      WHEN TRY_VARIANT_GET(`doc`, '$["reason"]', 'variant') IS NULL
+      WHEN `doc_reason` IS NULL
       THEN 'MISSING_FIELD reason is missing'
       WHEN EXISTS(
         MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')),
@@ -225,37 +232,37 @@ WITH answered AS (
       )
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["same"]', 'variant')) = 'BOOLEAN'
+        SCHEMA_OF_VARIANT(`doc_same`) = 'BOOLEAN'
       )
       THEN 'WRONG_TYPE same is not boolean'
       WHEN NOT (
-        STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["deciding_fields"]', 'variant')), 'ARRAY')
+        STARTSWITH(SCHEMA_OF_VARIANT(`doc_deciding_fields`), 'ARRAY')
       )
       THEN 'WRONG_TYPE deciding_fields is not array'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["deciding_fields"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_deciding_fields`, '$', 'array<variant>'),
         x0 -> NOT (
           SCHEMA_OF_VARIANT(x0) = 'STRING'
         )
       )
       THEN 'WRONG_TYPE deciding_fields[] is not string'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["reason"]', 'variant')) = 'STRING'
+        SCHEMA_OF_VARIANT(`doc_reason`) = 'STRING'
       )
       THEN 'WRONG_TYPE reason is not string'
       WHEN EXISTS(
-        TRY_VARIANT_GET(`doc`, '$["deciding_fields"]', 'array<variant>'),
+        TRY_VARIANT_GET(`doc_deciding_fields`, '$', 'array<variant>'),
         x0 -> NOT TRY_VARIANT_GET(x0, '$', 'string') IN ('name', 'address', 'phone', 'website')
       )
       THEN 'NOT_IN_ENUM deciding_fields[] is none of the allowed values'
-      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc`, '$["reason"]', 'string')) < 1
+      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_reason`, '$', 'string')) < 1
       THEN 'BAD_LENGTH reason is shorter than 1'
-      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc`, '$["reason"]', 'string')) > 200
+      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_reason`, '$', 'string')) > 200
       THEN 'BAD_LENGTH reason is longer than 200'
-      WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc`, '$["deciding_fields"]', 'array<variant>')) > 4
+      WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc_deciding_fields`, '$', 'array<variant>')) > 4
       THEN 'BAD_ITEMS deciding_fields has more than 4 items'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,

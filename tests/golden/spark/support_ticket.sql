@@ -184,6 +184,15 @@ WITH answered AS (
       END
     END AS `doc`
   FROM answered
+), fields AS (
+  SELECT
+    *,
+    TRY_VARIANT_GET(`doc`, '$["intent"]', 'variant') AS `doc_intent`,
+    TRY_VARIANT_GET(`doc`, '$["urgency"]', 'variant') AS `doc_urgency`,
+    TRY_VARIANT_GET(`doc`, '$["needs_human"]', 'variant') AS `doc_needs_human`,
+    TRY_VARIANT_GET(`doc`, '$["summary"]', 'variant') AS `doc_summary`,
+    TRY_VARIANT_GET(`doc`, '$["product"]', 'variant') AS `doc_product`
+  FROM parsed
 ), judged AS (
   SELECT
     `request_hash`,
@@ -204,13 +213,13 @@ WITH answered AS (
       THEN 'BAD_JSON the text is not one JSON document'
       WHEN NOT STARTSWITH(SCHEMA_OF_VARIANT(`doc`), 'OBJECT')
       THEN 'NOT_OBJECT the JSON document is not an object'
-      WHEN TRY_VARIANT_GET(`doc`, '$["intent"]', 'variant') IS NULL
+      WHEN `doc_intent` IS NULL
       THEN 'MISSING_FIELD intent is missing'
-      WHEN TRY_VARIANT_GET(`doc`, '$["urgency"]', 'variant') IS NULL
+      WHEN `doc_urgency` IS NULL
       THEN 'MISSING_FIELD urgency is missing'
-      WHEN TRY_VARIANT_GET(`doc`, '$["needs_human"]', 'variant') IS NULL
+      WHEN `doc_needs_human` IS NULL
       THEN 'MISSING_FIELD needs_human is missing'
-      WHEN TRY_VARIANT_GET(`doc`, '$["summary"]', 'variant') IS NULL
+      WHEN `doc_summary` IS NULL
       THEN 'MISSING_FIELD summary is missing'
       WHEN EXISTS(
         MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')),
@@ -218,32 +227,32 @@ WITH answered AS (
       )
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["intent"]', 'variant')) = 'STRING'
+        SCHEMA_OF_VARIANT(`doc_intent`) = 'STRING'
       )
       THEN 'WRONG_TYPE intent is not string'
       WHEN NOT (
         (
           (
-            SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["urgency"]', 'variant')) IN ('BIGINT', 'DOUBLE', 'FLOAT')
-            OR STARTSWITH(SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["urgency"]', 'variant')), 'DECIMAL')
+            SCHEMA_OF_VARIANT(`doc_urgency`) IN ('BIGINT', 'DOUBLE', 'FLOAT')
+            OR STARTSWITH(SCHEMA_OF_VARIANT(`doc_urgency`), 'DECIMAL')
           )
-          AND TRY_VARIANT_GET(`doc`, '$["urgency"]', 'double') = RINT(TRY_VARIANT_GET(`doc`, '$["urgency"]', 'double'))
+          AND TRY_VARIANT_GET(`doc_urgency`, '$', 'double') = RINT(TRY_VARIANT_GET(`doc_urgency`, '$', 'double'))
         )
       )
       THEN 'WRONG_TYPE urgency is not integer'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["product"]', 'variant')) = 'STRING'
+        SCHEMA_OF_VARIANT(`doc_product`) = 'STRING'
       )
       THEN 'WRONG_TYPE product is not string'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["needs_human"]', 'variant')) = 'BOOLEAN'
+        SCHEMA_OF_VARIANT(`doc_needs_human`) = 'BOOLEAN'
       )
       THEN 'WRONG_TYPE needs_human is not boolean'
       WHEN NOT (
-        SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["summary"]', 'variant')) = 'STRING'
+        SCHEMA_OF_VARIANT(`doc_summary`) = 'STRING'
       )
       THEN 'WRONG_TYPE summary is not string'
-      WHEN NOT TRY_VARIANT_GET(`doc`, '$["intent"]', 'string') IN (
+      WHEN NOT TRY_VARIANT_GET(`doc_intent`, '$', 'string') IN (
         'how_to',
         'bug',
         'outage',
@@ -256,27 +265,27 @@ WITH answered AS (
         'other'
       )
       THEN 'NOT_IN_ENUM intent is none of the allowed values'
-      WHEN NOT TRY_VARIANT_GET(`doc`, '$["product"]', 'string') IN ('web_app', 'mobile_app', 'api', 'card_reader')
+      WHEN NOT TRY_VARIANT_GET(`doc_product`, '$', 'string') IN ('web_app', 'mobile_app', 'api', 'card_reader')
       THEN 'NOT_IN_ENUM product is none of the allowed values'
-      WHEN NOT TRY_VARIANT_GET(`doc`, '$["urgency"]', 'string') IS NULL
+      WHEN NOT TRY_VARIANT_GET(`doc_urgency`, '$', 'string') IS NULL
       AND (
-        TRY_VARIANT_GET(`doc`, '$["urgency"]', 'bigint') IS NULL
+        TRY_VARIANT_GET(`doc_urgency`, '$', 'bigint') IS NULL
         OR (
-          TRY_VARIANT_GET(`doc`, '$["urgency"]', 'bigint') = 9223372036854775807
-          AND NOT SCHEMA_OF_VARIANT(TRY_VARIANT_GET(`doc`, '$["urgency"]', 'variant')) IN ('BIGINT', 'STRING')
+          TRY_VARIANT_GET(`doc_urgency`, '$', 'bigint') = 9223372036854775807
+          AND NOT SCHEMA_OF_VARIANT(`doc_urgency`) IN ('BIGINT', 'STRING')
         )
       )
       THEN 'OUT_OF_RANGE urgency is beyond 64 bits'
-      WHEN TRY_VARIANT_GET(`doc`, '$["urgency"]', 'bigint') < 1
+      WHEN TRY_VARIANT_GET(`doc_urgency`, '$', 'bigint') < 1
       THEN 'OUT_OF_RANGE urgency is below 1'
-      WHEN TRY_VARIANT_GET(`doc`, '$["urgency"]', 'bigint') > 5
+      WHEN TRY_VARIANT_GET(`doc_urgency`, '$', 'bigint') > 5
       THEN 'OUT_OF_RANGE urgency is above 5'
-      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc`, '$["summary"]', 'string')) < 1
+      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_summary`, '$', 'string')) < 1
       THEN 'BAD_LENGTH summary is shorter than 1'
-      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc`, '$["summary"]', 'string')) > 200
+      WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_summary`, '$', 'string')) > 200
       THEN 'BAD_LENGTH summary is longer than 200'
     END AS `verdict`
-  FROM parsed
+  FROM fields
 ), ranked AS (
   SELECT
     *,
