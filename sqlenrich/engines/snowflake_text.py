@@ -64,7 +64,7 @@ def string_of(value: Sql) -> Sql:
     return cast(value, sql_type(Scalar("string")))
 
 
-_CONTROL = {r"\t": "\t", r"\r": "\r", r"\n": "\n"}
+_CONTROL = {r"\t": "\t", r"\r": "\r", r"\n": "\n", r"\f": "\f", r"\v": "\v"}
 
 
 def regex(pattern: str) -> Sql:
