@@ -175,7 +175,7 @@ def test_what_is_told_forbids_no_valid_answer(dialect: Dialect, schema: Plain, d
     for document in documents:
         valid = checked.is_valid(document)
         assert told.is_valid(document) or not valid
-        if not left_out:
+        if not left_out and not dialect.typed:  # such a model writes named properties alone, told so or not
             assert told.is_valid(document) is valid
 
 
