@@ -371,6 +371,14 @@ SCHEMAS: dict[str, tuple[dict[str, Any], list[tuple[str, str | None]]]] = {
             *codes("WRONG_TYPE", '"yes"', '"t"', '"1"', "1", "0", '" true"', "null", '""', '"ſalse"'),
         ],
     ),
+    "a boolean in a text, of an enum": (
+        one(type="boolean", coerce=True, enum=[False]),
+        [
+            *codes(None, '"false"', '"FALSE"', "false"),
+            *codes("NOT_IN_ENUM", "true", '"true"'),
+            *codes("WRONG_TYPE", '"no"', "null", "0"),
+        ],
+    ),
     "values in any case": (
         one(type="string", coerce=True, enum=["Ask", "kiss", "İ".encode("ascii", "ignore").decode() + "i"]),
         [

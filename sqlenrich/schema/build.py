@@ -219,6 +219,8 @@ def _differs_in(kind: str, values: list[Any], ref: Ref, *, only: bool, coerced: 
     test: Test
     if kind == "string" and coerced:
         test = NoneOfFolded(ref, tuple(dict.fromkeys(value.lower() for value in values)))
+    elif kind == "boolean" and coerced:
+        test = NoneOfFolded(ref, tuple("true" if value else "false" for value in values))
     elif kind in ("string", "boolean"):
         test = NoneOf(ref, "string" if kind == "string" else "boolean", tuple(values))
     else:

@@ -181,7 +181,8 @@ def _scalar(test: Test, value: Any) -> bool:
             read = _number if kind == "integer" else _double
             return read(value) not in [read(one) for one in values]
         case NoneOfFolded(_, values):
-            return isinstance(value, str) and _lower(value) not in values
+            text = json.dumps(value) if isinstance(value, bool) else value
+            return isinstance(text, str) and _lower(text) not in values
         case NoMatch(_, pattern):
             return isinstance(value, str) and re.search(portable(pattern, end=r"\Z"), value) is None
         case NoDate():

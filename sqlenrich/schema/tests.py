@@ -139,7 +139,7 @@ class NoneOf:
 
 @dataclass(frozen=True, slots=True)
 class NoneOfFolded:
-    """The text equals none of these in any case (ASCII; the values are in lower case)."""
+    """The text, or a boolean as one, equals none of these in any case (ASCII; the values are in lower case)."""
 
     ref: Ref
     values: tuple[str, ...]
