@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal as PyDecimal
 from itertools import count
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any, TypeAlias
 
 import sqlglot
@@ -295,6 +296,17 @@ def cast(value: Sql, to: str | exp.DataType, *, safe: bool = False) -> Sql:
     """Give a cast to a type written in the engine's own words; ``safe`` gives NULL where it can't be cast."""
     kind = exp.DataType.build(to, udt=True) if isinstance(to, str) else to
     return (exp.TryCast if safe else exp.Cast)(this=value, to=kind)
+
+
+def lower_ascii(text: Sql) -> Sql:
+    """Give a text with the letters A to Z in lower case: engines differ on others."""
+    return func("TRANSLATE", text, literal(ascii_uppercase), literal(ascii_lowercase))
+
+
+def as_spelt(text: Sql, values: Sequence[str]) -> Sql:
+    """Give the one of these values that a text is in any case of its letters; NULL for none."""
+    lower = lower_ascii(text)
+    return case(*((exp.EQ(this=lower.copy(), expression=literal(v.lower())), literal(v)) for v in values))
 
 
 def lambda_(name: str, body: Callable[[Sql], Sql]) -> exp.Lambda:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from sqlglot import exp
@@ -20,11 +19,13 @@ from .base import (
     Sql,
     all_of,
     any_of,
+    as_spelt,
     case,
     double,
     func,
     is_blank,
     literal,
+    lower_ascii,
     named_func,
     plain_number,
 )
@@ -295,7 +296,7 @@ JSON: dict[str, Callable[..., Any]] = {
     "is_date": lambda text: exp.Not(
         this=exp.Is(this=safe_cast(func("LEFT", text, literal(10)), "DATE"), expression=exp.Null())
     ),
-    "lower_ascii": lambda text: func("TRANSLATE", text, literal(ascii_uppercase), literal(ascii_lowercase)),
+    "lower_ascii": lower_ascii,
     "any_item": _any_item,
     "any_member": _any_member,
     "count_items": _count_items,
@@ -322,8 +323,7 @@ JSON: dict[str, Callable[..., Any]] = {
 
 def _coerced(value: Sql, kind: Coerced) -> Sql:
     if kind.values:
-        lower = JSON["lower_ascii"](_string(value))
-        return case(*((exp.EQ(this=lower.copy(), expression=literal(v.lower())), literal(v)) for v in kind.values))
+        return as_spelt(_string(value), kind.values)
     return column(value, kind.type)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from sqlglot import exp
@@ -20,6 +19,7 @@ from .base import (
     Sql,
     all_of,
     any_of,
+    as_spelt,
     case,
     cast,
     concat,
@@ -27,6 +27,7 @@ from .base import (
     func,
     lambda_,
     literal,
+    lower_ascii,
     named_func,
     plain_number,
 )
@@ -269,7 +270,7 @@ JSON: dict[str, Callable[..., Any]] = {
     "is_date": lambda text: exp.Not(
         this=exp.Is(this=cast(func("LEFT", text, literal(10)), "DATE", safe=True), expression=exp.Null())
     ),
-    "lower_ascii": lambda text: func("TRANSLATE", text, literal(ascii_uppercase), literal(ascii_lowercase)),
+    "lower_ascii": lower_ascii,
     "any_item": _any_item,
     "any_member": _any_member,
     "count_items": _count_items,
@@ -304,8 +305,7 @@ def _coerced(value: Sql, kind: Coerced) -> Sql:
     if kind.type == BOOLEAN:
         return cast(func("LOWER", _string(value)), "BOOLEAN", safe=True)
     if kind.values:
-        lower = JSON["lower_ascii"](_string(value))
-        return case(*((exp.EQ(this=lower.copy(), expression=literal(v.lower())), literal(v)) for v in kind.values))
+        return as_spelt(_string(value), kind.values)
     return column(value, kind.type)
 
 

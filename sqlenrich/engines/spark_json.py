@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from sqlglot import exp
@@ -21,6 +20,7 @@ from .base import (
     Sql,
     all_of,
     any_of,
+    as_spelt,
     case,
     cast,
     concat,
@@ -29,6 +29,7 @@ from .base import (
     is_blank,
     lambda_,
     literal,
+    lower_ascii,
     named_func,
     plain_number,
 )
@@ -245,7 +246,7 @@ JSON: dict[str, Callable[..., Any]] = {
     "number_text": _number_text,
     "is_multiple": _is_multiple,
     "is_date": _is_date,
-    "lower_ascii": lambda text: func("TRANSLATE", text, literal(ascii_uppercase), literal(ascii_lowercase)),
+    "lower_ascii": lower_ascii,
     "any_item": _any_item,
     "any_member": _any_member,
     "count_items": lambda value, name, test: func("ARRAY_SIZE", func("FILTER", _items(value), lambda_(name, test))),
@@ -278,8 +279,7 @@ def _timestamp(text: Sql) -> Sql:
 
 def _coerced(value: Sql, kind: Coerced) -> Sql:
     if kind.values:
-        lower = JSON["lower_ascii"](_string(value))
-        return case(*((exp.EQ(this=lower.copy(), expression=literal(v.lower())), literal(v)) for v in kind.values))
+        return as_spelt(_string(value), kind.values)
     return column(_unquoted(value) if kind.type == BIGINT else value, kind.type)
 
 

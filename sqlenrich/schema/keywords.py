@@ -28,7 +28,6 @@ CHECKED = (
     "dependentRequired", "dependentSchemas", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", *OWN,
 )  # fmt: skip
 """What the checks hold."""
-IN_PLACE = ("allOf", "anyOf", "oneOf")
 FORMATS = ("date", "date-time", "time", "email", "uuid", "uri")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
