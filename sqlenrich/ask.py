@@ -16,6 +16,7 @@ from .schema import build_tests, judge
 from .schema.vendor import dialect_of, json_schema_format
 
 if TYPE_CHECKING:
+    from .llm.caps import Caps
     from .llm.model import Model
 
 
@@ -29,9 +30,12 @@ class Ask:
     model: Model
     resolved: ResolvedModel
     concurrency: int
+    """Requests in flight at most, for a model that does not decide that by itself."""
     where: str
     own: ResolvedModel
     """What the file and the settings of models say alone: less what the endpoint is always sent."""
+    prefix_order: bool = False
+    """Whether requests with an equal beginning are to be sent one after another."""
 
 
 def with_params(ask: Ask, resolved: ResolvedModel) -> Ask:
@@ -41,7 +45,7 @@ def with_params(ask: Ask, resolved: ResolvedModel) -> Ask:
     if resolved == ask.resolved or not isinstance(ask.model, EndpointModel):
         return ask
     config = replace(ask.model.config, params=resolved.params)
-    return replace(ask, model=EndpointModel(config), resolved=resolved)
+    return replace(ask, model=EndpointModel(config, gate=ask.model.gate), resolved=resolved)
 
 
 def choose_model(
@@ -53,10 +57,12 @@ def choose_model(
     mock: bool,
     failures: Mapping[str, float] | None = None,
     concurrency: int | None = None,
+    caps: Caps | None = None,
 ) -> Ask:
     """Give whom to ask: the mock model, or an endpoint of the flags, the settings or the environment."""
     from .llm.discover import without_query
     from .llm.endpoint import EndpointConfig, EndpointModel
+    from .llm.gate import Limits
     from .llm.mock import MockModel
 
     engine = get_engine("duckdb")
@@ -82,7 +88,8 @@ def choose_model(
     alias = config.model(wanted, "endpoint")
     if alias is None and wanted != "default":
         raise ConfigError(f'the model "{wanted}" has no name for an endpoint: write endpoint under [models.{wanted}]')
-    checked = EndpointConfig(url=settings.url, model="", api_key=settings.api_key)  # before anything is sent there
+    urls = (settings.url, *settings.others)
+    checked = EndpointConfig(url=urls, model="", api_key=settings.api_key)  # before anything is sent there
     name = alias.name if alias is not None else only_model(settings)
     own = resolve_model(enrichment, engine, name, alias.params if alias is not None else None)
     taken = sorted({*own.params, "response_format"} & set(settings.extra_body))
@@ -92,18 +99,20 @@ def choose_model(
         )
     # What an endpoint is always sent decides its answers too.
     resolved = replace(own, params={**own.params, **settings.extra_body})
-    width = concurrency or settings.concurrency
+    per_minute = {name: getattr(settings, name) for name in ("rpm", "tpm", "input_tpm", "output_tpm")}
     told = json_schema_format(output_of(enrichment, resolved), dialect_of(settings.url))
     client = replace(
         checked,
         model=resolved.name,
-        concurrency=width,
+        limits=Limits(concurrency or settings.concurrency, **per_minute),
         timeout_s=settings.timeout,
         params=resolved.params,
         response_format=None if enrichment.hint == "always" else told.form,
         hint=hint_text(enrichment.schema) if enrichment.hint == "always" else None,
     )
-    return Ask(EndpointModel(client), resolved, width, f" at {without_query(settings.url)}", own)
+    asked = EndpointModel(client, caps=caps)
+    where = " and ".join(map(without_query, urls))
+    return Ask(asked, resolved, asked.gate.most, f" at {where}", own, settings.prefix_order)
 
 
 def _test(schema: Mapping[str, Any]) -> Callable[[Any], bool]:

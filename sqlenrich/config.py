@@ -13,8 +13,20 @@ from .engines import ENGINES
 from .errors import ConfigError, did_you_mean
 
 FILE = "sqlenrich.toml"
-ENDPOINT_KEYS = ("url", "api_key_env", "concurrency", "extra_body", "timeout")
-NOT_YET = ("rpm", "tpm")
+_NUMBER: tuple[type, ...] = (int, float)
+ENDPOINT_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    "url": (str, list),
+    "api_key_env": str,
+    "concurrency": int,
+    "rpm": int,
+    "tpm": int,
+    "input_tpm": int,
+    "output_tpm": int,
+    "timeout": _NUMBER,
+    "prefix_order": bool,
+    "extra_body": dict,
+}
+"""The settings of an endpoint and their types; numbers are above 0."""
 TARGET_KEYS = ("engine", "profile", "connection", "database", "schema", "responses")
 MODEL_ENGINES = (*ENGINES, "endpoint")
 
@@ -29,12 +41,22 @@ class Model:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One OpenAI-compatible endpoint. The key itself is read from the environment when a client is made."""
+    """One OpenAI-compatible endpoint. The key itself is read from the environment when a client is made.
+
+    ``others`` are further urls that serve the same model. ``concurrency`` None: found by trying. Requests and tokens
+    a minute (``rpm``, ``tpm``, ``input_tpm``, ``output_tpm``) None: no limit known.
+    """
 
     url: str
     api_key_env: str | None = None
-    concurrency: int = 64
+    others: tuple[str, ...] = ()
+    concurrency: int | None = None
+    rpm: int | None = None
+    tpm: int | None = None
+    input_tpm: int | None = None
+    output_tpm: int | None = None
     timeout: float = 120.0
+    prefix_order: bool = True
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     origin: str = ""
 
@@ -177,24 +199,23 @@ def _model(values: dict[str, Any], place: str, problems: list[str]) -> dict[str,
 
 
 def _endpoint(values: dict[str, Any], place: str, problems: list[str]) -> Endpoint:
-    _known(values, (*ENDPOINT_KEYS, *NOT_YET), place, problems)
-    for key in NOT_YET:
-        if key in values:
-            problems.append(f"{key} is not supported yet; limit the concurrency instead @ {place}.{key}")
-    kinds: dict[str, type | tuple[type, ...]] = {
-        "url": str,
-        "api_key_env": str,
-        "concurrency": int,
-        "timeout": (int, float),
-        "extra_body": dict,
-    }
-    for key, kind in kinds.items():
-        if key in values and (not isinstance(values[key], kind) or isinstance(values[key], bool)):
+    _known(values, tuple(ENDPOINT_KINDS), place, problems)
+    for key, kind in ENDPOINT_KINDS.items():
+        if key not in values:
+            continue
+        value = values[key]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             problems.append(f"{key} has the wrong type @ {place}.{key}")
-    if "url" not in values:
-        problems.append(f"url is missing @ {place}")
-    given = {key: values[key] for key in kinds if key in values and key != "url"}
-    return Endpoint(str(values.get("url", "")).rstrip("/"), origin=place, **given)
+        elif isinstance(value, int | float) and kind is not bool and value <= 0:
+            problems.append(f"{key} is above 0, not {value} @ {place}.{key}")
+    written = values.get("url")
+    urls = [written] if isinstance(written, str) else written if isinstance(written, list) else []
+    if not urls or not all(isinstance(url, str) and url for url in urls):
+        problems.append(f"url is {'missing' if written is None else 'one or more texts'} @ {place}")
+        urls = [""]
+    first, *others = (str(url).rstrip("/") for url in urls)
+    given = {key: values[key] for key in ENDPOINT_KINDS if key in values and key != "url"}
+    return Endpoint(first, others=tuple(others), origin=place, **given)
 
 
 def _target(name: str, values: dict[str, Any], place: str, problems: list[str]) -> Target:

@@ -51,7 +51,7 @@ RULES: dict[str, set[str]] = {
         "engines.snowflake_json",
         "engines.snowflake_text",
     },
-    "llm": {"errors", "llm"},
+    "llm": {"errors", "llm", "tokens"},
     "enrichment": PURE | {"engines", "header", "prompt", "schema"},
     "plan": {"types"},
     "report": set(),
@@ -107,7 +107,7 @@ def test_the_walk_sees_every_kind_of_import(tmp_path: Path) -> None:
     assert sorted(imported("engines.x", file)) == ["cli", "engines.base", "engines.spark_sql", "errors"]
 
 
-HEAVY = ("pyspark", "duckdb", "pyarrow", "aiohttp", "snowflake", "google.cloud", "databricks", "uvloop", "pydantic")
+HEAVY = ("pyspark", "duckdb", "pyarrow", "httptools", "snowflake", "google.cloud", "databricks", "uvloop", "pydantic")
 
 
 def test_importing_the_package_loads_no_driver() -> None:

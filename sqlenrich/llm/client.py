@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from .flight import End, Flight
 from .messages import Answer, Request
-from .model import InstantModel, Model, ProbingModel, Pulse, Stopped, WatchedModel
+from .model import GatedModel, InstantModel, Model, ProbingModel, Pulse, Stopped, WatchedModel
 
 PROBES = 3
 T = TypeVar("T")
@@ -40,7 +40,8 @@ class ClientStats:
 class Client:
     """Asks a model from a thread with an event loop of its own: use it as a context manager.
 
-    ``concurrency`` requests are in flight at most, and ``concurrency + unstored`` sent and not yet stored. A
+    ``concurrency`` requests are in flight at most (a model with a gate decides that by itself), and as many and
+    ``unstored`` more are sent and not yet stored. A
     batch holds at most ``batch_rows`` answers and is given once its oldest answer is ``batch_s`` seconds old.
     Where ``batch_rows`` is below ``unstored``, new requests are sent while the caller stores. A stream ends
     with RunError when for ``give_up_s`` seconds every try failed. One stream at a time.
@@ -61,9 +62,10 @@ class Client:
         if concurrency < 1 or unstored < 1 or batch_rows < 1:
             raise ValueError("concurrency, unstored and batch_rows must be at least 1")
         self.model = model
-        self.concurrency = concurrency
+        self.gate = model.gate if isinstance(model, GatedModel) else None
+        self.concurrency = concurrency if self.gate is None else self.gate.most
         self.unstored = unstored
-        self.batch_rows = min(batch_rows, concurrency + unstored)
+        self.batch_rows = min(batch_rows, self.concurrency + unstored)
         self.batch_s = batch_s
         self.give_up_s = give_up_s
         self.watched = isinstance(model, WatchedModel)
@@ -168,12 +170,12 @@ class Client:
         if self._flight is not None:
             raise RuntimeError("the client already streams: one stream at a time")
         flight = self._flight = Flight(self)
-        limit = self.concurrency + self.unstored
         outstanding = 0
         reading = True
         try:
             self._post(flight.start)
             while True:
+                limit = self.unstored + (self.concurrency if self.gate is None else self.gate.width)
                 while reading and outstanding < limit and not flight.closing and not flight.ready():
                     try:
                         request = next(requests)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
-import io
 import random
+import socket
+import ssl
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from urllib.parse import urlsplit
 
-import aiohttp
 import orjson
-from yarl import URL
 
 from sqlenrich.errors import RunError, did_you_mean
+from sqlenrich.tokens import BYTES_PER_TOKEN
 
+from .caps import Caps
+from .gate import Door, Gate
 from .messages import Answer, Request
 from .model import Pulse
 from .replies import (
@@ -30,17 +35,18 @@ from .replies import (
     storable,
 )
 from .settings import EndpointConfig, body_parts
+from .wire import Reply, Wire, WireError, WireTimeoutError, target_of
 
 __all__ = ["EndpointConfig", "EndpointModel"]
 
 BACKOFF_S = 0.5
 BACKOFF_CAP_S = 30.0
-CONNECT_S = 10.0
 PROBES = 3
 PROBE_TRIES = 2
-# Servers drop idle connections (vLLM after 5 s): a shorter life here avoids sending into a closed one.
-KEEP_ALIVE_S = 4.0
-_BIG_BODY = 1 << 20
+REVIVE_S = (0.0, 0.25, 0.5, 1.0, 2.0, 5.0)
+CUT_BYTES, CUT_FACTOR, CUT_ANSWERS = 8_000, 4, 3
+BUSY = frozenset({429, 503})
+PROBE_S = 10.0
 _SHORTEST_SECRET = 4
 
 
@@ -48,39 +54,59 @@ _SHORTEST_SECRET = 4
 class _Failure:
     """A try without a completion: its text, whose fault it is, the seconds that the endpoint asked to wait.
 
-    ``unreachable``: no HTTP answer came. ``busy``: a limit was met, so somebody answers there.
+    ``unreachable``: no HTTP answer came; ``timeout``: for too long. ``busy``: a limit was met, so somebody answers
+    there.
     """
 
     text: str
     fault: Fault = Fault.AGAIN
     wait_s: float = 0.0
     unreachable: bool = False
+    timeout: bool = False
     busy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """The addresses of one endpoint; ``shown`` is without the query, which can hold a key."""
+
+    shown: str
+    url: str
+    chat: str
+    models: str
+
+    @classmethod
+    def of(cls, written: str) -> _Site:
+        url = urlsplit(written)
+        shown = url._replace(path=url.path.rstrip("/"), query="", fragment="").geturl()
+        return cls(shown, written, target_of(url, "/chat/completions"), target_of(url, "/models"))
 
 
 class EndpointModel:
     """A Model that posts one user message per request to ``url``/chat/completions.
 
     429, 5xx, connection troubles, timeouts and bodies that are no completion are sent again, at most
-    ``max_tries`` times in all, after ``Retry-After`` (up to 60 s) and a random wait that grows (up to 30 s).
+    ``max_tries`` times in all (a limit that was met counts apart), after ``Retry-After`` (up to 60 s) and a random
+    wait that grows (up to 30 s). Where there are several urls, each request goes to the one with most room; one that
+    can't be reached gets none until it answers a probe. ``gate`` decides when a request is sent.
     An answer's ``asked_at`` and ``latency_ms`` are those of its last try.
     """
 
-    def __init__(self, config: EndpointConfig) -> None:
+    def __init__(self, config: EndpointConfig, *, caps: Caps | None = None, gate: Gate | None = None) -> None:
         self.name = config.model
         self.config = config
         self.pulse = Pulse()
-        url = URL(config.url)
-        root = url.with_path(url.path.rstrip("/"))
-        self._shown = str(root)
-        self._url = (root / "chat/completions").with_query(url.query)
-        self._models_url = (root / "models").with_query(url.query)
+        self.sites = tuple(_Site.of(url) for url in config.urls)
+        self.gate = gate or Gate(len(self.sites), config.limits, max_out=config.max_out, caps=caps)
+        self.warnings: list[str] = []
         self._before, self._after, self._sent = body_parts(config)
-        self._session: aiohttp.ClientSession | None = None
+        self._wires: tuple[Wire, ...] = ()
         self._ever_answered = False
+        self._reviving: set[asyncio.Task[None]] = set()
+        self._cut: list[int] = []
 
     def __repr__(self) -> str:
-        return f"EndpointModel({self._shown!r}, model={self.name!r})"
+        return f"EndpointModel({', '.join(site.shown for site in self.sites)!r}, model={self.name!r})"
 
     def body(self, prompt: str) -> bytes:
         """Give the exact bytes of the request for a prompt."""
@@ -92,26 +118,19 @@ class EndpointModel:
 
     async def open(self) -> None:
         """Make the pool of connections; nothing is sent yet."""
-        headers = {
-            "Content-Type": "application/json",
-            "Accept": "application/json",
-            "User-Agent": "sqlenrich",
-        }
+        headers = {"content-type": "application/json", "accept": "application/json", "user-agent": "sqlenrich"}
         if self.config.api_key:
-            headers["Authorization"] = f"Bearer {self.config.api_key}"
-        limit_s = self.config.timeout_s
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(limit_s, CONNECT_S), sock_read=limit_s),
-            headers=headers,
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
+            headers["authorization"] = f"Bearer {self.config.api_key}"
+        self._wires = tuple(Wire(urlsplit(site.url), headers, timeout_s=self.config.timeout_s) for site in self.sites)
+        self.gate.on_down = self._down
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        for task in self._reviving:
+            task.cancel()
+        wires, self._wires = self._wires, ()
+        for wire in wires:
+            await wire.close()
 
     async def ask(self, request: Request) -> Answer:
         """Give the answer to one request. Raises RunError where every request would fail, or Stopped."""
@@ -134,30 +153,56 @@ class EndpointModel:
         if suspect:
             return
         if faults and set(faults) == {Fault.UNCLEAR}:
-            raise RunError(f"{self._shown} refuses the requests: {answers[-1].call_error}")
+            raise RunError(f"{self.sites[0].shown} refuses the requests: {answers[-1].call_error}")
         if faults and set(faults) == {Fault.AGAIN}:
-            raise RunError(f"{self._shown} fails: {answers[-1].call_error}; look at the server, then run again")
+            raise RunError(f"{self.sites[0].shown} fails: {answers[-1].call_error}; look at the server, then run again")
 
     async def _ask(self, request: Request, tries: int, *, probing: bool) -> tuple[Answer, Fault | None]:
         body = self.body(request.prompt)
-        calls = 0
+        gate = self.gate
+        size = len(body)
+        calls = failures = refusals = 0
         while True:
+            ticket = gate.try_enter(size) or await gate.enter(size, again=calls > 0)
+            site = self.sites[ticket.door.number]
             asked_at = datetime.now(UTC)
             started = time.monotonic()
             self.pulse.sent(again=calls > 0)
             calls += 1
-            result = await self._send(body)
+            try:
+                result = await self._send(body, ticket.door.number)
+            except BaseException:
+                gate.leave(ticket)
+                raise
             latency_ms = round((time.monotonic() - started) * 1000)
-            if isinstance(result, Completion) or result.fault is not Fault.AGAIN:
+            if isinstance(result, Completion):
+                gate.answered(ticket, result.tokens_in, result.tokens_out, result.tokens_cached)
+                self.pulse.alive()
+                if result.tokens_in is not None:
+                    self._compare(request.prompt, result.tokens_in)
+                break
+            if result.fault is not Fault.AGAIN:
+                gate.answered(ticket, 0, 0)
                 self.pulse.alive()
                 break
             self.pulse.failed(started, result.text)
-            if calls >= (self.config.max_tries if result.busy else tries):
+            if result.busy:
+                refusals += 1
+                gate.refused(ticket, result.wait_s)
+                exhausted = refusals >= (self.config.max_tries if probing else self.config.max_refusals)
+            else:
+                failures += 1
+                gate.failed(ticket, unreachable=result.unreachable, timeout=result.timeout)
+                exhausted = failures >= tries
+                if not (exhausted or probing or self.pulse.may_retry()):
+                    await self.pulse.pause(_backoff(self.pulse.losses))
+                    exhausted = True
+            if exhausted:
                 if probing and result.unreachable:
-                    raise RunError(f"{self._shown}: {result.text}; start the server there or correct the url")
+                    raise RunError(f"{site.shown}: {result.text}; start the server there or correct the url")
                 break
-            ceiling = min(BACKOFF_CAP_S, BACKOFF_S * 2.0 ** (calls - 1))
-            await self.pulse.pause(result.wait_s + random.uniform(0.0, ceiling))
+            elsewhere = result.unreachable and not ticket.door.up and any(door.up for door in gate.doors)
+            await self.pulse.pause(result.wait_s + (0.0 if elsewhere else _backoff(calls - 1)))
         done = result if isinstance(result, Completion) else Completion(None, None, None, None, None)
         failure = result if isinstance(result, _Failure) else None
         answer = Answer(
@@ -178,89 +223,118 @@ class EndpointModel:
         )
         return answer, failure.fault if failure else None
 
-    async def _send(self, body: bytes) -> Completion | _Failure:
-        if self._session is None:
-            raise RuntimeError("the model is not open")
-        # aiohttp warns of long bodies given as bytes.
-        data = body if len(body) < _BIG_BODY else io.BytesIO(body)
-        try:
-            async with self._session.post(self._url, data=data, allow_redirects=False) as reply:
-                raw = await reply.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            return self._unreached(error)
-        if reply.status == 200:
+    def _compare(self, prompt: str, tokens_in: int) -> None:
+        """Warn once of an endpoint that reads less than it is sent: its own count is far below ours."""
+        if len(self._cut) >= CUT_ANSWERS or len(prompt) < CUT_BYTES:
+            return
+        if len(prompt) < CUT_FACTOR * BYTES_PER_TOKEN * tokens_in:
+            return
+        self._cut.append(tokens_in)
+        if len(self._cut) == CUT_ANSWERS:
+            ours = len(prompt) // BYTES_PER_TOKEN
+            self.warnings.append(
+                f"warning: {self.sites[0].shown} counts {tokens_in:,} tokens for a prompt of about {ours:,}; it seems "
+                "to cut long prompts without a word (Ollama: num_ctx); raise its context, or set max_input_tokens"
+            )
+
+    def _down(self, door: Door) -> None:
+        task = asyncio.get_running_loop().create_task(self._revive(door))
+        self._reviving.add(task)
+        task.add_done_callback(self._reviving.discard)
+
+    async def _revive(self, door: Door) -> None:
+        """Ask an endpoint that is down whether it answers again, ever less often."""
+        site = self.sites[door.number]
+        tries = 0
+        while self._wires:
+            await asyncio.sleep(REVIVE_S[min(tries, len(REVIVE_S) - 1)] * random.uniform(0.5, 1.0))
+            tries += 1
             try:
-                completion = read_completion(raw)
-            except ValueError as error:
-                return _Failure(self._hide(one_line(str(error))))
-            self._ever_answered = True
-            return completion
-        message, code, param = read_error(self._hide_bytes(raw))
+                reply = await self._wires[door.number].send("GET", site.models, timeout_s=PROBE_S)
+            except (WireError, OSError) as error:
+                with suppress(RunError):
+                    self.pulse.trouble = self._unreached(site, error).text
+                continue
+            if reply.status < 500:
+                self.gate.open_door(door)
+                return
+
+    async def _send(self, body: bytes, number: int) -> Completion | _Failure:
+        if not self._wires:
+            raise RuntimeError("the model is not open")
+        site = self.sites[number]
+        try:
+            reply = await self._wires[number].send("POST", site.chat, body)
+        except (WireError, OSError) as error:
+            return self._unreached(site, error)
+        if reply.status != 200:
+            return await self._judged(site, number, reply)
+        try:
+            completion = read_completion(reply.body)
+        except ValueError as error:
+            return _Failure(self._hide(one_line(str(error))))
+        self._ever_answered = True
+        return completion
+
+    async def _judged(self, site: _Site, number: int, reply: Reply) -> _Failure:
+        """Give what an HTTP status other than 200 says of the row. Raises RunError where it says so of all rows."""
+        message, code, param = read_error(self._hide_bytes(reply.body))
         fault = judge(reply.status, message, code, param, self._sent)
         text = self._hide(one_line(f"HTTP {reply.status}: {message or reply.reason or 'no message'}"))
         if fault is Fault.AGAIN:
-            wait_s = retry_after(reply.headers.get("Retry-After")) or 0.0
-            return _Failure(text, wait_s=wait_s, busy=reply.status == 429)
+            wait_s = retry_after(reply.headers.get("retry-after")) or 0.0
+            return _Failure(text, wait_s=wait_s, busy=reply.status in BUSY)
         if fault is Fault.KEY:
             what = "refuses the key" if self.config.api_key else "wants a key"
             todo = "set the variable that api_key_env names, or OPENAI_API_KEY"
-            raise RunError(f"{self._shown} {what} ({text}): {todo}")
+            raise RunError(f"{site.shown} {what} ({text}): {todo}")
         if fault is Fault.QUOTA:
-            raise RunError(f"{self._shown}: the quota is used up ({text}): raise it, then run again")
+            raise RunError(f"{site.shown}: the quota is used up ({text}): raise it, then run again")
         if fault is Fault.PLACE:
-            raise RunError(await self._misplaced(reply.status, text))
+            raise RunError(await self._misplaced(number, reply.status, text))
         if fault is Fault.RUN and not self._ever_answered:
-            raise RunError(f"{self._shown} refuses what every request sends: {text}")
+            raise RunError(f"{site.shown} refuses what every request sends: {text}")
         return _Failure(text, fault)
 
-    def _unreached(self, error: Exception) -> _Failure:
+    def _unreached(self, site: _Site, error: Exception) -> _Failure:
         """Give the failure of a try without an HTTP answer. Raises RunError for what time does not heal."""
-        if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
-            text = one_line(str(error))
+        if isinstance(error, ssl.SSLError):
             todo = "correct the url (http or https) or the certificate"
-            raise RunError(f"{self._shown}: TLS failed ({text}): {todo}") from None
-        number = getattr(getattr(error, "os_error", error), "errno", None)
+            raise RunError(f"{site.shown}: TLS failed ({one_line(str(error))}): {todo}") from None
+        number = error.errno if isinstance(error, OSError) else None
         if number in (errno.EMFILE, errno.ENFILE):
             todo = "lower concurrency, or raise `ulimit -n`"
             raise RunError(f"too many open files for that many connections: {todo}") from None
-        if isinstance(error, aiohttp.ClientConnectorDNSError):
+        if isinstance(error, WireError):
+            text = str(error)
+        elif isinstance(error, socket.gaierror):
             text = "the host name can't be resolved"
-        elif isinstance(error, aiohttp.ConnectionTimeoutError):
-            text = "timeout: no connection"
-        elif isinstance(error, TimeoutError):
-            text = f"timeout: no byte for {self.config.timeout_s:g} s"
-        elif number == errno.ECONNREFUSED:
+        elif isinstance(error, ConnectionRefusedError):
             text = "connection refused: nothing listens there"
-        elif isinstance(error, aiohttp.ClientPayloadError):
-            text = "the answer broke off"
-        elif isinstance(error, aiohttp.ClientResponseError):
-            text = "the answer is not HTTP"
-        elif isinstance(error, aiohttp.ServerDisconnectedError) or number == errno.ECONNRESET:
+        elif isinstance(error, ConnectionError):
             text = "connection closed before the answer"
         else:
             text = self._hide(one_line(f"connection failed: {error or type(error).__name__}"))
-        return _Failure(text, unreachable=True)
+        return _Failure(text, unreachable=True, timeout=isinstance(error, WireTimeoutError))
 
-    async def _misplaced(self, status: int, text: str) -> str:
+    async def _misplaced(self, number: int, status: int, text: str) -> str:
         """Give the line that says what is wrong with the url or the model's name."""
+        site = self.sites[number]
         if status != 404:
-            return f"{self._shown} doesn't take requests ({text}): correct the url"
-        names = await self._offered()
+            return f"{site.shown} doesn't take requests ({text}): correct the url"
+        names = await self._offered(number)
         if names and self.name not in names:
             shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
             near = did_you_mean(self.name, names)
-            return f'{self._shown} has no model "{self.name}"{near}; set one that it offers: {shown}'
+            return f'{site.shown} has no model "{self.name}"{near}; set one that it offers: {shown}'
         todo = "correct the url (it usually ends in /v1) or the model's name"
-        return f"{self._shown}/chat/completions: {text}; {todo}"
+        return f"{site.shown}/chat/completions: {text}; {todo}"
 
-    async def _offered(self) -> list[str]:
-        if self._session is None:
-            return []
+    async def _offered(self, number: int) -> list[str]:
         try:
-            timeout = aiohttp.ClientTimeout(total=CONNECT_S)
-            async with self._session.get(self._models_url, timeout=timeout, allow_redirects=False) as reply:
-                body = load_json(await reply.read())
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+            reply = await self._wires[number].send("GET", self.sites[number].models, timeout_s=PROBE_S)
+            body = load_json(reply.body)
+        except (WireError, OSError, ValueError):
             return []
         data = body.get("data") if isinstance(body, dict) else None
         found = [one.get("id") for one in data if isinstance(one, dict)] if isinstance(data, list) else []
@@ -273,3 +347,8 @@ class EndpointModel:
     def _hide_bytes(self, raw: bytes) -> bytes:
         key = self.config.api_key
         return raw.replace(key.encode(), b"***") if key and len(key) >= _SHORTEST_SECRET else raw
+
+
+def _backoff(doublings: int) -> float:
+    """Give a wait between nothing and a ceiling that doubles: full jitter keeps requests from meeting again."""
+    return random.uniform(0.0, min(BACKOFF_CAP_S, BACKOFF_S * 2.0 ** min(doublings, 16)))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .client import Client
 
 CHECK_S = 1.0
+OUTAGE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Flight:
         self._client = client
         self._model = client.model
         self._pulse = client.pulse
+        self._gate = client.gate
         self._queue: deque[Request] = deque()
         self._feed_due = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -86,6 +88,11 @@ class Flight:
     def start(self) -> None:
         """Begin to watch the endpoint."""
         self._pulse.start()
+        self._pulse.on_pause = self.feed
+        if self._gate is not None:
+            self._gate.begin()
+            self._gate.on_room = self.feed
+            self._gate.on_cap = self.wind_down
         if self._client.stopped:
             self.wind_down()
         self._check()
@@ -95,11 +102,18 @@ class Flight:
         self._feed_due = False
         if self.workers == 0:
             self._pulse.resume()
-        while self.workers < self._client.concurrency and len(self._queue) > 0 and not self.closing:
+        while len(self._queue) > 0 and self.workers - self._paused() < self._width() and not self.closing:
             self.workers += 1
             task = asyncio.get_running_loop().create_task(self._work(self._queue.popleft()))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def _width(self) -> int:
+        return self._client.concurrency if self._gate is None else self._gate.width
+
+    def _paused(self) -> int:
+        """Give how many workers wait to send again: others take their place, unless nothing is answered at all."""
+        return self._pulse.paused if self._pulse.down_s() < OUTAGE_S else 0
 
     def no_more(self) -> None:
         """Take note that the caller has no more requests."""
@@ -115,6 +129,8 @@ class Flight:
         self.closing = True
         self._queue.clear()
         self._pulse.stop()
+        if self._gate is not None:
+            self._gate.stop()
         self._release_doubtful()
         self._grace_timer = asyncio.get_running_loop().call_later(self._client.grace_s, self.cancel)
         self._end_if_done()
@@ -155,7 +171,12 @@ class Flight:
                 self._answered(answer)
                 if not queue or self.closing:
                     return
+                spare = self._width() - self.workers + self._paused()
+                if spare + len(self._doubtful) < 0:
+                    return
                 request = queue.popleft()
+                if spare > 0 and queue:
+                    self.feed()
         except Exception as error:
             self.wind_down(error)
         finally:
@@ -235,7 +256,15 @@ class Flight:
             return
         self._flush()
         self._ended = True
+        self._pulse.on_pause = None
+        if self._gate is not None:
+            self._gate.end()
+            self._gate.on_room = self._gate.on_cap = _nothing
         for timer in (self._check_timer, self._grace_timer):
             if timer is not None:
                 timer.cancel()
         self._outbox.put(End(self._error))
+
+
+def _nothing() -> None:
+    """Do nothing."""

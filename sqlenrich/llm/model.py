@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from .messages import Answer, Request
+
+if TYPE_CHECKING:
+    from .gate import Gate
+
+RETRIES, RETRIES_PER_ANSWER = 200.0, 2.0
 
 
 class Model(Protocol):
@@ -35,6 +40,13 @@ class WatchedModel(Protocol):
     """A model that tells the client of every try as it happens, not just of the answer after the last one."""
 
     pulse: Pulse
+
+
+@runtime_checkable
+class GatedModel(Protocol):
+    """A model that decides by itself when each request is sent, and how many at a time."""
+
+    gate: Gate
 
 
 @runtime_checkable
@@ -79,6 +91,10 @@ class Pulse:
         self.retries = 0
         self._down_since: float | None = None
         self.trouble = ""
+        self.paused = 0
+        self.on_pause: Callable[[], None] | None = None
+        self.losses = 0
+        self._budget = RETRIES
         self._alive_at = 0.0
         self._rested_at: float | None = None
         self._stopping = False
@@ -93,6 +109,20 @@ class Pulse:
         """Take note that the endpoint answered something definite (a refusal counts)."""
         self._alive_at = time.monotonic()
         self._down_since = None
+        self._budget += RETRIES_PER_ANSWER
+        self.losses = 0
+
+    def may_retry(self) -> bool:
+        """Say whether a failed request may be sent again at once, and count it if so.
+
+        All retries of a run come out of one budget, which each answer fills up: where most fails, a request fails
+        after one try, rather than each of them as often as it may.
+        """
+        if self._budget < 1.0:
+            self.losses += 1
+            return False
+        self._budget -= 1.0
+        return True
 
     def failed(self, started: float, trouble: str) -> None:
         """Take note of a try that failed and may be repeated, sent at the monotonic time ``started``."""
@@ -122,10 +152,14 @@ class Pulse:
         done: asyncio.Future[bool] = loop.create_future()
         timer = loop.call_later(seconds, _settle, done, True)
         self._pauses.add(done)
+        self.paused += 1
+        if self.on_pause is not None:
+            self.on_pause()
         try:
             if not await done:
                 raise Stopped
         finally:
+            self.paused -= 1
             timer.cancel()
             self._pauses.discard(done)
 

@@ -18,6 +18,7 @@ from sqlenrich.errors import RunError
 from sqlenrich.llm import endpoint as endpoint_module
 from sqlenrich.llm.client import Client
 from sqlenrich.llm.endpoint import EndpointConfig, EndpointModel
+from sqlenrich.llm.gate import Limits
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.mock import MockModel
 
@@ -384,7 +385,7 @@ def test_what_waits_to_be_sent_again_is_not_sent_after_stop(monkeypatch: pytest.
 
 def endpoint_model(server: ScriptedEndpoint, **fields: object) -> EndpointModel:
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}
-    fields = {"timeout_s": 0.4, "max_tries": 4, "response_format": form} | fields
+    fields = {"timeout_s": 0.4, "max_tries": 4, "max_refusals": 4, "response_format": form} | fields
     return EndpointModel(EndpointConfig(url=server.url, model="mock", **fields))  # type: ignore[arg-type]
 
 
@@ -422,7 +423,7 @@ def test_every_kind_of_trouble_together(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_good_answers_are_paid_for_once() -> None:
     with ScriptedEndpoint(rates={"500": 0.1}, slots=8, latency_s=0.002) as server:
-        with Client(endpoint_model(server), concurrency=16) as client:
+        with Client(endpoint_model(server, limits=Limits(concurrency=16)), concurrency=16) as client:
             batches = list(client.stream(iter(requests(300))))
         good = Counter(seen.prompt for seen in server.asked if seen.status == 200)
         assert server.connections <= 16 + 2

@@ -18,6 +18,7 @@ from sqlenrich.errors import ConfigError, RunError
 from sqlenrich.llm import endpoint as module
 from sqlenrich.llm.client import Client
 from sqlenrich.llm.endpoint import EndpointConfig, EndpointModel
+from sqlenrich.llm.gate import Limits
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.replies import Fault, judge, one_line, read_completion, retry_after, storable
 
@@ -34,7 +35,14 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def config(url: str, /, **fields: Any) -> EndpointConfig:
-    given: dict[str, Any] = {"model": "mock", "timeout_s": 0.3, "max_tries": 3, "response_format": FORMAT}
+    given: dict[str, Any] = {
+        "limits": Limits(concurrency=1),
+        "model": "mock",
+        "timeout_s": 0.3,
+        "max_tries": 3,
+        "max_refusals": 3,
+        "response_format": FORMAT,
+    }
     return EndpointConfig(**({"url": url} | given | fields))
 
 
@@ -353,7 +361,7 @@ def test_the_key_is_nowhere(caplog: pytest.LogCaptureFixture, monkeypatch: pytes
         ({"url": f"http://user:{KEY}@host/v1"}, "holds a password"),
         ({"url": "http://[::1/v1"}, "can't be read"),
         ({"api_key": "a\nb"}, "line break"),
-        ({"concurrency": 0}, "concurrency must be at least 1"),
+        ({"limits": Limits(concurrency=0)}, "concurrency must be at least 1"),
         ({"max_tries": 0}, "max_tries must be at least 1"),
         ({"timeout_s": 0}, "timeout_s must be above 0"),
         ({"timeout_s": float("nan")}, "timeout_s must be above 0"),

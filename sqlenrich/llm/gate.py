@@ -1,0 +1,319 @@
+"""When a request may be sent, and where: widths, limits a minute, caps, and endpoints that are down."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlenrich.tokens import BYTES_PER_TOKEN
+
+from .bucket import Bucket
+from .caps import Caps
+from .model import Stopped
+from .pace import MOST, Pace
+
+FAILURES_DOWN = 3
+GUESSED_OUT = 256
+_LEARN = 0.05
+_PER_MINUTE = ("rpm", "tpm", "input_tpm", "output_tpm")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the user sets: requests in flight (None: found by trying), requests and tokens a minute (None: no limit)."""
+
+    concurrency: int | None = None
+    rpm: int | None = None
+    tpm: int | None = None
+    input_tpm: int | None = None
+    output_tpm: int | None = None
+
+
+class Door:
+    """One endpoint of a gate: how many requests are in flight there, and whether it answers."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.pace = Pace()
+        self.in_flight = 0
+        self.up = True
+        self.held_until = 0.0
+        self.failures = 0
+        self.answered_at = float("-inf")
+
+
+class Ticket:
+    """The right to send one request, and what it was counted with until its own usage is told."""
+
+    __slots__ = ("cost", "door", "tokens_in", "tokens_out")
+
+    def __init__(self, door: Door, tokens_in: float, tokens_out: float, cost: float) -> None:
+        self.door, self.tokens_in, self.tokens_out, self.cost = door, tokens_in, tokens_out, cost
+
+
+class Gate:
+    """Lets requests through, first come first served; those that are sent again go first. In the loop's thread alone.
+
+    ``doors`` is the number of endpoints that serve the same model. ``max_out`` is the most tokens of one answer, where
+    that is set. ``shares`` tells for how many seconds each limit held requests back: ``concurrency``, those a minute,
+    ``endpoint`` (none was up, or it asked to wait), ``max_cost``.
+    """
+
+    def __init__(self, doors: int, limits: Limits, *, max_out: int | None = None, caps: Caps | None = None) -> None:
+        self.doors = tuple(Door(number) for number in range(doors))
+        self.fixed = limits.concurrency
+        self.caps = caps
+        self.in_flight = 0
+        self.seconds = 0.0
+        self.shares: dict[str, float] = {}
+        self.on_room: Callable[[], None] = _nothing
+        self.on_cap: Callable[[], None] = _nothing
+        self.on_down: Callable[[Door], None] = _ignore
+        now = time.monotonic()
+        self._buckets = {n: Bucket(float(limit), now) for n in _PER_MINUTE if (limit := getattr(limits, n)) is not None}
+        self._waiting: deque[tuple[int, asyncio.Future[Ticket]]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._ratio = 1.0
+        self._out = float(min(max_out or GUESSED_OUT, GUESSED_OUT))
+        self._most_out = float(max_out or 0)
+        self._reason = ""
+        self._reason_at = self._open_at = now
+        self._open = False
+
+    @property
+    def most(self) -> int:
+        """The most requests that may ever be in flight."""
+        return self.fixed or MOST * len(self.doors)
+
+    @property
+    def width(self) -> int:
+        """How many requests may be in flight now."""
+        if self.fixed is not None:
+            return self.fixed
+        return max(1, sum(door.pace.width for door in self.doors if door.up))
+
+    def begin(self) -> None:
+        """A stream begins: from here on time counts."""
+        self._open, self._open_at = True, time.monotonic()
+        self._reason, self._reason_at = "", self._open_at
+
+    def end(self) -> None:
+        """The stream ended."""
+        if self._open:
+            now = time.monotonic()
+            self._mark("", now)
+            self.seconds += now - self._open_at
+            self._open = False
+
+    def try_enter(self, size: int) -> Ticket | None:
+        """Give a ticket for a request of so many bytes if it may be sent at once. Raises Stopped at a cap."""
+        if self._waiting:
+            return None
+        now = time.monotonic()
+        ticket, reason, _ = self._admit(size, now)
+        if ticket is None or self.in_flight >= self.width:
+            self._mark(reason or "concurrency", now)
+        elif self._reason:
+            self._mark("", now)
+        return ticket
+
+    async def enter(self, size: int, *, again: bool = False) -> Ticket:
+        """Wait for a ticket. Raises Stopped at a cap."""
+        waiting: asyncio.Future[Ticket] = asyncio.get_running_loop().create_future()
+        if again:
+            self._waiting.appendleft((size, waiting))
+        else:
+            self._waiting.append((size, waiting))
+        self._pump()
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
+                self.leave(waiting.result())
+            raise
+
+    def stop(self) -> None:
+        """Send away whoever waits."""
+        while self._waiting:
+            _, waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_exception(Stopped())
+
+    def answered(
+        self, ticket: Ticket, tokens_in: int | None = None, tokens_out: int | None = None, cached: int | None = None
+    ) -> None:
+        """Take note of an answer, or of a refusal of the row: the endpoint is well. Its usage, where it is told."""
+        door, now = ticket.door, time.monotonic()
+        full = door.in_flight >= door.pace.width and self.fixed is None
+        if self.fixed is None:
+            door.pace.answered(now, full=full)
+        door.failures, door.answered_at = 0, now
+        self._settle(ticket, tokens_in, tokens_out, cached)
+        self._out_of(door, now)
+
+    def refused(self, ticket: Ticket, wait_s: float) -> None:
+        """Take note of a limit that was met (429, 503): fewer at a time, and none until it is over where all are."""
+        door, now = ticket.door, time.monotonic()
+        door.pace.pushed_back(now)
+        for bucket in self._buckets.values():
+            bucket.slower()
+        if wait_s > 0 and now - door.answered_at > 1.0:
+            door.held_until = max(door.held_until, now + wait_s)
+        door.failures = 0
+        self._settle(ticket, 0, 0, 0)
+        self._out_of(door, now)
+
+    def failed(self, ticket: Ticket, *, unreachable: bool, timeout: bool) -> None:
+        """Take note of a try that came to nothing."""
+        door, now = ticket.door, time.monotonic()
+        if timeout:
+            door.pace.pushed_back(now)
+        self._settle(ticket, 0, 0, 0)
+        if unreachable:
+            door.failures += 1
+            others = any(other.up for other in self.doors if other is not door)
+            if door.up and door.failures >= (1 if others else FAILURES_DOWN):
+                door.up = False
+                self.on_down(door)
+        self._out_of(door, now)
+
+    def leave(self, ticket: Ticket) -> None:
+        """Give a ticket back: its request was abandoned."""
+        self._settle(ticket, 0, 0, 0)
+        self._out_of(ticket.door, time.monotonic())
+
+    def open_door(self, door: Door) -> None:
+        """Take note that an endpoint answers again."""
+        door.up, door.failures = True, 0
+        self._pump()
+        self.on_room()
+
+    def _admit(self, size: int, now: float) -> tuple[Ticket | None, str, float]:
+        """Give a ticket, or why there is none and in how many seconds that may be over (0: when something else ends).
+
+        Raises Stopped at a cap.
+        """
+        if self.fixed is not None and self.in_flight >= self.fixed:
+            return None, "concurrency", 0.0
+        door, reason, wait_s = self._door(now)
+        if door is None:
+            return None, reason, wait_s
+        tokens_in = size / BYTES_PER_TOKEN * self._ratio
+        tokens_out = self._out
+        cost = 0.0
+        if self._buckets:
+            needs = {"rpm": 1.0, "tpm": tokens_in + tokens_out, "input_tpm": tokens_in, "output_tpm": tokens_out}
+            for name, bucket in self._buckets.items():
+                if (wait_s := bucket.wait_s(needs[name], now)) > 0:
+                    return None, name, wait_s
+        if (caps := self.caps) is not None:
+            cost = caps.cost(tokens_in, self._most_out or tokens_out)
+            allowed = caps.allows(cost)
+            if allowed is None:
+                return None, "max_cost", 0.0
+            if not allowed:
+                self.on_cap()
+                raise Stopped
+            caps.sent(cost)
+        if self._buckets:
+            for name, bucket in self._buckets.items():
+                bucket.take(needs[name])
+        door.in_flight += 1
+        self.in_flight += 1
+        return Ticket(door, tokens_in, tokens_out, cost), "", 0.0
+
+    def _door(self, now: float) -> tuple[Door | None, str, float]:
+        """Give the endpoint with most room, or why none has any."""
+        best: Door | None = None
+        held = float("inf")
+        anyone = False
+        for door in self.doors:
+            if not door.up:
+                continue
+            if door.held_until > now:
+                held = min(held, door.held_until - now)
+                continue
+            anyone = True
+            if self.fixed is None and door.in_flight >= door.pace.width:
+                continue
+            if best is None or door.in_flight * best.pace.width < best.in_flight * door.pace.width:
+                best = door
+        if best is not None:
+            return best, "", 0.0
+        return None, "concurrency" if anyone else "endpoint", 0.0 if held == float("inf") else held
+
+    def _settle(self, ticket: Ticket, tokens_in: int | None, tokens_out: int | None, cached: int | None) -> None:
+        if tokens_in and ticket.tokens_in:
+            learnt = self._ratio * tokens_in / ticket.tokens_in
+            self._ratio += _LEARN * (min(max(learnt, 0.1), 8.0) - self._ratio)
+        if tokens_out:
+            self._out += _LEARN * (tokens_out - self._out)
+        used_in = ticket.tokens_in if tokens_in is None else tokens_in
+        used_out = ticket.tokens_out if tokens_out is None else tokens_out
+        for name, bucket in self._buckets.items():
+            if name != "rpm":
+                counts_in, counts_out = name != "output_tpm", name != "input_tpm"
+                more = counts_in * (used_in - ticket.tokens_in) + counts_out * (used_out - ticket.tokens_out)
+                bucket.take(more)
+        if self.caps is not None:
+            self.caps.settled(ticket.cost, self.caps.cost(used_in, used_out, cached or 0))
+
+    def _out_of(self, door: Door, now: float) -> None:
+        door.in_flight -= 1
+        self.in_flight -= 1
+        if self._waiting:
+            self._pump()
+        elif self._reason == "concurrency":
+            self._mark("", now)
+
+    def _pump(self) -> None:
+        """Let through who may pass, and come back when the next one may."""
+        now = time.monotonic()
+        reason, wait_s = "", 0.0
+        while self._waiting:
+            size, waiting = self._waiting[0]
+            if waiting.done():
+                self._waiting.popleft()
+                continue
+            try:
+                ticket, reason, wait_s = self._admit(size, now)
+            except Stopped:
+                self.stop()
+                break
+            if ticket is None:
+                break
+            self._waiting.popleft()
+            waiting.set_result(ticket)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waiting and wait_s > 0:
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._pump)
+        self._mark(reason or ("concurrency" if self.in_flight >= self.width else ""), now)
+
+    def _mark(self, reason: str, now: float) -> None:
+        """Count the time of the limit that held requests back until now."""
+        if reason != self._reason:
+            if self._reason and self._open:
+                self.shares[self._reason] = self.shares.get(self._reason, 0.0) + now - self._reason_at
+            self._reason, self._reason_at = reason, now
+
+
+def share_of_time(gates: Sequence[Gate]) -> dict[str, float]:
+    """Give, of the time of all streams, the share in which each limit held requests back."""
+    seconds = sum(gate.seconds for gate in gates)
+    names = dict.fromkeys(name for gate in gates for name in gate.shares)
+    if not seconds:
+        return {}
+    return {name: round(sum(g.shares.get(name, 0.0) for g in gates) / seconds, 4) for name in names}
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def _ignore(_: Door) -> None:
+    """Do nothing."""

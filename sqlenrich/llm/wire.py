@@ -1,0 +1,288 @@
+"""Many small HTTP/1.1 requests to one origin over kept connections, at little more than the cost of the bytes.
+
+The parser is httptools; what stands here is the pool, the timeouts, and what each way of breaking off is called. A
+general client costs several times as much a request, which on the machine of a local model is taken from the model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import zlib
+from collections.abc import Mapping
+from typing import NamedTuple, cast
+from urllib.parse import SplitResult, quote
+
+import httptools
+
+CONNECT_S = 10.0
+# Servers drop idle connections (vLLM after 5 s): a shorter life here avoids sending into a closed one.
+KEEP_ALIVE_S = 4.0
+MOST_HEAD, MOST_BODY = 1 << 16, 1 << 27
+_PORTS = {"http": 80, "https": 443}
+_PATH = "/%:@!$&'()*+,;=~-._"
+
+
+class WireError(Exception):
+    """No reply came; the text says why."""
+
+
+class WireTimeoutError(WireError):
+    """No connection, no byte or no end within the time."""
+
+
+class Reply(NamedTuple):
+    """A whole reply. The names of ``headers`` are in lower case."""
+
+    status: int
+    reason: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Wire:
+    """Sends requests to one origin. In the loop's thread alone.
+
+    A try ends with WireTimeoutError after ``timeout_s`` seconds without a byte, and after twice that in all: a server
+    that sends a byte now and then would never end.
+    """
+
+    def __init__(self, origin: SplitResult, headers: Mapping[str, str], *, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self.connect_s = min(timeout_s, CONNECT_S)
+        self._host = origin.hostname or ""
+        self._port = origin.port or _PORTS[origin.scheme]
+        self._tls = ssl.create_default_context() if origin.scheme == "https" else None
+        host = f"[{self._host}]" if ":" in self._host else self._host.encode("idna").decode()
+        if self._port != _PORTS[origin.scheme]:
+            host += f":{self._port}"
+        lines = [f"host: {host}", *(f"{name}: {value}" for name, value in headers.items())]
+        self._head = ("\r\n".join(lines) + "\r\ncontent-length: ").encode()
+        self._idle: list[_Connection] = []
+        self._busy: set[_Connection] = set()
+        self._open: set[_Connection] = set()
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    async def send(self, method: str, target: str, body: bytes = b"", *, timeout_s: float | None = None) -> Reply:
+        """Give the reply to one request. Raises WireError, OSError or ssl.SSLError where none came."""
+        loop = asyncio.get_running_loop()
+        connection = self._kept(loop.time()) or await self._connect(loop)
+        head = b"%b %b HTTP/1.1\r\n%b%d\r\n\r\n" % (method.encode(), target.encode(), self._head, len(body))
+        waiter = connection.begin(head + body, loop, timeout_s or self.timeout_s)
+        self._busy.add(connection)
+        if self._sweeper is None:
+            self._sweep(loop)
+        try:
+            reply = await waiter
+        except BaseException:
+            connection.close()
+            raise
+        finally:
+            self._busy.discard(connection)
+        if connection.reusable:
+            connection.idle_since = loop.time()
+            self._idle.append(connection)
+        else:
+            connection.close()
+        return reply
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        for connection in self._open:
+            connection.close()
+        self._idle.clear()
+        while self._open:
+            await asyncio.sleep(0)
+
+    def _kept(self, now: float) -> _Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.reusable and now - connection.idle_since < KEEP_ALIVE_S:
+                return connection
+            connection.close()
+        return None
+
+    async def _connect(self, loop: asyncio.AbstractEventLoop) -> _Connection:
+        try:
+            async with asyncio.timeout(self.connect_s):
+                _, connection = await loop.create_connection(
+                    lambda: _Connection(self._open), self._host, self._port, ssl=self._tls
+                )
+        except TimeoutError:
+            raise WireTimeoutError("timeout: no connection") from None
+        return connection
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Look for silent connections now and then: a timer for each request would cost more than the request."""
+        now = loop.time()
+        for connection in tuple(self._busy):
+            connection.check(now)
+        while self._idle and now - self._idle[0].idle_since >= KEEP_ALIVE_S:
+            self._idle.pop(0).close()
+        if self._busy or self._idle:
+            self._sweeper = loop.call_later(min(1.0, self.timeout_s / 8), self._sweep, loop)
+        else:
+            self._sweeper = None
+
+
+class _Connection(asyncio.Protocol):
+    """One connection with at most one request under way; it is also what httptools calls.
+
+    ``among`` holds it while it is open.
+    """
+
+    def __init__(self, among: set[_Connection]) -> None:
+        self._among = among
+        self.idle_since = 0.0
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._waiter: asyncio.Future[Reply] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._heard = self._until = self._timeout_s = 0.0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._status, self._reason = 0, b""
+        self._headers: dict[str, str] = {}
+        self._parts: list[bytes] = []
+        self._size = self._head_size = 0
+
+    @property
+    def reusable(self) -> bool:
+        """Whether another request may be sent here."""
+        return self._transport is not None and not self._transport.is_closing() and self._waiter is None
+
+    def begin(self, data: bytes, loop: asyncio.AbstractEventLoop, timeout_s: float) -> asyncio.Future[Reply]:
+        """Send a request; give what will hold its reply."""
+        waiter: asyncio.Future[Reply] = loop.create_future()
+        self._waiter, self._loop, self._timeout_s = waiter, loop, timeout_s
+        self._heard = loop.time()
+        self._until = self._heard + 2 * timeout_s
+        if self._transport is None or self._transport.is_closing():
+            self._fail(WireError("connection closed before the answer"))
+        else:
+            self._transport.write(data)
+        return waiter
+
+    def check(self, now: float) -> None:
+        """End a request that waits for too long."""
+        if now - self._heard >= self._timeout_s:
+            self._fail(WireTimeoutError(f"timeout: no byte for {self._timeout_s:g} s"))
+        elif now >= self._until:
+            self._fail(WireTimeoutError(f"timeout: no whole answer within {2 * self._timeout_s:g} s"))
+
+    def close(self) -> None:
+        """Close the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by class
+        self._among.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came; bytes that nobody asked for end the connection."""
+        if self._waiter is None or self._loop is None:
+            self.close()
+            return
+        self._heard = self._loop.time()
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._fail(WireError("the answer is not HTTP"))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """A body without a length ends here; any other reply that is not whole broke off."""
+        self._transport = None
+        self._among.discard(self)
+        if self._waiter is None:
+            return
+        framed = "content-length" in self._headers or "transfer-encoding" in self._headers
+        if self._status >= 200 and not framed and error is None:
+            self._finish()
+        elif self._status or self._head_size:
+            self._fail(WireError("the answer broke off"))
+        else:
+            self._fail(WireError("connection closed before the answer"))
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        """Refuse a reply that nobody asked for."""
+        if self._waiter is None:
+            self.close()
+
+    def on_status(self, reason: bytes) -> None:
+        """Take the reason, which may come in parts."""
+        self._reason += reason
+        self._grow_head(len(reason))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header."""
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        self._grow_head(len(name) + len(value))
+
+    def on_headers_complete(self) -> None:
+        """Take the status."""
+        self._status = self._parser.get_status_code()
+
+    def on_body(self, part: bytes) -> None:
+        """Take a part of the body."""
+        self._parts.append(part)
+        self._size += len(part)
+        if self._size > MOST_BODY:
+            self._fail(WireError(f"the answer is longer than {MOST_BODY:,} bytes"))
+
+    def on_message_complete(self) -> None:
+        """Give the reply, unless it only says that the real one is to come."""
+        if self._status < 200:
+            self._reset()
+            return
+        if not self._parser.should_keep_alive():
+            self.close()
+        self._finish()
+
+    def _grow_head(self, size: int) -> None:
+        self._head_size += size
+        if self._head_size > MOST_HEAD:
+            self._fail(WireError("the answer's head is too long"))
+
+    def _finish(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is None or waiter.done():
+            return
+        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        if self._headers.get("content-encoding", "").lower() in ("gzip", "x-gzip", "deflate"):
+            try:
+                body = _inflated(body)
+            except (zlib.error, ValueError):
+                waiter.set_exception(WireError("the answer broke off: it can't be unpacked"))
+                return
+        waiter.set_result(Reply(self._status, self._reason.decode("latin-1"), self._headers, body))
+        self._reset()
+
+    def _fail(self, error: WireError) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(error)
+        self.close()
+
+
+def _inflated(body: bytes) -> bytes:
+    unpacker = zlib.decompressobj(47)
+    found = unpacker.decompress(body, MOST_BODY)
+    if unpacker.unconsumed_tail or not unpacker.eof:
+        raise ValueError("not whole, or too long")
+    return found
+
+
+def target_of(url: SplitResult, page: str = "") -> str:
+    """Give what stands in the request line for a page below a url."""
+    path = quote(url.path.rstrip("/") + page, safe=_PATH) or "/"
+    return path + (f"?{quote(url.query, safe=_PATH + '?')}" if url.query else "")
