@@ -34,8 +34,10 @@ class Ask:
     where: str
     own: ResolvedModel
     """What the file and the settings of models say alone: less what the endpoint is always sent."""
+    caps: Caps | None = None
+    """What the run may use at most."""
     prefix_order: bool = False
-    """Whether requests with an equal beginning are to be sent one after another."""
+    """Whether requests with an equal beginning go one after another: most endpoints read such a beginning once."""
 
 
 def with_params(ask: Ask, resolved: ResolvedModel) -> Ask:
@@ -58,6 +60,7 @@ def choose_model(
     failures: Mapping[str, float] | None = None,
     concurrency: int | None = None,
     caps: Caps | None = None,
+    prefix_order: bool = True,
 ) -> Ask:
     """Give whom to ask: the mock model, or an endpoint of the flags, the settings or the environment."""
     from .llm.discover import without_query
@@ -76,7 +79,7 @@ def choose_model(
             answers = MockModel(enrichment.schema, failures=failures, judge=_test)
         except ValueError as error:
             raise ConfigError(f"--mock: {error}") from None
-        return Ask(answers, resolved, concurrency or 64, "", named)
+        return Ask(answers, resolved, concurrency or 64, "", named, caps)
     if failures:
         raise ConfigError("--mock-failures goes with --mock: an endpoint fails by itself")
     settings = config.endpoint(endpoint)
@@ -111,8 +114,10 @@ def choose_model(
         hint=hint_text(enrichment.schema) if enrichment.hint == "always" else None,
     )
     asked = EndpointModel(client, caps=caps)
+    # Behind one text alone at the end of the prompt stands nothing that two rows could share.
+    ordered = prefix_order and settings.prefix_order and len(enrichment.prompt().columns) > 1
     where = " and ".join(map(without_query, urls))
-    return Ask(asked, resolved, asked.gate.most, f" at {where}", own, settings.prefix_order)
+    return Ask(asked, resolved, asked.gate.most, f" at {where}", own, caps, ordered)
 
 
 def _test(schema: Mapping[str, Any]) -> Callable[[Any], bool]:

@@ -93,6 +93,22 @@ def model_options(function: F) -> F:
     return function
 
 
+def cap_options(function: F) -> F:
+    """Where a run ends early; the same command goes on later."""
+    for option in reversed(
+        (
+            click.option("--max-rows", metavar="N", type=click.IntRange(0),
+                         help="Ask at most so many distinct requests, then stop."),
+            click.option("--max-calls", metavar="N", type=click.IntRange(0),
+                         help="Send at most so many requests, retries included, then stop."),
+            click.option("--no-prefix-order", "prefix_order", is_flag=True, flag_value=False, default=True,
+                         help="Don't send requests with an equal beginning one after another."),
+        )
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
 def source_options(function: F) -> F:
     """What changes the header's view of the source."""
     for option in reversed(
@@ -154,7 +170,7 @@ def preview(
 @click.option("--concurrency", metavar="N", type=click.IntRange(1, 10_000), help="Requests in flight at most.")
 @source_options
 @click.option("--responses", metavar="NAME", help="The table that keeps the answers, to share what was paid for.")
-@click.option("--max-rows", metavar="N", type=click.IntRange(0), help="Send at most so many requests, then stop.")
+@cap_options
 @click.option("--yes", is_flag=True, help="Don't ask before the first call.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def run(
@@ -186,7 +202,7 @@ def run(
 @click.option("--max-attempts", metavar="N", type=click.IntRange(1), help="How often a request is asked, all told.")
 @model_options
 @click.option("--concurrency", metavar="N", type=click.IntRange(1, 10_000), help="Requests in flight at most.")
-@click.option("--max-rows", metavar="N", type=click.IntRange(0), help="Send at most so many requests, then stop.")
+@cap_options
 @click.option("--yes", is_flag=True, help="Don't ask before the first call.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def retry(file: str, output: str | None, target: str | None, yes: bool, as_json: bool, **options: Any) -> int:

@@ -210,8 +210,11 @@ def _endpoint(values: dict[str, Any], place: str, problems: list[str]) -> Endpoi
             problems.append(f"{key} is above 0, not {value} @ {place}.{key}")
     written = values.get("url")
     urls = [written] if isinstance(written, str) else written if isinstance(written, list) else []
-    if not urls or not all(isinstance(url, str) and url for url in urls):
-        problems.append(f"url is {'missing' if written is None else 'one or more texts'} @ {place}")
+    if written is None:
+        problems.append(f"url is missing @ {place}")
+    elif isinstance(written, str | list) and not (urls and all(isinstance(url, str) and url for url in urls)):
+        problems.append(f"url is one or more texts @ {place}.url")
+    if not urls:
         urls = [""]
     first, *others = (str(url).rstrip("/") for url in urls)
     given = {key: values[key] for key in ENDPOINT_KINDS if key in values and key != "url"}

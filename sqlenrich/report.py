@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 EXIT_DONE, EXIT_ERROR, EXIT_USAGE, EXIT_OVER_LIMIT, EXIT_STOPPED = 0, 1, 2, 3, 4
@@ -18,6 +18,9 @@ class Report:
 
     ``distinct_requests`` counts the input's hashes, ``cached`` those that needed no call at the start, ``calls`` every
     request sent, retries included, ``pending`` the requests still to be asked. ``cost`` is None where it is unknown.
+    ``stopped_at`` is the cap that ended the run (``max_calls``, ``max_cost``); ``limits`` tells in which share of the
+    asking time each limit held requests back: ``concurrency``, ``rpm``, ``tpm``, ``input_tpm``, ``output_tpm``,
+    ``endpoint`` (down, or it asked to wait), ``max_cost``.
     """
 
     run_id: str
@@ -36,6 +39,8 @@ class Report:
     seconds: float
     name: str = ""
     output: str = ""
+    stopped_at: str | None = None
+    limits: Mapping[str, float] = field(default_factory=dict)
     max_quarantine: float | None = None
     stopped: bool = False
 
@@ -68,10 +73,14 @@ class Report:
         ]
         if self.tokens_in is not None or self.tokens_out is not None:
             lines.append(f"{self.tokens_in or 0:,} tokens in, {self.tokens_out or 0:,} out, cost unknown")
+        if self.limits:
+            named = [f"{name.replace('_', ' ')} {share:.0%}" for name, share in self.limits.items() if share >= 0.01]
+            lines.append(f"limits reached: {', '.join(named) or 'none'} (of the time)")
         lines += [f"  {code:<14}{count:>10,}" for code, count in self.quarantine.items()]
         lines += [f"  -> {place}" for place in (self.output,) if place]
         if self.exit_status == EXIT_STOPPED:
-            lines.append(f"stopped with {self.pending:,} requests to go; run the same command again to continue")
+            at = f" at --{self.stopped_at.replace('_', '-')}" if self.stopped_at else ""
+            lines.append(f"stopped{at} with {self.pending:,} requests to go; run the same command again to continue")
         if self.exit_status == EXIT_OVER_LIMIT:
             limit = f"over max_quarantine {self.max_quarantine}" if self.enriched else "all rows were refused"
             lines.append(f"too many refused: {limit}; see {self.name}_quarantine")

@@ -22,6 +22,7 @@ from .request import ResolvedModel
 from .run import Observer, PlanLine, Rounds, Silent, Stopper, database_path, new_run_id, with_settings
 
 if TYPE_CHECKING:  # "import sqlenrich" loads neither duckdb nor an HTTP client
+    from .llm.caps import Caps
     from .store import Snapshot, Store
 
 
@@ -37,6 +38,8 @@ def retry(
     mock_failures: Mapping[str, float] | None = None,
     concurrency: int | None = None,
     max_rows: int | None = None,
+    max_calls: int | None = None,
+    prefix_order: bool = True,
     config: Config | None = None,
     observer: Observer | None = None,
     stopper: Stopper | None = None,
@@ -49,6 +52,7 @@ def retry(
     the last run. Each answer is a further attempt of the same request: none is dropped. Raises ConfigError where the
     file would ask something else than the last run did.
     """
+    from .llm.caps import Caps
     from .source import SOURCE
     from .store import SLICES, Start, Store
 
@@ -63,7 +67,8 @@ def retry(
     with Store(database) as store:
         last = store.snapshot(enrichment.name)
         enrichment = same_snapshot(enrichment, last, config, str(target))
-        ask = choose(enrichment, last, config, model, endpoint, mock, mock_failures, concurrency)
+        caps = Caps(max_calls)
+        ask = choose(enrichment, last, config, model, endpoint, mock, mock_failures, concurrency, caps, prefix_order)
         relations = {"source": SOURCE, **({"responses": last.responses} if last.responses else {})}
         plan, sliced = (compile_plan(enrichment, "duckdb", {**relations, **over}) for over in ({}, SLICES))
         start = Start(new_run_id(started), enrichment.name, started, last)
@@ -86,7 +91,7 @@ def retry(
         if not observer.plan(PlanLine(rows, distinct, distinct - chosen, now, ask.resolved.name, ask.where)):
             stopper.stop()
         try:
-            while now and not stopper.requested:
+            while now and not stopper.requested and caps.reached is None:
                 asked = ask_round(rounds, calls, max_rows)
                 if rounds.total > asked:
                     rounds.retries += asked
@@ -116,6 +121,8 @@ def retry(
             output=str(target),
             max_quarantine=enrichment.max_quarantine,
             stopped=stopper.requested,
+            stopped_at=caps.reached,
+            limits=rounds.shares(),
         )
         if target != database:
             store.export(plan, target)
@@ -154,6 +161,8 @@ def choose(
     mock: bool,
     failures: Mapping[str, float] | None,
     concurrency: int | None,
+    caps: Caps,
+    prefix_order: bool,
 ) -> Ask:
     """Give whom to ask. Raises ConfigError where invented answers would be mixed with a model's."""
     if mock and not last.mock:
@@ -165,7 +174,15 @@ def choose(
         if model is None and enrichment.model == "default" and config.model("default", "endpoint") is None:
             model = last.model
     return choose_model(
-        enrichment, config, endpoint=endpoint, model=model, mock=mock, failures=failures, concurrency=concurrency
+        enrichment,
+        config,
+        endpoint=endpoint,
+        model=model,
+        mock=mock,
+        failures=failures,
+        concurrency=concurrency,
+        caps=caps,
+        prefix_order=prefix_order,
     )
 
 
@@ -213,7 +230,9 @@ def ask_round(rounds: Rounds, calls: Sequence[Call], max_rows: int | None) -> in
     before = rounds.total
     for ask, step, suspect in calls:
         left = None if max_rows is None else max_rows - rounds.total
-        if not rounds.stopper.requested and (pending := rounds.store.refresh(rounds.plan, step, left)):
+        if not (rounds.stopper.requested or (ask.caps and ask.caps.reached)) and (
+            pending := rounds.store.refresh(rounds.plan, step, left, ordered=ask.prefix_order)
+        ):
             rounds.ask(ask, step, pending, repeat=False, suspect=suspect)
     return rounds.total - before
 

@@ -22,6 +22,7 @@ from .report import Report
 if TYPE_CHECKING:  # "import sqlenrich" loads neither duckdb nor an HTTP client
     from .database import Database
     from .llm.client import Client
+    from .llm.gate import Gate
     from .llm.messages import Answer
     from .store import Store
 
@@ -109,6 +110,8 @@ def run(
     mock_failures: Mapping[str, float] | None = None,
     concurrency: int | None = None,
     max_rows: int | None = None,
+    max_calls: int | None = None,
+    prefix_order: bool = True,
     key: Sequence[str] | None = None,
     columns: Mapping[str, str] | None = None,
     where: str | None = None,
@@ -123,9 +126,12 @@ def run(
     table); without it the source is a table of the output database. ``output`` is a DuckDB database, or a CSV or
     Parquet file whose database lies in ``.sqlenrich/`` beside it. The model is ``mock``, or ``endpoint`` (an URL or a
     name of ``sqlenrich.toml``), or what the settings name. ``key``, ``columns`` (name to source column) and ``where``
-    change what the header says; ``max_rows`` is how many requests are sent at most. Rows that a model answered badly
-    are in NAME_quarantine; this raises only for what keeps a run from starting or going on.
+    change what the header says. ``max_rows`` is how many distinct requests are asked at most, ``max_calls`` how many
+    are sent, retries included: at a cap the run ends, and the same call goes on later. ``prefix_order`` false sends
+    requests in no order, else those with an equal beginning go to an endpoint one after another. Rows that a model
+    answered badly are in NAME_quarantine; this raises only for what keeps a run from starting or going on.
     """
+    from .llm.caps import Caps
     from .source import SOURCE
     from .store import SLICES, Snapshot, Start, Store
 
@@ -133,8 +139,17 @@ def run(
     enrichment = with_settings(enrichment, key=key, columns=columns, where=where)
     observer, stopper = observer or Silent(), stopper or Stopper()
     config = config if config is not None else find_config(enrichment.path)
+    caps = Caps(max_calls)
     ask = choose_model(
-        enrichment, config, endpoint=endpoint, model=model, mock=mock, failures=mock_failures, concurrency=concurrency
+        enrichment,
+        config,
+        endpoint=endpoint,
+        model=model,
+        mock=mock,
+        failures=mock_failures,
+        concurrency=concurrency,
+        caps=caps,
+        prefix_order=prefix_order,
     )
     target = Path(output)
     database = database_path(target)
@@ -159,7 +174,7 @@ def run(
         )
         start = Start(run_id, enrichment.name, started, snapshot)
         call = plan.step("responses")
-        counts = store.prepare(plan, start, limit=max_rows)
+        counts = store.prepare(plan, start, limit=max_rows, ordered=ask.prefix_order)
         if (warning := store.key_warning(plan, enrichment.key)) is not None:
             observer.note(warning)
         cached = counts.distinct - counts.unanswered
@@ -199,6 +214,8 @@ def run(
             output=str(target),
             max_quarantine=enrichment.max_quarantine,
             stopped=stopper.requested,
+            stopped_at=caps.reached,
+            limits=rounds.shares(),
         )
         if target != database and not kept_as_is:
             store.export(plan, target)
@@ -237,6 +254,7 @@ class Rounds:
         self.store, self.plan, self.enrichment = store, plan, enrichment
         self.run_id, self.observer, self.stopper = run_id, observer, stopper
         self.total = self.calls = self.retries = self.kept = 0
+        self.gates: dict[int, Gate] = {}
 
     def ask(self, ask: Ask, call: Step, pending: int, *, repeat: bool, suspect: bool = False) -> None:
         """Ask the pending relation; with ``repeat`` also what is pending of the call after that, until nothing is.
@@ -245,12 +263,18 @@ class Rounds:
         """
         from .llm.client import Client
 
-        with Client(ask.model, concurrency=ask.concurrency, batch_rows=BATCH_ROWS) as client:
+        with Client(ask.model, concurrency=ask.concurrency, batch_rows=BATCH_ROWS, caps=ask.caps) as client:
             self.stopper.watch(client)
+            if client.gate is not None:
+                self.gates[id(client.gate)] = client.gate
             before = replace(client.stats)  # a model that was asked before counts on
             try:
                 self.round(client, call, pending, first=True, suspect=suspect)
-                while repeat and not self.stopper.requested and (pending := self.store.refresh(self.plan, call)):
+                while (
+                    repeat
+                    and not client.stopped
+                    and (pending := self.store.refresh(self.plan, call, ordered=ask.prefix_order))
+                ):
                     self.retries += pending
                     self.round(client, call, pending, first=False)
             finally:
@@ -269,6 +293,15 @@ class Rounds:
             requests = itertools.chain((r for r in head if r.request_hash not in asked), requests)
         for batch in client.stream(requests):
             self.keep(batch)
+            if warnings := client.warnings():
+                for line in warnings:
+                    self.observer.note(line)
+
+    def shares(self) -> dict[str, float]:
+        """Give the share of the asking time in which each limit held requests back."""
+        from .llm.gate import share_of_time
+
+        return share_of_time(list(self.gates.values()))
 
     def keep(self, answers: Sequence[Answer]) -> None:
         if answers:

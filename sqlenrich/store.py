@@ -89,11 +89,11 @@ class Start:
 class Store(Database):
     """The output database of runs."""
 
-    def prepare(self, plan: Plan, start: Start, *, limit: int | None) -> Counts:
+    def prepare(self, plan: Plan, start: Start, *, limit: int | None, ordered: bool = False) -> Counts:
         """Make the prompts, the responses where they are missing, and what is pending."""
-        return self.roomy(lambda: self._prepare(plan, start, limit))
+        return self.roomy(lambda: self._prepare(plan, start, limit, ordered))
 
-    def _prepare(self, plan: Plan, start: Start, limit: int | None) -> Counts:
+    def _prepare(self, plan: Plan, start: Start, limit: int | None, ordered: bool) -> Counts:
         call = plan.step("responses")
         for step in plan.steps:
             self.check_ours(step.relation, step.columns, whole=step.kind == "append")
@@ -104,7 +104,7 @@ class Store(Database):
         self.begin(start, known=True)
         columns = ", ".join(f"{quote(n)} {ENGINE.sql_type(kind).sql('duckdb')}" for n, kind in call.columns.items())
         self.db.execute(f"CREATE TABLE IF NOT EXISTS {call.relation} ({columns})")
-        pending = self.refresh(plan, call, limit)
+        pending = self.refresh(plan, call, limit, ordered=ordered)
         unanswered = pending if limit is None else self.count([call])
         return Counts(*self.size(plan), unanswered=unanswered, pending=pending)
 
@@ -144,9 +144,12 @@ class Store(Database):
             f"another's, {nulls:,} are NULL; each row has its result all the same"
         )
 
-    def refresh(self, plan: Plan, call: Step, limit: int | None = None) -> int:
-        """Make the pending relation of a call afresh and give its count."""
-        make = f"CREATE OR REPLACE TABLE {call.pending_relation} AS {self.limited(plan, call, limit)}"
+    def refresh(self, plan: Plan, call: Step, limit: int | None = None, *, ordered: bool = False) -> int:
+        """Make the pending relation of a call afresh and give its count; ``ordered``: equal beginnings together."""
+        select = self.limited(plan, call, limit)
+        if ordered:
+            select = f"SELECT * FROM ({select}) ORDER BY prompt"
+        make = f"CREATE OR REPLACE TABLE {call.pending_relation} AS {select}"
         self.roomy(lambda: self.db.execute(make))
         return int(self.one(f"SELECT count(*) FROM {call.pending_relation}"))
 

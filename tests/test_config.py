@@ -68,9 +68,37 @@ def test_no_file_has_no_default_model() -> None:
     assert Config().model("default", "snowflake") is None
 
 
+def test_several_urls_and_limits(tmp_path: Path) -> None:
+    written = """[endpoints.a]
+url = ["http://one/v1/", "http://two/v1"]
+rpm = 600
+tpm = 60000
+input_tpm = 50000
+output_tpm = 10000
+prefix_order = false
+"""
+    assert config(tmp_path, written).endpoint("a") == Endpoint(
+        "http://one/v1",
+        others=("http://two/v1",),
+        rpm=600,
+        tpm=60_000,
+        input_tpm=50_000,
+        output_tpm=10_000,
+        prefix_order=False,
+        origin="endpoints.a",
+    )
+
+
 def test_endpoint_and_target(tmp_path: Path) -> None:
     loaded = config(tmp_path, FULL)
-    local = Endpoint("http://127.0.0.1:8000/v1", "VLLM_API_KEY", 256, 5, {"top_k": 1}, "endpoints.local")
+    local = Endpoint(
+        "http://127.0.0.1:8000/v1",
+        "VLLM_API_KEY",
+        concurrency=256,
+        timeout=5,
+        extra_body={"top_k": 1},
+        origin="endpoints.local",
+    )
     assert loaded.endpoint(None) == loaded.endpoint("local") == local
     assert loaded.target("prod") == Target(
         "prod", "snowflake", "ANALYTICS", "ENRICHED", "ANALYTICS.LLM.{name}_responses", "analytics:prod"
@@ -112,9 +140,21 @@ def test_endpoint_and_target(tmp_path: Path) -> None:
             id="boolean",
         ),
         pytest.param(
-            '[endpoints.a]\nurl = "x"\nrpm = 3',
-            ["rpm is not supported yet; limit the concurrency instead @ endpoints.a.rpm"],
-            id="rpm",
+            '[endpoints.a]\nurl = ["x", 3]\nrpm = 0\ntpm = 2.5',
+            [
+                "rpm is above 0, not 0 @ endpoints.a.rpm",
+                "tpm has the wrong type @ endpoints.a.tpm",
+                "url is one or more texts @ endpoints.a.url",
+            ],
+            id="limits",
+        ),
+        pytest.param(
+            "[endpoints.a]\nurl = []\nprefix_order = 1",
+            [
+                "prefix_order has the wrong type @ endpoints.a.prefix_order",
+                "url is one or more texts @ endpoints.a.url",
+            ],
+            id="no url",
         ),
         pytest.param(
             '[endpoints.a]\nurl = "x"\napi_key = "k"',

@@ -50,6 +50,13 @@ class Caps:
             return False
         return True
 
+    def spend_call(self) -> bool:
+        """Say whether a request that costs nothing may be sent, and count it if so."""
+        if not self.allows(0.0):
+            return False
+        self.calls += 1
+        return True
+
     def sent(self, cost: float) -> None:
         """Take note of a request that is sent and may cost so much."""
         self.calls += 1

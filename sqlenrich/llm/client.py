@@ -12,6 +12,7 @@ from itertools import islice
 from types import TracebackType
 from typing import TypeVar
 
+from .caps import Caps
 from .flight import End, Flight
 from .messages import Answer, Request
 from .model import GatedModel, InstantModel, Model, ProbingModel, Pulse, Stopped, WatchedModel
@@ -44,7 +45,8 @@ class Client:
     ``unstored`` more are sent and not yet stored. A
     batch holds at most ``batch_rows`` answers and is given once its oldest answer is ``batch_s`` seconds old.
     Where ``batch_rows`` is below ``unstored``, new requests are sent while the caller stores. A stream ends
-    with RunError when for ``give_up_s`` seconds every try failed. One stream at a time.
+    with RunError when for ``give_up_s`` seconds every try failed, and without an error at one of the ``caps``. One
+    stream at a time.
     """
 
     grace_s = 10.0
@@ -58,6 +60,7 @@ class Client:
         batch_rows: int = 256,
         batch_s: float = 0.05,
         give_up_s: float = 120.0,
+        caps: Caps | None = None,
     ) -> None:
         if concurrency < 1 or unstored < 1 or batch_rows < 1:
             raise ValueError("concurrency, unstored and batch_rows must be at least 1")
@@ -68,6 +71,7 @@ class Client:
         self.batch_rows = min(batch_rows, self.concurrency + unstored)
         self.batch_s = batch_s
         self.give_up_s = give_up_s
+        self.caps = caps
         self.watched = isinstance(model, WatchedModel)
         self.pulse = model.pulse if isinstance(model, WatchedModel) else Pulse()
         self._stats = ClientStats()
@@ -113,13 +117,13 @@ class Client:
         better; ``suspect`` ones, which failed before, show that only where nobody listens.
         """
         answers: list[Answer] = []
-        if self._stops:
+        if self.stopped:
             return answers
         self.pulse.start()
         try:
             self._await(self._probe(requests, answers, suspect))
         except (CancelledError, Stopped):
-            if not self._stops:
+            if not self.stopped:
                 raise
         self.count(answers)
         self._stats.exposed_peak = max(self._stats.exposed_peak, len(answers))
@@ -146,8 +150,17 @@ class Client:
 
     @property
     def stopped(self) -> bool:
-        """Whether ``stop`` was called: nothing is sent any more."""
-        return self._stops > 0
+        """Whether nothing is sent any more: ``stop`` was called, or a cap is reached."""
+        return self._stops > 0 or (self.caps is not None and self.caps.reached is not None)
+
+    def warnings(self) -> list[str]:
+        """Give, once, what the model noticed that a person should know."""
+        found = getattr(self.model, "warnings", None)
+        if not found:
+            return []
+        lines = list(found)
+        found.clear()
+        return lines
 
     def count(self, answers: Sequence[Answer]) -> None:
         """Take answers into the counts."""
@@ -165,7 +178,7 @@ class Client:
             self._stats.exposed_peak = requests
 
     def _stream(self, requests: Iterator[Request]) -> Iterator[list[Answer]]:
-        if self._stops:
+        if self.stopped:
             return
         if self._flight is not None:
             raise RuntimeError("the client already streams: one stream at a time")
@@ -202,7 +215,7 @@ class Client:
 
     def _instant(self, model: InstantModel, requests: Iterator[Request]) -> Iterator[list[Answer]]:
         """Answer in the caller's thread: nothing waits, so a loop and its hand-overs would only cost time."""
-        while not self._stops:
+        while not self.stopped:
             until = time.monotonic() + self.batch_s
             chunk: list[Request] = []
             while len(chunk) < self.batch_rows and time.monotonic() < until:
@@ -210,6 +223,8 @@ class Client:
                 chunk += more
                 if not more:
                     break
+            if self.caps is not None:
+                chunk = [request for request in chunk if self.caps.spend_call()]
             if not chunk:
                 return
             answers = model.answers(chunk)
@@ -233,6 +248,8 @@ class Client:
                 await self.model.probe(requests, answers, suspect=suspect)
                 return
             for request in requests[:PROBES]:
+                if self.caps is not None and not self.caps.spend_call():
+                    raise Stopped
                 answers.append(await self.model.ask(request))
                 if answers[-1].call_error is None:
                     return

@@ -152,6 +152,9 @@ class Flight:
         client, queue = self._client, self._queue
         try:
             while True:
+                if self._gate is None and client.caps is not None and not client.caps.spend_call():
+                    self.wind_down()
+                    return
                 self._sent += 1
                 client.exposed(self._sent - self.stored)
                 started = time.monotonic()

@@ -574,4 +574,4 @@ def test_an_instant_model_asks_no_further_than_a_batch() -> None:
 @pytest.mark.parametrize("name", ["concurrency", "unstored", "batch_rows"])
 def test_settings_below_one(name: str) -> None:
     with pytest.raises(ValueError, match="must be at least 1"):
-        Client(MockModel(SCHEMA), **{"concurrency": 1} | {name: 0})
+        Client(MockModel(SCHEMA), **{"concurrency": 1} | {name: 0})  # type: ignore[arg-type]
