@@ -1,18 +1,20 @@
-"""A limit of so many a minute, kept evenly: a token bucket."""
+"""A limit of so many a minute, kept evenly and in any minute: a token bucket beside a sliding window."""
 
 from __future__ import annotations
 
-SHARE = 0.97
+from collections import deque
+
+WINDOW_S = 60
+SHARE = 0.98
 BURST = 0.02
-"""Share and burst together stay below the limit in any minute, wherever the endpoint begins to count."""
 SLOWER, SLOWEST = 0.9, 0.3
 RECOVERY_S = 60.0
 
 
 class Bucket:
-    """Lets ``per_minute`` units through, some hundredths of a minute's at once at most.
+    """Lets ``per_minute`` units through in any 60 seconds, some hundredths of it at once at most.
 
-    More is taken than there is where one request is larger than the bucket; then the next ones wait for longer.
+    A request that is larger than the limit itself goes where nothing else went for a minute.
     """
 
     def __init__(self, per_minute: float, now: float) -> None:
@@ -21,24 +23,41 @@ class Bucket:
         self.level = self.room
         self.factor = 1.0
         self._at = now
+        self._seconds: deque[list[float]] = deque()
+        self._used = 0.0
 
     def wait_s(self, units: float, now: float) -> float:
         """Give in how many seconds ``units`` can be taken; 0 for at once."""
         rate = self._refill(now)
         missing = min(units, self.room) - self.level
-        return max(missing / rate, 0.0)
+        wait_s = missing / rate if missing > 1e-9 else 0.0
+        used = self._used
+        for second, taken in self._seconds:
+            if used <= 1e-9 or used + units <= self.per_minute:
+                break
+            wait_s = max(wait_s, second + WINDOW_S + 1 - now)
+            used -= taken
+        return wait_s
 
-    def take(self, units: float) -> None:
+    def take(self, units: float, now: float) -> None:
         """Take units, or with a negative number give back what was not used."""
         self.level = min(self.room, self.level - units)
+        self._used += units
+        second = float(int(now))
+        if self._seconds and self._seconds[-1][0] >= second:
+            self._seconds[-1][1] += units
+        else:
+            self._seconds.append([second, units])
 
     def slower(self) -> None:
         """Let less through for a while: the endpoint counts otherwise than we do, or somebody else uses it too."""
         self.factor = max(SLOWEST, self.factor * SLOWER)
 
     def _refill(self, now: float) -> float:
-        past, self._at = max(now - self._at, 0.0), now
-        rate = self.per_minute * SHARE * self.factor / 60.0
+        past, self._at = max(now - self._at, 0.0), max(now, self._at)
+        rate = self.per_minute * SHARE * self.factor / WINDOW_S
         self.level = min(self.room, self.level + past * rate)
         self.factor = min(1.0, self.factor + past / RECOVERY_S)
+        while self._seconds and now >= self._seconds[0][0] + WINDOW_S + 1:
+            self._used -= self._seconds.popleft()[1]
         return rate

@@ -151,7 +151,7 @@ class Gate:
         if self.fixed is None:
             door.pace.answered(now, full=full)
         door.failures, door.answered_at = 0, now
-        self._settle(ticket, tokens_in, tokens_out, cached)
+        self._settle(ticket, now, tokens_in, tokens_out, cached)
         self._out_of(door, now)
 
     def refused(self, ticket: Ticket, wait_s: float) -> None:
@@ -163,7 +163,7 @@ class Gate:
         if wait_s > 0 and now - door.answered_at > 1.0:
             door.held_until = max(door.held_until, now + wait_s)
         door.failures = 0
-        self._settle(ticket, 0, 0, 0)
+        self._settle(ticket, now, 0, 0, 0)
         self._out_of(door, now)
 
     def failed(self, ticket: Ticket, *, unreachable: bool, timeout: bool) -> None:
@@ -171,7 +171,7 @@ class Gate:
         door, now = ticket.door, time.monotonic()
         if timeout:
             door.pace.pushed_back(now)
-        self._settle(ticket, 0, 0, 0)
+        self._settle(ticket, now, 0, 0, 0)
         if unreachable:
             door.failures += 1
             others = any(other.up for other in self.doors if other is not door)
@@ -182,8 +182,9 @@ class Gate:
 
     def leave(self, ticket: Ticket) -> None:
         """Give a ticket back: its request was abandoned."""
-        self._settle(ticket, 0, 0, 0)
-        self._out_of(ticket.door, time.monotonic())
+        now = time.monotonic()
+        self._settle(ticket, now, 0, 0, 0)
+        self._out_of(ticket.door, now)
 
     def open_door(self, door: Door) -> None:
         """Take note that an endpoint answers again."""
@@ -220,7 +221,7 @@ class Gate:
             caps.sent(cost)
         if self._buckets:
             for name, bucket in self._buckets.items():
-                bucket.take(needs[name])
+                bucket.take(needs[name], now)
         door.in_flight += 1
         self.in_flight += 1
         return Ticket(door, tokens_in, tokens_out, cost), "", 0.0
@@ -245,7 +246,10 @@ class Gate:
             return best, "", 0.0
         return None, "concurrency" if anyone else "endpoint", 0.0 if held == float("inf") else held
 
-    def _settle(self, ticket: Ticket, tokens_in: int | None, tokens_out: int | None, cached: int | None) -> None:
+    def _settle(
+        self, ticket: Ticket, now: float, tokens_in: int | None, tokens_out: int | None, cached: int | None
+    ) -> None:
+        """Count what a request used in place of what was thought, and learn from it."""
         if tokens_in and ticket.tokens_in:
             learnt = self._ratio * tokens_in / ticket.tokens_in
             self._ratio += _LEARN * (min(max(learnt, 0.1), 8.0) - self._ratio)
@@ -257,7 +261,7 @@ class Gate:
             if name != "rpm":
                 counts_in, counts_out = name != "output_tpm", name != "input_tpm"
                 more = counts_in * (used_in - ticket.tokens_in) + counts_out * (used_out - ticket.tokens_out)
-                bucket.take(more)
+                bucket.take(more, now)
         if self.caps is not None:
             self.caps.settled(ticket.cost, self.caps.cost(used_in, used_out, cached or 0))
 

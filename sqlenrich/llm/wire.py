@@ -196,6 +196,11 @@ class _Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._fail(WireError("the answer is not HTTP"))
+            return
+        if not self._status:
+            self._head_size += len(data)
+            if self._head_size > MOST_HEAD:
+                self._fail(WireError("the answer's head is too long"))
 
     def connection_lost(self, error: Exception | None) -> None:
         """A body without a length ends here; any other reply that is not whole broke off."""
@@ -221,12 +226,10 @@ class _Connection(asyncio.Protocol):
     def on_status(self, reason: bytes) -> None:
         """Take the reason, which may come in parts."""
         self._reason += reason
-        self._grow_head(len(reason))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header."""
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
-        self._grow_head(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
         """Take the status."""
@@ -247,11 +250,6 @@ class _Connection(asyncio.Protocol):
         if not self._parser.should_keep_alive():
             self.close()
         self._finish()
-
-    def _grow_head(self, size: int) -> None:
-        self._head_size += size
-        if self._head_size > MOST_HEAD:
-            self._fail(WireError("the answer's head is too long"))
 
     def _finish(self) -> None:
         waiter, self._waiter = self._waiter, None

@@ -1,0 +1,53 @@
+"""Limits a minute, in simulated time."""
+
+from __future__ import annotations
+
+import pytest
+
+from sqlenrich.llm.bucket import SHARE, Bucket
+
+
+def sent(per_minute: float, units: float, seconds: float) -> list[float]:
+    """Give the times at which requests of so many units go, each as soon as it may."""
+    bucket, now = Bucket(per_minute, 0.0), 0.0
+    times: list[float] = []
+    while True:
+        now += bucket.wait_s(units, now)
+        if now > seconds:
+            return times
+        bucket.take(units, now)
+        times.append(now)
+
+
+@pytest.mark.parametrize(
+    ("per_minute", "units"), [(600, 1), (60_000, 100), (60_000, 437.5), (30, 1), (10_000, 9_000), (6, 1)]
+)
+def test_no_minute_has_more_than_the_limit_and_most_of_it_is_used(per_minute: float, units: float) -> None:
+    times = sent(per_minute, units, 600)
+    for first in range(len(times)):
+        within = sum(1 for at in times[first:] if at < times[first] + 60) * units
+        assert within <= max(per_minute, units) * 1.0001
+    # Only whole requests can be sent, and a window is looked at by whole seconds.
+    assert len(times) >= 10 * (per_minute // units) * (SHARE - 0.035)
+
+
+def test_a_request_above_the_limit_goes_when_nothing_else_did() -> None:
+    assert len(sent(1_000, 2_000, 600)) == pytest.approx(600 / (2 * 60 / SHARE), abs=1)
+
+
+def test_what_was_not_used_comes_back() -> None:
+    bucket = Bucket(6_000, 0.0)
+    bucket.take(bucket.room, 0.0)
+    assert bucket.wait_s(10, 0.0) > 0
+    bucket.take(-10, 0.0)
+    assert bucket.wait_s(10, 0.0) == 0
+
+
+def test_slower_for_a_while() -> None:
+    bucket = Bucket(6_000, 0.0)
+    bucket.take(bucket.room, 0.0)
+    usual = bucket.wait_s(100, 0.0)
+    bucket.slower()
+    assert bucket.wait_s(100, 0.0) == pytest.approx(usual / 0.9)
+    bucket.wait_s(1, 60.0)
+    assert bucket.factor == 1.0

@@ -1,0 +1,227 @@
+"""Who may send when: limits, caps, endpoints that are down, and the time each limit took."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from sqlenrich.llm.caps import Caps
+from sqlenrich.llm.gate import Gate, Limits, Ticket, share_of_time
+from sqlenrich.llm.model import Stopped
+
+
+def in_loop(work: Callable[[], Awaitable[Any]]) -> Any:
+    async def main() -> Any:
+        return await asyncio.wait_for(work(), 10)
+
+    return asyncio.run(main())
+
+
+async def entered(gate: Gate, size: int = 400) -> Ticket:
+    return gate.try_enter(size) or await gate.enter(size)
+
+
+def test_a_fixed_width_is_kept_and_first_come_is_first_served() -> None:
+    async def work() -> None:
+        gate = Gate(1, Limits(concurrency=2))
+        one, two = await entered(gate), await entered(gate)
+        order: list[str] = []
+
+        async def wait(name: str, *, again: bool = False) -> None:
+            await gate.enter(400, again=again)
+            order.append(name)
+
+        tasks = [asyncio.create_task(wait("a")), asyncio.create_task(wait("b"))]
+        await asyncio.sleep(0)
+        tasks.append(asyncio.create_task(wait("again", again=True)))
+        await asyncio.sleep(0.01)
+        assert order == []
+        assert gate.in_flight == 2
+        gate.answered(one)
+        await asyncio.sleep(0.01)
+        assert order == ["again"]  # what is sent again goes first
+        gate.answered(two)
+        await asyncio.sleep(0.01)
+        assert order == ["again", "a"]
+        tasks[1].cancel()
+        await asyncio.sleep(0)
+        assert gate.in_flight == 2
+
+    in_loop(work)
+
+
+def test_a_waiter_that_is_cancelled_gives_its_ticket_back() -> None:
+    async def work() -> None:
+        gate = Gate(1, Limits(concurrency=1))
+        ticket = await entered(gate)
+        task = asyncio.create_task(gate.enter(400))
+        await asyncio.sleep(0)
+        gate.answered(ticket)  # the waiter has its ticket, but did not run yet
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert gate.in_flight == 0
+        assert gate.try_enter(400) is not None
+
+    in_loop(work)
+
+
+@pytest.mark.parametrize(
+    ("limits", "size", "name"),
+    [
+        pytest.param(Limits(8, rpm=60), 400, "rpm", id="requests"),
+        pytest.param(Limits(8, tpm=6_000), 400, "tpm", id="tokens"),
+        pytest.param(Limits(8, input_tpm=6_000), 400, "input_tpm", id="input tokens"),
+        pytest.param(Limits(8, output_tpm=6_000), 4, "output_tpm", id="output tokens"),
+    ],
+)
+def test_limits_a_minute_hold_back(limits: Limits, size: int, name: str) -> None:
+    async def work() -> None:
+        gate = Gate(1, limits, max_out=64)
+        gate.begin()
+        first = 0
+        while (ticket := gate.try_enter(size)) is not None:
+            first += 1
+            gate.answered(ticket, size // 4, 64)
+        assert 1 <= first <= 4
+        began = asyncio.get_running_loop().time()
+        ticket = await gate.enter(size)
+        assert asyncio.get_running_loop().time() - began > 0.05
+        gate.answered(ticket, size // 4, 64)
+        gate.end()
+        assert share_of_time([gate])[name] > 0.9
+
+    in_loop(work)
+
+
+def test_what_answers_really_take_is_learnt() -> None:
+    async def work() -> int:
+        gate = Gate(1, Limits(100, tpm=1_000_000), max_out=1_000)
+        for _ in range(300):
+            ticket = await entered(gate, 400)
+            gate.answered(ticket, 300, 5)
+        ticket = await entered(gate, 400)
+        assert ticket.tokens_in == pytest.approx(300, rel=0.02)
+        assert ticket.tokens_out == pytest.approx(5, rel=0.2)
+        return 0
+
+    in_loop(work)
+
+
+@pytest.mark.parametrize(
+    ("caps", "sent", "reached"),
+    [
+        pytest.param(Caps(max_calls=3), 3, "max_calls", id="calls"),
+        pytest.param(Caps(max_calls=0), 0, "max_calls", id="no call"),
+        pytest.param(Caps(max_cost=0.00055, input_price=1.0, output_price=0.0), 5, "max_cost", id="cost"),
+        pytest.param(Caps(max_cost=0.0, input_price=0.0, output_price=0.0), 9, None, id="free of charge"),
+        pytest.param(Caps(max_cost=0.0, input_price=1.0), 0, "max_cost", id="nothing to spend"),
+    ],
+)
+def test_caps_end_a_run(caps: Caps, sent: int, reached: str | None) -> None:
+    async def work() -> None:
+        gate = Gate(1, Limits(8), caps=caps)
+        seen: list[str] = []
+        gate.on_cap = lambda: seen.append("cap")
+        done = 0
+        try:
+            while done < 9:
+                gate.answered(await entered(gate, 400), 100, 10)
+                done += 1
+        except Stopped:
+            pass
+        assert (done, caps.reached, bool(seen)) == (sent, reached, reached is not None)
+
+    in_loop(work)
+
+
+def test_a_run_stays_below_its_cost_while_answers_keep_to_max_tokens() -> None:
+    async def work() -> None:
+        caps = Caps(max_cost=0.010, input_price=1.0, output_price=4.0)
+        gate = Gate(1, Limits(16), max_out=500, caps=caps)
+        open_: list[Ticket] = []
+        stopped = False
+        for number in range(10_000):
+            waiting = asyncio.create_task(entered(gate, 400))
+            await asyncio.sleep(0)
+            while not waiting.done() and open_:
+                gate.answered(open_.pop(0), 100, 500 if number % 3 else 20)
+                await asyncio.sleep(0)
+            try:
+                open_.append(await waiting)
+            except Stopped:
+                stopped = True
+                break
+        for ticket in open_:
+            gate.answered(ticket, 100, 500)
+        assert stopped
+        assert 0.0075 < caps.spent <= 0.010
+
+    in_loop(work)
+
+
+def test_requests_go_where_there_is_room_and_not_where_nobody_answers() -> None:
+    async def work() -> None:
+        gate = Gate(3, Limits(30))
+        downs: list[int] = []
+        gate.on_down = lambda door: downs.append(door.number)
+        tickets = [await entered(gate) for _ in range(9)]
+        assert [door.in_flight for door in gate.doors] == [3, 3, 3]
+        gate.failed(tickets[1], unreachable=True, timeout=False)
+        assert downs == [1]
+        assert {(await entered(gate)).door.number for _ in range(6)} == {0, 2}
+        gate.open_door(gate.doors[1])
+        assert (await entered(gate)).door.number == 1
+
+    in_loop(work)
+
+
+def test_nothing_is_sent_while_the_only_endpoint_is_down() -> None:
+    async def work() -> None:
+        gate = Gate(1, Limits())
+        gate.begin()
+        downs: list[int] = []
+        gate.on_down = lambda door: downs.append(door.number)
+        for expected in ([], [], [0]):
+            gate.failed(await entered(gate), unreachable=True, timeout=False)
+            assert downs == expected
+        assert gate.try_enter(400) is None
+        waiting = asyncio.create_task(gate.enter(400))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        gate.open_door(gate.doors[0])
+        gate.answered(await waiting)
+        gate.end()
+        assert share_of_time([gate])["endpoint"] > 0.8
+
+    in_loop(work)
+
+
+def test_retry_after_holds_everybody_where_nothing_is_answered() -> None:
+    async def work() -> None:
+        gate = Gate(1, Limits())
+        gate.refused(await entered(gate), 0.2)
+        began = asyncio.get_running_loop().time()
+        gate.answered(await entered(gate))
+        assert asyncio.get_running_loop().time() - began >= 0.19
+        # One that was refused while others are answered says nothing of all.
+        gate.refused(await entered(gate), 5.0)
+        assert gate.try_enter(400) is not None
+
+    in_loop(work)
+
+
+def test_stop_sends_away_who_waits() -> None:
+    async def work() -> None:
+        gate = Gate(1, Limits(concurrency=1))
+        await entered(gate)
+        tasks = [asyncio.create_task(gate.enter(400)) for _ in range(3)]
+        await asyncio.sleep(0)
+        gate.stop()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(result) for result in results] == [Stopped] * 3
+
+    in_loop(work)

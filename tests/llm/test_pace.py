@@ -1,0 +1,117 @@
+"""The width that is found by trying, against servers simulated in no time."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from sqlenrich.llm.pace import DECREASE, DECREASE_EVERY_S, MOST, START, Pace
+
+
+@dataclass
+class Outcome:
+    """What a simulated stream came to, in its second half: answers a second, and the widths."""
+
+    rate: float
+    widths: list[int]
+    peak: int
+    """The largest width of all."""
+
+
+def simulate(
+    latency: Callable[[int], float], seconds: float, *, slots: int = 10**9, noise: float = 0.0, demand: int = 10**9
+) -> Outcome:
+    """Stream against a server: ``latency`` by the requests it works on, ``slots`` of them, the others in its queue.
+
+    ``noise`` spreads latencies; ``demand`` bounds what there is to ask at a time.
+    """
+    chance, pace = random.Random(1), Pace()
+    now, in_flight, working, queued, number, answered = 0.0, 0, 0, 0, 0, 0
+    ends: list[tuple[float, int]] = []
+    widths: list[int] = []
+
+    def begin() -> None:
+        nonlocal working, number
+        working, number = working + 1, number + 1
+        spread = chance.lognormvariate(0, noise) if noise else 1.0
+        heapq.heappush(ends, (now + latency(working) * spread, number))
+
+    peak = 0
+    while now < seconds:
+        while in_flight < min(pace.width, demand):
+            in_flight += 1
+            if working < slots:
+                begin()
+            else:
+                queued += 1
+        now, _ = heapq.heappop(ends)
+        pace.answered(1.0 + now, full=in_flight >= pace.width)
+        in_flight, working = in_flight - 1, working - 1
+        if queued:
+            queued -= 1
+            begin()
+        peak = max(peak, pace.width)
+        if now > seconds / 2:
+            answered += 1
+            widths.append(pace.width)
+    return Outcome(answered / (seconds / 2), widths, peak)
+
+
+@pytest.mark.parametrize(
+    ("latency", "options", "best", "share", "most"),
+    [
+        pytest.param(lambda _: 0.2, {"slots": 256}, 1280.0, 0.97, MOST, id="256 slots"),
+        pytest.param(lambda _: 0.2, {"slots": 256, "noise": 0.5}, 1130.0, 0.90, MOST, id="256 slots, answers differ"),
+        pytest.param(lambda _: 0.2, {"slots": 24}, 120.0, 0.97, 60, id="24 slots: no long queue"),
+        pytest.param(lambda _: 1.0, {"slots": 1}, 1.0, 0.97, 16, id="one at a time"),
+        pytest.param(lambda n: 0.5 + 0.004 * n, {"noise": 0.5}, 210.0, 0.75, MOST, id="slower the more it does"),
+        pytest.param(lambda n: 0.5 + 0.02 * max(0, n - 64), {"noise": 0.3}, 122.0, 0.80, 128, id="thrashes above 64"),
+        pytest.param(lambda _: 1.0, {"noise": 0.5}, 453.0, 0.90, MOST, id="takes all"),
+    ],
+)
+def test_width_is_found(
+    latency: Callable[[int], float], options: dict[str, float], best: float, share: float, most: int
+) -> None:
+    found = simulate(latency, 120, **options)  # type: ignore[arg-type]
+    assert found.rate >= share * best
+    assert sum(found.widths) / len(found.widths) <= most
+
+
+def test_it_begins_gently_and_grows_fast() -> None:
+    pace = Pace()
+    assert pace.width == START
+    reached = next(n for n in range(1, 12) if simulate(lambda _: 0.2, 0.2 * n, slots=256).peak >= 128)
+    assert reached <= 6  # one doubling in the time of an answer
+
+
+def test_nothing_is_learnt_where_something_else_is_the_limit() -> None:
+    assert simulate(lambda _: 0.2, 60, demand=4).peak == START
+
+
+@pytest.mark.parametrize(
+    ("times", "widths"),
+    [
+        pytest.param([1.0], [DECREASE], id="once"),
+        pytest.param([1.0, 1.1, 1.9], [DECREASE], id="once a second"),
+        pytest.param([1.0, 1.0 + DECREASE_EVERY_S, 3.0], [DECREASE, DECREASE**2, DECREASE**3], id="each second"),
+    ],
+)
+def test_pushed_back(times: list[float], widths: list[float]) -> None:
+    pace = Pace(start=400)
+    for now in times:
+        pace.pushed_back(now)
+    assert pace.width == pytest.approx(400 * widths[-1], rel=0.02)
+
+
+def test_the_width_stays_above_zero_and_recovers() -> None:
+    pace = Pace()
+    for second in range(60):
+        pace.pushed_back(float(second))
+    assert pace.width == 1
+    for step in range(4_000):
+        pace.answered(100.0 + step * 0.2 / pace.width, full=True)
+    assert pace.width > 4
