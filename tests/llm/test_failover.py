@@ -1,0 +1,134 @@
+"""Several endpoints that serve one model, and endpoints that are less than they seem."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from sqlenrich.errors import RunError
+from sqlenrich.llm import endpoint as module
+from sqlenrich.llm.client import Client
+from sqlenrich.llm.endpoint import EndpointConfig, EndpointModel
+from sqlenrich.llm.gate import Limits
+from sqlenrich.llm.messages import Answer, Request
+
+from .endpoint import ScriptedEndpoint
+
+
+@pytest.fixture(autouse=True)
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BACKOFF_S", 0.02)
+    monkeypatch.setattr(module, "REVIVE_S", (0.0, 0.05))
+
+
+def model(*servers: ScriptedEndpoint, **fields: object) -> EndpointModel:
+    urls = tuple(server.url for server in servers)
+    given = {"timeout_s": 0.4, "limits": Limits(concurrency=16)} | fields
+    return EndpointModel(EndpointConfig(url=urls, model="mock", **given))  # type: ignore[arg-type]
+
+
+def requests(count: int) -> list[Request]:
+    return [Request(str(n), 1, f"prompt {n}.") for n in range(count)]
+
+
+def stream(client: Client, count: int, at: dict[int, object] | None = None) -> list[Answer]:
+    """Ask; ``at`` holds what to do once so many answers are there."""
+    seen: list[Answer] = []
+    for batch in client.stream(iter(requests(count))):
+        seen += batch
+        for number, act in list((at or {}).items()):
+            if len(seen) >= number:
+                del at[number]  # type: ignore[union-attr]
+                act()  # type: ignore[operator]
+    return seen
+
+
+def test_both_endpoints_work() -> None:
+    with ScriptedEndpoint(latency_s=0.002) as one, ScriptedEndpoint(latency_s=0.002) as two:
+        with Client(model(one, two), concurrency=16, batch_rows=50) as client:
+            seen = stream(client, 600)
+        assert Counter(answer.call_error for answer in seen) == {None: 600}
+        assert min(len(one.asked), len(two.asked)) > 150
+        assert len(one.asked) + len(two.asked) == 600
+
+
+def test_what_one_endpoint_leaves_the_other_takes_and_gives_back() -> None:
+    with ScriptedEndpoint(latency_s=0.005) as one, ScriptedEndpoint(latency_s=0.005) as two:
+        before = [0]
+
+        def revive() -> None:
+            before[0] = len(one.asked)
+            one.revive()
+
+        with Client(model(one, two), concurrency=16, batch_rows=20) as client:
+            seen = stream(client, 3_000, {300: one.die, 1_000: revive})
+        assert Counter(answer.call_error for answer in seen) == {None: 3_000}
+        assert len({answer.request_hash for answer in seen}) == 3_000
+        assert len(one.asked) > before[0] + 300, "it got nothing after it came back"
+
+
+def test_the_first_endpoint_is_dead_from_the_start() -> None:
+    with ScriptedEndpoint() as one, ScriptedEndpoint() as two:
+        one.die()
+        with Client(model(one, two), concurrency=16) as client:
+            head = client.preflight(requests(1))
+            seen = stream(client, 100)
+        assert [answer.call_error for answer in (*head, *seen)] == [None] * 101
+
+
+def test_all_are_dead() -> None:
+    with ScriptedEndpoint() as one, ScriptedEndpoint() as two:
+        one.die()
+        two.die()
+        began = time.monotonic()
+        with Client(model(one, two), concurrency=16) as client, pytest.raises(RunError, match="start the server"):
+            client.preflight(requests(1))
+        assert time.monotonic() - began < 5
+
+
+def test_a_hanging_endpoint_is_left_to_the_other() -> None:
+    with ScriptedEndpoint() as one, ScriptedEndpoint() as two:
+        one.rates["hang"] = 1.0
+        with Client(model(one, two), concurrency=16) as client:
+            seen = stream(client, 200)
+        assert Counter(answer.call_error for answer in seen) == {None: 200}
+
+
+def test_a_pause_ends_as_soon_as_the_endpoint_is_there() -> None:
+    """The probe finds out: nobody waits for the end of a long pause."""
+    with ScriptedEndpoint(latency_s=0.002) as one:
+
+        def die() -> None:
+            one.die()
+            threading.Timer(0.5, one.revive).start()
+
+        with Client(model(one), concurrency=16, batch_rows=20) as client:
+            began = time.monotonic()
+            seen = stream(client, 1_000, {200: die})
+        assert Counter(answer.call_error for answer in seen) == {None: 1_000}
+        assert time.monotonic() - began < 8
+
+
+def test_retries_come_out_of_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four of five rows always fail: each is tried, but not each as often as it might be."""
+    monkeypatch.setattr("sqlenrich.llm.model.RETRIES", 20.0)
+    by_prompt = {f" {n}.": "500" for n in range(10, 400) if n % 5}
+    with ScriptedEndpoint() as server:
+        server.by_prompt = by_prompt
+        with Client(model(server, max_tries=5), concurrency=16, give_up_s=30) as client:
+            seen = stream(client, 400)
+        failed = sum(answer.call_error is not None for answer in seen)
+        assert (len(seen), failed) == (400, len(by_prompt))
+        assert len(server.asked) < 400 + 20 + 2 * (400 - failed) + 10
+
+
+@pytest.mark.parametrize(("counted", "warned"), [(100, True), (5_000, False)])
+def test_a_server_that_cuts_without_a_word(counted: int, warned: bool) -> None:
+    with ScriptedEndpoint() as server:
+        asked = model(server)
+        for _ in range(5):
+            asked._compare("x" * 20_000, counted)
+        assert [("counts 100 tokens for a prompt of about 5,000" in line) for line in asked.warnings] == [True] * warned
