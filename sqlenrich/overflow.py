@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from .engines.base import Engine, Sql, all_of, any_of, case, column, func, literal, wrapped
+from .engines.base import BLANK, Engine, Sql, all_of, any_of, case, column, func, is_blank, literal
 from .prompt.ir import Expr
 from .prompt.layout import printed_columns
 from .prompt.values import describe
@@ -18,7 +18,9 @@ from .tokens import BYTES_PER_TOKEN, estimate_tokens
 from .types import BIGINT, STRING
 
 TOO_LONG, CUT = "_too_long", "_truncated"
-RELATIONS = ("prompt_size", "prompt_start", "prompt_cut", "prompt_again", "prompt_fitted")
+RELATIONS = (
+    "prompt_first", "prompt_least", "prompt_room", "prompt_start", "prompt_cut", "prompt_again", "prompt_fitted",
+)  # fmt: skip
 """The names of the relations inside the step."""
 _TRUNCATE = "truncate:"
 _WIDEST = 4
@@ -97,26 +99,37 @@ def fit(render: Callable[[Mapping[str, Any]], str | None], row: Mapping[str, Any
     Whether the row has anything to ask about (NO_INPUT) is decided before.
     """
     prompt = render(row)
-    over = len(prompt.encode()) - limit.bytes if prompt is not None else 0
-    if over <= 0:
+    if prompt is None or _size(prompt) <= limit.bytes:
         return Fitted(prompt)
-    text = row.get(limit.cut) if limit.cut is not None else None
-    if text is not None and (kept := text[: _kept(text, over)]):
-        again = render({**row, str(limit.cut): kept})
-        if again is not None and len(again.encode()) <= limit.bytes:
+    if limit.cut is not None and (text := row.get(limit.cut)):
+        first = render({**row, limit.cut: text[0]})
+        kept = text[: _kept(text, limit.bytes, _size(prompt), None if first is None else _size(first))]
+        again = render({**row, limit.cut: kept}) if kept.strip(BLANK) else None
+        if again is not None and _size(again) <= limit.bytes:
             return Fitted(again, truncated=True)
     return Fitted(prompt, too_long=True)
 
 
-def _kept(text: str, over: int) -> int:
-    """How many characters stay where so many bytes must go: their share, or, where that is too long, what must fit."""
-    size = len(text.encode())
-    if size <= over:
+def _kept(text: str, limit: int, whole: int, least: int | None) -> int:
+    """How many characters of a text stay, where the prompt has ``whole`` bytes, and ``least`` with the first one alone.
+
+    What is between them grows with the text, or, where only a part of it is printed, with its beginning.
+    """
+    first = _size(text[0])
+    rest = _size(text) - first
+    least = whole - rest if least is None else least
+    room, grows = limit - least, max(rest, whole - least)
+    if room < 0 or grows == 0:
         return 0
-    share = len(text) * (size - over) // size
-    if len(text[:share].encode()) <= size - over:
-        return share
-    return max(len(text) - over, (size - over) // _WIDEST)
+    count, most = 1 + (len(text) - 1) * room // grows, first + rest * room // grows
+    if _size(text[:count]) <= most:
+        return count
+    # It begins with the wider characters: fewer, by the bytes that are too many, or as if all of them were the widest.
+    return max(len(text) - (first + rest - most), 1 + (most - first) // _WIDEST)
+
+
+def _size(text: str) -> int:
+    return len(text.encode())
 
 
 @dataclass(frozen=True)
@@ -158,42 +171,47 @@ class FittedSql:
         inner = {name: f"_in{number}" for number, name in enumerate(columns, start=1)}
         for name, value in columns.items():
             rendered.select(self.named(value, inner[name]), copy=False)
-        text, over, size = col(inner[limit.cut]), col("_over"), col("_bytes")
-        room = exp.paren(exp.Sub(this=size.copy(), expression=over.copy()))
-        over_by = exp.Sub(this=self.bytes(col("prompt")), expression=literal(limit.bytes))
-        yield (
-            RELATIONS[0],
-            self.more(
-                "rendered",
-                _over=case((asked, over_by)),
-                _bytes=func("NULLIF", self.bytes(text), literal(0)),
-                _chars=exp.Cast(this=self.engine.text["length"](text.copy()), to=self.engine.sql_type(BIGINT)),
-            ),
+
+        def again(text: str) -> Sql:
+            return render(lambda name: col(text if name == limit.cut else inner[name]))
+
+        text, whole = col(inner[limit.cut]), self.bytes(col("prompt"))
+        over = all_of(asked, exp.GT(this=whole.copy(), expression=literal(limit.bytes)))
+        first = case((over, func("NULLIF", self.start(text, literal(1)), literal(""))))
+        yield RELATIONS[0], self.more("rendered", _first=first)
+        rest = exp.Sub(this=self.bytes(text.copy()), expression=self.bytes(col("_first")))
+        least = func("COALESCE", self.bytes(again("_first")), exp.Sub(this=whole, expression=exp.paren(rest)))
+        counts = {
+            "_least": case((given(col("_first")), least)),
+            "_rest": self.bigint(rest.copy()),
+            "_chars": self.bigint(self.engine.text["length"](text.copy())),
+        }
+        yield RELATIONS[1], self.more(RELATIONS[0], **counts)
+        grown = self.engine.text["greatest"](col("_rest"), exp.Sub(this=whole.copy(), expression=col("_least")))
+        room = exp.Sub(this=literal(limit.bytes), expression=col("_least"))
+        yield RELATIONS[2], self.more(RELATIONS[1], _room=room, _grows=func("NULLIF", grown, literal(0)))
+        others = exp.paren(exp.Sub(this=col("_chars"), expression=literal(1)))
+        start = self.start(text, exp.Add(this=literal(1), expression=self.share(others)))
+        has_room = exp.GTE(this=col("_room"), expression=literal(0))
+        yield RELATIONS[3], self.more(RELATIONS[2], _start=case((has_room, start)), _most=self.share(col("_rest")))
+        gone = exp.paren(exp.Sub(this=col("_rest"), expression=col("_most")))
+        widest = self.engine.text["divide_whole"](col("_most"), literal(_WIDEST))
+        fewer = self.engine.text["greatest"](
+            exp.Sub(this=col("_chars"), expression=gone), exp.Add(this=literal(1), expression=widest)
         )
-        share = self.engine.text["divide_whole"](exp.Mul(this=col("_chars"), expression=room.copy()), size.copy())
-        is_over = exp.GT(this=over.copy(), expression=literal(0))
-        has_room = exp.GT(this=size.copy(), expression=over.copy())
-        yield RELATIONS[1], self.more(RELATIONS[0], _start=case((all_of(is_over, has_room), self.start(text, share))))
-        start = col("_start")
-        safe = self.engine.text["greatest"](
-            exp.Sub(this=col("_chars"), expression=over.copy()),
-            self.engine.text["divide_whole"](room.copy(), literal(_WIDEST)),
-        )
+        most = exp.Add(this=self.bytes(col("_first")), expression=col("_most"))
         cut = case(
-            (exp.LTE(this=self.bytes(start), expression=wrapped(room)), func("NULLIF", start.copy(), literal(""))),
-            (
-                exp.Not(this=exp.Is(this=start.copy(), expression=exp.Null())),
-                func("NULLIF", self.start(text, safe), literal("")),
-            ),
+            (exp.LTE(this=self.bytes(col("_start")), expression=most), col("_start")),
+            (given(col("_start")), self.start(text, fewer)),
         )
-        yield RELATIONS[2], self.more(RELATIONS[1], _cut=cut)
-        is_cut = exp.Not(this=exp.Is(this=col("_cut"), expression=exp.Null()))
-        again = render(lambda name: col("_cut" if name == limit.cut else inner[name]))
-        yield RELATIONS[3], self.more(RELATIONS[2], _again=case((is_cut, again)))
+        yield RELATIONS[4], self.more(RELATIONS[3], _cut=cut)
+        asks = exp.Not(this=is_blank(self.engine.text["trim"](col("_cut"), literal(BLANK))))
+        yield RELATIONS[5], self.more(RELATIONS[4], _again=case((asks, again("_cut"))))
         small = exp.LTE(this=self.bytes(col("_again")), expression=literal(limit.bytes))
         fits = exp.Coalesce(this=small, expressions=[literal(False)])
+        too_long = all_of(exp.Coalesce(this=over.copy(), expressions=[literal(False)]), exp.Not(this=fits.copy()))
         sent = case((fits.copy(), col("_again")), default=col("prompt"))
-        yield RELATIONS[4], self.more(RELATIONS[3], **{CUT: fits, TOO_LONG: self.still_over(fits), "_sent": sent})
+        yield RELATIONS[6], self.more(RELATIONS[5], **{CUT: fits, TOO_LONG: too_long, "_sent": sent})
 
     def prompt(self) -> Sql:
         """Give the prompt to be asked or shown, from the last relation."""
@@ -203,10 +221,14 @@ class FittedSql:
         """Give whether a row is not asked, from the last relation."""
         return exp.paren(any_of(self.col("_no_input"), self.col(TOO_LONG)))
 
-    def still_over(self, fits: Sql) -> Sql:
-        """Give whether a prompt is longer than the limit, and stays so."""
-        over = exp.GT(this=self.col("_over"), expression=literal(0))
-        return all_of(exp.Coalesce(this=over, expressions=[literal(False)]), exp.Not(this=fits.copy()))
+    def bigint(self, number: Sql) -> Sql:
+        """Give a number of 64 bits, so that no product of it ends the query."""
+        return exp.Cast(this=number, to=self.engine.sql_type(BIGINT))
+
+    def share(self, number: Sql) -> Sql:
+        """Give the part of a number that there is room for, cut to an integer."""
+        product = exp.Mul(this=number, expression=self.col("_room"))
+        return self.engine.text["divide_whole"](product, self.col("_grows"))
 
     def start(self, text: Sql, count: Sql) -> Sql:
         """Give the first characters of a text."""
@@ -216,3 +238,8 @@ class FittedSql:
         """Give a relation with further columns."""
         named = (self.named(value, name) for name, value in values.items())
         return exp.select(exp.Star(), *named, copy=False).from_(exp.to_table(relation), copy=False)
+
+
+def given(value: Sql) -> Sql:
+    """Give whether a value is not NULL."""
+    return exp.Not(this=exp.Is(this=value, expression=exp.Null()))

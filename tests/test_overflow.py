@@ -78,10 +78,17 @@ def test_tokens_are_bytes_by_four_rounded_up(text: str, tokens: int) -> None:
     pytest.param("x" * 15 + "{{ body }}", "abc", Fitted("x" * 15 + "a", truncated=True), id="one character is left"),
     pytest.param("x" * 17 + "{{ body }}", None, Fitted("x" * 17, too_long=True), id="NULL"),
     pytest.param("x" * 17 + "{{ body }}", "", Fitted("x" * 17, too_long=True), id="empty"),
-    pytest.param("{{ body }}-{{ body }}", "a" * 9, Fitted("aaaaaa-aaaaaa", truncated=True), id="printed twice"),
+    pytest.param("{{ body }}-{{ body }}", "a" * 9, Fitted("aaaaaaa-aaaaaaa", truncated=True), id="printed twice"),
     pytest.param("{{ body | trim }}", "a" * 9 + " " * 90, Fitted("a" * 9), id="a filter makes it short"),
-    pytest.param("{{ body | trim }}", " " * 90 + "a" * 20, Fitted("a" * 16, truncated=True), id="a filter and a cut"),
-    pytest.param("{{ body[:2] }}" + "x" * 15, "abc", Fitted("ab" + "x" * 15, too_long=True), id="a cut is of no use"),
+    pytest.param("{{ body | trim }}", " " * 90 + "a" * 20, Fitted("a" * 20, too_long=True), id="blanks would be left"),
+    pytest.param("{{ body }}-{{ body }}", "a" * 900, Fitted("aaaaaaa-aaaaaaa", truncated=True), id="long, twice"),
+    pytest.param("{{ body[:20] }}", "a" * 900, Fitted("a" * 16, truncated=True), id="a part is printed"),
+    pytest.param("{% if body %}it: {{ body }}{% endif %}",
+                 "a" * 99, Fitted("it: " + "a" * 12, truncated=True), id="if"),
+    pytest.param("{{ body[0] }}{{ body[-1] }}" + "x" * 15, "abc", Fitted("ac" + "x" * 15, too_long=True), id="ends"),
+    pytest.param("{{ body.strip()[0] }}{{ body }}", " " + "a" * 20,
+                 Fitted("a " + "a" * 14, truncated=True), id="first"),
+    pytest.param("{{ body[:2] }}" + "x" * 15, "abc", Fitted("a" + "x" * 15, truncated=True), id="a part of a part"),
     pytest.param("{{ body[:2].strip()[0] }}{{ body }}", " " + "a" * 16, Fitted(None), id="fails as it is"),
 ])  # fmt: skip
 def test_the_reference(template: str, body: str | None, expected: Fitted) -> None:
@@ -109,7 +116,8 @@ TEMPLATES = {
     "filters": "{{ body | trim | replace('a', 'bb') }}",
     "a condition": "{% if body and title %}{{ title }} {{ body }}{% else %}nothing is to be said, at all{% endif %}",
     "may fail": "{{ body.strip()[0] }} {{ body }}",
-    "cut already": "{{ body[:20] }} {{ title }}",
+    "cut already": "{{ body[:30] | trim }} {{ title }}",
+    "in a condition": "{% if body %}It says: {{ body }}{% else %}nothing{% endif %} {{ title }}",
 }
 ROWS = [
     (number, title, body)
@@ -188,7 +196,14 @@ def test_whatever_fits_nothing_else_is_asked_of_it() -> None:
     assert {row[3:] for row in found[2]} == {(False, False)}
 
 
-NAMES = {"rendered": STRING, "prompt_size": STRING, "_in1": STRING, "_over": STRING, "_bytes": STRING, "_sent": STRING}
+NAMES = {
+    "rendered": STRING,
+    "prompt_first": STRING,
+    "_in1": STRING,
+    "_first": STRING,
+    "_least": STRING,
+    "_sent": STRING,
+}
 
 
 @each_expression
@@ -196,7 +211,7 @@ def test_names_of_ours_are_free_for_columns(engine: str) -> None:
     names = list(NAMES)
     header = f"keep: [{', '.join(names[:3])}]\n"
     template = " ".join(f"{{{{ {name} }}}}" for name in names)
-    e = replace(enrichment(template, 6, "prompt_size", header), key=tuple(names[3:]))
+    e = replace(enrichment(template, 6, "prompt_first", header), key=tuple(names[3:]))
     rows = [(*"abc", "d", "e", "f"), ("a", "x" * 90, *"cdef")]
     found = select(engine, se.compile_plan(e, engine, {"source": "source"}).step("prompts").sql, NAMES, rows)
     kept = [(*row[3:], *row[:3]) for row in rows]
