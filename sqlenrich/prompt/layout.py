@@ -6,7 +6,24 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ..types import STRING, Array, Type
-from .ir import Column, Const, Element, Expr, Fail, FlatMap, If, Join, Map, Op, Pick, Sort, Unique, Where, children
+from .ir import (
+    Column,
+    Const,
+    Element,
+    Expr,
+    Fail,
+    FlatMap,
+    If,
+    Join,
+    Map,
+    Op,
+    Pick,
+    Sort,
+    Unique,
+    Where,
+    children,
+    columns_of,
+)
 
 _SHOWN = ("printed", "text", "written", "picked")
 """Operations that print what they are given as it is."""
@@ -19,6 +36,13 @@ class Layout(NamedTuple):
     value: Expr | None = None
     """None where the prompt prints no value of the row."""
     behind: int = 0
+    column: str = ""
+    """What the value is made of."""
+
+    @property
+    def constant(self) -> int:
+        """All of the constant text."""
+        return self.before + self.behind
 
 
 def layout(expr: Expr, size: Callable[[str], int] = len) -> Layout:
@@ -29,14 +53,13 @@ def layout(expr: Expr, size: Callable[[str], int] = len) -> Layout:
         case Fail():
             return Layout(0)
         case Join(parts):
-            before, found, behind = 0, None, 0
-            for part in parts:
-                one = layout(part, size)
-                if found is None:
-                    before, found, behind = before + one.before, one.value, one.behind
+            found = Layout(0)
+            for one in (layout(part, size) for part in parts):
+                if found.value is None:
+                    found = one._replace(before=found.before + one.before)
                 else:
-                    behind += one.before + one.behind
-            return Layout(before, found, behind)
+                    found = found._replace(behind=found.behind + one.constant)
+            return found
         case If(_, then, orelse):
             return _shortest([layout(arm, size) for arm in (then, orelse) if not isinstance(arm, Fail)])
         case Pick(_, arms):
@@ -44,18 +67,19 @@ def layout(expr: Expr, size: Callable[[str], int] = len) -> Layout:
         case Op(name, (If() | Pick() | Join() as inner,), _) if name in _SHOWN:
             return layout(inner, size)
         case Op("array_join", (Map(_, _, _, body), Const("")), _):
+            # The row decides how many turns there are: what the first one begins with is no constant of all rows.
             turn = layout(body, size)
-            # The number of turns is the row's own: what the first one begins with is no constant of all rows.
-            return Layout(0, turn.value or expr, turn.before + turn.behind)
-    return Layout(0, expr)
+            return Layout(0, turn.value or expr, turn.constant, next(columns_of(expr), ""))
+    return Layout(0, expr, 0, next(columns_of(expr), ""))
 
 
 def _shortest(arms: list[Layout]) -> Layout:
-    values = [arm.value for arm in arms if arm.value is not None]
-    if not values:  # each of them is a constant: a few prompts begin alike instead of all
-        return Layout(min((arm.before for arm in arms), default=0))
-    whole = [arm.behind if arm.value is not None else arm.before for arm in arms]
-    return Layout(min(arm.before for arm in arms), values[0], min(whole))
+    valued = [arm for arm in arms if arm.value is not None]
+    before = min((arm.before for arm in arms), default=0)
+    if not valued:  # a few prompts begin alike instead of all
+        return Layout(before)
+    behind = min(arm.before if arm.value is None else arm.behind for arm in arms)
+    return valued[0]._replace(before=before, behind=behind)
 
 
 def printed_columns(expr: Expr) -> Iterator[tuple[str, Type]]:
@@ -74,5 +98,5 @@ def printed_columns(expr: Expr) -> Iterator[tuple[str, Type]]:
             inner = children(expr)
     shown = isinstance(expr, Op) and expr.name in _SHOWN
     for part in inner:
-        if shown or part.type == STRING or isinstance(part.type, Array):
+        if part.type == STRING or isinstance(part.type, Array) or (shown and isinstance(part, Column)):
             yield from printed_columns(part)
