@@ -19,7 +19,7 @@ from sqlenrich.errors import PromptError, SpecError
 from sqlenrich.overflow import CUT, TOO_LONG, Fitted, Limit, fit
 from sqlenrich.request import ResolvedModel, hint_text, request_hash
 from sqlenrich.tokens import BYTES_PER_TOKEN, estimate_tokens
-from sqlenrich.types import BIGINT, STRING
+from sqlenrich.types import BIGINT, STRING, Array, Struct, Type
 from tests import runs
 from tests.hostile import HOSTILE
 from tests.test_conformance import Outcome, each_expression, each_script, run_script, select
@@ -219,6 +219,34 @@ def test_names_of_ours_are_free_for_columns(engine: str) -> None:
     assert made[1].truncated
     plain = [(*row[:7], *row[8:]) for row in sorted(found, key=lambda row: len(row[4]))]
     assert plain == [(*k, m.prompt, m.too_long, m.truncated) for k, m in zip(kept, made, strict=True)]
+
+
+TYPED: dict[str, Type] = {
+    "id": BIGINT, "body": STRING, "n": BIGINT, "tags": Array(STRING),
+    "part": Struct((("name", STRING), ("count", BIGINT))),
+}  # fmt: skip
+
+
+@each_expression
+def test_columns_of_other_types_are_printed_again(engine: str) -> None:
+    declared = "columns: {n: bigint, tags: {array: string}, part: {struct: {name: string, count: bigint}}}\n"
+    template = "{{ n + 1 }} {% for t in tags %}{{ t }},{% endfor %} {{ part.name }} {{ part.count }}: {{ body }}"
+    e = enrichment(template, 8, "body", declared)
+    part = {"name": "x", "count": 2}
+    rows = [
+        (1, "short", 1, ["a", "b"], part),
+        (2, "long " * 20, 1, ["a", "b"], part),
+        (3, "long " * 20, 10**12, [], {"name": "漢字", "count": None}),
+        (4, "long " * 20, 1, ["tag"] * 9, part),
+        (5, "long " * 20, None, ["a"], part),  # the template fails
+    ]
+    step = se.compile_plan(e, engine, {"source": "source"}).step("prompts")
+    found = sorted(select(engine, step.sql, TYPED, rows))
+    made = [fitted(e, dict(zip(TYPED, row, strict=True))) for row in rows]
+    assert [(row[1], row[3], row[4]) for row in found] == [(m.prompt, m.too_long, m.truncated) for m in made]
+    assert [(m.too_long, m.truncated) for m in made] == [
+        (False, False), (False, True), (False, True), (True, False), (False, False),
+    ]  # fmt: skip
 
 
 # The whole plan -------------------------------------------------------------------------------------------------------
