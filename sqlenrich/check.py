@@ -12,10 +12,15 @@ from .engines import ENGINES, get_engine
 from .engines.base import Engine, Told
 from .enrichment import Enrichment, load
 from .errors import ConfigError, SqlenrichError
+from .prompt import Prompt
+from .prompt.layout import layout
 from .render import model_for
-from .request import ResolvedModel
+from .request import ResolvedModel, hint_text
 from .schema.vendor import dialect_of, json_schema_format
+from .tokens import BYTES_PER_TOKEN, estimate_tokens
 
+LONG = 200
+"""So many constant characters behind a row's value are worth a word."""
 _NAMED = 8
 """How many left-out keywords are named in one line."""
 
@@ -41,6 +46,7 @@ def check(file: str | Path, *, model: str | None = None) -> Check:
     lines.append(f"  key         {', '.join(enrichment.key) or '_row (files only)'}")
     lines.append(f"  gives       {', '.join(enrichment.output_columns)}")
     lines.append(f"  settings    {config.path or 'no sqlenrich.toml'}")
+    lines += _prompt(enrichment, compiled)
     usable = False
     for name in ENGINES:
         verdict, details = _engine(enrichment, name, config, model)
@@ -48,6 +54,22 @@ def check(file: str | Path, *, model: str | None = None) -> Check:
         lines.append(f"  {name:<12}{verdict}")
         lines += [f"              {detail}" for detail in details]
     return Check("\n".join(lines), usable)
+
+
+def _prompt(enrichment: Enrichment, compiled: Prompt) -> list[str]:
+    """What the requests have in common, and whether endpoints that cache how prompts begin can make use of it."""
+    same = layout(compiled.expr, lambda text: len(text.encode())).constant
+    schema = estimate_tokens(hint_text(enrichment.schema))
+    line = f"  tokens      about {-(-same // BYTES_PER_TOKEN):,} of each prompt are constant, the schema has {schema:,}"
+    if (limit := enrichment.limit) is not None:
+        longer = "is not asked" if limit.cut is None else f"has its {limit.cut} cut"
+        line += f"; a request of over {limit.tokens:,} {longer}"
+    _, value, behind, column = layout(compiled.expr)
+    if value is None or behind < LONG:
+        return [line]
+    place = f" (line {compiled.lines[value]})" if value in compiled.lines else ""
+    advice = "put them before it, then endpoints that cache prefixes read them once"
+    return [line, f"  prompt      {behind:,} constant characters follow the row's {column}{place}: {advice}"]
 
 
 def told(file: str | Path, engine: str, *, model: str | None = None) -> str:

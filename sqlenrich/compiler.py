@@ -24,10 +24,11 @@ from .engines.base import (
     print_sql,
 )
 from .enrichment import Enrichment
-from .errors import SpecError
+from .overflow import TOO_LONG
 from .pending import Pass, checked_attempts, chosen_reasons, passes, refused, unanswered
 from .plan import RESPONSES, STEPS, Plan, Step
-from .prompt.sql import prompt_sql
+from .prompts import RELATIONS as SNAPSHOT
+from .prompts import PromptsStep
 from .relations import RELATIONS, Relations
 from .request import ResolvedModel, canonical_json, hint_text, request_constant
 from .schema.fields import fields
@@ -138,7 +139,7 @@ def resolve_model(
     return ResolvedModel(model or "", {key: value for key, value in params.items() if value is not None}, options)
 
 
-ALIASES = ("accepted", "answered", "asked", "fields", "judged", "p", "parsed", "r", "ranked", "rendered")
+ALIASES = ("accepted", "answered", "asked", "fields", "judged", "p", "parsed", "r", "ranked", *SNAPSHOT)
 """The names of relations inside a step."""
 
 
@@ -170,13 +171,17 @@ class _Compiler:
         self.call = Call(model.name, model.params, enrichment.schema, response_format, hint, options, carried)
         self.constant = request_constant(model, enrichment.schema, hint)
         self.kept = {name: self.columns.type(name) for name in (*enrichment.key, *enrichment.keep)}
+        self.recorded = enrichment.limit.recorded if enrichment.limit is not None else ()
 
     # Steps -----------------------------------------------------------------------------------------------------
 
     def plan(self) -> Plan:
-        prompts = self.step("prompts", "table", {**self.kept, "prompt": STRING, "request_hash": STRING}, self.prompts())
+        asked: dict[str, Type] = {**self.kept, "prompt": STRING, "request_hash": STRING}
+        recorded: dict[str, Type] = dict.fromkeys(self.recorded, BOOLEAN)
+        decided = {} if self.e.limit is None else {TOO_LONG: BOOLEAN, **recorded}
+        prompts = self.step("prompts", "table", {**asked, **decided}, self.prompts())
         checked_columns: dict[str, Type] = {
-            **prompts.columns,
+            **asked,
             "response": STRING,
             "answer": STRING,
             "_attempts": BIGINT,
@@ -184,6 +189,7 @@ class _Compiler:
             "_error": STRING,
             "_error_detail": STRING,
             "_repaired": BOOLEAN,
+            **recorded,
         }
         steps = (
             prompts,
@@ -199,6 +205,7 @@ class _Compiler:
                     "_model": STRING,
                     "_version": STRING,
                     "_fingerprint": STRING,
+                    **recorded,
                 },
                 self.enriched(),
             ),
@@ -214,6 +221,7 @@ class _Compiler:
                     "prompt": STRING,
                     "_attempts": BIGINT,
                     "_request_hash": STRING,
+                    **recorded,
                 },
                 self.quarantine(),
             ),
@@ -241,52 +249,8 @@ class _Compiler:
         return select
 
     def prompts(self) -> Sql:
-        types = None
-        if self.source_types is not None:
-            by_source = {spec.source_name: name for name, spec in self.e.columns.items()}
-            types = {by_source.get(name, name): kind for name, kind in self.source_types.items()}
-        compiled = self.e.prompt(types)
-        for name in (*compiled.columns, *self.kept, *(self.e.require or ())):
-            self.names.check_name(self.e.source_name(name))
-            if self.source_types is not None and self.e.source_name(name) not in self.source_types:
-                available = ", ".join(self.source_types)
-                raise SpecError(
-                    self.e.place, [f'no column "{self.e.source_name(name)}" in the source; there are: {available}']
-                )
-        prompt = prompt_sql(compiled.expr, self.engine.text, self.columns.value)
-        broken = [test for name in compiled.columns if (test := self.columns.cast_failed(name)) is not None]
-        if broken:
-            prompt = case((any_of(*broken), literal(None)), default=prompt)
-        rendered = exp.select(
-            *(self.named(self.columns.value(name), name) for name in self.kept),
-            self.named(prompt, "prompt"),
-            self.named(self.columns.no_input(compiled.columns), "_no_input"),
-            copy=False,
-        )
-        if self.e.where:
-            rendered = rendered.where(self.columns.where(self.e.where), copy=False)
-        rendered = rendered.from_(self.source(rendered), copy=False)
-        no_input, text = self.col("_no_input"), self.col("prompt")
-        blank = exp.Coalesce(this=text.copy(), expressions=[literal("")])
-        hashed = self.engine.sha256(concat(literal(self.constant), text.copy()))
-        return (
-            exp.select(
-                *(self.col(name) for name in self.kept),
-                self.named(case((no_input, blank), default=text), "prompt"),
-                self.named(case((exp.Not(this=no_input.copy()), hashed)), "request_hash"),
-                copy=False,
-            )
-            .from_(exp.to_table("rendered"), copy=False)
-            .with_("rendered", as_=rendered, copy=False)
-        )
-
-    def source(self, reader: exp.Select) -> Sql:
-        """The source under a name that no column has: on BigQuery it would hide the column."""
-        taken = {node.name.lower() for node in reader.find_all(exp.Identifier)}
-        alias = "source"
-        while alias in taken:
-            alias += "_"
-        return self.table("source", alias) if "source" in self.names.tables else self.columns.query(alias)
+        snapshot = PromptsStep(self.e, self.engine, self.names, self.columns, self.kept, self.constant, self.free)
+        return snapshot.sql()
 
     def responses(self) -> Step:
         return self.call_step(unanswered(self.names, self.e.max_attempts, self.shard), self.col("request_hash"))
@@ -395,8 +359,13 @@ class _Compiler:
         no_answer = exp.Is(this=col("request_hash", "r"), expression=exp.Null())
         kept_code = exp.In(this=code.copy(), expressions=[literal("CALL_ERROR"), literal("NO_RESPONSE")])
         finish = col("finish_reason", "r")
+        detail, too_long = rest, []
+        if self.e.limit is not None:
+            detail = case((col(TOO_LONG, "p"), literal(self.e.limit.detail)), default=rest)
+            too_long = [(col(TOO_LONG, "p"), literal("BAD_PROMPT"))]
         error = case(
             (all_of(no_hash, no_prompt), literal("BAD_PROMPT")),
+            *too_long,
             (no_hash.copy(), literal("NO_INPUT")),
             (no_answer, literal("NOT_ASKED")),
             (any_of(exp.Is(this=verdict.copy(), expression=exp.Null()), kept_code), code),
@@ -422,8 +391,9 @@ class _Compiler:
                 self.named(exp.Coalesce(this=col("attempts", "r"), expressions=[literal(0)]), "_attempts"),
                 self.named(col("model", "r"), "_model"),
                 self.named(error, "_error"),
-                self.named(rest, "_error_detail"),
+                self.named(detail, "_error_detail"),
                 self.named(repaired, "_repaired"),
+                *(col(name, "p") for name in self.recorded),
                 copy=False,
             )
             .from_(self.table("prompts", "p"), copy=False)
@@ -448,6 +418,7 @@ class _Compiler:
                 col("_model"),
                 self.named(version, "_version"),
                 self.named(literal(self.e.fingerprint), "_fingerprint"),
+                *(col(name) for name in self.recorded),
                 copy=False,
             )
             .from_(exp.to_table("accepted"), copy=False)
@@ -458,7 +429,12 @@ class _Compiler:
         col = self.col
         names = (*self.kept, "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts")
         return (
-            exp.select(*(col(n) for n in names), self.named(col("request_hash"), "_request_hash"), copy=False)
+            exp.select(
+                *(col(n) for n in names),
+                self.named(col("request_hash"), "_request_hash"),
+                *(col(n) for n in self.recorded),
+                copy=False,
+            )
             .from_(self.table("checked"), copy=False)
             .where(exp.Not(this=exp.Is(this=col("_error"), expression=exp.Null())), copy=False)
         )

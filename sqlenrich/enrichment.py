@@ -13,6 +13,7 @@ from typing import Any
 from .engines import ENGINES
 from .errors import PromptError, SpecError, did_you_mean
 from .header import FOREIGN, HEADER, PARAMS, RESERVED, Header
+from .overflow import Limit, cut_problem, read_limit
 from .prompt import Prompt, compile_prompt
 from .schema import Verdicts, build_tests, expand, normalise, output_columns
 from .schema.repairs import REPAIRS
@@ -20,7 +21,7 @@ from .types import STRING, Type, parse_type, stored
 
 RESERVED_COLUMNS = (
     "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "_request_hash", "request_hash",
-    "_model", "_version", "_fingerprint", "answer", "_no_input",
+    "_model", "_version", "_fingerprint", "answer", "_no_input", "_too_long", "_truncated",
 )  # fmt: skip
 """Names that sqlenrich's own columns take in a result table."""
 DEFAULT_REPAIRS = ("trim", "fence")
@@ -66,6 +67,8 @@ class Enrichment:
     escalate: str | None = None
     """The model that a retry asks instead: an alias or a model's own name."""
     max_quarantine: float | None = None
+    limit: Limit | None = None
+    """How long a request may be, and what becomes of a longer one."""
 
     def prompt(self, types: Mapping[str, Type] | None = None) -> Prompt:
         """Compile the template. ``types`` are the source's real column types by template name, where known."""
@@ -198,6 +201,7 @@ class _Loader:
             feedback=retry.get("feedback", False),
             escalate=escalate,
             max_quarantine=self.value("max_quarantine", (int, float), None),
+            limit=self.limit(schema),
         )
         self.ranges(enrichment)
         if not self.wrong & {"columns", "vars", "output"}:  # else a template's problems may only follow from these
@@ -290,6 +294,12 @@ class _Loader:
                     ("repairs", str(index)),
                 )
         return tuple(repair for repair in REPAIRS if repair in value)
+
+    def limit(self, schema: Mapping[str, Any]) -> Limit | None:
+        limit, problems = read_limit(self.values, schema)
+        for message, key in problems:
+            self.report(message, (key,))
+        return limit
 
     def table(self) -> tuple[str | None, str | None]:
         source = self.values.get("source")
@@ -396,6 +406,9 @@ class _Loader:
                 ):
                     near = did_you_mean(name, compiled.columns)
                     self.report(f'the column "{name}"{near} is not used by the prompt', ("columns", name))
+            cut = enrichment.limit.cut if enrichment.limit is not None else None
+            if cut is not None and (problem := cut_problem(cut, compiled.expr)):
+                self.report(problem, ("on_overflow",))
             if not compiled.columns:
                 self.problems.append(
                     f"line {enrichment.template_line}: the prompt reads no column: all rows would ask the same"

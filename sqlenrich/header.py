@@ -80,6 +80,16 @@ HEADER: dict[str, dict[str, Any]] = {
         "additionalProperties": False,
         "description": "How often a request is asked at most, and how sqlenrich retry asks refused rows again.",
     },
+    "max_input_tokens": {
+        "type": "integer",
+        "minimum": 1,
+        "description": "A request of more, as UTF-8 bytes divided by 4 estimate it, is not asked: BAD_PROMPT.",
+    },
+    "on_overflow": {
+        "type": "string",
+        "pattern": "^(quarantine|truncate:.+)$",
+        "description": "quarantine (the default), or truncate:COLUMN: its text is cut until the request fits.",
+    },
     "max_quarantine": {"type": "number", "minimum": 0, "maximum": 1, "description": "Above it: exit status 3."},
     "output": {
         "type": "object",

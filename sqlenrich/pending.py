@@ -15,7 +15,7 @@ from .schema import CODES
 
 NOT_TO_ASK = {
     "NO_INPUT": "these rows have nothing to ask: fill the required columns, then run again",
-    "BAD_PROMPT": "the template fails for these rows: correct it or the data, then run again",
+    "BAD_PROMPT": "the template fails for these rows, or they are too long: correct it or the data, then run again",
     "NOT_ASKED": "these rows were never asked: run again, that asks them",
 }
 """The reasons of rows that a retry can't mend, and what does."""

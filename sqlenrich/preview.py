@@ -15,6 +15,7 @@ from .config import Config, Endpoint, find_config
 from .engines import get_engine
 from .enrichment import Enrichment
 from .errors import ConfigError
+from .overflow import CUT, TOO_LONG
 from .request import ResolvedModel, hint_text
 from .run import bind_source, with_settings
 from .schema import judge
@@ -63,9 +64,8 @@ def preview(
         plan = compile_plan(enrichment, "duckdb", {"source": SOURCE}, model=resolved, source_types=types)
         prompts = plan.step("prompts")
         total = store.reading(f"SELECT count(*) FROM ({prompts.sql})")[0][0]
-        names = (*enrichment.key, *enrichment.keep)
         found = store.reading(f"SELECT * FROM ({prompts.sql}) LIMIT {rows}")
-        shown = [dict(zip((*names, "prompt", "request_hash"), row, strict=True)) for row in found]
+        shown = [dict(zip(prompts.columns, row, strict=True)) for row in found]
         if ask is None:
             return _prompts(enrichment, shown, resolved, _endpoint(config, endpoint), total)
         distinct = store.reading(f"SELECT count(DISTINCT request_hash) FROM ({prompts.sql})")[0][0]
@@ -88,12 +88,16 @@ def _endpoint(config: Config, endpoint: str | None) -> Endpoint | None:
 
 def _title(enrichment: Enrichment, row: Mapping[str, Any], number: int) -> str:
     place = ", ".join(f"{name} {row[name]}" for name in enrichment.key)
-    return f"{RULE}\nrow {number}: {place}"
+    limit = enrichment.limit
+    cut = f" ({limit.cut} is cut to fit max_input_tokens {limit.tokens})" if limit and row.get(CUT) else ""
+    return f"{RULE}\nrow {number}: {place}{cut}"
 
 
-def _state(row: Mapping[str, Any]) -> str | None:
+def _state(enrichment: Enrichment, row: Mapping[str, Any]) -> str | None:
     if row["prompt"] is None:
         return "BAD_PROMPT: the template fails for this row; it is not sent"
+    if enrichment.limit is not None and row[TOO_LONG]:
+        return f"BAD_PROMPT: {enrichment.limit.detail}; it is not sent"
     return "NO_INPUT: a required column is blank; it is not sent" if row["request_hash"] is None else None
 
 
@@ -102,7 +106,7 @@ def _prompts(
 ) -> str:
     lines: list[str] = []
     for number, row in enumerate(rows, start=1):
-        lines += [_title(enrichment, row, number), _state(row) or row["prompt"]]
+        lines += [_title(enrichment, row, number), _state(enrichment, row) or row["prompt"]]
     content = "<the prompt>"
     if enrichment.hint == "always":
         content += "\n\n" + hint_text(enrichment.schema)
@@ -135,7 +139,7 @@ def _answers(enrichment: Enrichment, rows: list[dict[str, Any]], ask: Ask, total
     accepted = 0
     for number, row in enumerate(rows, start=1):
         lines.append(_title(enrichment, row, number))
-        if (state := _state(row)) is not None:
+        if (state := _state(enrichment, row)) is not None:
             lines.append(state)
             continue
         answer = answers[row["request_hash"]]

@@ -16,18 +16,23 @@ import sqlenrich as se
 from sqlenrich.config import Config
 from sqlenrich.engines import ENGINES
 from sqlenrich.enrichment import templates
+from sqlenrich.overflow import Limit
 
 GOLDEN = Path(__file__).parent / "golden"
 TEMPLATES = tuple(templates())
 RETRY = "review_aspects.retry"
 """The script of a retry, with all that it can do."""
+TRUNCATE = "review_aspects.truncate"
+"""The script of an enrichment whose longer prompts are cut."""
+SCRIPTS = (*TEMPLATES, RETRY, TRUNCATE)
 
 
 def rendered(template: str, engine: str) -> str:
     """The script without sqlenrich's own version, which would change every file at each release."""
-    name, _, retry = template.partition(".")
-    enrichment = replace(se.load(name), feedback=bool(retry))
-    sql = se.render(enrichment, engine=engine, config=Config(), retry=bool(retry))
+    name, _, variant = template.partition(".")
+    limit = Limit(2000, schema=500, cut="review") if variant == "truncate" else None
+    enrichment = replace(se.load(name), feedback=variant == "retry", limit=limit)
+    sql = se.render(enrichment, engine=engine, config=Config(), retry=variant == "retry")
     return re.sub(r"(?m)^(-- .*; made by sqlenrich) \S+$", r"\1", sql, count=1)
 
 
@@ -36,7 +41,7 @@ def test_there_are_ten_templates() -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("template", [*TEMPLATES, RETRY])
+@pytest.mark.parametrize("template", SCRIPTS)
 def test_rendered_as_stored(template: str, engine: str, request: pytest.FixtureRequest) -> None:
     sql = rendered(template, engine)
     assert "made by sqlenrich\n" in sql
@@ -52,7 +57,7 @@ def test_rendered_as_stored(template: str, engine: str, request: pytest.FixtureR
 
 
 def test_every_file_belongs_to_a_template(request: pytest.FixtureRequest) -> None:
-    expected = {GOLDEN / engine / f"{template}.sql" for engine in ENGINES for template in (*TEMPLATES, RETRY)}
+    expected = {GOLDEN / engine / f"{template}.sql" for engine in ENGINES for template in SCRIPTS}
     strays = sorted(path for path in GOLDEN.rglob("*") if path.is_file() and path not in expected)
     if request.config.getoption("--update-golden"):
         for path in strays:

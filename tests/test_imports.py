@@ -52,15 +52,30 @@ RULES: dict[str, set[str]] = {
         "engines.snowflake_text",
     },
     "llm": {"errors", "llm", "tokens"},
-    "enrichment": PURE | {"engines", "header", "prompt", "schema"},
+    "tokens": set(),
+    "overflow": PURE | {"engines.base", "prompt", "request", "tokens"},
+    "enrichment": PURE | {"engines", "header", "overflow", "prompt", "schema"},
     "plan": {"types"},
     "report": set(),
     "config": {"engines", "errors"},
     "columns": PURE | {"enrichment", "engines.base"},
     "relations": PURE | {"enrichment", "engines.base"},
     "pending": PURE | {"engines.base", "relations", "request", "schema"},
+    "prompts": PURE | {"columns", "engines.base", "enrichment", "overflow", "prompt", "relations"},
     "compiler": PURE
-    | {"columns", "enrichment", "engines", "pending", "plan", "prompt", "relations", "request", "schema"},
+    | {
+        "columns",
+        "enrichment",
+        "engines",
+        "overflow",
+        "prompts",
+        "pending",
+        "plan",
+        "prompt",
+        "relations",
+        "request",
+        "schema",
+    },
 }
 
 

@@ -119,6 +119,7 @@ TEXT: dict[str, Build] = {
     "translate": named_func("TRANSLATE"),
     "cut_word": lambda text: func("REGEXP_REPLACE", text, literal(LAST_WORD), literal("")),
     "length": named_func("LENGTH"),
+    "bytes": named_func("STRLEN"),
     "substr": named_func("SUBSTRING"),
     "greatest": named_func("GREATEST"),
     "contains": named_func("CONTAINS"),

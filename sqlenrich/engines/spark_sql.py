@@ -107,6 +107,7 @@ TEXT: dict[str, Build] = {
     "translate": named_func("TRANSLATE"),
     "cut_word": lambda text: func("REGEXP_REPLACE", text, literal(LAST_WORD), literal("")),
     "length": named_func("CHAR_LENGTH"),
+    "bytes": named_func("OCTET_LENGTH"),
     "substr": named_func("SUBSTRING"),
     "greatest": named_func("GREATEST"),
     "contains": _contains,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,8 @@ class Prompt:
 
     expr: Expr
     columns: tuple[str, ...]
+    lines: Mapping[Expr, int] = field(default_factory=dict, compare=False)
+    """Where the file prints a value first."""
 
 
 def compile_prompt(
@@ -87,7 +89,7 @@ def compile_prompt(
         found = {str(problem): problem for problem in expressions.problems}
         raise PromptError.of(list(found.values()))
     expr = join(parts)
-    return Prompt(expr, tuple(dict.fromkeys(columns_of(expr))))
+    return Prompt(expr, tuple(dict.fromkeys(columns_of(expr))), expressions.lines)
 
 
 class TooLong(Exception):  # noqa: N818 (ends the compilation at once: nothing after it could be told)

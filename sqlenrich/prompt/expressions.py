@@ -55,6 +55,7 @@ class Expressions:
         self.context = self.env.from_string("").new_context()
         self.columns, self.default = columns, default
         self.source, self.first_line = source, first_line
+        self.file = source
         self.names = arrays.Names(set(columns))
         self.mutable = False
         self.state, self.cells = State(), Cells()
@@ -65,6 +66,7 @@ class Expressions:
         self.pending_outside: frozenset[int] = frozenset()
         self.conditional = 0
         self.problems: list[PromptError] = []
+        self.lines: dict[Expr, int] = {}
         self.render: Callable[[list[nodes.Node], Scope], Expr]
         self.depth = 0
 
@@ -95,7 +97,10 @@ class Expressions:
             self.refuse(node, f"printing {refusal}")
         if not printable(expr):
             self.refuse(node, functions.unprintable(expr))
-        return printed(expr)
+        made = printed(expr)
+        if self.source == self.file:
+            self.lines.setdefault(made, self.first_line + node.lineno - 1)
+        return made
 
     def either(self, node: nodes.Node, test: Expr, then: Value, orelse: Value) -> Value:
         try:

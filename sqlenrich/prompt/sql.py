@@ -2,7 +2,8 @@
 
 The table holds, by name: ``upper lower trim ltrim rtrim replace length substr greatest contains startswith endswith
 text_bigint text_date matches bigint``, and those of arrays; ``boxed`` and ``unboxed`` where an array
-inside an array needs a struct around it. The rest is the same SQL everywhere and stands here.
+inside an array needs a struct around it; ``bytes``, how long a text is in UTF-8. The rest is the same SQL everywhere
+and stands here.
 """
 
 from __future__ import annotations

@@ -66,6 +66,12 @@ def length(text: str) -> int:
     return len(text)
 
 
+@function(VARCHAR, returns=NUMBER)
+def octet_length(text: str) -> int:
+    """The length of a string in bytes; of a VARCHAR in UTF-8."""
+    return len(text.encode())
+
+
 @function(VARCHAR, NUMBER, NUMBER, returns=VARCHAR, optional=1, names="SUBSTRING")
 def substr(text: str, start: int, count: int | None = None) -> str:
     """From 1; a negative start counts from the end, a negative length gives an empty text; out of range too."""

@@ -1,0 +1,102 @@
+"""How a prompt is laid out: which columns it prints, and how much constant text stands before and behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ..types import STRING, Array, Type
+from .ir import (
+    Column,
+    Const,
+    Element,
+    Expr,
+    Fail,
+    FlatMap,
+    If,
+    Join,
+    Map,
+    Op,
+    Pick,
+    Sort,
+    Unique,
+    Where,
+    children,
+    columns_of,
+)
+
+_SHOWN = ("printed", "text", "written", "picked")
+"""Operations that print what they are given as it is."""
+
+
+class Layout(NamedTuple):
+    """The constant text of a prompt, as ``size`` counts it, around the first value of the row that it prints."""
+
+    before: int
+    value: Expr | None = None
+    """None where the prompt prints no value of the row."""
+    behind: int = 0
+    column: str = ""
+    """What the value is made of."""
+
+    @property
+    def constant(self) -> int:
+        """All of the constant text."""
+        return self.before + self.behind
+
+
+def layout(expr: Expr, size: Callable[[str], int] = len) -> Layout:
+    """Give the layout of a text. A branch counts with its shortest constant text, a loop with one turn."""
+    match expr:
+        case Const(value):
+            return Layout(size(str(value)))
+        case Fail():
+            return Layout(0)
+        case Join(parts):
+            found = Layout(0)
+            for one in (layout(part, size) for part in parts):
+                if found.value is None:
+                    found = one._replace(before=found.before + one.before)
+                else:
+                    found = found._replace(behind=found.behind + one.constant)
+            return found
+        case If(_, then, orelse):
+            return _shortest([layout(arm, size) for arm in (then, orelse) if not isinstance(arm, Fail)])
+        case Pick(_, arms):
+            return _shortest([layout(arm, size) for _, arm in arms])
+        case Op(name, (If() | Pick() | Join() as inner,), _) if name in _SHOWN:
+            return layout(inner, size)
+        case Op("array_join", (Map(_, _, _, body), Const("")), _):
+            # The row decides how many turns there are: what the first one begins with is no constant of all rows.
+            turn = layout(body, size)
+            return Layout(0, turn.value or expr, turn.constant, next(columns_of(expr), ""))
+    return Layout(0, expr, 0, next(columns_of(expr), ""))
+
+
+def _shortest(arms: list[Layout]) -> Layout:
+    valued = [arm for arm in arms if arm.value is not None]
+    before = min((arm.before for arm in arms), default=0)
+    if not valued:  # a few prompts begin alike instead of all
+        return Layout(before)
+    behind = min(arm.before if arm.value is None else arm.behind for arm in arms)
+    return valued[0]._replace(before=before, behind=behind)
+
+
+def printed_columns(expr: Expr) -> Iterator[tuple[str, Type]]:
+    """Give the columns whose text a text is made of, with their types: not those that only decide what is printed."""
+    match expr:
+        case Column(name, kind):
+            yield name, kind
+            return
+        case If() | Pick():
+            inner = children(expr)[1:]
+        case Where(array, _, _) | Sort(array, _, _, _) | Unique(array, _, _) | Element(array, _, _, _):
+            inner = (array,)
+        case Map(_, _, _, body) | FlatMap(_, _, _, body):
+            inner = (body, expr.array)
+        case _:
+            inner = children(expr)
+    shown = isinstance(expr, Op) and expr.name in _SHOWN
+    for part in inner:
+        if part.type == STRING or isinstance(part.type, Array) or (shown and isinstance(part, Column)):
+            yield from printed_columns(part)
