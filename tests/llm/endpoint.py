@@ -46,8 +46,8 @@ class ScriptedEndpoint:
     how many are worked on at once (0 = any number). ``content``: the answers' text, texts of which the prompt
     chooses one, or a function of the prompt; without it answers fit the schema that is asked for. ``rpm`` and
     ``tpm`` are held over each ``window_s`` seconds; what is beyond gets 429. A request has the tokens of its prompt
-    and its answer, or with ``count_max_tokens`` its ``max_tokens``. ``log_file``: a line of JSON for each
-    request; with ``keep`` the requests themselves are in ``log``.
+    and its answer, or with ``count_max_tokens`` its ``max_tokens``. ``huge``: bytes of a huge
+    answer. ``log_file``: a line of JSON for each request; with ``keep`` the requests themselves are in ``log``.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class ScriptedEndpoint:
         models: tuple[str, ...] = ("mock", "small"),
         max_model_len: int = 32_768,
         key: str = "",
+        huge: int = HUGE,
         rpm: int = 0,
         tpm: int = 0,
         window_s: float = 60.0,
@@ -80,6 +81,7 @@ class ScriptedEndpoint:
         self.models = models
         self.max_model_len = max_model_len
         self.key = key
+        self.huge = huge
         self.count_max_tokens = count_max_tokens
         self.port = port
         self.window = Window(rpm, tpm, window_s)
@@ -172,7 +174,7 @@ class ScriptedEndpoint:
         if fault in ODD_CONTENT:
             message["content"] = text = ODD_CONTENT[fault]
         elif fault == "huge":
-            message["content"] = text = '{"x":"' + "y" * HUGE + '"}'
+            message["content"] = text = '{"x":"' + "y" * self.huge + '"}'
         elif fault == "refusal":
             message |= {"content": None, "refusal": "I can't do that."}
         came, went = tokens(prompt), tokens(text or "")
@@ -275,6 +277,7 @@ def main() -> None:
     )
     parser.add_argument("--fault-nth", action="append", default=[], metavar="N=KIND", help="for the n-th request")
     parser.add_argument("--content", action="append", metavar="TEXT", help="an answer; of several the prompt chooses")
+    parser.add_argument("--huge", type=int, default=HUGE, metavar="BYTES", help="size of a huge answer")
     parser.add_argument("--log", type=Path, metavar="FILE", help="a line of JSON for each request")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
@@ -286,6 +289,7 @@ def main() -> None:
             latency_s=given.latency,
             slots=given.slots,
             content=given.content,
+            huge=given.huge,
             rpm=given.rpm,
             tpm=given.tpm,
             window_s=given.window,
