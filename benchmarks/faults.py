@@ -1,11 +1,13 @@
 """Runs against an endpoint that fails: each kind of fault at several shares of the requests.
 
-    python benchmarks/faults.py [--rows 10000] [--kinds 500 hang ...] [--shares 0.01 0.1 0.5 1] [--limit 900]
+    python benchmarks/faults.py [--rows 10000] [--kinds 500 hang ...] [--shares 0.01 0.1 0.5 1] [--after 100]
+                                [--limit 900]
 
 Each measurement is ``sqlenrich run`` as a process with distinct rows, a fresh database and a fresh endpoint program.
 Held for each: the run ends within the limit; each row in is in NAME or NAME_quarantine, once; each prompt that the
 endpoint gave a whole completion for is stored as answered; none got two of them; an error (exit status 1) comes only
-where no request can succeed. Prints a line of JSON for each, a table, and ends with 1 where something did not hold.
+where no request can succeed. Beside the shares, each kind befalls all requests but the first 100 (``--after``): an
+endpoint that dies within a run. Prints a line of JSON for each, a table, and ends with 1 where something did not hold.
 """
 
 from __future__ import annotations
@@ -25,10 +27,24 @@ KINDS = (
 SILENT = ("hang", "stall")
 HARMLESS = ("slow", "wrong_type", "empty", "huge")
 """Kinds of completions that are whole: a run with nothing else ends well."""
-HUGE_BYTES = 100_000
+HUGE_BYTES = 3_000_000
+HUGE_BYTES_OF_RUN = 100_000_000
+"""All huge answers of a run together: the more there are, the smaller each is."""
 BODY = "'Message ' || i || ' about order ' || hash(i) || ': ' || repeat('the parcel has not come, ', 1 + i % 5)"
 COLUMNS = (
-    *("fault", "share", "status", "seconds", "enriched", "quarantine", "pending", "calls", "retries", "complete"),
+    *(
+        "fault",
+        "share",
+        "after",
+        "status",
+        "seconds",
+        "enriched",
+        "quarantine",
+        "pending",
+        "calls",
+        "retries",
+        "complete",
+    ),
     *("lost", "paid_twice", "problems"),
 )
 LOST = """
@@ -46,11 +62,13 @@ SELECT count(*) FROM (
 """
 
 
-def measure(folder: Path, kind: str, share: float, rows: int, limit_s: float) -> dict[str, Any]:
-    """Run once; ``problems`` names what did not hold."""
+def measure(folder: Path, kind: str, share: float, after: int, rows: int, limit_s: float) -> dict[str, Any]:
+    """Run once, with faults from the request ``after`` on; ``problems`` names what did not hold."""
     write_prompt(folder)
     data, output = texts(folder / "in.csv", rows, BODY), folder / "out.duckdb"
-    with Program(folder, "--fault", f"{kind}={share}", "--huge", HUGE_BYTES, "--latency", 0.005) as program:
+    huge = min(HUGE_BYTES, round(HUGE_BYTES_OF_RUN / (rows * share)))
+    faults = ("--fault", f"{kind}={share}", "--calm", after, "--huge", huge)
+    with Program(folder, *faults, "--latency", 0.005) as program:
         write_settings(folder, program.url, timeout=1.0 if kind in SILENT else 10.0)
         run = enrich(folder, data, output, limit_s=limit_s)
         seen = program.stats()
@@ -61,6 +79,7 @@ def measure(folder: Path, kind: str, share: float, rows: int, limit_s: float) ->
     figures = {
         "fault": kind,
         "share": share,
+        "after": after,
         "rows": rows,
         "status": run.status,
         "seconds": run.seconds,
@@ -94,13 +113,15 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--kinds", nargs="+", default=KINDS)
     parser.add_argument("--shares", nargs="+", type=float, default=[0.01, 0.1, 0.5, 1.0])
+    parser.add_argument("--after", type=int, default=100, metavar="N", help="0: no run whose endpoint dies")
     parser.add_argument("--limit", type=float, default=900.0, metavar="S", help="a run that takes longer hangs")
     given = parser.parse_args()
     measured = []
+    dying = [(1.0, given.after)] if given.after else []
     for kind in given.kinds:
-        for share in given.shares:
+        for share, after in [*((share, 0) for share in given.shares), *dying]:
             with TemporaryDirectory() as folder:
-                measured.append(measure(Path(folder), kind, share, given.rows, given.limit))
+                measured.append(measure(Path(folder), kind, share, after, given.rows, given.limit))
                 show(measured[-1])
     print(markdown(measured, COLUMNS))
     if any(one["problems"] for one in measured):

@@ -41,19 +41,21 @@ BYTES_A_TOKEN = 4
 class ScriptedEndpoint:
     """Serves on 127.0.0.1 from a thread of its own while it is entered.
 
-    ``rates``: fault name -> share of requests. ``script``: number of a request (from 1) -> fault.
-    ``by_prompt``: text -> fault for prompts that hold it. ``latency_s`` is the time of an answer, ``slots``
-    how many are worked on at once (0 = any number). ``content``: the answers' text, texts of which the prompt
-    chooses one, or a function of the prompt; without it answers fit the schema that is asked for. ``rpm`` and
-    ``tpm`` are held over each ``window_s`` seconds; what is beyond gets 429. A request has the tokens of its prompt
-    and its answer, or with ``count_max_tokens`` its ``max_tokens``. ``huge``: bytes of a huge
-    answer. ``log_file``: a line of JSON for each request; with ``keep`` the requests themselves are in ``log``.
+    ``rates``: fault name -> share of requests, after the first ``calm`` ones. ``script``: number of a request
+    (from 1) -> fault. ``by_prompt``: text -> fault for prompts that hold it. ``latency_s`` is the time of an
+    answer, ``slots`` how many are worked on at once (0 = any number). ``content``: the answers' text, texts of
+    which the prompt chooses one, or a function of the prompt; without it answers fit the schema that is asked
+    for. ``rpm`` and ``tpm`` are held over each ``window_s`` seconds; what is beyond gets 429. A request has the
+    tokens of its prompt and its answer, or with ``count_max_tokens`` its ``max_tokens``. ``huge``: bytes of a
+    huge answer. ``log_file``: a line of JSON for each request; with ``keep`` the requests themselves are in
+    ``log``.
     """
 
     def __init__(
         self,
         *,
         rates: Mapping[str, float] | None = None,
+        calm: int = 0,
         script: Mapping[int, str] | None = None,
         by_prompt: Mapping[str, str] | None = None,
         latency_s: float = 0.0,
@@ -73,6 +75,7 @@ class ScriptedEndpoint:
         port: int = 0,
     ) -> None:
         self.rates = {checked(name): share for name, share in (rates or {}).items()}
+        self.calm = calm
         self.script = {number: checked(name) for number, name in (script or {}).items()}
         self.by_prompt = {text: checked(name) for text, name in (by_prompt or {}).items()}
         self.latency_s = latency_s
@@ -153,7 +156,7 @@ class ScriptedEndpoint:
             for text, name in self.by_prompt.items():
                 if text in prompt:
                     return name
-        point = self._random.random() if self.rates else 1.0
+        point = self._random.random() if self.rates and self._number > self.calm else 1.0
         for name, share in self.rates.items():
             point -= share
             if point < 0:
@@ -272,6 +275,7 @@ def main() -> None:
     parser.add_argument("--window", type=float, default=60.0, metavar="S", help="seconds of the limits' window")
     parser.add_argument("--count-max-tokens", action="store_true", help="count max_tokens, not the answer's tokens")
     parser.add_argument("--fault", action="append", default=[], metavar="KIND=SHARE", help=", ".join(FAULTS))
+    parser.add_argument("--calm", type=int, default=0, metavar="N", help="so many first requests have no such fault")
     parser.add_argument(
         "--fault-prompt", action="append", default=[], metavar="TEXT=KIND", help="for prompts with TEXT"
     )
@@ -284,6 +288,7 @@ def main() -> None:
     try:
         endpoint = ScriptedEndpoint(
             rates={name: float(share) for name, _, share in (one.rpartition("=") for one in given.fault)},
+            calm=given.calm,
             by_prompt={text: name for text, _, name in (one.rpartition("=") for one in given.fault_prompt)},
             script={int(number): name for number, _, name in (one.partition("=") for one in given.fault_nth)},
             latency_s=given.latency,

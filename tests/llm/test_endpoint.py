@@ -181,6 +181,11 @@ def test_an_unknown_fault_is_refused(given: Mapping[str, Any]) -> None:
         ScriptedEndpoint(**given)
 
 
+def test_faults_by_share_begin_after_the_calm() -> None:
+    with ScriptedEndpoint(rates={"500": 1.0}, calm=2, script={4: ""}, content=ANSWER) as server:
+        assert [status(server.url, f"{n}") for n in range(5)] == [200, 200, 500, 200, 500]
+
+
 def test_slots_bound_what_is_worked_on() -> None:
     with ScriptedEndpoint(slots=2, latency_s=0.1, content=ANSWER) as server:
         began = time.monotonic()
