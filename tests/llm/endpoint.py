@@ -1,6 +1,8 @@
-"""A scripted OpenAI-compatible endpoint on loopback: valid answers, and every way in which an endpoint fails.
+"""A scripted OpenAI-compatible endpoint on loopback: valid answers, limits, and every way in which an endpoint fails.
 
-In tests it is a context manager; as a program: ``python tests/llm/endpoint.py --port 18100 --latency 0.02``.
+In tests it is a context manager; as a program: ``python tests/llm/endpoint.py --port 18100 --latency 0.02``. Beside
+/v1/chat/completions it gives /v1/models, /health and /tokenize; GET /stats and /timeline tell what it saw, POST /reset
+begins to count anew.
 """
 
 from __future__ import annotations
@@ -9,138 +11,99 @@ import argparse
 import asyncio
 import json
 import random
+import signal
 import sys
 import threading
-import time
+import zlib
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from sqlenrich.llm.mock import MockModel
+from tests.llm.faults import FAULTS, HUGE, ODD_CONTENT, STATUS_FAULTS, checked, error
+from tests.llm.limits import Window
+from tests.llm.tally import Seen, Tally, load, prompt_of, utf8
+from tests.llm.wire import Connection, Work
 
+__all__ = ["FAULTS", "HUGE", "STATUS_FAULTS", "ScriptedEndpoint", "Seen", "error"]
 
-def error(message: str, kind: str = "", param: str | None = None, code: str | None = None) -> bytes:
-    """Give an error body as OpenAI and vLLM write it."""
-    return json.dumps({"error": {"message": message, "type": kind, "param": param, "code": code}}).encode()
-
-
-TOO_LONG = "This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 tokens."
-NO_FORMAT = "Grammar error: Unimplemented keys in response_format"
-# Fault name -> status, further header lines, body.
-STATUS_FAULTS: dict[str, tuple[int, str, bytes]] = {
-    "429": (429, "", error("rate limit", "rate_limit_error")),
-    "429_after": (429, "retry-after: 1\r\n", error("rate limit", "rate_limit_error")),
-    "500": (500, "", error("boom", "InternalServerError")),
-    "503": (503, "", error("overloaded", "ServiceUnavailable")),
-    "401": (
-        401,
-        "",
-        error("Incorrect API key provided: KEY", "invalid_request_error", code="invalid_api_key"),
-    ),
-    "403": (403, "", error("no access for KEY", "permission_error")),
-    "404_model": (404, "", error("The model `x` does not exist.", "NotFoundError", code="model_not_found")),
-    "404_path": (404, "", b'{"detail":"Not Found"}'),
-    "307": (307, "location: https://elsewhere.invalid/v1\r\n", b""),
-    "400_context": (400, "", error(TOO_LONG, "BadRequestError", "input_tokens", "400")),
-    "400_policy": (400, "", error("flagged by the content management policy", "", None, "content_filter")),
-    "400_format": (400, "", error(NO_FORMAT, "BadRequestError", "response_format")),
-    "400_unclear": (400, "", error("computer says no", "BadRequestError")),
-    "413": (413, "", b"too big"),
-    "422": (422, "", b'{"detail":[{"msg":"computer says no"}]}'),
-    "quota": (
-        429,
-        "",
-        error("You exceeded your current quota", "insufficient_quota", code="insufficient_quota"),
-    ),
-    "html": (200, "", b"<html><body>Sign in to the network</body></html>"),
-    "no_choices": (200, "", b'{"object":"chat.completion","choices":[]}'),
-    "error_200": (200, "", error("upstream is busy")),
-}
-OTHER_FAULTS = (
-    "reset",
-    "hang",
-    "slow",
-    "cut",
-    "wrong_type",
-    "empty",
-    "blank",
-    "null",
-    "huge",
-    "refusal",
-    "surrogate",
-)
-FAULTS = (*STATUS_FAULTS, *OTHER_FAULTS)
-HUGE = 3_000_000
-
-
-@dataclass
-class Seen:
-    """One request; ``status`` is what was sent for it (0 = nothing), ``at`` its monotonic time."""
-
-    path: str
-    body: bytes
-    at: float
-    authorization: str = ""
-    status: int = 0
-
-    @property
-    def prompt(self) -> str:
-        """The user message."""
-        return str(json.loads(self.body)["messages"][0]["content"])
+Content = str | Sequence[str] | Callable[[str], str]
+CACHE_BLOCK = 16
+BYTES_A_TOKEN = 4
 
 
 class ScriptedEndpoint:
     """Serves on 127.0.0.1 from a thread of its own while it is entered.
 
-    ``rates``: fault name -> share of requests. ``script``: number of a request (from 1) -> fault.
-    ``by_prompt``: text -> fault for prompts that hold it. ``latency_s`` is the time of an answer, ``slots``
-    how many are worked on at once (0 = any number). ``content``: the answers' text, or a function of the
-    prompt.
+    ``rates``: fault name -> share of requests, after the first ``calm`` ones. ``script``: number of a request
+    (from 1) -> fault. ``by_prompt``: text -> fault for prompts that hold it. ``latency_s`` is the time of an
+    answer, ``slots`` how many are worked on at once (0 = any number). ``content``: the answers' text, texts of
+    which the prompt chooses one, or a function of the prompt; without it answers fit the schema that is asked
+    for. ``rpm`` and ``tpm`` are held over each ``window_s`` seconds; what is beyond gets 429. A request has the
+    tokens of its prompt and its answer, or with ``count_max_tokens`` its ``max_tokens``. ``huge``: bytes of a
+    huge answer. ``log_file``: a line of JSON for each request; with ``keep`` the requests themselves are in
+    ``log``.
     """
 
     def __init__(
         self,
         *,
         rates: Mapping[str, float] | None = None,
+        calm: int = 0,
         script: Mapping[int, str] | None = None,
         by_prompt: Mapping[str, str] | None = None,
         latency_s: float = 0.0,
         slots: int = 0,
-        content: str | Callable[[str], str] | None = None,
+        content: Content | None = None,
         models: tuple[str, ...] = ("mock", "small"),
+        max_model_len: int = 32_768,
         key: str = "",
+        huge: int = HUGE,
+        rpm: int = 0,
+        tpm: int = 0,
+        window_s: float = 60.0,
+        count_max_tokens: bool = False,
+        log_file: Path | None = None,
+        keep: bool = True,
         seed: int = 0,
         port: int = 0,
     ) -> None:
-        self.rates = dict(rates or {})
-        self.script = dict(script or {})
-        self.by_prompt = dict(by_prompt or {})
-        for name in (*self.rates, *self.script.values(), *self.by_prompt.values()):
-            if name and name not in FAULTS:
-                raise ValueError(f"unknown fault {name}: known are {', '.join(FAULTS)}")
+        self.rates = {checked(name): share for name, share in (rates or {}).items()}
+        self.calm = calm
+        self.script = {number: checked(name) for number, name in (script or {}).items()}
+        self.by_prompt = {text: checked(name) for text, name in (by_prompt or {}).items()}
         self.latency_s = latency_s
         self.slots = slots
         self.content = content
         self.models = models
+        self.max_model_len = max_model_len
         self.key = key
+        self.huge = huge
+        self.count_max_tokens = count_max_tokens
         self.port = port
+        self.window = Window(rpm, tpm, window_s)
+        self.tally = Tally(log_file)
+        self.keep = keep
         self.log: list[Seen] = []
         self.connections = 0
         self.busy = 0
         self.busy_peak = 0
-        self.open: set[_Connection] = set()
-        self.waiting: deque[tuple[_Connection, Seen, dict[str, Any]]] = deque()
+        self.open: set[Connection] = set()
+        self.waiting: deque[Work] = deque()
         self._number = 0
-        self._models: dict[str, MockModel] = {}
+        self._models: dict[bytes, MockModel] = {}
+        self._text: tuple[object, str] = (None, "")
+        self._last_prompt = b""
         self._random = random.Random(seed)
-        self._loop = asyncio.new_event_loop()
-        self._server: asyncio.Server | None = None
-        self._thread = threading.Thread(target=self._loop.run_forever, name="endpoint", daemon=True)
+        self.loop = _new_loop()
+        self._server: asyncio.AbstractServer | None = None
+        self._thread = threading.Thread(target=self.loop.run_forever, name="endpoint", daemon=True)
 
     @property
     def url(self) -> str:
@@ -154,25 +117,26 @@ class ScriptedEndpoint:
 
     def __enter__(self) -> ScriptedEndpoint:
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._listen(), self.loop).result()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.die()
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
-        self._loop.close()
+        self.loop.close()
+        self.tally.close()
 
     def die(self) -> None:
         """Stop listening and drop every connection, as a killed server does."""
-        asyncio.run_coroutine_threadsafe(self._die(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._die(), self.loop).result()
 
     def revive(self) -> None:
         """Listen again at the same port."""
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._listen(), self.loop).result()
 
     async def _listen(self) -> None:
-        self._server = await self._loop.create_server(lambda: _Connection(self), "127.0.0.1", self.port, backlog=4096)
+        self._server = await self.loop.create_server(lambda: Connection(self), "127.0.0.1", self.port, backlog=4096)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _die(self) -> None:
@@ -188,180 +152,167 @@ class ScriptedEndpoint:
         if self._number in self.script:
             return self.script[self._number]
         if self.by_prompt:
+            prompt = seen.prompt
             for text, name in self.by_prompt.items():
-                if text in seen.prompt:
+                if text in prompt:
                     return name
-        point = self._random.random()
+        point = self._random.random() if self.rates and self._number > self.calm else 1.0
         for name, share in self.rates.items():
             point -= share
             if point < 0:
                 return name
         return ""
 
+    def cost(self, prompt: str, body: dict[str, Any]) -> int:
+        """Give the tokens of a request as the limits count them."""
+        limit = body.get("max_tokens") or body.get("max_completion_tokens")
+        answer = int(limit) if self.count_max_tokens and limit else tokens(self.text(prompt, body))
+        return tokens(prompt) + answer
+
     def completion(self, body: dict[str, Any], fault: str) -> bytes:
         """Give the body of a good answer, or of one whose message is odd."""
-        prompt = body["messages"][0]["content"]
-        message: dict[str, Any] = {"role": "assistant", "content": self._content(prompt, body)}
-        reason = "stop"
-        odd = {"empty": "", "blank": " \n ", "null": None}
-        if fault in odd:
-            message["content"] = odd[fault]
+        prompt = prompt_of(body)
+        text: str | None = self.text(prompt, body)
+        message: dict[str, Any] = {"role": "assistant", "content": text}
+        if fault in ODD_CONTENT:
+            message["content"] = text = ODD_CONTENT[fault]
         elif fault == "huge":
-            message["content"] = '{"x":"' + "y" * HUGE + '"}'
+            message["content"] = text = '{"x":"' + "y" * self.huge + '"}'
         elif fault == "refusal":
             message |= {"content": None, "refusal": "I can't do that."}
-        elif fault == "surrogate":
-            message["content"] = '{"x":"\ud800 \x00"}'
+        came, went = tokens(prompt), tokens(text or "")
         usage = {
-            "prompt_tokens": len(prompt) // 4 + 1,
-            "completion_tokens": 7,
-            "prompt_tokens_details": {"cached_tokens": 2},
+            "prompt_tokens": came,
+            "completion_tokens": went,
+            "total_tokens": came + went,
+            "prompt_tokens_details": {"cached_tokens": self._cached(prompt, came)},
         }
-        choice = {"index": 0, "message": message, "finish_reason": reason}
-        return json.dumps({"object": "chat.completion", "choices": [choice], "usage": usage}).encode()
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        answer = {"id": "c", "object": "chat.completion", "created": 0, "model": body.get("model"), "choices": [choice]}
+        answer["usage"] = usage
+        try:
+            return orjson.dumps(answer)
+        except TypeError:  # a lone surrogate
+            return json.dumps(answer).encode()
 
-    def _content(self, prompt: str, body: dict[str, Any]) -> str:
+    def text(self, prompt: str, body: dict[str, Any]) -> str:
+        """Give the answer's text."""
+        if isinstance(self.content, str):
+            return self.content
+        if callable(self.content):
+            return self.content(prompt)
         if self.content is not None:
-            return self.content if isinstance(self.content, str) else self.content(prompt)
-        shape = ((body.get("response_format") or {}).get("json_schema") or {}).get("schema") or {}
-        name = json.dumps(shape)
-        if name not in self._models:
-            self._models[name] = MockModel(shape)
-        return self._models[name].text(prompt)
+            return self.content[zlib.crc32(utf8(prompt)) % len(self.content)]
+        if self._text[0] is not body:
+            shape = ((body.get("response_format") or {}).get("json_schema") or {}).get("schema") or {}
+            name = orjson.dumps(shape)
+            if name not in self._models:
+                self._models[name] = MockModel(shape)
+            self._text = (body, self._models[name].text(prompt))
+        return self._text[1]
 
-
-class _Connection(asyncio.Protocol):
-    def __init__(self, endpoint: ScriptedEndpoint) -> None:
-        self.endpoint = endpoint
-        self.buffer = b""
-        self.transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        self.endpoint.connections += 1
-        self.endpoint.open.add(self)
-
-    def connection_lost(self, _: Exception | None) -> None:
-        self.transport = None
-        self.endpoint.open.discard(self)
-
-    def data_received(self, data: bytes) -> None:
-        self.buffer += data
-        if self.buffer[0] == 0x16 and self.transport is not None:  # the hello of a TLS client
-            self.transport.write(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
-            self.transport.close()
-        while (end := self.buffer.find(b"\r\n\r\n")) >= 0:
-            first, *lines = self.buffer[:end].decode("latin1").split("\r\n")
-            headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-            stop = end + 4 + int(headers.get("content-length", "0"))
-            if len(self.buffer) < stop:
-                return
-            body, self.buffer = self.buffer[end + 4 : stop], self.buffer[stop:]
-            seen = Seen(first.split(" ")[1], body, time.monotonic(), headers.get("authorization", ""))
-            self.endpoint.log.append(seen)
-            self.handle(seen)
-
-    def handle(self, seen: Seen) -> None:
-        endpoint = self.endpoint
-        if not seen.path.partition("?")[0].endswith("/chat/completions"):
-            data = [{"id": name, "object": "model"} for name in endpoint.models]
-            self.reply(seen, 200, json.dumps({"object": "list", "data": data}).encode())
-            return
-        fault = endpoint.fault(seen)
-        if endpoint.key and seen.authorization != f"Bearer {endpoint.key}":
-            fault = "401"
-        if fault in STATUS_FAULTS:
-            status, extra, body = STATUS_FAULTS[fault]
-            given = seen.authorization.removeprefix("Bearer ").encode()
-            self.reply(seen, status, body.replace(b"KEY", given), extra)
-        elif fault == "reset":
-            self.drop()
-        elif fault != "hang":
-            body_fields = json.loads(seen.body) | {"_fault": fault}
-            if endpoint.slots and endpoint.busy >= endpoint.slots:
-                endpoint.waiting.append((self, seen, body_fields))
+    def _cached(self, prompt: str, count: int) -> int:
+        """Give how many tokens a cache of the last prompt spares: whole blocks, and never all of them."""
+        mine, last = utf8(prompt), self._last_prompt
+        self._last_prompt = mine
+        step = CACHE_BLOCK * BYTES_A_TOKEN
+        low, high = 0, min(len(mine), len(last)) // step
+        while low < high:
+            middle = (low + high + 1) // 2
+            if mine[low * step : middle * step] == last[low * step : middle * step]:
+                low = middle
             else:
-                self.work(seen, body_fields)
+                high = middle - 1
+        return min(low, (count - 1) // CACHE_BLOCK) * CACHE_BLOCK
 
-    def work(self, seen: Seen, body: dict[str, Any]) -> None:
-        self.endpoint.busy += 1
-        self.endpoint.busy_peak = max(self.endpoint.busy_peak, self.endpoint.busy)
-        asyncio.get_running_loop().call_later(self.endpoint.latency_s, self.finish, seen, body)
+    def page(self, seen: Seen) -> bytes:
+        """Give what is asked for beside completions; the models for whatever has no page."""
+        name = seen.path.partition("?")[0].rpartition("/")[2]
+        if name == "stats":
+            return orjson.dumps({**self.tally.stats(), "busy_peak": self.busy_peak, "connections": self.connections})
+        if name == "timeline":
+            return orjson.dumps(self.tally.seconds())
+        if name == "reset":
+            self.tally.clear()
+            self.window.clear()
+            self.busy_peak, self.connections = self.busy, len(self.open)
+            self.log.clear()
+            return b"{}"
+        if name == "health":
+            return b""
+        if name == "tokenize":
+            body = load(seen.body)
+            prompt = body["prompt"] if "prompt" in body else prompt_of(body)
+            return orjson.dumps({"count": tokens(prompt), "max_model_len": self.max_model_len})
+        data = [
+            {"id": model, "object": "model", "created": 0, "owned_by": "test", "max_model_len": self.max_model_len}
+            for model in self.models
+        ]
+        return orjson.dumps({"object": "list", "data": data})
 
-    def finish(self, seen: Seen, body: dict[str, Any]) -> None:
-        endpoint = self.endpoint
-        endpoint.busy -= 1
-        fault = body["_fault"]
-        raw = endpoint.completion(body, fault)
-        if fault == "cut":
-            self.reply(seen, 200, raw, keep=len(raw) // 2)
-            self.drop(soft=True)
-        elif fault == "slow":
-            self.reply(seen, 200, raw, keep=0)
-            self.trickle(raw)
-        else:
-            self.reply(seen, 200, raw, kind="text/html" if fault == "wrong_type" else "application/json")
-        while endpoint.waiting and endpoint.busy < endpoint.slots:
-            connection, waiting, fields = endpoint.waiting.popleft()
-            if connection.transport is not None:
-                connection.work(waiting, fields)
 
-    def trickle(self, raw: bytes) -> None:
-        """Send a piece every 20 ms."""
-        if self.transport is not None and raw:
-            self.transport.write(raw[:40])
-            asyncio.get_running_loop().call_later(0.02, self.trickle, raw[40:])
+def tokens(text: str) -> int:
+    """Give how many tokens a text has: one, and one more for each four bytes."""
+    return (len(text) if text.isascii() else len(utf8(text))) // BYTES_A_TOKEN + 1
 
-    def reply(
-        self,
-        seen: Seen,
-        status: int,
-        body: bytes,
-        extra: str = "",
-        *,
-        kind: str = "application/json",
-        keep: int | None = None,
-    ) -> None:
-        seen.status = status
-        head = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n{extra}\r\n"
-        if self.transport is not None:
-            self.transport.write(head.encode() + body[:keep])
 
-    def drop(self, *, soft: bool = False) -> None:
-        if self.transport is not None:
-            if soft:
-                self.transport.close()
-            else:
-                self.transport.abort()
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 def main() -> None:
     """Serve until interrupted, as the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--port", type=int, default=18100)
-    parser.add_argument("--latency", type=float, default=0.0, metavar="S")
-    parser.add_argument("--slots", type=int, default=0)
+    parser.add_argument("--port", type=int, default=0, help="0, the default: any free one, which is printed")
+    parser.add_argument("--latency", type=float, default=0.0, metavar="S", help="seconds that an answer takes")
+    parser.add_argument("--slots", type=int, default=0, help="answers worked on at once; 0: any number")
+    parser.add_argument("--rpm", type=int, default=0, help="requests in each window; 0: any number")
+    parser.add_argument("--tpm", type=int, default=0, help="tokens in each window; 0: any number")
+    parser.add_argument("--window", type=float, default=60.0, metavar="S", help="seconds of the limits' window")
+    parser.add_argument("--count-max-tokens", action="store_true", help="count max_tokens, not the answer's tokens")
+    parser.add_argument("--fault", action="append", default=[], metavar="KIND=SHARE", help=", ".join(FAULTS))
+    parser.add_argument("--calm", type=int, default=0, metavar="N", help="so many first requests have no such fault")
+    parser.add_argument(
+        "--fault-prompt", action="append", default=[], metavar="TEXT=KIND", help="for prompts with TEXT"
+    )
+    parser.add_argument("--fault-nth", action="append", default=[], metavar="N=KIND", help="for the n-th request")
+    parser.add_argument("--content", action="append", metavar="TEXT", help="an answer; of several the prompt chooses")
+    parser.add_argument("--huge", type=int, default=HUGE, metavar="BYTES", help="size of a huge answer")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="a line of JSON for each request")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rate", action="append", default=[], metavar="FAULT=SHARE", help=", ".join(FAULTS))
-    parser.add_argument("--nth", action="append", default=[], metavar="N=FAULT", help="fault of the n-th request")
     given = parser.parse_args()
-    rates = {name: float(share) for name, _, share in (one.partition("=") for one in given.rate)}
-    script = {int(number): name for number, _, name in (one.partition("=") for one in given.nth)}
-    with ScriptedEndpoint(
-        rates=rates,
-        script=script,
-        latency_s=given.latency,
-        slots=given.slots,
-        seed=given.seed,
-        port=given.port,
-    ) as endpoint:
+    try:
+        endpoint = ScriptedEndpoint(
+            rates={name: float(share) for name, _, share in (one.rpartition("=") for one in given.fault)},
+            calm=given.calm,
+            by_prompt={text: name for text, _, name in (one.rpartition("=") for one in given.fault_prompt)},
+            script={int(number): name for number, _, name in (one.partition("=") for one in given.fault_nth)},
+            latency_s=given.latency,
+            slots=given.slots,
+            content=given.content,
+            huge=given.huge,
+            rpm=given.rpm,
+            tpm=given.tpm,
+            window_s=given.window,
+            count_max_tokens=given.count_max_tokens,
+            log_file=given.log,
+            keep=False,
+            seed=given.seed,
+            port=given.port,
+        )
+    except ValueError as problem:
+        parser.error(str(problem))
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    with endpoint:
         sys.stdout.write(f"listening {endpoint.url}\n")
         sys.stdout.flush()
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            return
+        ended.wait()
 
 
 if __name__ == "__main__":
