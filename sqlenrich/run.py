@@ -113,6 +113,7 @@ def run(
     columns: Mapping[str, str] | None = None,
     where: str | None = None,
     responses: str | None = None,
+    tables: str | None = None,
     config: Config | None = None,
     observer: Observer | None = None,
     stopper: Stopper | None = None,
@@ -123,7 +124,8 @@ def run(
     table); without it the source is a table of the output database. ``output`` is a DuckDB database, or a CSV or
     Parquet file whose database lies in ``.sqlenrich/`` beside it. The model is ``mock``, or ``endpoint`` (an URL or a
     name of ``sqlenrich.toml``), or what the settings name. ``key``, ``columns`` (name to source column) and ``where``
-    change what the header says; ``max_rows`` is how many requests are sent at most. Rows that a model answered badly
+    change what the header says; ``max_rows`` is how many requests are sent at most; ``tables`` is what the tables and
+    the line of the ledger are named after, instead of the file. Rows that a model answered badly
     are in NAME_quarantine; this raises only for what keeps a run from starting or going on.
     """
     from .source import SOURCE
@@ -140,9 +142,11 @@ def run(
     database = database_path(target)
     check_apart(enrichment, input, target)
     run_id = new_run_id(started)
+    name = tables or enrichment.name
     with Store(database) as store:
         enrichment, types = bind_source(store, enrichment, input)
-        relations = {"source": SOURCE, **({"responses": responses} if responses else {})}
+        named = {step: form.format(name) for step, form in RELATIONS.items()}
+        relations = {**named, "source": SOURCE, **({"responses": responses} if responses else {})}
         plan, sliced = (
             compile_plan(enrichment, "duckdb", {**relations, **over}, model=ask.resolved, source_types=types)
             for over in ({}, SLICES)
@@ -157,7 +161,7 @@ def run(
             where=where,
             responses=responses,
         )
-        start = Start(run_id, enrichment.name, started, snapshot)
+        start = Start(run_id, name, started, snapshot)
         call = plan.step("responses")
         counts = store.prepare(plan, start, limit=max_rows)
         if (warning := store.key_warning(plan, enrichment.key)) is not None:
@@ -195,7 +199,7 @@ def run(
             tokens_out=tokens_out,
             cost=None,
             seconds=round(time.monotonic() - clock, 3),
-            name=enrichment.name,
+            name=name,
             output=str(target),
             max_quarantine=enrichment.max_quarantine,
             stopped=stopper.requested,
