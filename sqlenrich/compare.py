@@ -141,7 +141,7 @@ def compare(
         equal_rows=found.equal_rows,
         accuracy=found.accuracy,
         changes=tuple(changes),
-        notes=(*_notes(asked, reports, files), *found.notes),
+        notes=(*_notes(asked, sides, files), *found.notes),
         stopped=stopper.requested or any(report.pending for report in reports),
         output=str(database),
         currency=str(getattr(getattr(config, "prices", None), "currency", "")),
@@ -203,14 +203,16 @@ def _fields(files: Sequence[Enrichment], fields: Sequence[str] | None, truth: Ma
     return [name for name in a if name in b]
 
 
-def _notes(asked: Sequence[Asked], reports: Sequence[Report], files: Sequence[Enrichment]) -> Iterable[str]:
+def _notes(asked: Sequence[Asked], sides: Sequence[Side], files: Sequence[Enrichment]) -> Iterable[str]:
     a, b = (one.readings for one in files)
     for letter, own, other in (("A", a, b), ("B", b, a)):
         if names := [name for name in own if name not in other]:
             yield f"only {letter} gives: {', '.join(names)}"
-    for letter, report in zip("AB", reports, strict=True):
-        if left := report.quarantine.get(NOT_ASKED):
+    for letter, side in zip("AB", sides, strict=True):
+        if left := side.refused.get(NOT_ASKED):
             yield f"{letter}: {left:,} rows are not asked yet and count nowhere; run the same command again to continue"
+        if side.retried:
+            yield f"{letter}: sqlenrich retry asked {side.retried:,} of its requests otherwise; such answers count too"
     hashes = [{hashed for hashed in side.hashes.values() if hashed is not None} for side in asked]
     if hashes[0] and hashes[0] == hashes[1] and asked[0].options["endpoint"] != asked[1].options["endpoint"]:
         yield (
@@ -311,7 +313,8 @@ def _read(database: Path, side: Asked, report: Report, config: Config) -> tuple[
         for number, hashed, code, detail in db.db.execute(refused).fetchall():
             outcomes[number] = Outcome(hashed, {}, code, detail)
         answers = db.db.execute(
-            "SELECT request_hash, model, tokens_in, tokens_cached, tokens_out, latency_ms, call_error IS NULL "
+            "SELECT request_hash, model, tokens_in, tokens_cached, tokens_out, latency_ms, call_error IS NULL, "
+            "sent_hash <> request_hash "
             f"FROM {call} WHERE request_hash IN (SELECT unnest(?::VARCHAR[]))",
             [_requests(side)],
         ).fetchall()
@@ -319,9 +322,9 @@ def _read(database: Path, side: Asked, report: Report, config: Config) -> tuple[
         raise RunError(f"{database}: another run changed the rows of this comparison; run it again")
     requests = len({answer[0] for answer in answers})
     # An attempt that failed on its way is not billed.
-    costs = [cost_of(config, model, *tokens) for _, model, *tokens, _, answered in answers if answered]
+    costs = [cost_of(config, model, *tokens) for _, model, *tokens, _, answered, _ in answers if answered]
     known = [cost for cost in costs if cost is not None]
-    latencies = [latency for *_, latency, answered in answers if answered and latency is not None]
+    latencies = [latency for *_, latency, answered, _ in answers if answered and latency is not None]
     return outcomes, Side(
         file=side.enrichment.place,
         model=side.model,
@@ -330,6 +333,7 @@ def _read(database: Path, side: Asked, report: Report, config: Config) -> tuple[
         requests=report.distinct_requests,
         calls=report.calls,
         stored=report.cached,
+        retried=len({answer[0] for answer in answers if answer[-1]}),
         tokens_in=_average([answer[2] for answer in answers], requests),
         tokens_out=_average([answer[4] for answer in answers], requests),
         cost=1000 * sum(known) / requests if costs and len(known) == len(costs) else None,

@@ -45,6 +45,8 @@ class Side:
     calls: int
     stored: int
     """How many of the requests were answered before."""
+    retried: int
+    """How many of them a retry asked otherwise: with feedback, of another model, with a larger limit."""
     tokens_in: float | None
     tokens_out: float | None
     cost: float | None
