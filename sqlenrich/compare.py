@@ -31,12 +31,14 @@ DEFAULT_ROWS = 100
 class Asked:
     """A side made ready: its file as it is run over the sample, and whom it asks."""
 
+    letter: str
     enrichment: Enrichment
-    stem: str
     options: Mapping[str, Any]
+    """What the run is given."""
     model: str
     plan: Plan
     hashes: Mapping[int, str | None]
+    """Row to request."""
 
 
 def compare(
@@ -74,62 +76,37 @@ def compare(
     is as for :func:`~sqlenrich.run`, which asks each side. Raises ConfigError before anything is asked.
     """
     config = config if config is not None else find_config(a.path)
-    given, endpoints = _sides(a, b, models, endpoint)
-    files = [with_settings(one, key=key, columns=columns, where=where) for one, _ in given]
+    observer, stopper, truth = observer or Silent(), stopper or Stopper(), truth or {}
+    sides = [
+        (with_settings(one, key=key, columns=columns, where=where), model, place)
+        for one, model, place in _sides(a, b, models, endpoint)
+    ]
+    files = [one for one, _, _ in sides]
     database = database_path(Path(output)) if output is not None else default_database(config)
-    observer, stopper = observer or Silent(), stopper or Stopper()
     if input is None:
         raise ConfigError("which rows? Give --input PATH")
     if rows < 1:
         raise ConfigError(f"rows is at least 1, not {rows}")
-    chosen = _fields(files, fields, truth or {})
+    chosen = _fields(files, fields, truth)
+    whom = {"mock": mock, "mock_failures": mock_failures, "concurrency": concurrency, "config": config}
     with TemporaryDirectory() as folder:
-        sampled = draw(files, Path(folder) / "sample.duckdb", input, rows, None if first else seed, truth or {})
+        sampled = draw(files, Path(folder) / "sample.duckdb", input, rows, None if first else seed, truth)
         asked = [
-            _prepare(
-                one,
-                sampled,
-                STEM.format(letter),
-                config,
-                {
-                    "model": model,
-                    "endpoint": place,
-                    "mock": mock,
-                    "mock_failures": mock_failures,
-                    "concurrency": concurrency,
-                    "responses": responses or RELATIONS["responses"].format(one.name),
-                },
-            )
-            for letter, one, (_, model), place in zip("ab", files, given, endpoints, strict=True)
+            _prepare(letter, one, sampled, responses, {**whom, "model": model, "endpoint": place})
+            for letter, (one, model, place) in zip("AB", sides, strict=True)
         ]
         _drop(database)
-        reports = []
-        for letter, side in zip("AB", asked, strict=True):
-            _share(database, side)
-            observer.note(f"{letter}: {side.enrichment.place}")
-            reports.append(
-                run(
-                    side.enrichment,
-                    input=sampled.path,
-                    output=database,
-                    tables=side.stem,
-                    config=config,
-                    observer=_Agreed(observer, stopper),
-                    stopper=stopper,
-                    **side.options,
-                )
-            )
-        outcomes, sides = zip(
-            *(_read(database, side, report, config) for side, report in zip(asked, reports, strict=True)), strict=True
-        )
+        reports = [_ask(database, side, sampled, observer, stopper) for side in asked]
+        read = [_read(database, side, report, config) for side, report in zip(asked, reports, strict=True)]
         _drop(database)
-        found = compared(files, outcomes, sampled, chosen, truth or {})
+        found = compared(files, [outcomes for outcomes, _ in read], sampled, chosen, truth)
         inputs = read_inputs(files, sampled, [change.row for change in found.changes])
+    told = [side for _, side in read]
     changes = (replace(change, input=inputs[change.row]) for change in found.changes)
     how = "the first" if first else f"a repeatable spread sample, seed {seed}"
     return Comparison(
-        a=sides[0],
-        b=sides[1],
+        a=told[0],
+        b=told[1],
         input=str(input),
         rows=len(sampled.keys),
         rows_in=sampled.rows_in,
@@ -141,7 +118,7 @@ def compare(
         equal_rows=found.equal_rows,
         accuracy=found.accuracy,
         changes=tuple(changes),
-        notes=(*_notes(asked, sides, files), *found.notes),
+        notes=(*_notes(asked, told, files), *found.notes),
         stopped=stopper.requested or any(report.pending for report in reports),
         output=str(database),
         currency=str(getattr(getattr(config, "prices", None), "currency", "")),
@@ -169,7 +146,7 @@ class _Agreed:
 
 def _sides(
     a: Enrichment, b: Enrichment | None, models: str | Sequence[str] | None, endpoint: str | Sequence[str] | None
-) -> tuple[list[tuple[Enrichment, str | None]], list[str | None]]:
+) -> list[tuple[Enrichment, str | None, str | None]]:
     """Give each side's file, model and endpoint. Raises ConfigError where there are not two sides."""
     names, places = (_listed(given) for given in (models, endpoint))
     if len(names) > 2 or len(places) > 2:
@@ -180,8 +157,8 @@ def _sides(
         )
     if b is None and len(names) == 1 and len(places) < 2:
         names = [None, *names]
-    pair, where = (given if len(given) == 2 else [*given, None][:1] * 2 for given in (names, places))
-    return [(a, pair[0]), (b or a, pair[1])], where
+    pairs = (given if len(given) == 2 else [*given, None][:1] * 2 for given in (names, places))
+    return list(zip((a, b or a), *pairs, strict=True))
 
 
 def _listed(given: str | Sequence[str] | None) -> list[str | None]:
@@ -210,9 +187,9 @@ def _notes(asked: Sequence[Asked], sides: Sequence[Side], files: Sequence[Enrich
             yield f"only {letter} gives: {', '.join(names)}"
     for letter, side in zip("AB", sides, strict=True):
         if left := side.refused.get(NOT_ASKED):
-            yield f"{letter}: {left:,} rows are not asked yet and count nowhere; run the same command again to continue"
+            yield f"{letter}: not asked yet, and counted nowhere: {left:,} rows; run the same command again to continue"
         if side.retried:
-            yield f"{letter}: sqlenrich retry asked {side.retried:,} of its requests otherwise; such answers count too"
+            yield f"{letter}: asked otherwise by sqlenrich retry: {side.retried:,} requests; such answers count too"
     hashes = [{hashed for hashed in side.hashes.values() if hashed is not None} for side in asked]
     if hashes[0] and hashes[0] == hashes[1] and asked[0].options["endpoint"] != asked[1].options["endpoint"]:
         yield (
@@ -224,29 +201,35 @@ def _notes(asked: Sequence[Asked], sides: Sequence[Side], files: Sequence[Enrich
 # The answers ---------------------------------------------------------------------------------------------------------
 
 
-def _prepare(enrichment: Enrichment, sampled: Sampled, stem: str, config: Config, options: Mapping[str, Any]) -> Asked:
+def _prepare(
+    letter: str, enrichment: Enrichment, sampled: Sampled, responses: str | None, options: Mapping[str, Any]
+) -> Asked:
     """Compile a side over the sample, before anything of the other is asked. Raises as a run does."""
     from .database import Database
 
+    stem = STEM.format(letter.lower())
+    responses = responses or RELATIONS["responses"].format(enrichment.name)
     # Its rows are chosen already, its key is only shown: what is asked does not depend on them.
     own = replace(enrichment, source=SAMPLE, query=None, key=(sampled.row,), keep=(), where=None)
-    ask = choose_model(
-        own,
-        config,
-        endpoint=options["endpoint"],
-        model=options["model"],
-        mock=options["mock"],
-        failures=options["mock_failures"],
-        concurrency=options["concurrency"],
-    )
-    relations = {**{step: form.format(stem) for step, form in RELATIONS.items()}, "responses": options["responses"]}
+    names = ("endpoint", "model", "mock", "concurrency", "config")
+    ask = choose_model(own, failures=options["mock_failures"], **{name: options[name] for name in names})
+    relations = {**{step: form.format(stem) for step, form in RELATIONS.items()}, "responses": responses}
     plan = compile_plan(
         own, "duckdb", {**relations, "source": SAMPLE}, model=ask.resolved, source_types=dict(sampled.types)
     )
     with Database(sampled.path) as db:
         found = db.roomy(lambda: db.db.execute(plan.step("prompts").sql).fetchall())
     model = f"{ask.resolved.name}{ask.where}"
-    return Asked(own, stem, options, model, plan, {line[0]: line[-1] for line in found})
+    hashes = {line[0]: line[-1] for line in found}
+    return Asked(letter, own, {**options, "tables": stem, "responses": responses}, model, plan, hashes)
+
+
+def _ask(database: Path, side: Asked, sampled: Sampled, observer: Observer, stopper: Stopper) -> Report:
+    """Run a side over the sample: what it answers is stored as of any run."""
+    _share(database, side)
+    observer.note(f"{side.letter}: {side.enrichment.place}")
+    agreed = _Agreed(observer, stopper)
+    return run(side.enrichment, input=sampled.path, output=database, observer=agreed, stopper=stopper, **side.options)
 
 
 def _share(database: Path, side: Asked) -> None:

@@ -240,7 +240,7 @@ class Comparison:
             return
         count = len(self.changes)
         differ = f"{count:,} row{' differs' if count == 1 else 's differ'}"
-        hidden = f"; the first {show:,}" if 0 < show < count else ""
+        hidden = f"; the first{f' {show:,}' if show > 1 else ''}" if 0 < show < count else ""
         yield [f"{differ}{hidden}{':' if show else ''}"]
         for change in self.changes[:show]:
             yield list(_change(change, width))

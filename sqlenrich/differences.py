@@ -131,8 +131,8 @@ def _impossible(field: str, label: str, wanted: Sequence[Mapping[int, object]]) 
     counts = [sum(value is IMPOSSIBLE for value in values.values()) for values in wanted]
     if not any(counts):
         return None
-    sides = " and ".join(f"{count:,} rows of {letter}" for letter, count in zip("AB", counts, strict=True) if count)
-    return f"{label} holds labels that {field} can't be, in {sides}: no answer is right there"
+    sides = ", ".join(f"{count:,} of {letter}" for letter, count in zip("AB", counts, strict=True) if count)
+    return f"{label} holds labels that {field} can't be (rows: {sides}): no answer is right there"
 
 
 def _right(outcome: Outcome, field: str, row: int, labels: Mapping[int, object]) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -23,7 +25,7 @@ from sqlenrich.run import PlanLine, Silent, Stopper
 from sqlenrich.types import BIGINT, BOOLEAN, DATE, DOUBLE, JSON, STRING, TIMESTAMP, Array, Coerced, Type
 
 from .llm.endpoint import ScriptedEndpoint
-from .runs import OUTPUT, call, rows, write_csv, write_prompt
+from .runs import OUTPUT, call, rows, start, wait, write_csv, write_prompt
 
 BAD = "no"
 
@@ -243,7 +245,7 @@ def test_a_retry_with_feedback_is_told(tmp_path: Path, data: Path, endpoint: Scr
     call("retry", prompt, "--output", output, *asks)
     told = compare(endpoint, prompt, "--input", data, "--output", output, "--model", "mock", "--model", "small")
     assert told.facts["a"]["retried"] == 2
-    assert any("A: sqlenrich retry asked 2 of its requests otherwise" in note for note in told.facts["notes"])
+    assert any("A: asked otherwise by sqlenrich retry: 2 requests" in note for note in told.facts["notes"])
 
 
 def test_the_same_request_is_asked_once_for_both_sides(tmp_path: Path, data: Path, endpoint: ScriptedEndpoint) -> None:
@@ -365,7 +367,7 @@ def test_a_no_and_a_stop_end_both_sides(
     found = se.compare(a, b, observer=observer, **options)
     assert (len(observer.lines), endpoint.asked, found.exit_status) == (1, [], 4)
     assert (found.a.refused, found.accuracy[0].rows) == ({"NOT_ASKED": 8, "NO_INPUT": 1}, 0)
-    assert "A: 8 rows are not asked yet" in found.to_text()
+    assert "A: not asked yet, and counted nowhere: 8 rows" in found.to_text()
     stopper = Stopper()
 
     class StopsAfterA(Silent):
@@ -378,6 +380,28 @@ def test_a_no_and_a_stop_end_both_sides(
     assert (found.agreement[0].rows, found.changes) == (0, ())
     found = se.compare(a, b, **options)
     assert (len(endpoint.asked), found.exit_status, found.agreement[0].equal) == (16, 0, 2)
+
+
+def test_ctrl_c_ends_it_and_the_same_command_goes_on(
+    tmp_path: Path, files: tuple[Path, Path], endpoint: ScriptedEndpoint
+) -> None:
+    endpoint.content, endpoint.latency_s = answer("a"), 0.05
+    data = write_csv(tmp_path / "in.csv", [(i, f"text {i}") for i in range(30)])
+    options = ("--input", data, "--output", tmp_path / "c.duckdb", "--model", "mock", "--concurrency", 2)
+    process = start("compare", *files, *options, "--endpoint", endpoint.url)
+    while len(endpoint.asked) < 4 and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    ended = wait(process)
+    assert ended.status == 4, ended.err
+    assert "A: not asked yet, and counted nowhere" in ended.out
+    assert "B: not asked yet, and counted nowhere: 30 rows" in ended.out
+    first = {seen.prompt for seen in endpoint.asked}
+    assert len(first) < 30
+    told = compare(endpoint, *files, *options)
+    assert not first & set(told.prompts)
+    assert len(first) + len(told.prompts) == 60
+    assert told.facts["agreement"][0]["rows"] == 30
 
 
 @pytest.mark.parametrize(
@@ -429,7 +453,7 @@ def test_fields_and_labels_that_no_answer_equals(
     assert [one["field"] for one in facts["agreement"]] == [field]
     assert facts["accuracy"][0]["both"] == (1 if notes else 2)
     assert bool(facts["notes"]) == notes
-    assert not notes or facts["notes"][0].startswith("label holds labels that label can't be, in 1 rows of A")
+    assert not notes or facts["notes"][0].startswith("label holds labels that label can't be (rows: 1 of A, 1 of B)")
 
 
 def test_fields_of_one_side_are_told(tmp_path: Path, data: Path, files: tuple[Path, Path]) -> None:

@@ -59,6 +59,9 @@ RULES: dict[str, set[str]] = {
     "columns": PURE | {"enrichment", "engines.base"},
     "relations": PURE | {"enrichment", "engines.base"},
     "pending": PURE | {"engines.base", "relations", "request", "schema"},
+    "comparison": set(),
+    "sample": PURE | {"columns", "database", "engines", "enrichment", "source"},
+    "differences": PURE | {"comparison", "enrichment", "sample"},
     "compiler": PURE
     | {"columns", "enrichment", "engines", "pending", "plan", "prompt", "relations", "request", "schema"},
 }
