@@ -168,7 +168,7 @@ class Comparison:
 
     def to_json(self) -> str:
         """Give the comparison as one line of JSON."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, default=str)
+        return json.dumps(self.to_dict(), ensure_ascii=False, default=float)
 
     def to_text(self, width: int = 100, show: int = 10) -> str:
         """Give the comparison for a terminal of ``width`` columns, with the first ``show`` rows that differ."""
@@ -177,7 +177,7 @@ class Comparison:
             list(self._agreement(width)),
             list(self._accuracy(width)),
             list(self._sides()),
-            *([line] for line in self.notes),
+            list(self.notes),
             *self._changes(width, show),
         ]
         return "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks if block)
@@ -303,7 +303,7 @@ def printed(value: object) -> str:
     """Give a value as text: as it is, or as JSON."""
     if value is None:
         return "NULL"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return str(value) if isinstance(value, str | Decimal) else json.dumps(value, ensure_ascii=False, default=float)
 
 
 def listed(values: Mapping[str, object]) -> str:

@@ -18,7 +18,7 @@ import pytest
 
 import sqlenrich as se
 from sqlenrich.compare import cost_of
-from sqlenrich.comparison import cut, flat, from_difference, same, sign_test, width_of, wilson
+from sqlenrich.comparison import cut, flat, from_difference, printed, same, sign_test, width_of, wilson
 from sqlenrich.config import Config, find_config
 from sqlenrich.differences import label_value
 from sqlenrich.run import PlanLine, Silent, Stopper
@@ -544,6 +544,21 @@ def test_label_value(label: str, kind: Type, value: object) -> None:
             label_value(label, kind)
     else:
         assert label_value(label, kind) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "NULL"),
+        ("a b", "a b"),
+        (True, "true"),
+        (3.0, "3.0"),
+        (Decimal("3.50"), "3.50"),
+        ([1, None, {"a": Decimal("0.5")}], '[1, null, {"a": 0.5}]'),
+    ],
+)
+def test_printed(value: object, text: str) -> None:
+    assert printed(value) == text
 
 
 @pytest.mark.parametrize(
