@@ -4,6 +4,8 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
+from .compare import compare
+from .comparison import Comparison
 from .compiler import compile_plan
 from .enrichment import Enrichment, load
 from .errors import ConfigError, PromptError, RunError, SpecError, SqlenrichError, UnsupportedError
@@ -17,6 +19,7 @@ from .schema import check_response
 from .sql import check_sql, prompt_sql, repair_sql
 
 __all__ = [
+    "Comparison",
     "ConfigError",
     "Enrichment",
     "Plan",
@@ -30,6 +33,7 @@ __all__ = [
     "__version__",
     "check_response",
     "check_sql",
+    "compare",
     "compile_plan",
     "load",
     "prompt_sql",

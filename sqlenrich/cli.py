@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -16,6 +17,9 @@ from .config import Target
 from .enrichment import Enrichment, load, templates
 from .errors import ConfigError, SqlenrichError, did_you_mean
 from .report import EXIT_ERROR, EXIT_STOPPED, EXIT_USAGE, Report
+
+if TYPE_CHECKING:
+    from .progress import Progress
 
 F = TypeVar("F", bound=Callable[..., Any])
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -216,6 +220,59 @@ def retry(file: str, output: str | None, target: str | None, yes: bool, as_json:
     return _watched(start, enrichment, output, yes=yes, as_json=as_json, **options)
 
 
+@cli.command()
+@click.argument("files", nargs=-1, required=True, metavar="A.prompt [B.prompt]")
+@click.option("--input", "input_", metavar="PATH", help="A CSV, TSV, JSON lines, Parquet or DuckDB file.")
+@click.option("-n", "rows", default=100, show_default=True, type=click.IntRange(1, 100_000), help="How many rows.")
+@click.option(
+    "--truth",
+    metavar="FIELD=COLUMN",
+    multiple=True,
+    callback=_pairs,
+    help="An output field and the column of the input that holds its right value; may be repeated.",
+)
+@click.option("--fields", metavar="F1,F2", callback=_names, help="Compare only these output fields.")
+@click.option("--show", default=10, show_default=True, type=click.IntRange(0), help="How many changed rows to print.")
+@click.option("--first", is_flag=True, help="The first rows, not a spread sample.")
+@click.option("--seed", default=0, show_default=True, type=int, help="Another one draws another sample.")
+@click.option("--output", metavar="PATH", help="Where answers are kept and found: the --output of a run, or its own.")
+@click.option("--responses", metavar="NAME", help="The table that keeps the answers, to share what was paid for.")
+@click.option("--endpoint", metavar="URL", multiple=True, help="As for run; twice: one for each side.")
+@click.option("--model", "models", metavar="M", multiple=True, help="As for run; twice: one for each side.")
+@click.option("--mock", is_flag=True, help="Free invented answers that fit the schema.")
+@click.option("--mock-failures", metavar="KIND=SHARE,...", callback=_shares, help="As for run.")
+@click.option("--concurrency", metavar="N", type=click.IntRange(1, 10_000), help="Requests in flight at most.")
+@source_options
+@click.option("--yes", is_flag=True, help="Don't ask before the first call.")
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
+def compare(
+    files: tuple[str, ...],
+    input_: str | None,
+    show: int,
+    yes: bool,
+    as_json: bool,
+    first: bool,
+    seed: int,
+    **options: Any,
+) -> int:
+    """Ask two prompts, or one prompt of two models, about the same rows, and show how the answers differ."""
+    from .compare import compare as start
+    from .run import Stopper
+
+    if len(files) > 2:
+        raise click.UsageError("a comparison has two sides: give one file or two")
+    stopper = Stopper()
+    _stop_on_signals(stopper.stop)
+    progress = _progress(yes)
+    found = start(
+        *map(load, files), input=input_, first=first, seed=seed, observer=progress, stopper=stopper, **options
+    )
+    progress.clear()
+    width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
+    click.echo(found.to_json() if as_json else found.to_text(width, show))
+    return found.exit_status
+
+
 def _duckdb_target(enrichment: Enrichment, name: str, script: str) -> Target:
     """Give a target that a client can run on. Raises ConfigError."""
     from .config import find_config
@@ -239,20 +296,25 @@ def _watched(
     **options: Any,
 ) -> int:
     """Start a run that signals can end, with its progress; print the report and give the exit status."""
-    from .progress import Progress
     from .run import Stopper
 
     if output is None:
         raise click.UsageError("where to? Give --output out.duckdb (or .csv, .parquet)")
     stopper = Stopper()
     _stop_on_signals(stopper.stop)
-    progress = Progress(sys.stderr, yes=yes, ask=_confirm if sys.stdin.isatty() and sys.stderr.isatty() else None)
+    progress = _progress(yes)
     report = start(enrichment, output=output, observer=progress, stopper=stopper, **options)
     progress.clear()
     click.echo(report.to_text(), err=True)
     if as_json:
         click.echo(report.to_json())
     return report.exit_status
+
+
+def _progress(yes: bool) -> Progress:
+    from .progress import Progress
+
+    return Progress(sys.stderr, yes=yes, ask=_confirm if sys.stdin.isatty() and sys.stderr.isatty() else None)
 
 
 def _confirm(question: str) -> bool:

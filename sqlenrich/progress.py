@@ -26,10 +26,13 @@ class Progress:
 
     def plan(self, line: PlanLine, /) -> bool:
         """Print the plan line, then ask where there is somebody to answer."""
+        self.clear()
         print(line.to_text(), file=self.out)
         if line.calls and not self.yes and self.ask is not None and not self.ask("Send them?"):
             return False
         self.started = self.drawn = time.monotonic()
+        self.done = 0  # a comparison tells it of two runs
+        self.failures.clear()
         return True
 
     def note(self, line: str) -> None:

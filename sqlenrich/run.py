@@ -116,6 +116,7 @@ def run(
     columns: Mapping[str, str] | None = None,
     where: str | None = None,
     responses: str | None = None,
+    tables: str | None = None,
     config: Config | None = None,
     observer: Observer | None = None,
     stopper: Stopper | None = None,
@@ -128,8 +129,9 @@ def run(
     name of ``sqlenrich.toml``), or what the settings name. ``key``, ``columns`` (name to source column) and ``where``
     change what the header says. ``max_rows`` is how many distinct requests are asked at most, ``max_calls`` how many
     are sent, retries included: at a cap the run ends, and the same call goes on later. ``prefix_order`` false sends
-    requests in no order, else those with an equal beginning go to an endpoint one after another. Rows that a model
-    answered badly are in NAME_quarantine; this raises only for what keeps a run from starting or going on.
+    requests in no order, else those with an equal beginning go to an endpoint one after another. ``tables`` is what
+    the tables and the line of the ledger are named after, instead of the file. Rows that a model answered badly are in
+    NAME_quarantine; this raises only for what keeps a run from starting or going on.
     """
     from .llm.caps import Caps
     from .source import SOURCE
@@ -155,9 +157,11 @@ def run(
     database = database_path(target)
     check_apart(enrichment, input, target)
     run_id = new_run_id(started)
+    name = tables or enrichment.name
     with Store(database) as store:
         enrichment, types = bind_source(store, enrichment, input)
-        relations = {"source": SOURCE, **({"responses": responses} if responses else {})}
+        named = {step: form.format(name) for step, form in RELATIONS.items()}
+        relations = {**named, "source": SOURCE, **({"responses": responses} if responses else {})}
         plan, sliced = (
             compile_plan(enrichment, "duckdb", {**relations, **over}, model=ask.resolved, source_types=types)
             for over in ({}, SLICES)
@@ -172,7 +176,7 @@ def run(
             where=where,
             responses=responses,
         )
-        start = Start(run_id, enrichment.name, started, snapshot)
+        start = Start(run_id, name, started, snapshot)
         call = plan.step("responses")
         counts = store.prepare(plan, start, limit=max_rows, ordered=ask.prefix_order)
         if (warning := store.key_warning(plan, enrichment.key)) is not None:
@@ -210,7 +214,7 @@ def run(
             tokens_out=tokens_out,
             cost=None,
             seconds=round(time.monotonic() - clock, 3),
-            name=enrichment.name,
+            name=name,
             output=str(target),
             max_quarantine=enrichment.max_quarantine,
             stopped=stopper.requested,

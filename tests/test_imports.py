@@ -62,6 +62,9 @@ RULES: dict[str, set[str]] = {
     "relations": PURE | {"enrichment", "engines.base"},
     "pending": PURE | {"engines.base", "relations", "request", "schema"},
     "prompts": PURE | {"columns", "engines.base", "enrichment", "overflow", "prompt", "relations"},
+    "comparison": set(),
+    "sample": PURE | {"columns", "database", "engines", "enrichment", "source"},
+    "differences": PURE | {"comparison", "enrichment", "sample"},
     "compiler": PURE
     | {
         "columns",
