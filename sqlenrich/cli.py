@@ -107,6 +107,11 @@ def source_options(function: F) -> F:
     return function
 
 
+def prices_option(function: F) -> F:
+    """The file of prices."""
+    return click.option("--prices", metavar="PATH", help="A file of prices, for the cost.")(function)
+
+
 @cli.command()
 @click.argument("name")
 @click.option("--template", metavar="T", help="Start from a ready-made enrichment: see sqlenrich templates.")
@@ -155,6 +160,7 @@ def preview(
 @source_options
 @click.option("--responses", metavar="NAME", help="The table that keeps the answers, to share what was paid for.")
 @click.option("--max-rows", metavar="N", type=click.IntRange(0), help="Send at most so many requests, then stop.")
+@prices_option
 @click.option("--yes", is_flag=True, help="Don't ask before the first call.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def run(
@@ -187,6 +193,7 @@ def run(
 @model_options
 @click.option("--concurrency", metavar="N", type=click.IntRange(1, 10_000), help="Requests in flight at most.")
 @click.option("--max-rows", metavar="N", type=click.IntRange(0), help="Send at most so many requests, then stop.")
+@prices_option
 @click.option("--yes", is_flag=True, help="Don't ask before the first call.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def retry(file: str, output: str | None, target: str | None, yes: bool, as_json: bool, **options: Any) -> int:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from .engines import ENGINES
 from .errors import ConfigError, did_you_mean
+from .prices import Prices, read_prices
 
 FILE = "sqlenrich.toml"
-ENDPOINT_KEYS = ("url", "api_key_env", "concurrency", "extra_body", "timeout")
-NOT_YET = ("rpm", "tpm")
+LIMITS = ("rpm", "tpm", "input_tpm", "output_tpm")
+"""An endpoint's limits a minute: requests, tokens, tokens in, tokens out."""
+ENDPOINT_KEYS = ("url", "api_key_env", "concurrency", "extra_body", "timeout", *LIMITS)
 TARGET_KEYS = ("engine", "profile", "connection", "database", "schema", "responses")
 MODEL_ENGINES = (*ENGINES, "endpoint")
 
@@ -37,6 +39,10 @@ class Endpoint:
     timeout: float = 120.0
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     origin: str = ""
+    rpm: int | None = None
+    tpm: int | None = None
+    input_tpm: int | None = None
+    output_tpm: int | None = None
 
     @property
     def api_key(self) -> str | None:
@@ -76,6 +82,7 @@ class Config:
     models: Mapping[str, Mapping[str, Model]] = field(default_factory=dict)
     endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
     targets: Mapping[str, Target] = field(default_factory=dict)
+    prices: Prices | None = None
 
     def model(self, name: str, engine: str) -> Model | None:
         """Give what an alias means on an engine; a name that is no alias is the model's own; None if unset."""
@@ -135,16 +142,26 @@ def read_config(path: Path) -> Config:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from None
     problems: list[str] = []
-    _known(values, ("models", "endpoints", "targets"), "", problems)
+    _known(values, ("models", "endpoints", "targets", "prices"), "", problems)
     config = Config(
         path=path,
         models={n: _model(v, f"models.{n}", problems) for n, v in _tables(values, "models", problems)},
         endpoints={n: _endpoint(v, f"endpoints.{n}", problems) for n, v in _tables(values, "endpoints", problems)},
         targets={n: _target(n, v, f"targets.{n}", problems) for n, v in _tables(values, "targets", problems)},
     )
+    named = values.get("prices")
+    if named is not None and not isinstance(named, str):
+        problems.append('prices is the path of a file: prices = "prices.toml" @ prices')
     if problems:
         raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems))
-    return config
+    return config if named is None else with_prices(config, path.parent / named)
+
+
+def with_prices(config: Config, prices: str | Path | Prices | None) -> Config:
+    """Give the settings with the prices of a file, or as they are for None. Raises ConfigError."""
+    if prices is None:
+        return config
+    return replace(config, prices=prices if isinstance(prices, Prices) else read_prices(Path(prices)))
 
 
 def _tables(values: Mapping[str, Any], key: str, problems: list[str]) -> list[tuple[str, dict[str, Any]]]:
@@ -177,20 +194,21 @@ def _model(values: dict[str, Any], place: str, problems: list[str]) -> dict[str,
 
 
 def _endpoint(values: dict[str, Any], place: str, problems: list[str]) -> Endpoint:
-    _known(values, (*ENDPOINT_KEYS, *NOT_YET), place, problems)
-    for key in NOT_YET:
-        if key in values:
-            problems.append(f"{key} is not supported yet; limit the concurrency instead @ {place}.{key}")
+    _known(values, ENDPOINT_KEYS, place, problems)
     kinds: dict[str, type | tuple[type, ...]] = {
         "url": str,
         "api_key_env": str,
         "concurrency": int,
         "timeout": (int, float),
         "extra_body": dict,
+        **dict.fromkeys(LIMITS, int),
     }
     for key, kind in kinds.items():
         if key in values and (not isinstance(values[key], kind) or isinstance(values[key], bool)):
             problems.append(f"{key} has the wrong type @ {place}.{key}")
+    for key in LIMITS:
+        if type(values.get(key)) is int and values[key] < 1:
+            problems.append(f"{key} is at least 1 @ {place}.{key}")
     if "url" not in values:
         problems.append(f"url is missing @ {place}")
     given = {key: values[key] for key in kinds if key in values and key != "url"}

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .ask import MOCK, Ask, choose_model, with_params
 from .compiler import compile_plan, compile_retry, resolve_model, snapshot_digest
-from .config import Config, find_config
+from .config import Config, find_config, with_prices
 from .engines import get_engine
 from .enrichment import Enrichment
 from .errors import ConfigError, SqlenrichError
 from .pending import chosen_reasons
 from .plan import Plan, Step
+from .prices import Prices
 from .report import Report
 from .request import ResolvedModel
 from .run import Observer, PlanLine, Rounds, Silent, Stopper, database_path, new_run_id, with_settings
+from .usage import account
 
 if TYPE_CHECKING:  # "import sqlenrich" loads neither duckdb nor an HTTP client
     from .store import Snapshot, Store
@@ -37,6 +39,7 @@ def retry(
     mock_failures: Mapping[str, float] | None = None,
     concurrency: int | None = None,
     max_rows: int | None = None,
+    prices: str | Path | Prices | None = None,
     config: Config | None = None,
     observer: Observer | None = None,
     stopper: Stopper | None = None,
@@ -54,7 +57,7 @@ def retry(
 
     started, clock = datetime.now(UTC), time.monotonic()
     observer, stopper = observer or Silent(), stopper or Stopper()
-    config = config if config is not None else find_config(enrichment.path)
+    config = with_prices(config if config is not None else find_config(enrichment.path), prices)
     codes = chosen_reasons(reasons)
     target = Path(output)
     database = database_path(target)
@@ -96,7 +99,6 @@ def retry(
         except SqlenrichError as error:
             failure = error
         good, bad, found, pending = store.finish(plan, sliced.step("checked").sql, steps)
-        tokens_in, tokens_out = store.tokens(plan, start.run_id)
         report = Report(
             run_id=start.run_id,
             rows_in=rows,
@@ -108,9 +110,7 @@ def retry(
             quarantined=bad,
             pending=pending,
             quarantine=found,
-            tokens_in=tokens_in,
-            tokens_out=tokens_out,
-            cost=None,
+            **account(store, plan.step("responses").relation, start.run_id, config.prices),
             seconds=round(time.monotonic() - clock, 3),
             name=enrichment.name,
             output=str(target),

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .ask import Ask, choose_model
 from .compiler import RELATIONS, compile_plan, snapshot_digest
-from .config import Config, find_config
+from .config import Config, find_config, with_prices
 from .enrichment import Enrichment, SourceColumn
 from .errors import ConfigError, SqlenrichError, did_you_mean
 from .plan import Plan, Step
+from .prices import Prices
 from .report import Report
+from .usage import account
 
 if TYPE_CHECKING:  # "import sqlenrich" loads neither duckdb nor an HTTP client
     from .database import Database
@@ -113,6 +115,7 @@ def run(
     columns: Mapping[str, str] | None = None,
     where: str | None = None,
     responses: str | None = None,
+    prices: str | Path | Prices | None = None,
     config: Config | None = None,
     observer: Observer | None = None,
     stopper: Stopper | None = None,
@@ -123,7 +126,8 @@ def run(
     table); without it the source is a table of the output database. ``output`` is a DuckDB database, or a CSV or
     Parquet file whose database lies in ``.sqlenrich/`` beside it. The model is ``mock``, or ``endpoint`` (an URL or a
     name of ``sqlenrich.toml``), or what the settings name. ``key``, ``columns`` (name to source column) and ``where``
-    change what the header says; ``max_rows`` is how many requests are sent at most. Rows that a model answered badly
+    change what the header says; ``max_rows`` is how many requests are sent at most; ``prices`` is a file of prices, for
+    the report's cost. Rows that a model answered badly
     are in NAME_quarantine; this raises only for what keeps a run from starting or going on.
     """
     from .source import SOURCE
@@ -132,7 +136,7 @@ def run(
     started, clock = datetime.now(UTC), time.monotonic()
     enrichment = with_settings(enrichment, key=key, columns=columns, where=where)
     observer, stopper = observer or Silent(), stopper or Stopper()
-    config = config if config is not None else find_config(enrichment.path)
+    config = with_prices(config if config is not None else find_config(enrichment.path), prices)
     ask = choose_model(
         enrichment, config, endpoint=endpoint, model=model, mock=mock, failures=mock_failures, concurrency=concurrency
     )
@@ -179,7 +183,6 @@ def run(
             good, bad, codes, pending = 0, counts.rows, {"NOT_ASKED": counts.rows}, counts.unanswered
         else:
             good, bad, codes, pending = store.finish(plan, sliced.step("checked").sql, [call])
-        tokens_in, tokens_out = store.tokens(plan, run_id)
         report = Report(
             run_id=run_id,
             rows_in=counts.rows,
@@ -191,9 +194,7 @@ def run(
             quarantined=bad,
             pending=pending,
             quarantine=codes,
-            tokens_in=tokens_in,
-            tokens_out=tokens_out,
-            cost=None,
+            **account(store, plan.step("responses").relation, run_id, config.prices),
             seconds=round(time.monotonic() - clock, 3),
             name=enrichment.name,
             output=str(target),

@@ -112,9 +112,13 @@ def test_endpoint_and_target(tmp_path: Path) -> None:
             id="boolean",
         ),
         pytest.param(
-            '[endpoints.a]\nurl = "x"\nrpm = 3',
-            ["rpm is not supported yet; limit the concurrency instead @ endpoints.a.rpm"],
-            id="rpm",
+            '[endpoints.a]\nurl = "x"\nrpm = 0\ntpm = "many"\noutput_tpm = -1',
+            [
+                "tpm has the wrong type @ endpoints.a.tpm",
+                "rpm is at least 1 @ endpoints.a.rpm",
+                "output_tpm is at least 1 @ endpoints.a.output_tpm",
+            ],
+            id="limits",
         ),
         pytest.param(
             '[endpoints.a]\nurl = "x"\napi_key = "k"',
