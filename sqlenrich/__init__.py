@@ -7,6 +7,7 @@ __version__ = "0.1.0"
 from .compiler import compile_plan
 from .enrichment import Enrichment, load
 from .errors import ConfigError, PromptError, RunError, SpecError, SqlenrichError, UnsupportedError
+from .forecast import Forecast, plan
 from .plan import Plan, Step
 from .prompt import render_prompt
 from .render import render
@@ -19,6 +20,7 @@ from .sql import check_sql, prompt_sql, repair_sql
 __all__ = [
     "ConfigError",
     "Enrichment",
+    "Forecast",
     "Plan",
     "PromptError",
     "Report",
@@ -32,6 +34,7 @@ __all__ = [
     "check_sql",
     "compile_plan",
     "load",
+    "plan",
     "prompt_sql",
     "render",
     "render_prompt",

@@ -11,7 +11,7 @@ from .prices import Prices
 if TYPE_CHECKING:  # "import sqlenrich" does not load duckdb
     from .database import Database
 
-NO_PRICES = "no prices given: see --prices"
+NO_PRICES = "no prices given (--prices)"
 PERCENTILES = (50, 95, 99)
 
 
