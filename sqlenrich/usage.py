@@ -24,7 +24,9 @@ def account(database: Database, responses: str, run_id: str, prices: Prices | No
     of_run = f"FROM {responses} WHERE run_id = '{run_id}'"
     models = database.db.execute(
         "SELECT model, count(*) FILTER (call_error IS NULL AND (tokens_in IS NULL OR tokens_out IS NULL)), "
-        "sum(tokens_in)::BIGINT, sum(least(tokens_cached, tokens_in))::BIGINT, sum(tokens_out)::BIGINT "
+        "sum(tokens_in)::BIGINT, "
+        "sum(CASE WHEN tokens_cached > tokens_in THEN tokens_in ELSE tokens_cached END)::BIGINT, "
+        "sum(tokens_out)::BIGINT "
         f"{of_run} GROUP BY model ORDER BY model"
     ).fetchall()
     told = [[row[place] for row in models if row[place] is not None] for place in (2, 3, 4)]
