@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # "import sqlenrich" does not load duckdb
 
 LIMIT_PARAMS = ("max_tokens", "max_completion_tokens")
 STORED_SAMPLE = 1000
+KEPT_BELOW = "01"
+"""The prompts of lower hashes, one in 256, are kept as texts: a sample, so that none is made again."""
 FEWEST = 10
 """Fewer stored answers tell nothing about the rest."""
 
@@ -137,9 +139,12 @@ class Pending:
         if count is None:
             return []
         drawn = self.store.db.execute(f"SELECT request_hash FROM {self.pending} ORDER BY request_hash LIMIT {sample}")
-        hashes = ", ".join(text(row[0]) for row in drawn.fetchall())
+        hashes = [str(row[0]) for row in drawn.fetchall()]
+        made = f"SELECT request_hash, kept AS prompt FROM {self.prompts.relation}"
+        rendered = made if hashes[-1] < KEPT_BELOW else self.prompts.sql
         found = self.store.reading(
-            f"SELECT any_value(prompt) FROM ({self.prompts.sql}) WHERE request_hash IN ({hashes}) GROUP BY request_hash"
+            f"SELECT any_value(prompt) FROM ({rendered}) WHERE request_hash IN ({', '.join(map(text, hashes))}) "
+            "GROUP BY request_hash"
         )
         texts = [str(prompt) for (prompt,) in found]
         hint = "\n\n" + hint_text(self.enrichment.schema) if self.enrichment.hint == "always" else ""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .ask import choose_model
 from .compiler import RELATIONS, compile_plan
 from .config import LIMITS, Config, Endpoint, find_config, with_prices
-from .counting import Pending, TokensIn, TokensOut
+from .counting import KEPT_BELOW, Pending, TokensIn, TokensOut
 from .enrichment import Enrichment
 from .errors import ConfigError
 from .prices import Prices, money
@@ -121,6 +121,7 @@ def plan(
     long they take. The tokens of ``sample`` prompts are counted by the endpoint where it offers that; with 0 no prompt
     leaves the machine. ``prices`` is a file of prices.
     """
+    from .database import text
     from .source import SOURCE
     from .store import Store
 
@@ -141,8 +142,9 @@ def plan(
         compiled = compile_plan(enrichment, "duckdb", {"source": SOURCE}, model=ask.resolved, source_types=types)
         found = _look_up(store, compiled, database, responses or RELATIONS["responses"].format(enrichment.name))
         prompts = compiled.step("prompts")
-        # No prompt is kept: its length stands in its place.
-        store.make(replace(prompts, sql=f"SELECT request_hash, strlen(prompt) AS prompt FROM ({prompts.sql})"))
+        # Its length stands in the place of each prompt; of a large table a few texts are kept, to be counted.
+        kept = f"CASE WHEN request_hash < {text(KEPT_BELOW)} THEN prompt END AS kept"
+        store.make(replace(prompts, sql=f"SELECT request_hash, strlen(prompt) AS prompt, {kept} FROM ({prompts.sql})"))
         rows, distinct = store.size(compiled)
         no_input, bad_prompt = store.db.execute(
             "SELECT count(*) FILTER (prompt IS NOT NULL), count(*) FILTER (prompt IS NULL) "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +21,7 @@ from sqlenrich.counting import line
 from sqlenrich.forecast import duration
 from sqlenrich.llm.count import token_counter
 from sqlenrich.prices import Price, Prices
+from sqlenrich.request import ResolvedModel, request_hash
 from sqlenrich.schema import check_response, normalise
 from sqlenrich.schema.shortest import shortest
 from sqlenrich.tokens import estimate_tokens
@@ -159,6 +161,27 @@ def test_what_is_sent_to_be_counted(tmp_path: Path, counter: Counter, monkeypatc
     assert told["sampled"] == 1  # the other could not be counted
 
 
+@pytest.mark.parametrize("below", ["00", "01", "g"])
+def test_kept_prompts_and_those_made_again_are_the_same(
+    tmp_path: Path, counter: Counter, monkeypatch: pytest.MonkeyPatch, below: str
+) -> None:
+    monkeypatch.setattr("sqlenrich.forecast.KEPT_BELOW", below)
+    monkeypatch.setattr("sqlenrich.counting.KEPT_BELOW", below)
+    data = write_csv(tmp_path / "in.csv", [(n, f"b{n % 2000}") for n in range(4000)])
+    told = plan(write_prompt(tmp_path), data, endpoint=counter.url, sample=4)["tokens_in"]
+    assert told["sampled"] == 4
+    hashes = sorted((request_hash(constant_of(tmp_path), f"Classify: b{n}"), f"Classify: b{n}") for n in range(2000))
+    sent = {body["messages"][0]["content"] for _, _, body in counter.asked[1:]}
+    assert sent == {prompt for _, prompt in hashes[:4]}
+
+
+def constant_of(folder: Path) -> str:
+    """What stands before each prompt where the model m is asked."""
+    return se.compile_plan(
+        se.load(folder / "intent.prompt"), "duckdb", {"source": "s"}, model=ResolvedModel("m")
+    ).constant
+
+
 def test_where_nothing_is_counted(tmp_path: Path) -> None:
     """A server without the page gets no prompt, one with a body of another kind neither."""
     data = write_csv(tmp_path / "in.csv", [(1, "secret text")])
@@ -181,7 +204,7 @@ def test_where_nothing_is_counted(tmp_path: Path) -> None:
     ],
 )
 def test_line(known: Sequence[tuple[int, int]], slope: float, first: float) -> None:
-    assert line(known) == (pytest.approx(slope), pytest.approx(first))
+    assert line(known) == pytest.approx((slope, first))
 
 
 @pytest.mark.parametrize(
@@ -257,9 +280,9 @@ def test_no_cost(tmp_path: Path, prices: Prices | None, model: str, why: str) ->
         ({"tpm": 1000, "input_tpm": 10_000}, "both", "tpm 1,000"),
     ],
 )
-def test_time_at_the_limits(tmp_path: Path, limits: dict[str, int], low: float | str | None, limit: str | None) -> None:
+def test_time_at_the_limits(tmp_path: Path, limits: dict[str, Any], low: float | str | None, limit: str | None) -> None:
     data = write_csv(tmp_path / "in.csv", [(n, f"b{n}") for n in range(10)])
-    config = Config(endpoints={"e": Endpoint(NOBODY, **limits)})
+    config = Config(endpoints={"e": replace(Endpoint(NOBODY), **limits)})
     facts = plan(write_prompt(tmp_path), data, endpoint="e", config=config)
     into = facts["tokens_in"]["total"]
     expected = {"in": into * 0.06, "both": (into + 70) * 0.06}.get(str(low), low)
