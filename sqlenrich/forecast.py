@@ -199,10 +199,13 @@ def _look_up(store: Store, plan: Plan, database: Path | None, table: str) -> boo
         schema, name = ["main", *name_parts(table)][-2:]
         stored = ".".join(map(quote, (place, schema, name)))
         try:
-            store.db.execute(f"DESCRIBE {stored}")
-            select = f"SELECT * FROM {stored}"
+            columns = {row[0] for row in store.db.execute(f"DESCRIBE {stored}").fetchall()}
         except duckdb.CatalogException:
-            pass
+            columns = set()
+        if columns and set(step.columns) - columns:
+            raise ConfigError(f"{database}: {table} does not hold answers of this version of sqlenrich")
+        if columns:
+            select = f"SELECT * FROM {stored}"
     store.db.execute(f"CREATE VIEW {step.relation} AS {select}")
     return select != step.sql
 

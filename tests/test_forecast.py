@@ -364,6 +364,16 @@ def test_outputs(tmp_path: Path) -> None:
     assert plan(prompt, data, output=database, model="mock", responses="llm.shared")["cached"] == 12
 
 
+def test_tables_of_others_and_open_databases(tmp_path: Path) -> None:
+    prompt, data, database = answered(tmp_path, count=1)
+    with duckdb.connect(str(database)) as db:
+        db.execute("CREATE TABLE mine AS SELECT 1 AS request_hash")
+        with pytest.raises(se.RunError, match=r"out\.duckdb is open in this process: close your own connection"):
+            plan(prompt, data, output=database, model="mock")
+    with pytest.raises(se.ConfigError, match=r"out\.duckdb: mine does not hold answers of this version"):
+        plan(prompt, data, output=database, model="mock", responses="mine")
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_the_source_is_a_table_of_the_output(tmp_path: Path, named: bool) -> None:
     database = tmp_path / "out.duckdb"
