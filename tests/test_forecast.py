@@ -170,7 +170,8 @@ def test_kept_prompts_and_those_made_again_are_the_same(
     data = write_csv(tmp_path / "in.csv", [(n, f"b{n % 2000}") for n in range(4000)])
     told = plan(write_prompt(tmp_path), data, endpoint=counter.url, sample=4)["tokens_in"]
     assert told["sampled"] == 4
-    hashes = sorted((request_hash(constant_of(tmp_path), f"Classify: b{n}"), f"Classify: b{n}") for n in range(2000))
+    constant = constant_of(tmp_path)
+    hashes = sorted((request_hash(constant, f"Classify: b{n}"), f"Classify: b{n}") for n in range(2000))
     sent = {body["messages"][0]["content"] for _, _, body in counter.asked[1:]}
     assert sent == {prompt for _, prompt in hashes[:4]}
 
