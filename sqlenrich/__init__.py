@@ -9,6 +9,7 @@ from .comparison import Comparison
 from .compiler import compile_plan
 from .enrichment import Enrichment, load
 from .errors import ConfigError, PromptError, RunError, SpecError, SqlenrichError, UnsupportedError
+from .forecast import Forecast, plan
 from .plan import Plan, Step
 from .prompt import render_prompt
 from .render import render
@@ -22,6 +23,7 @@ __all__ = [
     "Comparison",
     "ConfigError",
     "Enrichment",
+    "Forecast",
     "Plan",
     "PromptError",
     "Report",
@@ -36,6 +38,7 @@ __all__ = [
     "compare",
     "compile_plan",
     "load",
+    "plan",
     "prompt_sql",
     "render",
     "render_prompt",

@@ -10,7 +10,7 @@ from .compiler import output_of, resolve_model
 from .config import Config, Endpoint
 from .engines import get_engine
 from .enrichment import Enrichment
-from .errors import ConfigError
+from .errors import ConfigError, did_you_mean
 from .request import ResolvedModel, compact_json, hint_text
 from .schema import build_tests, judge
 from .schema.vendor import dialect_of, json_schema_format
@@ -100,6 +100,8 @@ def choose_model(
         raise ConfigError(
             f"{', '.join(taken)} of {settings.origin}.extra_body is set by sqlenrich: write it under params"
         )
+    if caps is not None and caps.max_cost is not None:
+        set_prices(caps, config, own.name)
     # What an endpoint is always sent decides its answers too.
     resolved = replace(own, params={**own.params, **settings.extra_body})
     per_minute = {name: getattr(settings, name) for name in ("rpm", "tpm", "input_tpm", "output_tpm")}
@@ -124,6 +126,19 @@ def _test(schema: Mapping[str, Any]) -> Callable[[Any], bool]:
     """Give the test of one value: the verdict on an answer that holds it."""
     verdicts = build_tests({"type": ["object"], "properties": {"v": schema}, "required": ["v"]})
     return lambda value: judge(verdicts, compact_json({"v": value})) is None
+
+
+def set_prices(caps: Caps, config: Config, model: str) -> None:
+    """Tell the caps of a run what its model costs. Raises ConfigError where that is unknown."""
+    if config.prices is None:
+        raise ConfigError("max_cost needs prices: give --prices FILE, or write prices in sqlenrich.toml")
+    price = config.prices.models.get(model)
+    if price is None:
+        near = did_you_mean(model, config.prices.models)
+        raise ConfigError(
+            f'max_cost needs the price of "{model}"{near}: write [models."{model}"] in {config.prices.path}'
+        )
+    caps.input_price, caps.cached_price, caps.output_price = map(float, (price.input, price.cached, price.output))
 
 
 def only_model(settings: Endpoint) -> str:

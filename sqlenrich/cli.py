@@ -105,6 +105,8 @@ def cap_options(function: F) -> F:
                          help="Ask at most so many distinct requests, then stop."),
             click.option("--max-calls", metavar="N", type=click.IntRange(0),
                          help="Send at most so many requests, retries included, then stop."),
+            click.option("--max-cost", metavar="AMOUNT", type=click.FloatRange(0),
+                         help="Spend at most so much by the prices given, then stop."),
             click.option("--no-prefix-order", "prefix_order", is_flag=True, flag_value=False, default=True,
                          help="Don't send requests with an equal beginning one after another."),
         )
@@ -125,6 +127,11 @@ def source_options(function: F) -> F:
     ):  # fmt: skip
         function = option(function)
     return function
+
+
+def prices_option(function: F) -> F:
+    """The file of prices."""
+    return click.option("--prices", metavar="PATH", help="A file of prices, for the cost.")(function)
 
 
 @cli.command()
@@ -168,6 +175,28 @@ def preview(
 @cli.command()
 @click.argument("file")
 @click.option("--input", "input_", metavar="PATH", help="A CSV, TSV, JSON lines, Parquet or DuckDB file.")
+@click.option("--output", metavar="PATH", help="Where the run would write: what is answered there is not asked again.")
+@click.option("--target", metavar="NAME", help="A target of sqlenrich.toml.")
+@model_options
+@click.option("--concurrency", metavar="N", type=click.IntRange(1, 10_000), help="Requests in flight at most.")
+@source_options
+@click.option("--responses", metavar="NAME", help="The table that keeps the answers.")
+@prices_option
+@click.option("--sample", default=100, show_default=True, type=click.IntRange(0, 10_000), help="Prompts to count.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+def plan(file: str, input_: str | None, output: str | None, target: str | None, as_json: bool, **options: Any) -> None:
+    """Tell what a run would ask, spend and wait for. Asks for no completion."""
+    from .forecast import plan as look_ahead
+
+    enrichment = load(file)
+    output, options["responses"] = _place(enrichment, file, target, output, options["responses"])
+    forecast = look_ahead(enrichment, input=input_, output=output, **options)
+    click.echo(forecast.to_json() if as_json else forecast.to_text())
+
+
+@cli.command()
+@click.argument("file")
+@click.option("--input", "input_", metavar="PATH", help="A CSV, TSV, JSON lines, Parquet or DuckDB file.")
 @click.option("--output", metavar="PATH", help="A .duckdb database, or a .csv or .parquet file.")
 @click.option("--target", metavar="NAME", help="A target of sqlenrich.toml.")
 @model_options
@@ -175,6 +204,7 @@ def preview(
 @source_options
 @click.option("--responses", metavar="NAME", help="The table that keeps the answers, to share what was paid for.")
 @cap_options
+@prices_option
 @click.option("--yes", is_flag=True, help="Don't ask before the first call.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def run(
@@ -190,11 +220,7 @@ def run(
     from .run import run as start
 
     enrichment = load(file)
-    if target is not None:
-        chosen = _duckdb_target(enrichment, target, f"sqlenrich render {file} --target {target}")
-        output = output or chosen.database
-        shared = (chosen.responses or "").replace("{name}", enrichment.name)
-        options["responses"] = options["responses"] or shared or None
+    output, options["responses"] = _place(enrichment, file, target, output, options["responses"])
     return _watched(start, enrichment, output, yes=yes, as_json=as_json, input=input_, **options)
 
 
@@ -207,6 +233,7 @@ def run(
 @model_options
 @click.option("--concurrency", metavar="N", type=click.IntRange(1, 10_000), help="Requests in flight at most.")
 @cap_options
+@prices_option
 @click.option("--yes", is_flag=True, help="Don't ask before the first call.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def retry(file: str, output: str | None, target: str | None, yes: bool, as_json: bool, **options: Any) -> int:
@@ -271,6 +298,17 @@ def compare(
     width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
     click.echo(found.to_json() if as_json else found.to_text(width, show))
     return found.exit_status
+
+
+def _place(
+    enrichment: Enrichment, file: str, target: str | None, output: str | None, responses: str | None
+) -> tuple[str | None, str | None]:
+    """Give the output and the table of the answers: the flags, then the target's. Raises ConfigError."""
+    if target is None:
+        return output, responses
+    chosen = _duckdb_target(enrichment, target, f"sqlenrich render {file} --target {target}")
+    shared = (chosen.responses or "").replace("{name}", enrichment.name)
+    return output or chosen.database, responses or shared or None
 
 
 def _duckdb_target(enrichment: Enrichment, name: str, script: str) -> Target:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from .engines import ENGINES
 from .errors import ConfigError, did_you_mean
+from .prices import Prices, read_prices
 
 FILE = "sqlenrich.toml"
 _NUMBER: tuple[type, ...] = (int, float)
@@ -27,6 +28,8 @@ ENDPOINT_KINDS: Mapping[str, type | tuple[type, ...]] = {
     "extra_body": dict,
 }
 """The settings of an endpoint and their types; numbers are above 0."""
+LIMITS = ("rpm", "tpm", "input_tpm", "output_tpm")
+"""An endpoint's limits a minute: requests, tokens, tokens in, tokens out."""
 TARGET_KEYS = ("engine", "profile", "connection", "database", "schema", "responses")
 MODEL_ENGINES = (*ENGINES, "endpoint")
 
@@ -98,6 +101,7 @@ class Config:
     models: Mapping[str, Mapping[str, Model]] = field(default_factory=dict)
     endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
     targets: Mapping[str, Target] = field(default_factory=dict)
+    prices: Prices | None = None
 
     def model(self, name: str, engine: str) -> Model | None:
         """Give what an alias means on an engine; a name that is no alias is the model's own; None if unset."""
@@ -157,16 +161,26 @@ def read_config(path: Path) -> Config:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from None
     problems: list[str] = []
-    _known(values, ("models", "endpoints", "targets"), "", problems)
+    _known(values, ("models", "endpoints", "targets", "prices"), "", problems)
     config = Config(
         path=path,
         models={n: _model(v, f"models.{n}", problems) for n, v in _tables(values, "models", problems)},
         endpoints={n: _endpoint(v, f"endpoints.{n}", problems) for n, v in _tables(values, "endpoints", problems)},
         targets={n: _target(n, v, f"targets.{n}", problems) for n, v in _tables(values, "targets", problems)},
     )
+    named = values.get("prices")
+    if named is not None and not isinstance(named, str):
+        problems.append('prices is the path of a file: prices = "prices.toml" @ prices')
     if problems:
         raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems))
-    return config
+    return config if named is None else with_prices(config, path.parent / named)
+
+
+def with_prices(config: Config, prices: str | Path | Prices | None) -> Config:
+    """Give the settings with the prices of a file, or as they are for None. Raises ConfigError."""
+    if prices is None:
+        return config
+    return replace(config, prices=prices if isinstance(prices, Prices) else read_prices(Path(prices)))
 
 
 def _tables(values: Mapping[str, Any], key: str, problems: list[str]) -> list[tuple[str, dict[str, Any]]]:

@@ -159,6 +159,6 @@ def reason(error: Exception) -> str:
 def cannot_open(path: Path, error: Exception) -> RunError:
     if match := re.search(r"PID (\d+)", str(error)):
         return RunError(f"{path} is in use by the process {match[1]}; wait for it, or end it, then run again")
-    if "different configuration" in str(error):
+    if "different configuration" in str(error) or "Unique file handle" in str(error):
         return RunError(f"{path} is open in this process: close your own connection to it first")
     return RunError(f"{path} can't be opened: {reason(error)}")

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from .prices import money
+
 EXIT_DONE, EXIT_ERROR, EXIT_USAGE, EXIT_OVER_LIMIT, EXIT_STOPPED = 0, 1, 2, 3, 4
 NOT_COUNTED = ("NO_INPUT", "NOT_ASKED")
 """Reasons that are not the model's fault: they don't count towards ``max_quarantine``."""
@@ -17,7 +19,8 @@ class Report:
     """The counts of one run. ``rows_in = enriched + quarantined``, always.
 
     ``distinct_requests`` counts the input's hashes, ``cached`` those that needed no call at the start, ``calls`` every
-    request sent, retries included, ``pending`` the requests still to be asked. ``cost`` is None where it is unknown.
+    request sent, retries included, ``pending`` the requests still to be asked. ``cost`` is None where it is unknown,
+    ``cost_unknown`` says why; ``latency_ms`` has ``p50``, ``p95`` and ``p99`` of the answers, None without any.
     ``stopped_at`` is the cap that ended the run (``max_calls``, ``max_cost``); ``limits`` tells in which share of the
     asking time each limit held requests back: ``concurrency``, ``rpm``, ``tpm``, ``input_tpm``, ``output_tpm``,
     ``endpoint`` (down, or it asked to wait), ``max_cost``.
@@ -37,6 +40,11 @@ class Report:
     tokens_out: int | None
     cost: float | None
     seconds: float
+    tokens_cached: int | None = None
+    currency: str | None = None
+    prices_as_of: str | None = None
+    latency_ms: Mapping[str, int] | None = None
+    cost_unknown: str = ""
     name: str = ""
     output: str = ""
     stopped_at: str | None = None
@@ -57,7 +65,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the facts by name, as the JSON has them."""
-        hidden = ("name", "output", "max_quarantine", "stopped")
+        hidden = ("name", "output", "max_quarantine", "stopped", "cost_unknown")
         return {key: value for key, value in asdict(self).items() if key not in hidden}
 
     def to_json(self) -> str:
@@ -71,8 +79,7 @@ class Report:
             f"{self.calls:,} calls ({self.retries:,} retries), {self.cached:,} of {self.distinct_requests:,} "
             f"distinct requests already answered, {self.seconds:.1f} s",
         ]
-        if self.tokens_in is not None or self.tokens_out is not None:
-            lines.append(f"{self.tokens_in or 0:,} tokens in, {self.tokens_out or 0:,} out, cost unknown")
+        lines += self._spent()
         if self.limits:
             named = [f"{name.replace('_', ' ')} {share:.0%}" for name, share in self.limits.items() if share >= 0.01]
             lines.append(f"limits reached: {', '.join(named) or 'none'} (of the time)")
@@ -85,3 +92,16 @@ class Report:
             limit = f"over max_quarantine {self.max_quarantine}" if self.enriched else "all rows were refused"
             lines.append(f"too many refused: {limit}; see {self.name}_quarantine")
         return "\n".join(lines)
+
+    def _spent(self) -> list[str]:
+        """The tokens, what they cost, and how long the answers took."""
+        lines = []
+        if self.tokens_in is not None or self.tokens_out is not None:
+            cached = f" ({self.tokens_cached:,} cached)" if self.tokens_cached else ""
+            cost = f"cost unknown{f': {self.cost_unknown}' if self.cost_unknown else ''}"
+            if self.cost is not None:
+                cost = f"{money(self.cost)} {self.currency} (prices of {self.prices_as_of})"
+            lines.append(f"{self.tokens_in or 0:,} tokens in{cached}, {self.tokens_out or 0:,} out; {cost}")
+        if self.latency_ms and any(self.latency_ms.values()):  # the mock model takes no time
+            lines.append("latency " + ", ".join(f"{name} {value:,} ms" for name, value in self.latency_ms.items()))
+        return lines

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .ask import MOCK, Ask, choose_model, with_params
 from .compiler import compile_plan, compile_retry, resolve_model, snapshot_digest
-from .config import Config, find_config
+from .config import Config, find_config, with_prices
 from .engines import get_engine
 from .enrichment import Enrichment
 from .errors import ConfigError, SqlenrichError
 from .pending import chosen_reasons
 from .plan import Plan, Step
+from .prices import Prices
 from .report import Report
 from .request import ResolvedModel
 from .run import Observer, PlanLine, Rounds, Silent, Stopper, database_path, new_run_id, with_settings
+from .usage import account
 
 if TYPE_CHECKING:  # "import sqlenrich" loads neither duckdb nor an HTTP client
     from .llm.caps import Caps
@@ -39,7 +41,9 @@ def retry(
     concurrency: int | None = None,
     max_rows: int | None = None,
     max_calls: int | None = None,
+    max_cost: float | None = None,
     prefix_order: bool = True,
+    prices: str | Path | Prices | None = None,
     config: Config | None = None,
     observer: Observer | None = None,
     stopper: Stopper | None = None,
@@ -58,7 +62,7 @@ def retry(
 
     started, clock = datetime.now(UTC), time.monotonic()
     observer, stopper = observer or Silent(), stopper or Stopper()
-    config = config if config is not None else find_config(enrichment.path)
+    config = with_prices(config if config is not None else find_config(enrichment.path), prices)
     codes = chosen_reasons(reasons)
     target = Path(output)
     database = database_path(target)
@@ -67,7 +71,7 @@ def retry(
     with Store(database) as store:
         last = store.snapshot(enrichment.name)
         enrichment = same_snapshot(enrichment, last, config, str(target))
-        caps = Caps(max_calls)
+        caps = Caps(max_calls, max_cost)
         ask = choose(enrichment, last, config, model, endpoint, mock, mock_failures, concurrency, caps, prefix_order)
         relations = {"source": SOURCE, **({"responses": last.responses} if last.responses else {})}
         plan, sliced = (compile_plan(enrichment, "duckdb", {**relations, **over}) for over in ({}, SLICES))
@@ -101,7 +105,6 @@ def retry(
         except SqlenrichError as error:
             failure = error
         good, bad, found, pending = store.finish(plan, sliced.step("checked").sql, steps)
-        tokens_in, tokens_out = store.tokens(plan, start.run_id)
         report = Report(
             run_id=start.run_id,
             rows_in=rows,
@@ -113,9 +116,7 @@ def retry(
             quarantined=bad,
             pending=pending,
             quarantine=found,
-            tokens_in=tokens_in,
-            tokens_out=tokens_out,
-            cost=None,
+            **account(store, plan.step("responses").relation, start.run_id, config.prices),
             seconds=round(time.monotonic() - clock, 3),
             name=enrichment.name,
             output=str(target),

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .ask import Ask, choose_model
 from .compiler import RELATIONS, compile_plan, snapshot_digest
-from .config import Config, find_config
+from .config import Config, find_config, with_prices
 from .enrichment import Enrichment, SourceColumn
 from .errors import ConfigError, SqlenrichError, did_you_mean
 from .plan import Plan, Step
+from .prices import Prices
 from .report import Report
+from .usage import account
 
 if TYPE_CHECKING:  # "import sqlenrich" loads neither duckdb nor an HTTP client
     from .database import Database
@@ -111,12 +113,14 @@ def run(
     concurrency: int | None = None,
     max_rows: int | None = None,
     max_calls: int | None = None,
+    max_cost: float | None = None,
     prefix_order: bool = True,
     key: Sequence[str] | None = None,
     columns: Mapping[str, str] | None = None,
     where: str | None = None,
     responses: str | None = None,
     tables: str | None = None,
+    prices: str | Path | Prices | None = None,
     config: Config | None = None,
     observer: Observer | None = None,
     stopper: Stopper | None = None,
@@ -128,10 +132,11 @@ def run(
     Parquet file whose database lies in ``.sqlenrich/`` beside it. The model is ``mock``, or ``endpoint`` (an URL or a
     name of ``sqlenrich.toml``), or what the settings name. ``key``, ``columns`` (name to source column) and ``where``
     change what the header says. ``max_rows`` is how many distinct requests are asked at most, ``max_calls`` how many
-    are sent, retries included: at a cap the run ends, and the same call goes on later. ``prefix_order`` false sends
-    requests in no order, else those with an equal beginning go to an endpoint one after another. ``tables`` is what
-    the tables and the line of the ledger are named after, instead of the file. Rows that a model answered badly are in
-    NAME_quarantine; this raises only for what keeps a run from starting or going on.
+    are sent, retries included, and ``max_cost`` what they may cost by ``prices`` (a file of prices): at a cap the run
+    ends, and the same call goes on later. ``prefix_order`` false sends requests in no order, else those with an equal
+    beginning go to an endpoint one after another. ``tables`` is what the tables and the line of the ledger are named
+    after, instead of the file. Rows that a model answered badly are in NAME_quarantine; this raises only for what keeps
+    a run from starting or going on.
     """
     from .llm.caps import Caps
     from .source import SOURCE
@@ -140,8 +145,8 @@ def run(
     started, clock = datetime.now(UTC), time.monotonic()
     enrichment = with_settings(enrichment, key=key, columns=columns, where=where)
     observer, stopper = observer or Silent(), stopper or Stopper()
-    config = config if config is not None else find_config(enrichment.path)
-    caps = Caps(max_calls)
+    config = with_prices(config if config is not None else find_config(enrichment.path), prices)
+    caps = Caps(max_calls, max_cost)
     ask = choose_model(
         enrichment,
         config,
@@ -198,7 +203,6 @@ def run(
             good, bad, codes, pending = 0, counts.rows, {"NOT_ASKED": counts.rows}, counts.unanswered
         else:
             good, bad, codes, pending = store.finish(plan, sliced.step("checked").sql, [call])
-        tokens_in, tokens_out = store.tokens(plan, run_id)
         report = Report(
             run_id=run_id,
             rows_in=counts.rows,
@@ -210,9 +214,7 @@ def run(
             quarantined=bad,
             pending=pending,
             quarantine=codes,
-            tokens_in=tokens_in,
-            tokens_out=tokens_out,
-            cost=None,
+            **account(store, plan.step("responses").relation, run_id, config.prices),
             seconds=round(time.monotonic() - clock, 3),
             name=name,
             output=str(target),

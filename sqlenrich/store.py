@@ -279,15 +279,6 @@ class Store(Database):
         ).fetchall()
         return good, bad, {str(code): int(count) for code, count in codes}
 
-    def tokens(self, plan: Plan, run_id: str) -> tuple[int | None, int | None]:
-        """Give the input and output tokens of a run, None where no answer told them."""
-        row = self.db.execute(
-            "SELECT sum(tokens_in)::BIGINT, sum(tokens_out)::BIGINT "
-            f"FROM {plan.step('responses').relation} WHERE run_id = ?",
-            [run_id],
-        ).fetchone()
-        return (row[0], row[1]) if row is not None else (None, None)
-
     def begin(self, start: Start, *, known: bool) -> None:
         """Write a line of the runs' ledger, or again: with the snapshot where it is ``known``."""
         self.db.execute(

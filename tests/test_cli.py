@@ -45,7 +45,7 @@ def test_data_on_stdout_and_talk_on_stderr(tmp_path: Path, data: Path) -> None:
     assert lines[0] == PLAN
     assert lines[1] == "3 rows in = 3 enriched + 0 quarantined"
     assert lines[2].startswith("2 calls (0 retries), 0 of 2 distinct requests already answered, ")
-    assert lines[3].endswith("cost unknown")
+    assert lines[3].endswith("; cost unknown: no prices given (--prices)")
     assert lines[4] == f"  -> {tmp_path / 'out.duckdb'}"
     quiet = wait(start("run", prompt, "--input", data, "--output", tmp_path / "out.duckdb", "--mock"))
     assert (quiet.status, quiet.out) == (0, "")

@@ -60,14 +60,38 @@ def test_text_and_json() -> None:
     )
     text = refused.to_text()
     assert "10 rows in = 0 enriched + 10 quarantined" in text
-    assert "1,234 tokens in, 0 out, cost unknown" in text
+    assert "1,234 tokens in, 0 out; cost unknown\n" in text
     assert "  BAD_JSON              10" in text
     assert text.endswith("too many refused: all rows were refused; see intent_quarantine")
     over = replace(REPORT, enriched=5, quarantined=5, quarantine={"BAD_JSON": 5}, max_quarantine=0.05)
     assert over.to_text().endswith("too many refused: over max_quarantine 0.05; see intent_quarantine")
     facts = json.loads(REPORT.to_json())
     assert facts["cost"] is None
-    assert not {"name", "output", "max_quarantine", "stopped"} & set(facts)
+    assert not {"name", "output", "max_quarantine", "stopped", "cost_unknown"} & set(facts)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"tokens_in": 1, "cost_unknown": "no price of m"}, "1 tokens in, 0 out; cost unknown: no price of m"),
+        (
+            {"tokens_in": 12_345, "tokens_cached": 8000, "tokens_out": 1234, "cost": 0.012_345, "currency": "USD",
+             "prices_as_of": "2026-11-01"},
+            "12,345 tokens in (8,000 cached), 1,234 out; 0.0123 USD (prices of 2026-11-01)",
+        ),
+        (
+            {"tokens_in": 1, "tokens_out": 2, "cost": 0.0, "currency": "EUR", "prices_as_of": "2026-11-01"},
+            "1 tokens in, 2 out; 0 EUR (prices of 2026-11-01)",
+        ),
+        ({"latency_ms": {"p50": 210, "p95": 480, "p99": 1900}}, "latency p50 210 ms, p95 480 ms, p99 1,900 ms"),
+    ],
+)  # fmt: skip
+def test_what_was_spent(changes: dict[str, Any], line: str) -> None:
+    assert line in replace(REPORT, **changes).to_text().splitlines()
+
+
+def test_no_time_is_told_of_a_model_that_takes_none() -> None:
+    assert "latency" not in replace(REPORT, latency_ms={"p50": 0, "p95": 0, "p99": 0}).to_text()
 
 
 def answers(count: int, **changes: Any) -> list[Answer]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Caps:
     """How many calls a run may make and what it may cost, and how much of that is used.
 
-    ``input_price`` and ``output_price`` are those of a million tokens, in the currency of ``max_cost``; an unknown
-    price (None) goes with no ``max_cost``. A request is counted with what it may cost until its own usage is told, so
+    ``input_price``, ``cached_price`` and ``output_price`` are those of a million tokens, in the currency of
+    ``max_cost``. A request is counted with what it may cost until its own usage is told, so
     a run stays below its cap as far as the answers keep to ``max_tokens``.
     """
 

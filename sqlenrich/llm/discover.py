@@ -21,7 +21,7 @@ def list_models(url: str, api_key: str | None, *, timeout_s: float = 10.0) -> li
     if api_key:
         request.add_header("Authorization", f"Bearer {api_key}")
     try:
-        with _OPENER.open(request, timeout=timeout_s) as response:
+        with OPENER.open(request, timeout=timeout_s) as response:
             body = json.load(response)
     except urllib.error.HTTPError as error:
         error.close()
@@ -53,4 +53,4 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """Take a redirect for the answer that it is."""
 
 
-_OPENER = urllib.request.build_opener(_NoRedirect)
+OPENER = urllib.request.build_opener(_NoRedirect)

@@ -1,0 +1,283 @@
+"""``sqlenrich plan``: what a run would ask, spend and wait for, told before anything is asked."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from .ask import choose_model
+from .compiler import RELATIONS, compile_plan
+from .config import LIMITS, Config, Endpoint, find_config, with_prices
+from .counting import KEPT_BELOW, Pending, TokensIn, TokensOut
+from .enrichment import Enrichment
+from .errors import ConfigError
+from .prices import Prices, money
+from .run import bind_source, check_apart, database_path, with_settings
+from .usage import NO_PRICES
+
+if TYPE_CHECKING:  # "import sqlenrich" does not load duckdb
+    from .plan import Plan
+    from .store import Store
+
+OUTPUT = "sqlenrich_output"
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a run would do. ``calls`` are the requests without an answer; no retries are counted in.
+
+    A cost and a time are two ends; an end that is unknown is None, never 0. ``limit`` is what the time follows from.
+    """
+
+    name: str
+    model: str
+    rows: int
+    not_asked: Mapping[str, int]
+    distinct_requests: int
+    cached: int
+    calls: int
+    tokens_in: TokensIn | None
+    tokens_out: TokensOut | None
+    cost_low: float | None
+    cost_high: float | None
+    cost_unknown: str | None
+    currency: str | None
+    prices_as_of: str | None
+    seconds_low: float | None
+    seconds_high: float | None
+    limit: str | None
+    where: str = ""
+    output: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the facts by name, as the JSON has them."""
+        facts = asdict(self)
+        for hidden in ("where", "output"):
+            del facts[hidden]
+        for name in ("cost", "seconds"):
+            low, high = facts.pop(f"{name}_low"), facts.pop(f"{name}_high")
+            facts[name] = None if low is None else {"low": low, "high": high}
+        return facts
+
+    def to_json(self) -> str:
+        """Give the forecast as one line of JSON."""
+        return json.dumps(self.to_dict())
+
+    def to_text(self) -> str:
+        """Give the forecast for a terminal: what, how much, and how that is known."""
+        reasons = ", ".join(f"{count:,} {code}" for code, count in self.not_asked.items() if count)
+        lines = [
+            ("rows", f"{self.rows:,}", ""),
+            ("not asked", f"{sum(self.not_asked.values()):,}", reasons),
+            ("requests", f"{self.distinct_requests:,}", "distinct"),
+            ("answered", f"{self.cached:,}", f"in {self.output}" if self.output else "no --output to look into"),
+            ("calls", f"{self.calls:,}", ""),
+        ]
+        if self.tokens_in is not None:
+            lines.append(("tokens in", f"{self.tokens_in.total:,}", self.tokens_in.to_text()))
+        if self.tokens_out is not None:
+            out = self.tokens_out
+            lines.append(("tokens out", _span(out.total_low, out.total_high, "{:,}".format), out.to_text()))
+        if self.cost_low is None:
+            lines.append(("cost", "unknown", str(self.cost_unknown)))
+        else:
+            cost = f"{_span(self.cost_low, self.cost_high, money)} {self.currency}"
+            lines.append(("cost", cost, f"prices of {self.prices_as_of}, no input taken for cached, no retries"))
+        if self.seconds_low is None:
+            lines.append(("time", "unknown", "no rpm or tpm is set, and no stored answer tells a latency"))
+        else:
+            lines.append(("time", _span(self.seconds_low, self.seconds_high, duration), f"{self.limit}"))
+        width = max(len(value) for _, value, _ in lines)
+        table = [f"{label:<12}{value:<{width}}  {note}".rstrip() for label, value, note in lines]
+        return "\n".join([f"plan of {self.name}: {self.model}{self.where}; nothing was asked", *table])
+
+
+def plan(
+    enrichment: Enrichment,
+    *,
+    input: str | Path | None = None,
+    output: str | Path | None = None,
+    endpoint: str | None = None,
+    model: str | None = None,
+    mock: bool = False,
+    mock_failures: Mapping[str, float] | None = None,
+    concurrency: int | None = None,
+    key: Sequence[str] | None = None,
+    columns: Mapping[str, str] | None = None,
+    where: str | None = None,
+    responses: str | None = None,
+    prices: str | Path | Prices | None = None,
+    sample: int = 100,
+    config: Config | None = None,
+) -> Forecast:
+    """Tell what :func:`~sqlenrich.run` with the same arguments would ask and spend; no completion is asked for.
+
+    ``output`` is only read, and may be absent: its answers are not asked again, and tell how long answers are and how
+    long they take. The tokens of ``sample`` prompts are counted by the endpoint where it offers that; with 0 no prompt
+    leaves the machine. ``prices`` is a file of prices.
+    """
+    from .database import text
+    from .source import SOURCE
+    from .store import Store
+
+    enrichment = with_settings(enrichment, key=key, columns=columns, where=where)
+    config = with_prices(config if config is not None else find_config(enrichment.path), prices)
+    ask = choose_model(
+        enrichment, config, endpoint=endpoint, model=model, mock=mock, failures=mock_failures, concurrency=concurrency
+    )
+    settings = None if mock else config.endpoint(endpoint)
+    database = None if output is None else database_path(Path(output))
+    if output is not None:
+        check_apart(enrichment, input, Path(output))
+    source = input if input is not None else database
+    if source is None:
+        raise ConfigError("which rows? Give --input PATH")
+    with TemporaryDirectory() as folder, Store(Path(folder) / "plan.duckdb") as store:
+        enrichment, types = bind_source(store, enrichment, source)
+        compiled = compile_plan(enrichment, "duckdb", {"source": SOURCE}, model=ask.resolved, source_types=types)
+        found = _look_up(store, compiled, database, responses or RELATIONS["responses"].format(enrichment.name))
+        prompts = compiled.step("prompts")
+        # Its length stands in the place of each prompt; of a large table a few texts are kept, to be counted.
+        kept = f"CASE WHEN request_hash < {text(KEPT_BELOW)} THEN prompt END AS kept"
+        store.make(replace(prompts, sql=f"SELECT request_hash, strlen(prompt) AS prompt, {kept} FROM ({prompts.sql})"))
+        rows, distinct = store.size(compiled)
+        no_input, bad_prompt = store.db.execute(
+            "SELECT count(*) FILTER (prompt IS NOT NULL), count(*) FILTER (prompt IS NULL) "
+            f"FROM {prompts.relation} WHERE request_hash IS NULL"
+        ).fetchall()[0]
+        calls = store.refresh(compiled, compiled.step("responses"))
+        pending = Pending(store, compiled, enrichment, ask, settings, calls)
+        latency_ms = pending.latency_ms()
+        tokens_in = pending.tokens_in(sample) if calls else None
+        tokens_out = pending.tokens_out() if calls else None
+    cost_low, cost_high, unknown = _cost(config.prices, ask.resolved.name, tokens_in, tokens_out)
+    low, high, limit = _time(settings, calls, tokens_in, tokens_out, latency_ms, ask.concurrency)
+    return Forecast(
+        name=enrichment.name,
+        model=ask.resolved.name,
+        rows=rows,
+        not_asked={"NO_INPUT": no_input, "BAD_PROMPT": bad_prompt},
+        distinct_requests=distinct,
+        cached=distinct - calls,
+        calls=calls,
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
+        cost_low=cost_low,
+        cost_high=cost_high,
+        cost_unknown=unknown,
+        currency=None if config.prices is None else config.prices.currency,
+        prices_as_of=None if config.prices is None else config.prices.as_of.isoformat(),
+        seconds_low=low,
+        seconds_high=high,
+        limit=limit,
+        where=ask.where,
+        output=f"{output}{'' if found else ', which holds none yet'}" if output is not None else "",
+    )
+
+
+def _look_up(store: Store, plan: Plan, database: Path | None, table: str) -> bool:
+    """Make the responses a view of the stored ones, which are never written to; tell whether there are any."""
+    import duckdb
+
+    from .database import INPUT, cannot_open, name_parts, quote, text
+
+    step = plan.step("responses")
+    select = step.sql  # of no rows
+    if database is not None and database.is_file():
+        attached = store.db.execute("SELECT path FROM duckdb_databases() WHERE path IS NOT NULL").fetchall()
+        place = INPUT if database.resolve() in {Path(path).resolve() for (path,) in attached} else OUTPUT
+        if place == OUTPUT:
+            try:
+                store.db.execute(f"ATTACH {text(str(database))} AS {OUTPUT} (READ_ONLY)")
+            except duckdb.Error as error:
+                raise cannot_open(database, error) from None
+        schema, name = ["main", *name_parts(table)][-2:]
+        stored = ".".join(map(quote, (place, schema, name)))
+        try:
+            columns = {row[0] for row in store.db.execute(f"DESCRIBE {stored}").fetchall()}
+        except duckdb.CatalogException:
+            columns = set()
+        if columns and set(step.columns) - columns:
+            raise ConfigError(f"{database}: {table} does not hold answers of this version of sqlenrich")
+        if columns:
+            select = f"SELECT * FROM {stored}"
+    store.db.execute(f"CREATE VIEW {step.relation} AS {select}")
+    return select != step.sql
+
+
+def _cost(
+    prices: Prices | None, model: str, tokens_in: TokensIn | None, tokens_out: TokensOut | None
+) -> tuple[float | None, float | None, str | None]:
+    """Give both ends of the cost, or why it is unknown."""
+    if prices is None:
+        return None, None, NO_PRICES
+    price = prices.models.get(model)
+    if price is None:
+        return None, None, f"no price of {model}{f' in {prices.path}' if prices.path else ''}"
+    if tokens_in is None or tokens_out is None:  # nothing is asked
+        return 0.0, 0.0, None
+    ends = (price.cost(tokens_in.total, None, out) for out in (tokens_out.total_low, tokens_out.total_high))
+    low, high = ends
+    return low, high, None
+
+
+def _time(
+    settings: Endpoint | None,
+    calls: int,
+    tokens_in: TokensIn | None,
+    tokens_out: TokensOut | None,
+    latency_ms: int | None,
+    concurrency: int,
+) -> tuple[float | None, float | None, str | None]:
+    """Give both ends of the seconds at the endpoint's limits and the stored latency, and what binds.
+
+    Without a latency the upper end is unknown: an endpoint may be slower than its limits.
+    """
+    if tokens_in is None or tokens_out is None:
+        return 0.0, 0.0, "nothing is asked"
+    into, low, high = tokens_in.total, tokens_out.total_low, tokens_out.total_high
+    amounts: dict[str, tuple[int, int | None]] = {
+        "rpm": (calls, calls),
+        "tpm": (into + low, None if high is None else into + high),
+        "input_tpm": (into, into),
+        "output_tpm": (low, high),
+    }
+    ends: list[tuple[float, float | None, str]] = []
+    for name in LIMITS:
+        if settings is not None and (limit := getattr(settings, name)) is not None:
+            first, last = amounts[name]
+            ends.append((60 * first / limit, None if last is None else 60 * last / limit, f"{name} {limit:,}"))
+    if latency_ms is not None:
+        waited = calls * latency_ms / 1000 / min(concurrency, calls)
+        ends.append((waited, waited, f"{latency_ms:,} ms an answer, {concurrency:,} at a time"))
+    if not ends:
+        return None, None, None
+    least, _, limit_name = max(ends, key=lambda end: end[0])
+    known = [last for _, last, _ in ends if last is not None]
+    most = max(known) if latency_ms is not None and len(known) == len(ends) else None
+    return round(least, 3), None if most is None else round(most, 3), limit_name
+
+
+def _span(low: Any, high: Any, written: Callable[[Any], str]) -> str:
+    if high is None:
+        return f"at least {written(low)}"
+    first, last = written(low), written(high)
+    return first if first == last else f"{first} to {last}"
+
+
+def duration(seconds: float) -> str:
+    """Give a time in words, in its two largest units."""
+    whole = math.ceil(seconds)
+    for size, unit, small, lesser in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            big, rest = divmod(whole, size)
+            return f"{big:,} {unit}" + (f" {rest // small} {lesser}" if rest // small and big < 10 else "")
+    return f"{whole} s"
+
+
+__all__ = ["Forecast", "TokensIn", "TokensOut", "plan"]
