@@ -121,7 +121,7 @@ def compare(
         notes=(*_notes(asked, told, files), *found.notes),
         stopped=stopper.requested or any(report.pending for report in reports),
         output=str(database),
-        currency=str(getattr(getattr(config, "prices", None), "currency", "")),
+        currency=config.prices.currency if config.prices is not None else "",
     )
 
 
@@ -332,6 +332,5 @@ def _average(tokens: Sequence[int | None], requests: int) -> float | None:
 
 def cost_of(config: Config, model: str, tokens_in: int | None, cached: int | None, out: int | None) -> float | None:
     """Give what an answer cost by the settings' prices; None where the model has none."""
-    prices = getattr(config, "prices", None)
-    price = prices.models.get(model) if prices is not None else None
+    price = config.prices.models.get(model) if config.prices is not None else None
     return None if price is None else price.cost(tokens_in, cached, out)

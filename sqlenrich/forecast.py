@@ -16,6 +16,7 @@ from .config import LIMITS, Config, Endpoint, find_config, with_prices
 from .counting import KEPT_BELOW, Pending, TokensIn, TokensOut
 from .enrichment import Enrichment
 from .errors import ConfigError
+from .llm.pace import MOST
 from .prices import Prices, money
 from .run import bind_source, check_apart, database_path, with_settings
 from .usage import NO_PRICES
@@ -131,6 +132,7 @@ def plan(
         enrichment, config, endpoint=endpoint, model=model, mock=mock, failures=mock_failures, concurrency=concurrency
     )
     settings = None if mock else config.endpoint(endpoint)
+    concurrency = concurrency or (settings.concurrency if settings is not None else ask.concurrency)
     database = None if output is None else database_path(Path(output))
     if output is not None:
         check_apart(enrichment, input, Path(output))
@@ -144,10 +146,13 @@ def plan(
         prompts = compiled.step("prompts")
         # Its length stands in the place of each prompt; of a large table a few texts are kept, to be counted.
         kept = f"CASE WHEN request_hash < {text(KEPT_BELOW)} THEN prompt END AS kept"
-        store.make(replace(prompts, sql=f"SELECT request_hash, strlen(prompt) AS prompt, {kept} FROM ({prompts.sql})"))
+        too_long = "_too_long" if "_too_long" in prompts.columns else "false AS _too_long"
+        lengths = f"SELECT request_hash, strlen(prompt) AS prompt, {too_long}, {kept} FROM ({prompts.sql})"
+        store.make(replace(prompts, sql=lengths))
         rows, distinct = store.size(compiled)
         no_input, bad_prompt = store.db.execute(
-            "SELECT count(*) FILTER (prompt IS NOT NULL), count(*) FILTER (prompt IS NULL) "
+            "SELECT count(*) FILTER (prompt IS NOT NULL AND NOT _too_long), "
+            "count(*) FILTER (prompt IS NULL OR _too_long) "
             f"FROM {prompts.relation} WHERE request_hash IS NULL"
         ).fetchall()[0]
         calls = store.refresh(compiled, compiled.step("responses"))
@@ -156,7 +161,7 @@ def plan(
         tokens_in = pending.tokens_in(sample) if calls else None
         tokens_out = pending.tokens_out() if calls else None
     cost_low, cost_high, unknown = _cost(config.prices, ask.resolved.name, tokens_in, tokens_out)
-    low, high, limit = _time(settings, calls, tokens_in, tokens_out, latency_ms, ask.concurrency)
+    low, high, limit = _time(settings, calls, tokens_in, tokens_out, latency_ms, concurrency)
     return Forecast(
         name=enrichment.name,
         model=ask.resolved.name,
@@ -232,11 +237,12 @@ def _time(
     tokens_in: TokensIn | None,
     tokens_out: TokensOut | None,
     latency_ms: int | None,
-    concurrency: int,
+    concurrency: int | None,
 ) -> tuple[float | None, float | None, str | None]:
     """Give both ends of the seconds at the endpoint's limits and the stored latency, and what binds.
 
-    Without a latency the upper end is unknown: an endpoint may be slower than its limits.
+    Without a latency, or without a fixed concurrency, the upper end is unknown: an endpoint may be slower than its
+    limits, and how many it takes at a time shows in the run.
     """
     if tokens_in is None or tokens_out is None:
         return 0.0, 0.0, "nothing is asked"
@@ -253,8 +259,12 @@ def _time(
             first, last = amounts[name]
             ends.append((60 * first / limit, None if last is None else 60 * last / limit, f"{name} {limit:,}"))
     if latency_ms is not None:
-        waited = calls * latency_ms / 1000 / min(concurrency, calls)
-        ends.append((waited, waited, f"{latency_ms:,} ms an answer, {concurrency:,} at a time"))
+        width = min(concurrency or MOST, calls)
+        waited = calls * latency_ms / 1000 / width
+        at_most = "" if concurrency else "at most "
+        ends.append(
+            (waited, waited if concurrency else None, f"{latency_ms:,} ms an answer, {at_most}{width:,} at a time")
+        )
     if not ends:
         return None, None, None
     least, _, limit_name = max(ends, key=lambda end: end[0])
