@@ -17,6 +17,7 @@ from .counting import KEPT_BELOW, Pending, TokensIn, TokensOut
 from .enrichment import Enrichment
 from .errors import ConfigError
 from .llm.pace import MOST
+from .overflow import TOO_LONG
 from .prices import Prices, money
 from .run import bind_source, check_apart, database_path, with_settings
 from .usage import NO_PRICES
@@ -146,13 +147,13 @@ def plan(
         prompts = compiled.step("prompts")
         # Its length stands in the place of each prompt; of a large table a few texts are kept, to be counted.
         kept = f"CASE WHEN request_hash < {text(KEPT_BELOW)} THEN prompt END AS kept"
-        too_long = "_too_long" if "_too_long" in prompts.columns else "false AS _too_long"
+        too_long = TOO_LONG if TOO_LONG in prompts.columns else f"false AS {TOO_LONG}"
         lengths = f"SELECT request_hash, strlen(prompt) AS prompt, {too_long}, {kept} FROM ({prompts.sql})"
         store.make(replace(prompts, sql=lengths))
         rows, distinct = store.size(compiled)
         no_input, bad_prompt = store.db.execute(
-            "SELECT count(*) FILTER (prompt IS NOT NULL AND NOT _too_long), "
-            "count(*) FILTER (prompt IS NULL OR _too_long) "
+            f"SELECT count(*) FILTER (prompt IS NOT NULL AND NOT {TOO_LONG}), "
+            f"count(*) FILTER (prompt IS NULL OR {TOO_LONG}) "
             f"FROM {prompts.relation} WHERE request_hash IS NULL"
         ).fetchall()[0]
         calls = store.refresh(compiled, compiled.step("responses"))

@@ -47,7 +47,7 @@ class ScriptedEndpoint:
     which the prompt chooses one, or a function of the prompt; without it answers fit the schema that is asked
     for. ``rpm`` and ``tpm`` are held over each ``window_s`` seconds; what is beyond gets 429. A request has the
     tokens of its prompt and its answer, or with ``count_max_tokens`` its ``max_tokens``. ``huge``: bytes of a
-    huge answer. ``log_file``: a line of JSON for each request; with ``keep`` the requests themselves are in
+    huge answer. ``cut``: the most tokens that are counted of a prompt, as by a server that cuts it. ``log_file``: a line of JSON for each request; with ``keep`` the requests themselves are in
     ``log``.
     """
 
@@ -63,6 +63,7 @@ class ScriptedEndpoint:
         content: Content | None = None,
         models: tuple[str, ...] = ("mock", "small"),
         max_model_len: int = 32_768,
+        cut: int = 0,
         key: str = "",
         huge: int = HUGE,
         rpm: int = 0,
@@ -76,6 +77,7 @@ class ScriptedEndpoint:
     ) -> None:
         self.rates = {checked(name): share for name, share in (rates or {}).items()}
         self.calm = calm
+        self.cut = cut
         self.script = {number: checked(name) for number, name in (script or {}).items()}
         self.by_prompt = {text: checked(name) for text, name in (by_prompt or {}).items()}
         self.latency_s = latency_s
@@ -181,6 +183,8 @@ class ScriptedEndpoint:
         elif fault == "refusal":
             message |= {"content": None, "refusal": "I can't do that."}
         came, went = tokens(prompt), tokens(text or "")
+        if self.cut:
+            came = min(came, self.cut)
         usage = {
             "prompt_tokens": came,
             "completion_tokens": went,
