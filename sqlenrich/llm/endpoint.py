@@ -195,7 +195,8 @@ class EndpointModel:
                 gate.failed(ticket, unreachable=result.unreachable, timeout=result.timeout)
                 exhausted = failures >= tries
                 if not (exhausted or probing or self.pulse.may_retry()):
-                    await self.pulse.pause(_backoff(self.pulse.losses))
+                    # The longer nothing succeeds, the more rarely a row is given up.
+                    await self.pulse.pause(random.uniform(0.0, max(BACKOFF_S, self.pulse.down_s() / 4)))
                     exhausted = True
             if exhausted:
                 if probing and result.unreachable:

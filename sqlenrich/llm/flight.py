@@ -113,7 +113,7 @@ class Flight:
 
     def _paused(self) -> int:
         """Give how many workers wait to send again: others take their place, unless nothing is answered at all."""
-        return self._pulse.paused if self._pulse.down_s() < OUTAGE_S else 0
+        return min(self._pulse.paused, self._client.unstored // 2) if self._pulse.down_s() < OUTAGE_S else 0
 
     def no_more(self) -> None:
         """Take note that the caller has no more requests."""

@@ -93,7 +93,6 @@ class Pulse:
         self.trouble = ""
         self.paused = 0
         self.on_pause: Callable[[], None] | None = None
-        self.losses = 0
         self._budget = RETRIES
         self._alive_at = 0.0
         self._rested_at: float | None = None
@@ -110,7 +109,6 @@ class Pulse:
         self._alive_at = time.monotonic()
         self._down_since = None
         self._budget += RETRIES_PER_ANSWER
-        self.losses = 0
 
     def may_retry(self) -> bool:
         """Say whether a failed request may be sent again at once, and count it if so.
@@ -119,7 +117,6 @@ class Pulse:
         after one try, rather than each of them as often as it may.
         """
         if self._budget < 1.0:
-            self.losses += 1
             return False
         self._budget -= 1.0
         return True
