@@ -8,9 +8,9 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -21,6 +21,7 @@ from sqlenrich.compare import cost_of
 from sqlenrich.comparison import cut, flat, from_difference, printed, same, sign_test, width_of, wilson
 from sqlenrich.config import Config, find_config
 from sqlenrich.differences import label_value
+from sqlenrich.prices import Price, Prices
 from sqlenrich.run import PlanLine, Silent, Stopper
 from sqlenrich.types import BIGINT, BOOLEAN, DATE, DOUBLE, JSON, STRING, TIMESTAMP, Array, Coerced, Type
 
@@ -108,7 +109,7 @@ def test_agreement_accuracy_and_changes(
     assert facts["b"]["refused"] == {"BAD_JSON": 1, "NO_INPUT": 1}
     assert [facts[side]["accepted"] for side in "ab"] == [6, 7]
     assert [facts[side]["requests"] for side in "ab"] == [8, 8]
-    assert (facts["a"]["tokens_in"], facts["a"]["tokens_out"], facts["a"]["cost"]) == (2.0, 7.0, None)
+    assert (facts["a"]["tokens_in"], facts["a"]["tokens_out"], facts["a"]["cost"]) == (2.0, 7.125, None)
     assert [(change["row"], change["key"]["id"], change["verdict"]) for change in facts["changes"]] == [
         (3, "k3", "only A is right"),
         (4, "k4", "only B is right"),
@@ -150,7 +151,7 @@ refused                  3    2
   NO_INPUT               1    1
   OUT_OF_RANGE           1    0
 tokens in, a request   2.0  2.0
-tokens out, a request  7.0  7.0
+tokens out, a request  7.1  7.1
 requests sent now        8    8
 answered before          0    0
 
@@ -577,32 +578,20 @@ def test_sign_test(a: int, b: int, p: float) -> None:
 
 
 def test_cost_follows_the_prices() -> None:
-    @dataclass(frozen=True)
-    class Price:
-        def cost(self, tokens_in: int | None, cached: int | None, out: int | None) -> float | None:
-            return None if tokens_in is None or out is None else tokens_in + 10 * (cached or 0) + 100 * out
-
-    @dataclass(frozen=True)
-    class Priced(Config):
-        prices: Any = None
-
-    priced = Priced(prices=SimpleNamespace(models={"m": Price()}))
+    price = Price(Decimal(1_000_000), Decimal(11_000_000), Decimal(100_000_000))
+    priced = Config(prices=Prices(date(2026, 11, 1), models={"m": price}))
     assert [cost_of(priced, name, 3, 2, 1) for name in ("m", "other")] == [123, None]
     assert cost_of(priced, "m", None, None, 1) is None
     assert cost_of(Config(), "m", 1, 1, 1) is None
 
 
 def test_cost_of_a_side(tmp_path: Path, data: Path, files: tuple[Path, Path], endpoint: ScriptedEndpoint) -> None:
-    @dataclass(frozen=True)
-    class Priced(Config):
-        prices: Any = None
-
-    price = SimpleNamespace(cost=lambda tokens_in, _, out: (tokens_in + out) / 1000)
-    config = Priced(prices=SimpleNamespace(models={"mock": price}, currency="EUR"))
+    price = Price(Decimal(1_000), Decimal(1_000), Decimal(1_000))
+    config = Config(prices=Prices(date(2026, 11, 1), "EUR", {"mock": price}))
     options: Mapping[str, Any] = {"input": data, "output": tmp_path / "c.duckdb", "endpoint": endpoint.url}
     found = se.compare(*map(se.load, files), models="mock", config=config, **options)
-    assert found.a.cost == pytest.approx(9.0)  # 2 tokens in and 7 out
-    assert "cost of 1,000 requests, EUR  9.0000  9.0000" in found.to_text()
+    assert found.a.cost == pytest.approx(9.125)  # 2 tokens in and 7.125 out
+    assert "cost of 1,000 requests, EUR  9.1250  9.1250" in found.to_text()
 
 
 @pytest.mark.parametrize(
