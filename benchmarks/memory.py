@@ -104,8 +104,8 @@ def table(lines: Sequence[dict[str, Any]]) -> str:
     shown = ["| rows | rows/s | of the first | CPU us/row | peak MB | database MB |", "| ---: " * 6 + "|"]
     for line in lines:
         rate = line["rows_per_second"]
-        cells = (f"{line['rows']:,}", f"{rate:,}", f"{rate / first['rows_per_second']:.0%}")
-        cells += (str(line["cpu_us_per_row"]), str(line["peak_mb"]), f"{line['database_mb']:,}")
+        cells = [f"{line['rows']:,}", f"{rate:,}", f"{rate / first['rows_per_second']:.0%}"]
+        cells += [str(line["cpu_us_per_row"]), str(line["peak_mb"]), f"{line['database_mb']:,}"]
         shown.append(f"| {' | '.join(cells)} |")
     return "\n".join(shown)
 
