@@ -31,8 +31,10 @@ if TYPE_CHECKING:  # "import sqlenrich" loads neither duckdb nor an HTTP client
 DATABASE_SUFFIXES = (".duckdb", ".db")
 FILE_SUFFIXES = (".csv", ".parquet")
 PROBES = 3
+COMMIT_ROWS = 256
+"""So many answers are stored at once at most, since each commit costs the same."""
 BATCH_ROWS = 128
-"""Half of what may be sent and not yet stored: requests keep going out while a batch is stored."""
+"""Half of that where a model takes its time: requests keep going out while a batch is stored."""
 
 
 @dataclass(frozen=True)
@@ -268,8 +270,11 @@ class Rounds:
         ``suspect`` requests failed before: that they fail again is no reason to end.
         """
         from .llm.client import Client
+        from .llm.model import InstantModel
 
-        with Client(ask.model, concurrency=ask.concurrency, batch_rows=BATCH_ROWS, caps=ask.caps) as client:
+        instant = isinstance(ask.model, InstantModel) and ask.model.instant
+        batch_rows = COMMIT_ROWS if instant else BATCH_ROWS
+        with Client(ask.model, concurrency=ask.concurrency, batch_rows=batch_rows, caps=ask.caps) as client:
             self.stopper.watch(client)
             if client.gate is not None:
                 self.gates[id(client.gate)] = client.gate

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from .types import Array, Struct
 LEDGER = "_sqlenrich_runs"
 AGAIN = "run it again first (what is answered is not paid again)"
 CHUNK_ROWS = 4096
-SLICE_ROWS = 200_000
+SLICE_ROWS = 500_000
 """So many rows are judged at a time: the memory of a run does not grow with its rows."""
 SLICES = {"prompts": "sqlenrich_prompts_slice", "responses": "sqlenrich_responses_slice"}
 """The views that the sliced SQL of the checked step reads."""
@@ -46,6 +47,9 @@ _ANSWERS = pa.schema(
         ("asked_at", pa.timestamp("us")),
     ]
 )
+_TOLD = tuple(name for name in _ANSWERS.names if name not in ("version", "fingerprint", "run_id"))
+_told = attrgetter(*_TOLD)
+"""What an answer itself says of its row; its ``asked_at`` has a time zone, and is stored in UTC without one."""
 
 
 @dataclass(frozen=True)
@@ -240,15 +244,13 @@ class Store(Database):
     def append(
         self, plan: Plan, answers: Sequence[Answer], *, run_id: str, version: str | None, fingerprint: str
     ) -> None:
-        """Store answers and commit: from here on they are never asked again."""
-        columns: dict[str, list[Any]] = {name: [getattr(a, name, None) for a in answers] for name in _ANSWERS.names}
+        """Store answers, at least one, and commit: from here on they are never asked again."""
         count = len(answers)
-        columns |= {"version": [version] * count, "fingerprint": [fingerprint] * count, "run_id": [run_id] * count}
-        columns["asked_at"] = [answer.asked_at.replace(tzinfo=None) for answer in answers]
-        batch = pa.table(columns, schema=_ANSWERS)
-        self.db.register("sqlenrich_batch", batch)
+        columns = dict(zip(_TOLD, zip(*map(_told, answers), strict=True), strict=True))
+        columns |= {"version": (version,) * count, "fingerprint": (fingerprint,) * count, "run_id": (run_id,) * count}
+        # The SQL finds the local variable by its name; registering it as a view would cost a third more.
+        sqlenrich_batch = pa.table(columns, schema=_ANSWERS)  # noqa: F841
         self.db.execute(f"INSERT INTO {plan.step('responses').relation} BY NAME SELECT * FROM sqlenrich_batch")
-        self.db.unregister("sqlenrich_batch")
 
     def finish(self, plan: Plan, checked_slice: str, calls: Sequence[Step]) -> tuple[int, int, dict[str, int], int]:
         """Make checked, enriched and quarantine together; give their counts and how much ``calls`` still have to ask.
