@@ -186,7 +186,7 @@ def constant_of(folder: Path) -> str:
 def test_where_nothing_is_counted(tmp_path: Path) -> None:
     """A server without the page gets no prompt, one with a body of another kind neither."""
     data = write_csv(tmp_path / "in.csv", [(1, "secret text")])
-    with ScriptedEndpoint() as endpoint:
+    with ScriptedEndpoint(tokenizes=False) as endpoint:
         told = plan(write_prompt(tmp_path), data, endpoint=endpoint.url, model="m")["tokens_in"]
         assert told["method"] == "estimated"
         assert not endpoint.asked

@@ -222,23 +222,23 @@ def test_percentiles(values: str, expected: list[int] | None) -> None:
 
 
 def test_reports_of_run_and_retry(tmp_path: Path) -> None:
-    """The endpoint tells prompt_tokens = length / 4 + 1, two of them cached, and 7 tokens out."""
+    """A text has a token, and one more for each four bytes; what is equal to the prompt before comes from the cache."""
     prices = write_prices(tmp_path, "as_of = 2026-11-01\n[models.mock]\ninput = 1\ncached = 0.5\noutput = 2")
     data, out, prompt = (
         write_csv(tmp_path / "in.csv", [(1, "aa"), (2, "bb")]),
         tmp_path / "o.duckdb",
-        write_prompt(tmp_path),
+        write_prompt(tmp_path, template="x" * 70 + " {{ body }}"),
     )
     with ScriptedEndpoint(content=lambda text: '{"label":"a","urgency":3}' if "aa" in text else "no") as endpoint:
         first = ask(prompt, data, out, endpoint.url, "--prices", prices)
-        assert first.report["tokens_in"] == 2 * (len("Classify: aa") // 4 + 1) == 8
-        assert (first.report["tokens_cached"], first.report["tokens_out"]) == (4, 14)
-        assert first.report["cost"] == 0.000034  # 4 x 1 + 4 x 0.5 + 14 x 2, of a million
-        assert "8 tokens in (4 cached), 14 out; 0.0000340 USD (prices of 2026-11-01)" in first.err
+        assert first.report["tokens_in"] == 2 * (73 // 4 + 1) == 38
+        assert (first.report["tokens_cached"], first.report["tokens_out"]) == (16, 24 // 4 + 1 + 1)
+        assert first.report["cost"] == 0.000046  # 22 x 1 + 16 x 0.5 + 8 x 2, of a million
+        assert "38 tokens in (16 cached), 8 out; 0.0000460 USD (prices of 2026-11-01)" in first.err
         assert set(first.report["latency_ms"]) == {"p50", "p95", "p99"}
         options = ("--endpoint", endpoint.url, "--max-attempts", 2, "--json")
         again = call("retry", prompt, "--output", out, *options, "--prices", prices)
-        assert (again.report["calls"], again.report["cost"]) == (1, 0.000017)
+        assert (again.report["calls"], again.report["cost"]) == (1, 0.000013)  # 3 x 1 + 16 x 0.5 + 1 x 2
         (tmp_path / "sqlenrich.toml").write_text('prices = "prices.toml"', encoding="utf-8")
         assert ask(prompt, data, out, endpoint.url).report["cost"] == 0.0
     assert rows(out, "SELECT count(*) FROM intent_responses") == [(3,)]

@@ -273,7 +273,7 @@ def test_a_failure_of_the_endpoint_does_not_end_a_further_attempt(tmp_path: Path
         first_run(prompt, tmp_path / "in.csv", output, endpoint)
         endpoint.content = GOOD
         # The retry's first request is tried once more by the client, then left for the next round.
-        endpoint.script = {endpoint._number + 1: "503", endpoint._number + 2: "503"}
+        endpoint.script = {endpoint._number + 1: "500", endpoint._number + 2: "500"}
         result = retry(prompt, output, endpoint, "--reason", "BAD_JSON")
     assert (result.status, result.report["enriched"], result.report["pending"]) == (0, 2, 0), result.err
     stored = rows(output, "SELECT attempt, call_error IS NULL FROM intent_responses ORDER BY ALL")

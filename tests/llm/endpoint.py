@@ -47,8 +47,8 @@ class ScriptedEndpoint:
     which the prompt chooses one, or a function of the prompt; without it answers fit the schema that is asked
     for. ``rpm`` and ``tpm`` are held over each ``window_s`` seconds; what is beyond gets 429. A request has the
     tokens of its prompt and its answer, or with ``count_max_tokens`` its ``max_tokens``. ``huge``: bytes of a
-    huge answer. ``cut``: the most tokens that are counted of a prompt, as by a server that cuts it. ``log_file``: a
-    line of JSON for each request; with ``keep`` the requests themselves are in ``log``.
+    huge answer. ``cut``: the most tokens that are counted of a prompt, as by a server that cuts it.
+    ``tokenizes``: whether it has the page of that name. ``log_file``: a line of JSON for each request; with ``keep`` the requests themselves are in ``log``.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class ScriptedEndpoint:
         models: tuple[str, ...] = ("mock", "small"),
         max_model_len: int = 32_768,
         cut: int = 0,
+        tokenizes: bool = True,
         key: str = "",
         huge: int = HUGE,
         rpm: int = 0,
@@ -78,6 +79,7 @@ class ScriptedEndpoint:
         self.rates = {checked(name): share for name, share in (rates or {}).items()}
         self.calm = calm
         self.cut = cut
+        self.tokenizes = tokenizes
         self.script = {number: checked(name) for number, name in (script or {}).items()}
         self.by_prompt = {text: checked(name) for text, name in (by_prompt or {}).items()}
         self.latency_s = latency_s
@@ -244,7 +246,7 @@ class ScriptedEndpoint:
             return b"{}"
         if name == "health":
             return b""
-        if name == "tokenize":
+        if name == "tokenize" and self.tokenizes:
             body = load(seen.body)
             prompt = body["prompt"] if "prompt" in body else prompt_of(body)
             return orjson.dumps({"count": tokens(prompt), "max_model_len": self.max_model_len})
