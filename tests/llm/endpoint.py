@@ -47,8 +47,9 @@ class ScriptedEndpoint:
     which the prompt chooses one, or a function of the prompt; without it answers fit the schema that is asked
     for. ``rpm`` and ``tpm`` are held over each ``window_s`` seconds; what is beyond gets 429. A request has the
     tokens of its prompt and its answer, or with ``count_max_tokens`` its ``max_tokens``. ``huge``: bytes of a
-    huge answer. ``cut``: the most tokens that are counted of a prompt, as by a server that cuts it.
-    ``tokenizes``: whether it has the page of that name. ``log_file``: a line of JSON for each request; with ``keep`` the requests themselves are in ``log``.
+    huge answer. ``cut``: the most tokens that are counted of a prompt, as by a server that cuts it. ``tokenizes``:
+    whether it has the page of that name. ``log_file``: a line of JSON for each request; with ``keep`` the requests
+    themselves are in ``log``.
     """
 
     def __init__(
