@@ -206,7 +206,9 @@ class Gate:
             door.pace.pushed_back(now)
         self._settle(ticket, now, 0, 0, 0)
         self._rest(door, now)
-        if unreachable:
+        if not unreachable:
+            door.unreached = 0
+        else:
             door.unreached += 1
             others = any(other.up for other in self.doors if other is not door)
             if door.up and door.unreached >= (1 if others else FAILURES_DOWN):

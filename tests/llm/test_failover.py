@@ -198,6 +198,14 @@ def test_the_own_limits_are_no_outage() -> None:
         assert [answer.call_error for answer in seen] == [None] * 4
 
 
+def test_an_endpoint_that_only_fails_is_given_up_below_the_own_limits_too() -> None:
+    with ScriptedEndpoint(rates={"500": 1.0}) as server:
+        asked = model(server, limits=Limits(4, rpm=600))
+        with Client(asked, concurrency=4, give_up_s=1.0) as client, pytest.raises(RunError, match="stopped answering"):
+            stream(client, 1_000)
+        assert len(server.asked) < 100
+
+
 def test_stop_ends_a_preflight_that_waits() -> None:
     with ScriptedEndpoint() as server:
         asked = model(server)
