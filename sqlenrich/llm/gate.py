@@ -237,10 +237,10 @@ class Gate:
         Raises Stopped at a cap.
         """
         if self.fixed is not None and self.in_flight >= self.fixed:
-            return None, "concurrency", 0.0
+            return self._held_back("concurrency", 0.0)
         door, reason, wait_s = self._door(now)
         if door is None:
-            return None, reason, wait_s
+            return self._held_back(reason, wait_s)
         tokens_in = size / BYTES_PER_TOKEN * self._ratio
         tokens_out = self._out
         cost = 0.0
@@ -248,7 +248,7 @@ class Gate:
             needs = {"rpm": 1.0, "tpm": tokens_in + tokens_out, "input_tpm": tokens_in, "output_tpm": tokens_out}
             for name, bucket in self._buckets.items():
                 if (wait_s := bucket.wait_s(needs[name], now)) > 0:
-                    return None, name, wait_s
+                    return self._held_back(name, wait_s)
         if (caps := self.caps) is not None:
             cost = caps.cost(tokens_in, self._most_out or tokens_out)
             allowed = caps.allows(cost)
@@ -264,6 +264,13 @@ class Gate:
         door.in_flight += 1
         self.in_flight += 1
         return Ticket(door, tokens_in, tokens_out, cost), "", 0.0
+
+    def _held_back(self, reason: str, wait_s: float) -> tuple[None, str, float]:
+        """Give why a request must wait. Raises Stopped where no call is left: it would wait for nothing."""
+        if self.caps is not None and self.caps.allows(0.0) is False:
+            self.on_cap()
+            raise Stopped
+        return None, reason, wait_s
 
     def _door(self, now: float) -> tuple[Door | None, str, float]:
         """Give the endpoint with most room, or why none has any."""

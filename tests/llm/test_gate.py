@@ -305,3 +305,22 @@ def test_more_cached_tokens_than_there_are_do_not_pay_back() -> None:
         assert caps.spent == pytest.approx(100 * 0.1 / 1e6)
 
     in_loop(work)
+
+
+@pytest.mark.parametrize("way", ["own limit", "endpoint down", "asked to wait", "all in flight"])
+def test_a_cap_ends_a_run_at_once_whatever_else_holds_it_back(way: str) -> None:
+    async def work() -> None:
+        caps = Caps(max_calls=1)
+        gate = Gate(1, Limits(1, rpm=1 if way == "own limit" else None), caps=caps)
+        ticket = await entered(gate)
+        if way != "all in flight":
+            gate.answered(ticket)
+        if way == "endpoint down":
+            gate.doors[0].up = False
+        elif way == "asked to wait":
+            gate.doors[0].held_until = float("inf")
+        with pytest.raises(Stopped):
+            await asyncio.wait_for(entered(gate), 1)
+        assert caps.reached == "max_calls"
+
+    in_loop(work)

@@ -159,7 +159,8 @@ def play(scene: Scene) -> None:
             timeout_s=1.0,
             params={"max_tokens": 30_000},
         )
-        model = Watched(config, caps=caps)
+        gate = Watched(config, caps=caps).gate
+        models: list[Watched] = []
 
         def give_up() -> None:
             late.set()
@@ -176,6 +177,8 @@ def play(scene: Scene) -> None:
         exposed = abandoned = 0
         with Hands(plan):
             for turn in range(scene.clients):
+                model = Watched(config, gate=gate)  # as a retry asks several models through one gate
+                models.append(model)
                 mine = left[turn * share : (turn + 1) * share]
                 client = Client(
                     model,
@@ -206,7 +209,7 @@ def play(scene: Scene) -> None:
                     abandoned += client._stops > 1
         guard.cancel()
         guard.join()
-        calls = model.pulse.calls
+        calls = sum(model.pulse.calls for model in models)
         until = time.monotonic() + 5
         while any(server.open for server in servers) and time.monotonic() < until:
             time.sleep(0.005)
@@ -214,7 +217,6 @@ def play(scene: Scene) -> None:
         seen = [one for server in servers for one in server.asked]
 
     assert not late.is_set(), "it did not end"
-    gate = model.gate
     assert (gate.in_flight, [door.in_flight for door in gate.doors]) == (0, [0] * len(servers))
     assert all(waiting.done() for _, waiting in gate._waiting)
     assert (caps.open, round(caps.reserved, 9)) == (0, 0)
@@ -236,7 +238,7 @@ def play(scene: Scene) -> None:
     if scene.max_cost is not None:
         assert caps.spent <= scene.max_cost + 1e-12
     if (width := scene.limits.concurrency) is not None:
-        assert model.peak <= width
+        assert max(model.peak for model in models) <= width
         assert exposed <= width + scene.unstored
     # A whole answer is given, and nobody is asked for it again.
     whole = Counter(one.prompt for one in seen if one.complete)
