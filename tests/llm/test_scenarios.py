@@ -57,11 +57,12 @@ class Scene:
 def scene(seed: int) -> Scene:
     r = random.Random(seed)
     endpoints: list[dict[str, object]] = []
-    for _ in range(r.choice((1, 1, 2, 3))):
+    several = r.choice((1, 1, 2, 3))
+    for number in range(several):
         some = r.sample(FAULTS, r.choice((0, 0, 1, 3)))
         rates = {name: r.choice((0.01, 0.05, 0.2)) * (0.2 if name in ("hang", "stall") else 1) for name in some}
-        if r.random() < 0.1:
-            rates = {r.choice(("500", "reset", "503")): 1.0}
+        if r.random() < (0.5 if number < several - 1 else 0.05):
+            rates = {r.choice(("500", "reset", "503", "429", "html")): 1.0}
         limit = {"rpm": r.choice((20, 100)), "window_s": 0.5} if r.random() < 0.15 else {}
         latency = r.choice((0.0, 0.002, 0.02))
         slots = r.choice((0, 0, 4, 16))
@@ -81,7 +82,7 @@ def scene(seed: int) -> Scene:
         max_cost=r.choice((0.0, 0.001, 0.02)) if r.random() < 0.2 else None,
         stops=tuple(sorted(r.uniform(0, 1.0) for _ in range(stop))),
         outages=tuple(
-            (number, at, at + r.choice((0.05, 0.4)))
+            (number, at, at + r.choice((0.05, 0.4, 100.0)))
             for number in range(len(endpoints))
             if r.random() < 0.25 and (at := r.uniform(0.0, 0.6)) is not None
         ),
@@ -108,6 +109,7 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(module, "BACKOFF_CAP_S", 0.2)
     monkeypatch.setattr(module, "REVIVE_S", (0.0, 0.05))
     monkeypatch.setattr("sqlenrich.llm.gate.REST_S", 0.05)
+    monkeypatch.setattr("sqlenrich.llm.model.RETRIES", 50.0)
     before = set(threading.enumerate())
     yield
     assert set(threading.enumerate()) <= before
@@ -185,7 +187,7 @@ def play(scene: Scene) -> None:
                     concurrency=1,
                     unstored=scene.unstored,
                     batch_rows=scene.batch_rows,
-                    give_up_s=8.0,
+                    give_up_s=4.0,
                     caps=caps,
                 )
                 client.grace_s = 3.0
