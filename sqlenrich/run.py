@@ -18,11 +18,12 @@ from .enrichment import Enrichment, SourceColumn
 from .errors import ConfigError, SqlenrichError, did_you_mean
 from .plan import Plan, Step
 from .prices import Prices
-from .report import Report
+from .report import Report, counted
 from .usage import account
 
 if TYPE_CHECKING:  # "import sqlenrich" loads neither duckdb nor an HTTP client
     from .database import Database
+    from .llm.caps import Caps
     from .llm.client import Client
     from .llm.gate import Gate
     from .llm.messages import Answer
@@ -51,8 +52,8 @@ class PlanLine:
     def to_text(self) -> str:
         """Give the one line."""
         return (
-            f"plan: {self.rows:,} rows, {self.distinct:,} distinct requests, {self.answered:,} already answered, "
-            f"{self.calls:,} calls to {self.model}{self.where}"
+            f"plan: {counted(self.rows, 'row')}, {counted(self.distinct, 'distinct request')}, "
+            f"{self.answered:,} already answered, {counted(self.calls, 'call')} to {self.model}{self.where}"
         )
 
 
@@ -222,7 +223,7 @@ def run(
             output=str(target),
             max_quarantine=enrichment.max_quarantine,
             stopped=stopper.requested,
-            stopped_at=caps.reached,
+            stopped_at=cap_reached(caps, max_rows, pending, stopper),
             limits=rounds.shares(),
         )
         if target != database and not kept_as_is:
@@ -320,6 +321,12 @@ class Rounds:
             self.store.append(self.plan, answers, run_id=self.run_id, version=e.version, fingerprint=e.fingerprint)
             self.kept += len(answers)
             self.observer.answered(answers, self.total)
+
+
+def cap_reached(caps: Caps, max_rows: int | None, pending: int, stopper: Stopper) -> str | None:
+    """Give the cap that ended a run, if one did."""
+    rows = max_rows is not None and pending and not stopper.requested
+    return caps.reached or ("max_rows" if rows else None)
 
 
 def new_run_id(started: datetime) -> str:
