@@ -228,7 +228,8 @@ def _endpoint(values: dict[str, Any], place: str, problems: list[str]) -> Endpoi
             continue
         value = values[key]
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            problems.append(f"{key} is {_KIND_WORDS[kind]}, not {value!r} @ {place}.{key}")
+            found = f", not {value!r}" if kind in (int, bool, _NUMBER) else ""  # a text may be a secret
+            problems.append(f"{key} is {_KIND_WORDS[kind]}{found} @ {place}.{key}")
         elif isinstance(value, int | float) and kind is not bool and value <= 0:
             problems.append(f"{key} is above 0, not {value} @ {place}.{key}")
     written = values.get("url")
