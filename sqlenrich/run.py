@@ -262,7 +262,7 @@ class Rounds:
     ) -> None:
         self.store, self.plan, self.enrichment = store, plan, enrichment
         self.run_id, self.observer, self.stopper = run_id, observer, stopper
-        self.total = self.calls = self.retries = self.kept = 0
+        self.total = self.calls = self.retries = self.kept = self.failed = 0
         self.gates: dict[int, Gate] = {}
 
     def ask(self, ask: Ask, call: Step, pending: int, *, repeat: bool, suspect: bool = False) -> None:
@@ -285,6 +285,7 @@ class Rounds:
                 while (
                     repeat
                     and not client.stopped
+                    and self.failed
                     and (pending := self.store.refresh(self.plan, call, ordered=ask.prefix_order))
                 ):
                     self.retries += pending
@@ -296,6 +297,7 @@ class Rounds:
 
     def round(self, client: Client, call: Step, pending: int, *, first: bool, suspect: bool = False) -> None:
         self.total += pending
+        self.failed = 0
         requests = self.store.requests(call, pending)
         if first:
             head = list(itertools.islice(requests, PROBES))
@@ -320,6 +322,7 @@ class Rounds:
             e = self.enrichment
             self.store.append(self.plan, answers, run_id=self.run_id, version=e.version, fingerprint=e.fingerprint)
             self.kept += len(answers)
+            self.failed += sum(answer.retryable for answer in answers)
             self.observer.answered(answers, self.total)
 
 

@@ -119,7 +119,6 @@ class Client:
         answers: list[Answer] = []
         if self.stopped:
             return answers
-        self.pulse.start()
         try:
             self._await(self._probe(requests, answers, suspect))
         except (CancelledError, Stopped):
@@ -242,7 +241,12 @@ class Client:
             self._await(flight.abandon())
 
     async def _probe(self, requests: Sequence[Request], answers: list[Answer], suspect: bool) -> None:
+        if self.stopped:
+            return
         self._preflight = asyncio.current_task()
+        self.pulse.start()
+        if self.gate is not None:
+            self.gate.resume()
         try:
             if isinstance(self.model, ProbingModel):
                 await self.model.probe(requests, answers, suspect=suspect)
@@ -258,6 +262,8 @@ class Client:
 
     def _on_stop(self) -> None:
         self.pulse.stop()
+        if self.gate is not None:
+            self.gate.stop()
         if self._preflight is not None:
             if self._stops > 1:
                 self._preflight.cancel()

@@ -123,6 +123,7 @@ class EndpointModel:
             headers["authorization"] = f"Bearer {self.config.api_key}"
         self._wires = tuple(Wire(urlsplit(site.url), headers, timeout_s=self.config.timeout_s) for site in self.sites)
         self.gate.on_down = self._down
+        self.gate.reopen()
 
     async def close(self) -> None:
         """Close all connections."""
@@ -145,7 +146,8 @@ class EndpointModel:
         """
         faults = []
         for request in requests[:PROBES]:
-            answer, fault = await self._ask(request, min(PROBE_TRIES, self.config.max_tries), probing=True)
+            tries = max(min(PROBE_TRIES, self.config.max_tries), len(self.sites))
+            answer, fault = await self._ask(request, tries, probing=True)
             answers.append(answer)
             if fault is None:
                 return
@@ -194,7 +196,8 @@ class EndpointModel:
                 failures += 1
                 gate.failed(ticket, unreachable=result.unreachable, timeout=result.timeout)
                 exhausted = failures >= tries
-                if not (exhausted or probing or self.pulse.may_retry()):
+                elsewhere = self._elsewhere(ticket.door, result)
+                if not (exhausted or probing or elsewhere or self.pulse.may_retry()):
                     # The longer nothing succeeds, the more rarely a row is given up.
                     await self.pulse.pause(random.uniform(0.0, max(BACKOFF_S, self.pulse.down_s() / 4)))
                     exhausted = True
@@ -202,7 +205,7 @@ class EndpointModel:
                 if probing and result.unreachable:
                     raise RunError(f"{site.shown}: {result.text}; start the server there or correct the url")
                 break
-            elsewhere = result.unreachable and not ticket.door.up and any(door.up for door in gate.doors)
+            elsewhere = self._elsewhere(ticket.door, result)
             await self.pulse.pause(result.wait_s + (0.0 if elsewhere else _backoff(calls - 1)))
         done = result if isinstance(result, Completion) else Completion(None, None, None, None, None)
         failure = result if isinstance(result, _Failure) else None
@@ -223,6 +226,10 @@ class EndpointModel:
             calls=calls,
         )
         return answer, failure.fault if failure else None
+
+    def _elsewhere(self, door: Door, failure: _Failure) -> bool:
+        """Say whether a request that failed at a door goes to another one now."""
+        return failure.unreachable and not door.up and any(other.up for other in self.gate.doors)
 
     def _compare(self, prompt: str, tokens_in: int) -> None:
         """Warn once of an endpoint that reads less than it is sent: its own count is far below ours."""
@@ -246,15 +253,19 @@ class EndpointModel:
     async def _revive(self, door: Door) -> None:
         """Ask an endpoint that is down whether it answers again, ever less often."""
         site = self.sites[door.number]
-        tries = 0
+        tries = max(door.rests - 1, 0)
         while self._wires:
+            began = time.monotonic()
             await asyncio.sleep(REVIVE_S[min(tries, len(REVIVE_S) - 1)] * random.uniform(0.5, 1.0))
             tries += 1
             try:
                 reply = await self._wires[door.number].send("GET", site.models, timeout_s=PROBE_S)
             except (WireError, OSError) as error:
                 with suppress(RunError):
-                    self.pulse.trouble = self._unreached(site, error).text
+                    failure = self._unreached(site, error)
+                    # What was in flight may be answered after its endpoint closed to others.
+                    if not any(other.up for other in self.gate.doors):
+                        self.pulse.failed(began, failure.text)
                 continue
             if reply.status < 500:
                 self.gate.open_door(door)
@@ -299,7 +310,9 @@ class EndpointModel:
 
     def _unreached(self, site: _Site, error: Exception) -> _Failure:
         """Give the failure of a try without an HTTP answer. Raises RunError for what time does not heal."""
-        if isinstance(error, ssl.SSLError):
+        if isinstance(error, ssl.SSLCertVerificationError) or (
+            isinstance(error, ssl.SSLError) and not self._ever_answered
+        ):
             todo = "correct the url (http or https) or the certificate"
             raise RunError(f"{site.shown}: TLS failed ({one_line(str(error))}): {todo}") from None
         number = error.errno if isinstance(error, OSError) else None

@@ -50,6 +50,7 @@ class Flight:
         self._batch: list[Answer] = []
         self._flush_timer: asyncio.TimerHandle | None = None
         self._check_timer: asyncio.TimerHandle | None = None
+        self._checked_at = time.monotonic()
         self._grace_timer: asyncio.TimerHandle | None = None
         self._doubtful: deque[asyncio.Future[None]] = deque()
         self._sent = 0
@@ -62,8 +63,11 @@ class Flight:
     def add(self, request: Request) -> bool:
         """Queue a request; true if ``feed`` must be posted to the loop for it."""
         self._queue.append(request)
-        due, self._feed_due = not self._feed_due, True
-        return due
+        # Set only where it was false: the loop may clear it at any moment, and then comes back to the queue.
+        if self._feed_due:
+            return False
+        self._feed_due = True
+        return True
 
     def ready(self) -> bool:
         """Say whether ``take`` would give something at once."""
@@ -87,6 +91,8 @@ class Flight:
 
     def start(self) -> None:
         """Begin to watch the endpoint."""
+        if self._ended:
+            return  # it was stopped before it began
         self._pulse.start()
         self._pulse.on_pause = self.feed
         if self._gate is not None:
@@ -239,7 +245,10 @@ class Flight:
         """Give up where nothing succeeded for too long."""
         if self._ended:
             return
-        give_up_s = self._client.give_up_s
+        give_up_s, now = self._client.give_up_s, time.monotonic()
+        if self._gate is not None and self._gate.waits_for_itself:
+            self._pulse.skip(now - self._checked_at)
+        self._checked_at = now
         if not self.closing and self.workers > 0 and self._pulse.down_s() >= give_up_s:
             self._error = RunError(
                 f"the model {self._model.name} stopped answering ({self._pulse.trouble});"

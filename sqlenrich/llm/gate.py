@@ -16,6 +16,8 @@ from .model import Stopped
 from .pace import MOST, Pace
 
 FAILURES_DOWN = 3
+FAILURES_REST = 5
+REST_S, LONGEST_REST_S = 0.25, 5.0
 GUESSED_OUT = 256
 _LEARN = 0.05
 _PER_MINUTE = ("rpm", "tpm", "input_tpm", "output_tpm")
@@ -33,7 +35,11 @@ class Limits:
 
 
 class Door:
-    """One endpoint of a gate: how many requests are in flight there, and whether it answers."""
+    """One endpoint of a gate: how many requests are in flight there, and whether it answers.
+
+    ``failures`` counts the tries that came to nothing since the last answer, ``rests`` how often it was then given none
+    for a while.
+    """
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -41,7 +47,7 @@ class Door:
         self.in_flight = 0
         self.up = True
         self.held_until = 0.0
-        self.failures = 0
+        self.failures = self.unreached = self.rests = 0
         self.answered_at = float("-inf")
 
 
@@ -81,7 +87,7 @@ class Gate:
         self._most_out = float(max_out or 0)
         self._reason = ""
         self._reason_at = self._open_at = now
-        self._open = False
+        self._open = self._stopping = False
 
     @property
     def most(self) -> int:
@@ -95,13 +101,29 @@ class Gate:
             return self.fixed
         return max(1, sum(door.pace.width for door in self.doors if door.up))
 
+    @property
+    def waits_for_itself(self) -> bool:
+        """Whether nothing is in flight because the user's limits a minute hold requests back."""
+        return self.in_flight == 0 and self._reason in _PER_MINUTE
+
+    def reopen(self) -> None:
+        """Take it that all endpoints answer: whoever watched those that did not is gone."""
+        for door in self.doors:
+            door.up, door.failures, door.unreached, door.rests = True, 0, 0, 0
+
+    def resume(self) -> None:
+        """Let requests through again after ``stop``."""
+        self._stopping = False
+
     def begin(self) -> None:
         """A stream begins: from here on time counts."""
+        self.resume()
         self._open, self._open_at = True, time.monotonic()
         self._reason, self._reason_at = "", self._open_at
 
     def end(self) -> None:
         """The stream ended."""
+        self._forget_timer()
         if self._open:
             now = time.monotonic()
             self._mark("", now)
@@ -110,6 +132,8 @@ class Gate:
 
     def try_enter(self, size: int) -> Ticket | None:
         """Give a ticket for a request of so many bytes if it may be sent at once. Raises Stopped at a cap."""
+        if self._stopping:
+            raise Stopped
         if self._waiting:
             return None
         now = time.monotonic()
@@ -121,7 +145,9 @@ class Gate:
         return ticket
 
     async def enter(self, size: int, *, again: bool = False) -> Ticket:
-        """Wait for a ticket. Raises Stopped at a cap."""
+        """Wait for a ticket. Raises Stopped at a cap, and from ``stop`` on."""
+        if self._stopping:
+            raise Stopped
         waiting: asyncio.Future[Ticket] = asyncio.get_running_loop().create_future()
         if again:
             self._waiting.appendleft((size, waiting))
@@ -136,7 +162,10 @@ class Gate:
             raise
 
     def stop(self) -> None:
-        """Send away whoever waits."""
+        """Send away whoever waits, and whoever comes."""
+        self._stopping = True
+        self._forget_timer()
+        self._mark("", time.monotonic())
         while self._waiting:
             _, waiting = self._waiting.popleft()
             if not waiting.done():
@@ -150,7 +179,8 @@ class Gate:
         full = door.in_flight >= door.pace.width and self.fixed is None
         if self.fixed is None:
             door.pace.answered(now, full=full)
-        door.failures, door.answered_at = 0, now
+        door.failures = door.unreached = door.rests = 0
+        door.answered_at = now
         self._settle(ticket, now, tokens_in, tokens_out, cached)
         self._out_of(door, now)
 
@@ -162,7 +192,8 @@ class Gate:
             bucket.slower()
         if wait_s > 0 and now - door.answered_at > 1.0:
             door.held_until = max(door.held_until, now + wait_s)
-        door.failures = 0
+        door.unreached = 0
+        self._rest(door, now)
         self._settle(ticket, now, 0, 0, 0)
         self._out_of(door, now)
 
@@ -172,12 +203,14 @@ class Gate:
         if timeout:
             door.pace.pushed_back(now)
         self._settle(ticket, now, 0, 0, 0)
+        self._rest(door, now)
         if unreachable:
-            door.failures += 1
+            door.unreached += 1
             others = any(other.up for other in self.doors if other is not door)
-            if door.up and door.failures >= (1 if others else FAILURES_DOWN):
+            if door.up and door.unreached >= (1 if others else FAILURES_DOWN):
                 door.up = False
                 self.on_down(door)
+                door.rests += 1
         self._out_of(door, now)
 
     def leave(self, ticket: Ticket) -> None:
@@ -188,7 +221,9 @@ class Gate:
 
     def open_door(self, door: Door) -> None:
         """Take note that an endpoint answers again."""
-        door.up, door.failures = True, 0
+        door.up, door.unreached = True, 0
+        if door.rests > 1:
+            door.failures = FAILURES_REST  # it answered probes before, and nothing else
         self._pump()
         self.on_room()
 
@@ -229,6 +264,7 @@ class Gate:
     def _door(self, now: float) -> tuple[Door | None, str, float]:
         """Give the endpoint with most room, or why none has any."""
         best: Door | None = None
+        choice = len(self.doors) > 1 and self._any_well()
         held = float("inf")
         anyone = False
         for door in self.doors:
@@ -240,11 +276,27 @@ class Gate:
             anyone = True
             if self.fixed is None and door.in_flight >= door.pace.width:
                 continue
-            if best is None or door.in_flight * best.pace.width < best.in_flight * door.pace.width:
+            if choice and door.failures >= FAILURES_REST and door.in_flight:
+                continue  # one request at a time finds out whether it answers again
+            if best is None or self._load(door) < self._load(best):
                 best = door
         if best is not None:
             return best, "", 0.0
         return None, "concurrency" if anyone else "endpoint", 0.0 if held == float("inf") else held
+
+    def _load(self, door: Door) -> tuple[float, int]:
+        # Where the width is fixed, that of one endpoint is not tried out.
+        return door.in_flight / (door.pace.width if self.fixed is None else 1), door.failures
+
+    def _any_well(self) -> bool:
+        return any(door.up and door.failures < FAILURES_REST for door in self.doors)
+
+    def _rest(self, door: Door, now: float) -> None:
+        """Give an endpoint that only fails nothing for a while, where others answer: whoever fails at once has room."""
+        door.failures += 1
+        if door.failures >= FAILURES_REST and now >= door.held_until and len(self.doors) > 1 and self._any_well():
+            door.held_until = now + min(REST_S * 2.0 ** min(door.rests, 16), LONGEST_REST_S)
+            door.rests += 1
 
     def _settle(
         self, ticket: Ticket, now: float, tokens_in: int | None, tokens_out: int | None, cached: int | None
@@ -263,7 +315,7 @@ class Gate:
                 more = counts_in * (used_in - ticket.tokens_in) + counts_out * (used_out - ticket.tokens_out)
                 bucket.take(more, now)
         if self.caps is not None:
-            self.caps.settled(ticket.cost, self.caps.cost(used_in, used_out, cached or 0))
+            self.caps.settled(ticket.cost, self.caps.cost(used_in, used_out, min(cached or 0, used_in)))
 
     def _out_of(self, door: Door, now: float) -> None:
         door.in_flight -= 1
@@ -291,12 +343,15 @@ class Gate:
                 break
             self._waiting.popleft()
             waiting.set_result(ticket)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._forget_timer()
         if self._waiting and wait_s > 0:
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._pump)
         self._mark(reason or ("concurrency" if self.in_flight >= self.width else ""), now)
+
+    def _forget_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _mark(self, reason: str, now: float) -> None:
         """Count the time of the limit that held requests back until now."""

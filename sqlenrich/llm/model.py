@@ -141,6 +141,11 @@ class Pulse:
             self._down_since += time.monotonic() - self._rested_at
         self._rested_at = None
 
+    def skip(self, seconds: float) -> None:
+        """Take note that for so long nothing was sent, by our own choice: that is no outage."""
+        if self._down_since is not None:
+            self._down_since = min(self._down_since + seconds, time.monotonic())
+
     async def pause(self, seconds: float) -> None:
         """Wait before a request is sent again. Raises Stopped as soon as the run is to stop."""
         if self._stopping:

@@ -197,7 +197,7 @@ class _Connection(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._fail(WireError("the answer is not HTTP"))
             return
-        if not self._status:
+        if not self._status and self._waiter is not None:
             self._head_size += len(data)
             if self._head_size > MOST_HEAD:
                 self._fail(WireError("the answer's head is too long"))
@@ -256,7 +256,7 @@ class _Connection(asyncio.Protocol):
         if waiter is None or waiter.done():
             return
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        if self._headers.get("content-encoding", "").lower() in ("gzip", "x-gzip", "deflate"):
+        if body and self._headers.get("content-encoding", "").lower() in ("gzip", "x-gzip", "deflate"):
             try:
                 body = _inflated(body)
             except (zlib.error, ValueError):

@@ -18,6 +18,7 @@ from sqlenrich.errors import RunError
 from sqlenrich.llm import endpoint as endpoint_module
 from sqlenrich.llm.client import Client
 from sqlenrich.llm.endpoint import EndpointConfig, EndpointModel
+from sqlenrich.llm.flight import Flight
 from sqlenrich.llm.gate import Limits
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.mock import MockModel
@@ -575,3 +576,25 @@ def test_an_instant_model_asks_no_further_than_a_batch() -> None:
 def test_settings_below_one(name: str) -> None:
     with pytest.raises(ValueError, match="must be at least 1"):
         Client(MockModel(SCHEMA), **{"concurrency": 1} | {name: 0})  # type: ignore[arg-type]
+
+
+def test_a_feed_at_the_same_moment_is_not_lost() -> None:
+    """The loop clears the mark between the caller's look at it and its change of it."""
+
+    class Between(Flight):
+        marked = True
+
+        @property
+        def _feed_due(self) -> bool:
+            value, self.marked = self.marked, False
+            return value
+
+        @_feed_due.setter
+        def _feed_due(self, value: bool) -> None:
+            self.marked = value
+
+    with Client(sleeping(0.0), concurrency=1) as client:
+        flight = Between(client)
+        flight.marked = True
+        assert not flight.add(requests(1)[0])
+        assert flight.add(requests(1)[0])

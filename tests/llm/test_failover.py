@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from sqlenrich.llm.client import Client
 from sqlenrich.llm.endpoint import EndpointConfig, EndpointModel
 from sqlenrich.llm.gate import Limits
 from sqlenrich.llm.messages import Answer, Request
+from sqlenrich.llm.wire import Reply, Wire
 
 from .endpoint import ScriptedEndpoint
 
@@ -132,3 +135,75 @@ def test_a_server_that_cuts_without_a_word(counted: int, warned: bool) -> None:
         for _ in range(5):
             asked._compare("x" * 20_000, counted)
         assert [("counts 100 tokens for a prompt of about 5,000" in line) for line in asked.warnings] == [True] * warned
+
+
+@pytest.mark.parametrize("concurrency", [8, None])
+@pytest.mark.parametrize("fault", ["500", "503", "429", "html", "reset", "hang"])
+def test_an_endpoint_that_fails_all_is_left_to_the_other(
+    fault: str, concurrency: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever fails at once always has room: without a rest it would get nearly all requests."""
+    monkeypatch.setattr("sqlenrich.llm.model.RETRIES", 50.0)
+    with ScriptedEndpoint(rates={fault: 1.0}) as one, ScriptedEndpoint(latency_s=0.02) as two:
+        asked = model(one, two, limits=Limits(concurrency))
+        with Client(asked, concurrency=1, give_up_s=30) as client:
+            head = client.preflight(requests(1))
+            seen = stream(client, 300)
+        assert [answer.call_error for answer in head] == [None]
+        assert Counter(answer.call_error for answer in seen) == {None: 300}
+        assert len(one.asked) < 100
+
+
+def test_two_of_three_are_dead_from_the_start() -> None:
+    with ScriptedEndpoint() as one, ScriptedEndpoint() as two, ScriptedEndpoint() as three:
+        one.die()
+        two.die()
+        with Client(model(one, two, three), concurrency=16) as client:
+            assert [answer.call_error for answer in client.preflight(requests(1))] == [None]
+
+
+def test_an_endpoint_that_leaves_in_order_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers what is in flight and takes nothing new: the last answer must not hide that it is gone."""
+    send, sends = Wire.send, itertools.count(1)
+
+    async def refused_at_last(wire: Wire, method: str, target: str, *rest: Any, **more: Any) -> Reply:
+        if method == "GET" or next(sends) > 5:
+            raise ConnectionRefusedError
+        return await send(wire, method, target, *rest, **more)
+
+    monkeypatch.setattr(Wire, "send", refused_at_last)
+    with ScriptedEndpoint(latency_s=0.3) as server:
+        began = time.monotonic()
+        asked = model(server, limits=Limits(8))
+        with Client(asked, concurrency=8, give_up_s=1.0) as client, pytest.raises(RunError, match="stopped answering"):
+            stream(client, 100)
+        assert time.monotonic() - began < 8
+
+
+def test_an_endpoint_that_was_down_is_asked_again_by_the_next_client() -> None:
+    with ScriptedEndpoint() as server:
+        asked = model(server)
+        for _ in range(2):
+            with Client(asked, concurrency=16, give_up_s=5) as client:
+                assert [answer.call_error for answer in client.preflight(requests(1))] == [None]
+                asked.gate.doors[0].up = False  # nobody looks after it once the client is closed
+
+
+def test_the_own_limits_are_no_outage() -> None:
+    """One failure, and then no try for longer than a run waits for an endpoint: the limit is ours."""
+    with ScriptedEndpoint(script={3: "500"}) as server:
+        asked = model(server, limits=Limits(1, rpm=60))
+        with Client(asked, concurrency=1, give_up_s=0.4) as client:
+            seen = stream(client, 4)
+        assert [answer.call_error for answer in seen] == [None] * 4
+
+
+def test_stop_ends_a_preflight_that_waits() -> None:
+    with ScriptedEndpoint() as server:
+        asked = model(server)
+        asked.gate.doors[0].held_until = time.monotonic() + 60
+        with Client(asked, concurrency=1) as client:
+            began = time.monotonic()
+            threading.Timer(0.2, client.stop).start()
+            assert client.preflight(requests(1)) == []
+            assert time.monotonic() - began < 3

@@ -225,3 +225,73 @@ def test_stop_sends_away_who_waits() -> None:
         assert [type(result) for result in results] == [Stopped] * 3
 
     in_loop(work)
+
+
+def test_nobody_is_let_through_after_stop_until_it_begins_again() -> None:
+    async def work() -> None:
+        gate = Gate(1, Limits(concurrency=4))
+        gate.stop()
+        with pytest.raises(Stopped):
+            gate.try_enter(400)
+        with pytest.raises(Stopped):
+            await gate.enter(400)
+        gate.begin()
+        assert gate.try_enter(400) is not None
+
+    in_loop(work)
+
+
+def test_a_gate_outlives_its_loop() -> None:
+    """A retry asks several models one after another, each in a loop of its own, through one gate."""
+    gate = Gate(1, Limits(8, rpm=60))
+
+    async def work() -> None:
+        gate.begin()
+        while (ticket := gate.try_enter(400)) is not None:
+            gate.answered(ticket, 100, 5)
+        waiting = asyncio.create_task(gate.enter(400))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        gate.end()
+        assert gate._timer is None
+
+    in_loop(work)
+    in_loop(work)
+    assert gate.in_flight == 0
+
+
+def test_an_endpoint_that_only_fails_gets_one_request_now_and_then() -> None:
+    async def work() -> None:
+        gate = Gate(2, Limits(20))
+        bad = gate.doors[0]
+        asked = 0
+        for _ in range(12):
+            ticket = await entered(gate)
+            if ticket.door is bad:
+                asked += 1
+                gate.failed(ticket, unreachable=False, timeout=False)
+        assert asked == 5
+        await asyncio.sleep(0.3)
+        assert [(await entered(gate)).door.number for _ in range(4)].count(0) == 1
+
+    in_loop(work)
+
+
+def test_an_only_endpoint_never_rests() -> None:
+    async def work() -> None:
+        gate = Gate(1, Limits(20))
+        for _ in range(60):
+            gate.failed(await entered(gate), unreachable=False, timeout=False)
+        assert gate.try_enter(400) is not None
+
+    in_loop(work)
+
+
+def test_more_cached_tokens_than_there_are_do_not_pay_back() -> None:
+    async def work() -> None:
+        caps = Caps(max_cost=1.0, input_price=1.0, output_price=1.0, cached_price=0.1)
+        gate = Gate(1, Limits(1), caps=caps)
+        gate.answered(await entered(gate), 100, 0, 1_000)
+        assert caps.spent == pytest.approx(100 * 0.1 / 1e6)
+
+    in_loop(work)

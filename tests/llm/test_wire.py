@@ -220,3 +220,31 @@ def test_deflate_is_unpacked() -> None:
 )
 def test_targets(url: str, target: str) -> None:
     assert target_of(urlsplit(url), "/models") == target
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\ncontent-length: 200000\r\n\r\n" + b"x" * 200_000, id="long"),
+        pytest.param(b"HTTP/1.1 503 Busy\r\ncontent-encoding: gzip\r\ncontent-length: 0\r\n\r\n", id="packed nothing"),
+    ],
+)
+def test_a_connection_is_kept_after(reply: bytes) -> None:
+    server = Server([reply], [reply])
+
+    async def work(wire: Wire, _: int) -> list[int]:
+        first = await wire.send("POST", "/v1/x", b"body")
+        second = await wire.send("POST", "/v1/x", b"body")
+        return [first.status, second.status, len(first.body), len(second.body)]
+
+    assert with_wire(server, work)[2:] in ([200_000] * 2, [0, 0])
+    assert server.connections == 1
+
+
+def test_a_kept_connection_that_ends_before_the_answer_says_so() -> None:
+    async def work(wire: Wire, _: int) -> None:
+        await wire.send("POST", "/v1/x", b"body")
+        with pytest.raises(WireError, match="closed before the answer"):
+            await wire.send("POST", "/v1/x", b"body")
+
+    with_wire(Server([OK], ["reset"]), work)
