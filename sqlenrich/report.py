@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 from .prices import money
@@ -102,8 +103,14 @@ class Report:
             )
         if self.exit_status == EXIT_OVER_LIMIT:
             limit = f"over max_quarantine {self.max_quarantine}" if self.enriched else "all rows were refused"
-            lines.append(f"too many refused: {limit}; see {self.name}_quarantine")
+            lines.append(f"too many refused: {limit}; see {self._refused_place()}")
         return "\n".join(lines)
+
+    def _refused_place(self) -> str:
+        """Where the refused rows are: a table, or the file beside an output file."""
+        output = PurePath(self.output)
+        beside = output.suffix.lower() in (".csv", ".parquet")
+        return str(output.with_stem(f"{output.stem}_quarantine")) if beside else f"{self.name}_quarantine"
 
     def _spent(self) -> list[str]:
         """The tokens, what they cost, and how long the answers took."""

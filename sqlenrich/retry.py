@@ -92,7 +92,8 @@ def retry(
             observer.note(note)
         rounds = Rounds(store, plan, enrichment, start.run_id, observer, stopper)
         failure: SqlenrichError | None = None
-        if not observer.plan(PlanLine(rows, distinct, distinct - chosen, now, ask.resolved.name, ask.where)):
+        line = PlanLine(rows, distinct, distinct - chosen, now, ask.resolved.name, ask.where)
+        if (now and stopper.requested) or not observer.plan(line):
             stopper.stop()
         try:
             while now and not stopper.requested and caps.reached is None:

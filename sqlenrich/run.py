@@ -193,7 +193,8 @@ def run(
         line = PlanLine(counts.rows, counts.distinct, cached, counts.pending, ask.resolved.name, ask.where)
         rounds = Rounds(store, plan, enrichment, run_id, observer, stopper)
         failure: SqlenrichError | None = None
-        if declined := not observer.plan(line):
+        # A stop that came while the rows were read is an answer to the question.
+        if declined := (counts.pending > 0 and stopper.requested) or not observer.plan(line):
             stopper.stop()
         elif counts.pending:
             try:

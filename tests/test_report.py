@@ -65,6 +65,7 @@ def test_text_and_json() -> None:
     assert text.endswith("too many refused: all rows were refused; see intent_quarantine")
     over = replace(REPORT, enriched=5, quarantined=5, quarantine={"BAD_JSON": 5}, max_quarantine=0.05)
     assert over.to_text().endswith("too many refused: over max_quarantine 0.05; see intent_quarantine")
+    assert replace(over, output="out/x.csv").to_text().endswith("; see out/x_quarantine.csv")
     facts = json.loads(REPORT.to_json())
     assert facts["cost"] is None
     assert facts["cost_unknown"] is None
