@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import orjson
 
@@ -47,7 +47,7 @@ REVIVE_S = (0.0, 0.25, 0.5, 1.0, 2.0, 5.0)
 CUT_BYTES, CUT_FACTOR, CUT_ANSWERS = 8_000, 4, 3
 BUSY = frozenset({429, 503})
 PROBE_S = 10.0
-_SHORTEST_SECRET = 4
+_SHORTEST_SECRET, _SHORTEST_VALUE = 4, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,7 @@ class EndpointModel:
         self._ever_answered = False
         self._reviving: set[asyncio.Task[None]] = set()
         self._cut: list[int] = []
+        self._secrets = _secrets(config)
 
     def __repr__(self) -> str:
         return f"EndpointModel({', '.join(site.shown for site in self.sites)!r}, model={self.name!r})"
@@ -283,10 +284,18 @@ class EndpointModel:
             return await self._judged(site, number, reply)
         try:
             completion = read_completion(reply.body)
-        except ValueError as error:
-            return _Failure(self._hide(one_line(str(error))))
+        except ValueError:
+            return _Failure(self._why_not(reply.body))
         self._ever_answered = True
         return completion
+
+    def _why_not(self, raw: bytes) -> str:
+        # Read again without secrets, for the text shows a part of it, and may cut one in two.
+        try:
+            read_completion(self._hide_bytes(raw))
+        except ValueError as error:
+            return self._hide(one_line(str(error)))
+        return "the answer is not JSON"
 
     async def _judged(self, site: _Site, number: int, reply: Reply) -> _Failure:
         """Give what an HTTP status other than 200 says of the row. Raises RunError where it says so of all rows."""
@@ -355,12 +364,23 @@ class EndpointModel:
         return [one_line(name)[:100] for name in found if isinstance(name, str)]
 
     def _hide(self, text: str) -> str:
-        key = self.config.api_key
-        return text.replace(key, "***") if key and len(key) >= _SHORTEST_SECRET else text
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
 
     def _hide_bytes(self, raw: bytes) -> bytes:
-        key = self.config.api_key
-        return raw.replace(key.encode(), b"***") if key and len(key) >= _SHORTEST_SECRET else raw
+        for secret in self._secrets:
+            raw = raw.replace(secret.encode(), b"***")
+        return raw
+
+
+def _secrets(config: EndpointConfig) -> tuple[str, ...]:
+    """Give what no message may show, the longest first: the key, and the urls' queries, which servers repeat."""
+    queries = [urlsplit(url).query for url in config.urls]
+    found = {config.api_key or "", *queries, *(urlsplit(target_of(urlsplit(url))).query for url in config.urls)}
+    for query in queries:
+        found |= {value for name, value in parse_qsl(query) if len(value) >= _SHORTEST_VALUE and "version" not in name}
+    return tuple(sorted((one for one in found if len(one) >= _SHORTEST_SECRET), key=len, reverse=True))
 
 
 def _backoff(doublings: int) -> float:

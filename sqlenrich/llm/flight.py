@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 CHECK_S = 1.0
 OUTAGE_S = 1.0
+FAILS_ENOUGH = 10
+"""After so many failures in a row it is no matter any more that the user's own limits leave few tries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +248,7 @@ class Flight:
         if self._ended:
             return
         give_up_s, now = self._client.give_up_s, time.monotonic()
-        if self._gate is not None and self._gate.waits_for_itself:
+        if self._gate is not None and self._gate.waits_for_itself and self._pulse.fails < FAILS_ENOUGH:
             self._pulse.skip(now - self._checked_at)
         self._checked_at = now
         if not self.closing and self.workers > 0 and self._pulse.down_s() >= give_up_s:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from sqlenrich.tokens import BYTES_PER_TOKEN
 from .bucket import Bucket
 from .caps import Caps
 from .model import Stopped
-from .pace import MOST, Pace
+from .pace import Pace, most_each
 
 FAILURES_DOWN = 3
 FAILURES_REST = 5
@@ -41,9 +42,9 @@ class Door:
     for a while.
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, most: int) -> None:
         self.number = number
-        self.pace = Pace()
+        self.pace = Pace(most=most)
         self.in_flight = 0
         self.up = True
         self.held_until = 0.0
@@ -69,7 +70,8 @@ class Gate:
     """
 
     def __init__(self, doors: int, limits: Limits, *, max_out: int | None = None, caps: Caps | None = None) -> None:
-        self.doors = tuple(Door(number) for number in range(doors))
+        most = most_each(doors, _open_files())
+        self.doors = tuple(Door(number, most) for number in range(doors))
         self.fixed = limits.concurrency
         self.caps = caps
         self.in_flight = 0
@@ -92,7 +94,7 @@ class Gate:
     @property
     def most(self) -> int:
         """The most requests that may ever be in flight."""
-        return self.fixed or MOST * len(self.doors)
+        return self.fixed or sum(door.pace.most for door in self.doors)
 
     @property
     def width(self) -> int:
@@ -204,7 +206,9 @@ class Gate:
             door.pace.pushed_back(now)
         self._settle(ticket, now, 0, 0, 0)
         self._rest(door, now)
-        if unreachable:
+        if not unreachable:
+            door.unreached = 0
+        else:
             door.unreached += 1
             others = any(other.up for other in self.doors if other is not door)
             if door.up and door.unreached >= (1 if others else FAILURES_DOWN):
@@ -368,6 +372,16 @@ def share_of_time(gates: Sequence[Gate]) -> dict[str, float]:
     if not seconds:
         return {}
     return {name: round(sum(g.shares.get(name, 0.0) for g in gates) / seconds, 4) for name in names}
+
+
+def _open_files() -> float:
+    """Give how many files this process may have open."""
+    try:
+        import resource
+    except ImportError:  # not on Windows, which has no such limit
+        return math.inf
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return math.inf if limit == resource.RLIM_INFINITY else limit
 
 
 def _nothing() -> None:

@@ -83,7 +83,7 @@ class Pulse:
     """How a model's endpoint fares: counters, and since when it only fails. Used in the loop's thread alone.
 
     ``calls`` counts sends, ``retries`` those of them that were sent before; ``trouble`` is the last failure's
-    text.
+    text, ``fails`` how many failed in a row.
     """
 
     def __init__(self) -> None:
@@ -91,6 +91,7 @@ class Pulse:
         self.retries = 0
         self._down_since: float | None = None
         self.trouble = ""
+        self.fails = 0
         self.paused = 0
         self.on_pause: Callable[[], None] | None = None
         self._budget = RETRIES
@@ -108,6 +109,7 @@ class Pulse:
         """Take note that the endpoint answered something definite (a refusal counts)."""
         self._alive_at = time.monotonic()
         self._down_since = None
+        self.fails = 0
         self._budget += RETRIES_PER_ANSWER
 
     def may_retry(self) -> bool:
@@ -126,6 +128,7 @@ class Pulse:
         since = max(started, self._alive_at)
         self._down_since = since if self._down_since is None else min(self._down_since, since)
         self.trouble = trouble
+        self.fails += 1
 
     def down_s(self) -> float:
         """Give the seconds for which nothing succeeded although something was tried and failed, else 0."""
@@ -175,6 +178,7 @@ class Pulse:
         """Allow pauses again: a new stream begins."""
         self._stopping = False
         self._down_since = self._rested_at = None
+        self.fails = 0
 
 
 def _settle(future: asyncio.Future[bool], value: bool) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 START = 8
 MOST = 512
-"""So many connections fit into the usual limit of 1,024 open files."""
+OTHER_FILES = 128
+"""So many open files are left to whatever else the program has open."""
 TURN_S = 0.1
 ROUND_S = 0.5
 DECREASE = 0.7
@@ -18,6 +19,11 @@ WORTH = 0.25
 LOSS = 0.1
 """A smaller width is kept where at most this share of it is lost in answers a second."""
 LONGEST_REST = 16
+
+
+def most_each(endpoints: int, open_files: float) -> int:
+    """Give the most connections to each of several endpoints that fit into a limit of open files."""
+    return int(min(MOST, max(START, (open_files - OTHER_FILES) / endpoints)))
 
 
 class Pace:

@@ -73,6 +73,7 @@ def _check_url(written: str) -> None:
     try:
         url = urlsplit(written)
         usable = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+        (url.hostname or "").encode("idna")
     except ValueError:
         raise ConfigError("the endpoint's url can't be read: write it as http://host:port/v1") from None
     if url.username is not None or url.password is not None:

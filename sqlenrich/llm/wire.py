@@ -228,8 +228,9 @@ class _Connection(asyncio.Protocol):
         self._reason += reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
-        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        """Take a header; what follows the body is none."""
+        if not self._status:
+            self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         """Take the status."""

@@ -598,3 +598,13 @@ def test_a_feed_at_the_same_moment_is_not_lost() -> None:
         flight.marked = True
         assert not flight.add(requests(1)[0])
         assert flight.add(requests(1)[0])
+
+
+def test_a_stop_before_the_stream_begins_leaves_no_time_counted() -> None:
+    model = EndpointModel(EndpointConfig(url="http://127.0.0.1:1/v1", model="mock"))
+    with Client(model, concurrency=1) as client:
+        flight = Flight(client)
+        client._post(flight.wind_down)
+        client._post(flight.start)
+        client._await(asyncio.sleep(0.01))
+        assert not model.gate._open

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import socket
+import ssl
 import threading
 import time
 import warnings
@@ -360,6 +361,7 @@ def test_the_key_is_nowhere(caplog: pytest.LogCaptureFixture, monkeypatch: pytes
         ({"url": ""}, "has no host"),
         ({"url": f"http://user:{KEY}@host/v1"}, "holds a password"),
         ({"url": "http://[::1/v1"}, "can't be read"),
+        ({"url": "http://a..b/v1"}, "can't be read"),
         ({"api_key": "a\nb"}, "line break"),
         ({"limits": Limits(concurrency=0)}, "concurrency must be at least 1"),
         ({"max_tries": 0}, "max_tries must be at least 1"),
@@ -522,3 +524,27 @@ def test_threads_end() -> None:
     with ScriptedEndpoint() as server:
         ask(server.url)
     assert not [one for one in threading.enumerate() if one.name in ("sqlenrich-client", "endpoint")]
+
+
+def test_tls_that_breaks_off_after_good_answers_passes() -> None:
+    """A server that restarts breaks handshakes off; a certificate that is refused stays so."""
+    model = EndpointModel(config("https://h/v1"))
+    broken = ssl.SSLEOFError(8, "EOF occurred in violation of protocol")
+    with pytest.raises(RunError, match="TLS failed"):
+        model._unreached(model.sites[0], broken)
+    model._ever_answered = True
+    assert model._unreached(model.sites[0], broken).unreachable
+    with pytest.raises(RunError, match="TLS failed"):
+        model._unreached(model.sites[0], ssl.SSLCertVerificationError(1, "certificate has expired"))
+
+
+@pytest.mark.parametrize("fault", ["400_unclear", "html"])
+def test_a_url_that_a_server_repeats_shows_no_key(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    status = STATUS_FAULTS[fault][0]
+    page = f"nothing at /v1/chat/completions?api-version=1&sig={KEY} ".encode()
+    page += b"x" * (195 - len(page)) + KEY.encode()
+    monkeypatch.setitem(STATUS_FAULTS, fault, (status, "", page))
+    with ScriptedEndpoint(rates={fault: 1}) as server:
+        answer = ask(f"{server.url}?api-version=1&sig={KEY}", max_tries=1)
+    assert "nothing at /v1/chat/completions?***" in (answer.call_error or "")
+    assert KEY[:5] not in repr(answer)

@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -196,6 +197,78 @@ def test_the_own_limits_are_no_outage() -> None:
         with Client(asked, concurrency=1, give_up_s=0.4) as client:
             seen = stream(client, 4)
         assert [answer.call_error for answer in seen] == [None] * 4
+
+
+def test_an_endpoint_that_only_fails_is_given_up_below_the_own_limits_too() -> None:
+    with ScriptedEndpoint(rates={"500": 1.0}) as server:
+        asked = model(server, limits=Limits(4, rpm=600))
+        with Client(asked, concurrency=4, give_up_s=1.0) as client, pytest.raises(RunError, match="stopped answering"):
+            stream(client, 1_000)
+        assert len(server.asked) < 100
+
+
+def _held(server: ScriptedEndpoint, asked: EndpointModel) -> None:
+    asked.gate.doors[0].held_until = time.monotonic() + 60
+
+
+def _dead(server: ScriptedEndpoint, _: EndpointModel) -> None:
+    server.die()
+
+
+def _failing(server: ScriptedEndpoint, _: EndpointModel) -> None:
+    server.rates["500"] = 1.0
+
+
+def _limiting(server: ScriptedEndpoint, _: EndpointModel) -> None:
+    server.rates["429_after"] = 1.0
+
+
+def _hanging(server: ScriptedEndpoint, _: EndpointModel) -> None:
+    server.rates["hang"] = 1.0
+
+
+def _as_it_is(server: ScriptedEndpoint, _: EndpointModel) -> None:
+    """Only the user's own limits hold requests back."""
+
+
+@pytest.mark.parametrize(
+    ("state", "limits", "seconds"),
+    [
+        pytest.param(_held, Limits(4), 0.5, id="asked to wait"),
+        pytest.param(_dead, Limits(4), 0.5, id="down"),
+        pytest.param(_failing, Limits(4), 0.5, id="between two tries"),
+        pytest.param(_limiting, Limits(), 0.5, id="limited"),
+        pytest.param(_as_it_is, Limits(4, rpm=60), 0.5, id="own limits"),
+        pytest.param(_as_it_is, Limits(4, tpm=10), 0.5, id="a limit below one request"),
+        pytest.param(_hanging, Limits(4), 1.0, id="in flight"),
+    ],
+)
+@pytest.mark.parametrize("stops", [1, 2])
+def test_stop_whatever_it_waits_for(
+    state: Callable[[ScriptedEndpoint, EndpointModel], None],
+    limits: Limits,
+    seconds: float,
+    stops: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "BACKOFF_S", 5.0)
+    monkeypatch.setattr(Client, "grace_s", 0.6)
+    with ScriptedEndpoint() as server:
+        asked = model(server, limits=limits, timeout_s=30.0)
+        with Client(asked, concurrency=4, give_up_s=60) as client:
+            state(server, asked)
+            stopped = []
+
+            def stop() -> None:
+                stopped.append(time.monotonic())
+                for _ in range(stops):
+                    client.stop()
+
+            threading.Timer(0.4, stop).start()
+            stream(client, 1_000)
+            assert time.monotonic() - stopped[0] < (seconds if stops == 1 else 0.5)
+        assert asked.gate.in_flight == 0
+        assert time.monotonic() - stopped[0] < seconds + 0.5
 
 
 def test_stop_ends_a_preflight_that_waits() -> None:

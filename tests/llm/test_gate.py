@@ -277,6 +277,16 @@ def test_an_endpoint_that_only_fails_gets_one_request_now_and_then() -> None:
     in_loop(work)
 
 
+def test_only_an_endpoint_that_is_out_of_reach_time_and_again_is_down() -> None:
+    async def work() -> None:
+        gate = Gate(1, Limits(20))
+        for number in range(12):
+            gate.failed(await entered(gate), unreachable=number % 3 != 0, timeout=False)
+        assert gate.doors[0].up
+
+    in_loop(work)
+
+
 def test_an_only_endpoint_never_rests() -> None:
     async def work() -> None:
         gate = Gate(1, Limits(20))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from sqlenrich.llm.pace import DECREASE, DECREASE_EVERY_S, MOST, START, Pace
+from sqlenrich.llm.pace import DECREASE, DECREASE_EVERY_S, MOST, START, Pace, most_each
 
 
 @dataclass
@@ -138,3 +138,11 @@ def test_the_width_stays_above_zero_and_recovers() -> None:
     for step in range(4_000):
         pace.answered(100.0 + step * 0.2 / pace.width, full=True)
     assert pace.width > 4
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "open_files", "most"),
+    [(1, 1024, 512), (2, 1024, 448), (3, 1024, 298), (1, 256, 128), (4, 64, START), (3, float("inf"), 512)],
+)
+def test_connections_fit_into_the_limit_of_open_files(endpoints: int, open_files: float, most: int) -> None:
+    assert most_each(endpoints, open_files) == most
