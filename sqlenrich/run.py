@@ -308,9 +308,8 @@ class Rounds:
             requests = itertools.chain((r for r in head if r.request_hash not in asked), requests)
         for batch in client.stream(requests):
             self.keep(batch)
-            if warnings := client.warnings():
-                for line in warnings:
-                    self.observer.note(line)
+            for line in client.heard():
+                self.observer.note(line)
 
     def shares(self) -> dict[str, float]:
         """Give the share of the asking time in which each limit held requests back."""

@@ -142,6 +142,17 @@ def test_limits_a_minute_are_kept_and_told(tmp_path: Path) -> None:
     assert "limits reached: rpm" in found.err
 
 
+def test_a_cap_is_seen_before_a_limit_is_waited_for(tmp_path: Path) -> None:
+    prompt, data, output = make(tmp_path, 40)
+    with ScriptedEndpoint(content=GOOD) as server:
+        settings = f'[endpoints.local]\nurl = "{server.url}"\nrpm = 6\n'
+        (tmp_path / "sqlenrich.toml").write_text(settings, encoding="utf-8")
+        options = ("--model", "mock", "--max-calls", 1, "--json")
+        found = call("run", prompt, "--input", data, "--output", output, *options)
+    assert (found.status, found.report["calls"], found.report["stopped_at"]) == (4, 1, "max_calls")
+    assert found.report["seconds"] < 8
+
+
 def test_two_urls_of_the_settings(tmp_path: Path) -> None:
     prompt, data, output = make(tmp_path, 300)
     with ScriptedEndpoint(content=GOOD, latency_s=0.01) as one, ScriptedEndpoint(content=GOOD, latency_s=0.01) as two:
