@@ -15,6 +15,7 @@ import csv
 import json
 import os
 import random
+import shutil
 import socket
 import statistics
 import subprocess
@@ -167,6 +168,7 @@ class Bench:
             wall, out = self.timed([self.given.peers_python, str(self.given.bare), str(self.given.rows), slots, url])
             return figures(self.given.rows, wall, json.loads(out)["seconds"])
         rows = self.given.rows if kind == "bare" else self.given.peer_rows
+        shutil.rmtree(self.folder / kind, ignore_errors=True)
         program = [self.given.peers_python, str(Path(peers.__file__)), kind]
         wall, out = self.timed([*program, str(self.data), str(rows), slots, url, str(self.folder / kind)])
         told = json.loads(out.splitlines()[-1])

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .progress import Progress
 
 F = TypeVar("F", bound=Callable[..., Any])
+_PAIRS = {"columns": 'body="Message Text"', "truth": "intent=category"}
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -64,12 +65,12 @@ def _shares(_: click.Context, __: click.Parameter, value: str | None) -> dict[st
     return shares
 
 
-def _pairs(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+def _pairs(_: click.Context, option: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for part in value:
         name, equals, source = part.partition("=")
         if not equals or not name or not source:
-            raise click.BadParameter(f'"{part}": write NAME="Source column"')
+            raise click.BadParameter(f'"{part}": write {option.metavar}, e.g. {_PAIRS[str(option.name)]}')
         pairs[name] = source
     return pairs
 
@@ -191,7 +192,8 @@ def plan(file: str, input_: str | None, output: str | None, target: str | None, 
     enrichment = load(file)
     output, options["responses"] = _place(enrichment, file, target, output, options["responses"])
     forecast = look_ahead(enrichment, input=input_, output=output, **options)
-    click.echo(forecast.to_json() if as_json else forecast.to_text())
+    width = max(shutil.get_terminal_size().columns, 60) if sys.stdout.isatty() else None
+    click.echo(forecast.to_json() if as_json else forecast.to_text(width))
 
 
 @cli.command()
@@ -270,6 +272,7 @@ def retry(file: str, output: str | None, target: str | None, yes: bool, as_json:
 @click.option("--mock-failures", metavar="KIND=SHARE,...", callback=_shares, help="As for run.")
 @click.option("--concurrency", metavar="N", type=click.IntRange(1, 10_000), help="Requests in flight at most.")
 @source_options
+@prices_option
 @click.option("--yes", is_flag=True, help="Don't ask before the first call.")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 def compare(
@@ -361,6 +364,7 @@ def _confirm(question: str) -> bool:
     try:
         return click.confirm(question, default=True, err=True)
     except click.Abort:
+        click.echo(err=True)  # what comes next begins a line
         return False
     finally:
         for number, handler in handlers.items():

@@ -12,12 +12,13 @@ from typing import Any
 from .ask import choose_model
 from .comparison import NOT_ASKED, Comparison, Outcome, Side
 from .compiler import RELATIONS, compile_plan
-from .config import Config, find_config
+from .config import Config, find_config, with_prices
 from .differences import compared, plain
 from .engines import get_engine
 from .enrichment import Enrichment
 from .errors import ConfigError, RunError, did_you_mean
 from .plan import RESPONSES, Plan
+from .prices import Prices
 from .report import Report
 from .run import Observer, PlanLine, Silent, Stopper, database_path, run, with_settings
 from .sample import SAMPLE, Sampled, draw, read_inputs
@@ -61,6 +62,7 @@ def compare(
     key: Sequence[str] | None = None,
     columns: Mapping[str, str] | None = None,
     where: str | None = None,
+    prices: str | Path | Prices | None = None,
     config: Config | None = None,
     observer: Observer | None = None,
     stopper: Stopper | None = None,
@@ -75,7 +77,7 @@ def compare(
     in the current folder), where an ordinary run of the file finds them and they are found after one. Everything else
     is as for :func:`~sqlenrich.run`, which asks each side. Raises ConfigError before anything is asked.
     """
-    config = config if config is not None else find_config(a.path)
+    config = with_prices(config if config is not None else find_config(a.path), prices)
     observer, stopper, truth = observer or Silent(), stopper or Stopper(), truth or {}
     sides = [
         (with_settings(one, key=key, columns=columns, where=where), model, place)
@@ -212,7 +214,10 @@ def _prepare(
     # Its rows are chosen already, its key is only shown: what is asked does not depend on them.
     own = replace(enrichment, source=SAMPLE, query=None, key=(sampled.row,), keep=(), where=None)
     names = ("endpoint", "model", "mock", "concurrency", "config")
-    ask = choose_model(own, failures=options["mock_failures"], **{name: options[name] for name in names})
+    try:
+        ask = choose_model(own, failures=options["mock_failures"], **{name: options[name] for name in names})
+    except ConfigError as error:
+        raise ConfigError(f"side {letter}: {error}") from None
     relations = {**{step: form.format(stem) for step, form in RELATIONS.items()}, "responses": responses}
     plan = compile_plan(
         own, "duckdb", {**relations, "source": SAMPLE}, model=ask.resolved, source_types=dict(sampled.types)

@@ -193,6 +193,9 @@ class Comparison:
     def _agreement(self, width: int) -> Iterator[str]:
         if not self.agreement:
             return
+        if not self.agreement[0].rows:
+            yield "no row is accepted on both sides: nothing to compare yet"
+            return
         lines = [("field", "equal", "both accepted", "share")]
         lines += [(one.field, f"{one.equal:,}", f"{one.rows:,}", share(one.equal, one.rows)) for one in self.agreement]
         if len(self.agreement) > 1:
@@ -210,17 +213,27 @@ class Comparison:
             counts = (f"{count:,}" for count in (one.both, one.only_a, one.only_b, one.neither))
             shares = (with_interval(right, one.rows) for right in (one.a, one.b))
             lines.append((f"{one.field} = {one.label}", f"{one.rows:,}", *shares, *counts, p_text(one)))
-        yield from table(lines, width)
+        if max(map(width_of, whole := list(table(lines, 10_000)))) <= width:
+            yield from whole
+        else:  # each name on a line of its own
+            numbers = table([("", *rest) for _, *rest in lines], width)
+            for (name, *_), line in zip(lines, numbers, strict=True):
+                yield cut(name, width)
+                yield line
         yield "A refused row is wrong. In brackets: 95 % intervals (Wilson)."
         yield "p: two-sided exact sign test on the rows that only one side has right."
 
     def _sides(self) -> Iterator[str]:
         a, b = self.a, self.b
         lines: list[tuple[str, ...]] = [("", "A", "B"), ("accepted", f"{a.accepted:,}", f"{b.accepted:,}")]
-        codes = dict.fromkeys((*a.refused, *b.refused))
+        codes = [code for code in dict.fromkeys((*a.refused, *b.refused)) if code != NOT_ASKED]
+        unasked = [side.refused.get(NOT_ASKED, 0) for side in (a, b)]
         if codes:
-            lines.append(("refused", *(f"{sum(side.refused.values()):,}" for side in (a, b))))
+            refused = (sum(side.refused.values()) - left for side, left in zip((a, b), unasked, strict=True))
+            lines.append(("refused", *(f"{count:,}" for count in refused)))
         lines += [(f"  {code}", *(f"{side.refused.get(code, 0):,}" for side in (a, b))) for code in codes]
+        if any(unasked):
+            lines.append(("not asked yet", *(f"{count:,}" for count in unasked)))
         facts: Iterable[tuple[str, float | None, float | None, str]] = (
             ("tokens in, a request", a.tokens_in, b.tokens_in, ",.1f"),
             ("tokens out, a request", a.tokens_out, b.tokens_out, ",.1f"),
@@ -236,7 +249,8 @@ class Comparison:
 
     def _changes(self, width: int, show: int) -> Iterator[list[str]]:
         if not self.changes:
-            yield ["no row differs"]
+            if any(one.rows for one in self.agreement):
+                yield ["no row differs"]
             return
         count = len(self.changes)
         differ = f"{count:,} row{' differs' if count == 1 else 's differ'}"

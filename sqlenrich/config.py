@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from .engines import ENGINES
 from .errors import ConfigError, did_you_mean
@@ -28,6 +29,14 @@ ENDPOINT_KINDS: Mapping[str, type | tuple[type, ...]] = {
     "extra_body": dict,
 }
 """The settings of an endpoint and their types; numbers are above 0."""
+_KIND_WORDS: Mapping[object, str] = {
+    str: "a text in quotes",
+    int: "a whole number",
+    _NUMBER: "a number",
+    bool: "true or false",
+    dict: "a table",
+    (str, list): "a text in quotes, or a list of them",
+}
 LIMITS = ("rpm", "tpm", "input_tpm", "output_tpm")
 """An endpoint's limits a minute: requests, tokens, tokens in, tokens out."""
 TARGET_KEYS = ("engine", "profile", "connection", "database", "schema", "responses")
@@ -219,20 +228,43 @@ def _endpoint(values: dict[str, Any], place: str, problems: list[str]) -> Endpoi
             continue
         value = values[key]
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            problems.append(f"{key} has the wrong type @ {place}.{key}")
+            found = f", not {value!r}" if kind in (int, bool, _NUMBER) else ""  # a text may be a secret
+            problems.append(f"{key} is {_KIND_WORDS[kind]}{found} @ {place}.{key}")
         elif isinstance(value, int | float) and kind is not bool and value <= 0:
             problems.append(f"{key} is above 0, not {value} @ {place}.{key}")
     written = values.get("url")
     urls = [written] if isinstance(written, str) else written if isinstance(written, list) else []
     if written is None:
         problems.append(f"url is missing @ {place}")
-    elif isinstance(written, str | list) and not (urls and all(isinstance(url, str) and url for url in urls)):
-        problems.append(f"url is one or more texts @ {place}.url")
+    elif isinstance(written, str | list):
+        problems += (f"{problem} @ {place}.url" for problem in _url_problems(urls))
     if not urls:
         urls = [""]
     first, *others = (str(url).rstrip("/") for url in urls)
     given = {key: values[key] for key in ENDPOINT_KINDS if key in values and key != "url"}
     return Endpoint(first, others=tuple(others), origin=place, **given)
+
+
+def _url_problems(urls: list[Any]) -> list[str]:
+    """Tell what is wrong with an endpoint's urls, by their numbers: a text may hold a password."""
+    if not (urls and all(isinstance(url, str) and url for url in urls)):
+        return ["url is one or more texts in quotes"]
+    problems = []
+    for number, url in enumerate(urls, 1):
+        named = f"url {number} of {len(urls)}" if len(urls) > 1 else "url"
+        if not _is_web_address(url):
+            problems.append(f"{named} has no http:// or no host: write it as http://host:port/v1")
+        elif url.rstrip("/") in (other.rstrip("/") for other in urls[: number - 1]):
+            problems.append(f"{named} is there twice: each server once")
+    return problems
+
+
+def _is_web_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        return False
 
 
 def _target(name: str, values: dict[str, Any], place: str, problems: list[str]) -> Target:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -61,6 +62,7 @@ class Forecast:
         facts = asdict(self)
         for hidden in ("where", "output"):
             del facts[hidden]
+        facts["endpoint"] = self.where.removeprefix(" at ") or None
         for name in ("cost", "seconds"):
             low, high = facts.pop(f"{name}_low"), facts.pop(f"{name}_high")
             facts[name] = None if low is None else {"low": low, "high": high}
@@ -70,8 +72,8 @@ class Forecast:
         """Give the forecast as one line of JSON."""
         return json.dumps(self.to_dict())
 
-    def to_text(self) -> str:
-        """Give the forecast for a terminal: what, how much, and how that is known."""
+    def to_text(self, width: int | None = None) -> str:
+        """Give the forecast for a terminal of ``width`` columns: what, how much, and how that is known."""
         reasons = ", ".join(f"{count:,} {code}" for code, count in self.not_asked.items() if count)
         lines = [
             ("rows", f"{self.rows:,}", ""),
@@ -94,8 +96,13 @@ class Forecast:
             lines.append(("time", "unknown", "no rpm or tpm is set, and no stored answer tells a latency"))
         else:
             lines.append(("time", _span(self.seconds_low, self.seconds_high, duration), f"{self.limit}"))
-        width = max(len(value) for _, value, _ in lines)
-        table = [f"{label:<12}{value:<{width}}  {note}".rstrip() for label, value, note in lines]
+        values = max(len(value) for _, value, _ in lines)
+        room = None if width is None else max(width - values - 14, 20)
+        table = []
+        for label, value, note in lines:
+            first, *rest = textwrap.wrap(note, room, break_long_words=False) or [""] if room else [note]
+            table.append(f"{label:<12}{value:<{values}}  {first}".rstrip())
+            table += [" " * (values + 14) + line for line in rest]
         return "\n".join([f"plan of {self.name}: {self.model}{self.where}; nothing was asked", *table])
 
 
@@ -182,8 +189,13 @@ def plan(
         seconds_high=high,
         limit=limit,
         where=ask.where,
-        output=f"{output}{'' if found else ', which holds none yet'}" if output is not None else "",
+        output=f"{output}{'' if found else _nothing_in(database)}" if output is not None else "",
     )
+
+
+def _nothing_in(database: Path | None) -> str:
+    """Say why no answer is found."""
+    return ", which holds none yet" if database is not None and database.is_file() else ", which is not there yet"
 
 
 def _look_up(store: Store, plan: Plan, database: Path | None, table: str) -> bool:

@@ -65,7 +65,9 @@ def read_limit(header: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[Li
     """Give the limit that a header sets, and its problems, each with its key."""
     tokens, written = header.get("max_input_tokens"), header.get("on_overflow", "quarantine")
     if tokens is None:
-        return None, [("on_overflow needs max_input_tokens", "on_overflow")] if "on_overflow" in header else []
+        return None, [
+            ("on_overflow needs max_input_tokens, e.g. 8000", "on_overflow")
+        ] if "on_overflow" in header else []
     problems: list[tuple[str, str]] = []
     if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
         problems.append((f"max_input_tokens is an integer of at least 1, not {tokens!r}", "max_input_tokens"))

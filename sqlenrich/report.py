@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 from .prices import money
@@ -14,6 +15,11 @@ NOT_COUNTED = ("NO_INPUT", "NOT_ASKED")
 """Reasons that are not the model's fault: they don't count towards ``max_quarantine``."""
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """Give a number and what it counts."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
 @dataclass(frozen=True)
 class Report:
     """The counts of one run. ``rows_in = enriched + quarantined``, always.
@@ -21,9 +27,9 @@ class Report:
     ``distinct_requests`` counts the input's hashes, ``cached`` those that needed no call at the start, ``calls`` every
     request sent, retries included, ``pending`` the requests still to be asked. ``cost`` is None where it is unknown,
     ``cost_unknown`` says why; ``latency_ms`` has ``p50``, ``p95`` and ``p99`` of the answers, None without any.
-    ``stopped_at`` is the cap that ended the run (``max_calls``, ``max_cost``); ``limits`` tells in which share of the
-    asking time each limit held requests back: ``concurrency``, ``rpm``, ``tpm``, ``input_tpm``, ``output_tpm``,
-    ``endpoint`` (down, or it asked to wait), ``max_cost``.
+    ``stopped_at`` is the cap that ended the run (``max_rows``, ``max_calls``, ``max_cost``); ``limits`` tells in which
+    share of the asking time each limit held requests back: ``concurrency``, ``rpm``, ``tpm``, ``input_tpm``,
+    ``output_tpm``, ``endpoint`` (down, or it asked to wait), ``max_cost``.
     """
 
     run_id: str
@@ -65,8 +71,9 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the facts by name, as the JSON has them."""
-        hidden = ("name", "output", "max_quarantine", "stopped", "cost_unknown")
-        return {key: value for key, value in asdict(self).items() if key not in hidden}
+        hidden = ("name", "output", "max_quarantine", "stopped")
+        facts = {key: value for key, value in asdict(self).items() if key not in hidden}
+        return {**facts, "cost_unknown": self.cost_unknown or None}
 
     def to_json(self) -> str:
         """Give the report as one line of JSON."""
@@ -75,23 +82,35 @@ class Report:
     def to_text(self) -> str:
         """Give the report for a terminal."""
         lines = [
-            f"{self.rows_in:,} rows in = {self.enriched:,} enriched + {self.quarantined:,} quarantined",
-            f"{self.calls:,} calls ({self.retries:,} retries), {self.cached:,} of {self.distinct_requests:,} "
-            f"distinct requests already answered, {self.seconds:.1f} s",
+            f"{counted(self.rows_in, 'row')} in = {self.enriched:,} enriched + {self.quarantined:,} quarantined",
+            f"{counted(self.calls, 'call')} ({counted(self.retries, 'retry', 'retries')}), {self.cached:,} of "
+            f"{counted(self.distinct_requests, 'distinct request')} already answered, {self.seconds:.1f} s",
         ]
         lines += self._spent()
         if self.limits:
             named = [f"{name.replace('_', ' ')} {share:.0%}" for name, share in self.limits.items() if share >= 0.01]
-            lines.append(f"limits reached: {', '.join(named) or 'none'} (of the time)")
+            held = ", ".join(named).replace("%", " %")
+            lines.append(f"limits reached: {held} (of the time)" if held else "limits reached: none")
         lines += [f"  {code:<14}{count:>10,}" for code, count in self.quarantine.items()]
         lines += [f"  -> {place}" for place in (self.output,) if place]
         if self.exit_status == EXIT_STOPPED:
             at = f" at --{self.stopped_at.replace('_', '-')}" if self.stopped_at else ""
-            lines.append(f"stopped{at} with {self.pending:,} requests to go; run the same command again to continue")
+            left = f"{counted(self.pending, 'request')} to go"
+            lines.append(
+                f"stopped{at} before the first request, {left}: it allows none, raise it"
+                if at and not self.calls
+                else f"stopped{at} with {left}; run the same command again to continue"
+            )
         if self.exit_status == EXIT_OVER_LIMIT:
             limit = f"over max_quarantine {self.max_quarantine}" if self.enriched else "all rows were refused"
-            lines.append(f"too many refused: {limit}; see {self.name}_quarantine")
+            lines.append(f"too many refused: {limit}; see {self._refused_place()}")
         return "\n".join(lines)
+
+    def _refused_place(self) -> str:
+        """Where the refused rows are: a table, or the file beside an output file."""
+        output = PurePath(self.output)
+        beside = output.suffix.lower() in (".csv", ".parquet")
+        return str(output.with_stem(f"{output.stem}_quarantine")) if beside else f"{self.name}_quarantine"
 
     def _spent(self) -> list[str]:
         """The tokens, what they cost, and how long the answers took."""

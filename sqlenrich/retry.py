@@ -20,7 +20,7 @@ from .plan import Plan, Step
 from .prices import Prices
 from .report import Report
 from .request import ResolvedModel
-from .run import Observer, PlanLine, Rounds, Silent, Stopper, database_path, new_run_id, with_settings
+from .run import Observer, PlanLine, Rounds, Silent, Stopper, cap_reached, database_path, new_run_id, with_settings
 from .usage import account
 
 if TYPE_CHECKING:  # "import sqlenrich" loads neither duckdb nor an HTTP client
@@ -92,7 +92,8 @@ def retry(
             observer.note(note)
         rounds = Rounds(store, plan, enrichment, start.run_id, observer, stopper)
         failure: SqlenrichError | None = None
-        if not observer.plan(PlanLine(rows, distinct, distinct - chosen, now, ask.resolved.name, ask.where)):
+        line = PlanLine(rows, distinct, distinct - chosen, now, ask.resolved.name, ask.where)
+        if (now and stopper.requested) or not observer.plan(line):
             stopper.stop()
         try:
             while now and not stopper.requested and caps.reached is None:
@@ -122,7 +123,7 @@ def retry(
             output=str(target),
             max_quarantine=enrichment.max_quarantine,
             stopped=stopper.requested,
-            stopped_at=caps.reached,
+            stopped_at=cap_reached(caps, max_rows, pending, stopper),
             limits=rounds.shares(),
         )
         if target != database:

@@ -18,11 +18,12 @@ from .enrichment import Enrichment, SourceColumn
 from .errors import ConfigError, SqlenrichError, did_you_mean
 from .plan import Plan, Step
 from .prices import Prices
-from .report import Report
+from .report import Report, counted
 from .usage import account
 
 if TYPE_CHECKING:  # "import sqlenrich" loads neither duckdb nor an HTTP client
     from .database import Database
+    from .llm.caps import Caps
     from .llm.client import Client
     from .llm.gate import Gate
     from .llm.messages import Answer
@@ -51,8 +52,8 @@ class PlanLine:
     def to_text(self) -> str:
         """Give the one line."""
         return (
-            f"plan: {self.rows:,} rows, {self.distinct:,} distinct requests, {self.answered:,} already answered, "
-            f"{self.calls:,} calls to {self.model}{self.where}"
+            f"plan: {counted(self.rows, 'row')}, {counted(self.distinct, 'distinct request')}, "
+            f"{self.answered:,} already answered, {counted(self.calls, 'call')} to {self.model}{self.where}"
         )
 
 
@@ -192,7 +193,8 @@ def run(
         line = PlanLine(counts.rows, counts.distinct, cached, counts.pending, ask.resolved.name, ask.where)
         rounds = Rounds(store, plan, enrichment, run_id, observer, stopper)
         failure: SqlenrichError | None = None
-        if declined := not observer.plan(line):
+        # A stop that came while the rows were read is an answer to the question.
+        if declined := (counts.pending > 0 and stopper.requested) or not observer.plan(line):
             stopper.stop()
         elif counts.pending:
             try:
@@ -222,7 +224,7 @@ def run(
             output=str(target),
             max_quarantine=enrichment.max_quarantine,
             stopped=stopper.requested,
-            stopped_at=caps.reached,
+            stopped_at=cap_reached(caps, max_rows, pending, stopper),
             limits=rounds.shares(),
         )
         if target != database and not kept_as_is:
@@ -261,7 +263,7 @@ class Rounds:
     ) -> None:
         self.store, self.plan, self.enrichment = store, plan, enrichment
         self.run_id, self.observer, self.stopper = run_id, observer, stopper
-        self.total = self.calls = self.retries = self.kept = 0
+        self.total = self.calls = self.retries = self.kept = self.failed = 0
         self.gates: dict[int, Gate] = {}
 
     def ask(self, ask: Ask, call: Step, pending: int, *, repeat: bool, suspect: bool = False) -> None:
@@ -284,6 +286,7 @@ class Rounds:
                 while (
                     repeat
                     and not client.stopped
+                    and self.failed
                     and (pending := self.store.refresh(self.plan, call, ordered=ask.prefix_order))
                 ):
                     self.retries += pending
@@ -295,6 +298,7 @@ class Rounds:
 
     def round(self, client: Client, call: Step, pending: int, *, first: bool, suspect: bool = False) -> None:
         self.total += pending
+        self.failed = 0
         requests = self.store.requests(call, pending)
         if first:
             head = list(itertools.islice(requests, PROBES))
@@ -304,9 +308,8 @@ class Rounds:
             requests = itertools.chain((r for r in head if r.request_hash not in asked), requests)
         for batch in client.stream(requests):
             self.keep(batch)
-            if warnings := client.warnings():
-                for line in warnings:
-                    self.observer.note(line)
+            for line in client.heard():
+                self.observer.note(line)
 
     def shares(self) -> dict[str, float]:
         """Give the share of the asking time in which each limit held requests back."""
@@ -319,7 +322,14 @@ class Rounds:
             e = self.enrichment
             self.store.append(self.plan, answers, run_id=self.run_id, version=e.version, fingerprint=e.fingerprint)
             self.kept += len(answers)
+            self.failed += sum(answer.retryable for answer in answers)
             self.observer.answered(answers, self.total)
+
+
+def cap_reached(caps: Caps, max_rows: int | None, pending: int, stopper: Stopper) -> str | None:
+    """Give the cap that ended a run, if one did."""
+    rows = max_rows is not None and pending and not stopper.requested
+    return caps.reached or ("max_rows" if rows else None)
 
 
 def new_run_id(started: datetime) -> str:

@@ -370,7 +370,7 @@ def test_every_failure_at_once(tmp_path: Path) -> None:
         ("[endpoints.local]\nconcurrency = 3\n", "url is missing @ endpoints.local"),
         (
             '[endpoints.local]\nurl = "http://a/v1"\ntimeout = "3"\n',
-            "timeout has the wrong type @ endpoints.local.timeout",
+            "timeout is a number, not '3' @ endpoints.local.timeout",
         ),
         ("[endpoints\n", "sqlenrich.toml: "),
         ('[endpoints.a]\nurl = "http://u:pw-secret@a/v1"\n', "holds a password: use api_key_env instead"),

@@ -75,7 +75,7 @@ def test_no_model_is_a_usage_error_that_names_the_three_ways(tmp_path: Path, dat
         (("run", "{prompt}", "--target", "x"), 'no target "x"; there are: none; write [targets.x] in sqlenrich.toml'),
         (("{run}", "--max-rows", "-1"), "--max-rows"),
         (("{run}", "--concurrency", "0"), "--concurrency"),
-        (("{run}", "--column", "body"), '"body": write NAME="Source column"'),
+        (("{run}", "--column", "body"), '"body": write NAME=SOURCE, e.g. body="Message Text"'),
         (("{run}", "--mock-failures", "bad_json"), '"bad_json": write kind=share'),
         (("{run}", "--mock", "--mock-failures", "bad=1"), 'unknown failure "bad": known are bad_json, missing_field'),
         (("{run}", "--mock", "--mock-failures", "error=2"), "the share of error must be from 0 to 1, not 2.0"),
@@ -165,6 +165,7 @@ def test_a_terminal_is_asked_before_the_first_call(
     ended, shown = talk(command, answer)
     assert ended == status, shown
     assert PLAN in shown
+    assert ("^C" not in shown) or "^C\r\n" in shown  # what comes next begins a line
     assert ("Send them?" in shown) == asks
     assert rows(output, "SELECT count(*) FROM intent_responses") == [(calls,)]
     assert rows(output, "SELECT count(*) FROM intent_quarantine") == [(3 if status else 0,)]

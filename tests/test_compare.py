@@ -194,6 +194,17 @@ def test_text(
     assert (tmp_path / ".sqlenrich" / "compare.duckdb").is_file()
 
 
+def test_a_narrow_terminal(tmp_path: Path, data: Path, files: tuple[Path, Path]) -> None:
+    truth = {"label": "category", "urgency": "category"}
+    found = se.compare(*map(se.load, files), input=data, output=tmp_path / "c.duckdb", mock=True, truth=truth)
+    lines = found.to_text(80).splitlines()
+    first = lines.index("field = label")
+    assert lines[first + 1].split()[:4] == ["rows", "A", "is", "right"]
+    assert lines[first + 2] == "label = category"
+    assert lines[first + 4] == "urgency = category"
+    assert max(map(width_of, lines[first : first + 6])) <= 80
+
+
 def test_a_rerun_asks_nothing_and_more_rows_only_the_new_ones(
     tmp_path: Path, files: tuple[Path, Path], endpoint: ScriptedEndpoint
 ) -> None:
@@ -368,7 +379,15 @@ def test_a_no_and_a_stop_end_both_sides(
     found = se.compare(a, b, observer=observer, **options)
     assert (len(observer.lines), endpoint.asked, found.exit_status) == (1, [], 4)
     assert (found.a.refused, found.accuracy[0].rows) == ({"NOT_ASKED": 8, "NO_INPUT": 1}, 0)
-    assert "A: not asked yet, and counted nowhere: 8 rows" in found.to_text()
+    text = found.to_text()
+    assert "A: not asked yet, and counted nowhere: 8 rows" in text
+    assert "no row is accepted on both sides: nothing to compare yet" in text
+    assert "no row differs" not in text
+    assert [line.split() for line in text.splitlines() if line.startswith(("refused", "not asked", "  NO"))] == [
+        ["refused", "1", "1"],
+        ["NO_INPUT", "1", "1"],
+        ["not", "asked", "yet", "8", "8"],
+    ]
     stopper = Stopper()
 
     class StopsAfterA(Silent):
@@ -413,7 +432,9 @@ def test_ctrl_c_ends_it_and_the_same_command_goes_on(
         (("B", "--fields", "labels"), 'no output field "labels" (label?)'),
         (("B", "--truth", "label=categry"), 'no column "categry" (category?) in'),
         (("B", "--key", "idd"), 'no column "idd" (id?) in'),
-        (("B", "--model", "x"), "--mock asks nobody"),
+        (("B", "--model", "x"), "side A: --mock asks nobody"),
+        (("B", "--truth", "label"), '"label": write FIELD=COLUMN, e.g. intent=category'),
+        (("B", "--prices", "nope.toml"), "nope.toml: No such file"),
         (("--model", "x", "--model", "y", "--model", "z"), "at most two models"),
         (("B", "--where", "nothing = 1"), "nothing"),
     ],
@@ -592,6 +613,8 @@ def test_cost_of_a_side(tmp_path: Path, data: Path, files: tuple[Path, Path], en
     found = se.compare(*map(se.load, files), models="mock", config=config, **options)
     assert found.a.cost == pytest.approx(9.125)  # 2 tokens in and 7.125 out
     assert "cost of 1,000 requests, EUR  9.1250  9.1250" in found.to_text()
+    again = se.compare(*map(se.load, files), models="mock", prices=config.prices, **options)
+    assert (again.a.cost, again.currency) == (found.a.cost, "EUR")
 
 
 @pytest.mark.parametrize(

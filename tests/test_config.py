@@ -133,31 +133,51 @@ def test_endpoint_and_target(tmp_path: Path) -> None:
             id="no name",
         ),
         pytest.param("[endpoints.a]", ["url is missing @ endpoints.a"], id="url"),
-        pytest.param("[endpoints.a]\nurl = 3", ["url has the wrong type @ endpoints.a.url"], id="url's type"),
         pytest.param(
-            '[endpoints.a]\nurl = "x"\nconcurrency = true',
-            ["concurrency has the wrong type @ endpoints.a.concurrency"],
+            "[endpoints.a]\nurl = 3",
+            ["url is a text in quotes, or a list of them @ endpoints.a.url"],
+            id="url's type",
+        ),
+        pytest.param(
+            '[endpoints.a]\nurl = "http://x"\nconcurrency = true',
+            ["concurrency is a whole number, not True @ endpoints.a.concurrency"],
             id="boolean",
         ),
         pytest.param(
             '[endpoints.a]\nurl = ["x", 3]\nrpm = 0\ntpm = 2.5',
             [
                 "rpm is above 0, not 0 @ endpoints.a.rpm",
-                "tpm has the wrong type @ endpoints.a.tpm",
-                "url is one or more texts @ endpoints.a.url",
+                "tpm is a whole number, not 2.5 @ endpoints.a.tpm",
+                "url is one or more texts in quotes @ endpoints.a.url",
             ],
             id="limits",
         ),
         pytest.param(
             "[endpoints.a]\nurl = []\nprefix_order = 1",
             [
-                "prefix_order has the wrong type @ endpoints.a.prefix_order",
-                "url is one or more texts @ endpoints.a.url",
+                "prefix_order is true or false, not 1 @ endpoints.a.prefix_order",
+                "url is one or more texts in quotes @ endpoints.a.url",
             ],
             id="no url",
         ),
         pytest.param(
-            '[endpoints.a]\nurl = "x"\napi_key = "k"',
+            '[endpoints.a]\nurl = ["http://a/v1", "a:8000/v1", "ftp://a", "http://[a", "http://a/v1/"]',
+            [
+                *(
+                    f"url {number} of 5 has no http:// or no host: write it as http://host:port/v1 @ endpoints.a.url"
+                    for number in (2, 3, 4)
+                ),
+                "url 5 of 5 is there twice: each server once @ endpoints.a.url",
+            ],
+            id="bad urls",
+        ),
+        pytest.param(
+            '[endpoints.a]\nurl = "u:pw-secret@a/v1"',
+            ["url has no http:// or no host: write it as http://host:port/v1 @ endpoints.a.url"],
+            id="a password is not shown",
+        ),
+        pytest.param(
+            '[endpoints.a]\nurl = "http://x"\napi_key = "k"',
             ['unknown key "api_key" (api_key_env?) @ endpoints.a.api_key'],
             id="key itself",
         ),
@@ -171,7 +191,7 @@ def test_endpoint_and_target(tmp_path: Path) -> None:
             'x = 1\n[endpoints.a]\nurl = 3\n[targets.b]\nengine = "spak"\nshema = "x"',
             [
                 'unknown key "x" @ x',
-                "url has the wrong type @ endpoints.a.url",
+                "url is a text in quotes, or a list of them @ endpoints.a.url",
                 'unknown key "shema" (schema?) @ targets.b.shema',
                 "engine is one of databricks, snowflake, bigquery, spark, duckdb, not 'spak' @ targets.b",
             ],
@@ -243,7 +263,10 @@ def test_a_file_s_endpoint_comes_before_the_environment(tmp_path: Path, monkeypa
         ),
         pytest.param(FULL, "locl", '"locl" is neither an URL nor an endpoint of sqlenrich.toml (local?)', id="typo"),
         pytest.param(
-            '[endpoints.a]\nurl = "u"\n[endpoints.b]\nurl = "v"', None, "choose one with --endpoint a|b", id="several"
+            '[endpoints.a]\nurl = "http://u"\n[endpoints.b]\nurl = "http://v"',
+            None,
+            "choose one with --endpoint a|b",
+            id="several",
         ),
     ],
 )
@@ -254,8 +277,8 @@ def test_no_endpoint(tmp_path: Path, text: str, flag: str | None, words: str) ->
 
 
 def test_the_endpoint_named_default_is_taken(tmp_path: Path) -> None:
-    both = '[endpoints.a]\nurl = "u"\n[endpoints.default]\nurl = "v"'
-    assert config(tmp_path, both).endpoint(None).url == "v"
+    both = '[endpoints.a]\nurl = "http://u"\n[endpoints.default]\nurl = "http://v"'
+    assert config(tmp_path, both).endpoint(None).url == "http://v"
 
 
 @pytest.mark.parametrize(
@@ -277,5 +300,5 @@ def test_a_key_is_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert loaded.endpoint("local").api_key == "the-secret"
     assert "the-secret" not in repr(loaded) + repr(loaded.endpoint("local"))
     with pytest.raises(se.ConfigError) as caught:
-        config(tmp_path, '[endpoints.a]\nurl = "u"\napi_key = "the-secret"\napi_key_env = 3')
+        config(tmp_path, '[endpoints.a]\nurl = "http://u"\napi_key = "the-secret"\napi_key_env = 3')
     assert "the-secret" not in str(caught.value)

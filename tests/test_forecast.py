@@ -425,13 +425,17 @@ def test_the_command(tmp_path: Path, counter: Counter) -> None:
         "cost        0.000810 to 0.00511 USD  prices of 2026-11-01, no input taken for cached, no retries",
         "time        at least 5 min           rpm 2",
     ]
+    forecast = se.plan(se.load(prompt), input=data, model="m")
+    narrow = forecast.to_text(80)
+    assert max(map(len, narrow.splitlines()[1:])) <= 80
+    assert narrow.split() == forecast.to_text().split() == shown.out.split()
     asked = call("plan", prompt, "--input", data, "--model", "m", "--target", "t", "--sample", 3, "--json")
     facts = json.loads(asked.out)
     assert asked.out.count("\n") == 1
     assert (facts["tokens_in"]["sampled"], facts["calls"], facts["seconds"]) == (3, 10, {"low": 300.0, "high": None})
     assert list(facts) == [
         "name", "model", "rows", "not_asked", "distinct_requests", "cached", "calls", "tokens_in", "tokens_out",
-        "cost_unknown", "currency", "prices_as_of", "limit", "cost", "seconds",
+        "cost_unknown", "currency", "prices_as_of", "limit", "endpoint", "cost", "seconds",
     ]  # fmt: skip
 
 
@@ -451,7 +455,7 @@ def test_words_of_stored_and_unknown(tmp_path: Path) -> None:
     assert shown[8].split(maxsplit=2) == ["cost", "unknown", "no prices given (--prices)"]
     assert shown[9].split(maxsplit=3) == ["time", "1", "s", "100 ms an answer, 2 at a time"]
     nothing = call("plan", prompt, *options, "--model", "m", "--output", tmp_path / "new.duckdb").out.splitlines()
-    assert nothing[4].endswith(f"in {tmp_path / 'new.duckdb'}, which holds none yet")
+    assert nothing[4].endswith(f"in {tmp_path / 'new.duckdb'}, which is not there yet")
     assert nothing[6].endswith("estimated: 4 bytes a token, the schema with each")
     assert nothing[9].split(maxsplit=2)[2] == "no rpm or tpm is set, and no stored answer tells a latency"
 

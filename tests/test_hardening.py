@@ -14,6 +14,7 @@ import pytest
 import sqlenrich as se
 from sqlenrich.config import Config, Endpoint
 from sqlenrich.llm.discover import list_models
+from sqlenrich.run import PlanLine, Silent, Stopper
 from tests.llm.endpoint import ScriptedEndpoint
 from tests.runs import GOOD, ask, call, opened, rows, run, write_csv, write_prompt
 
@@ -141,6 +142,25 @@ def test_a_run_that_asked_nothing_leaves_the_tables(tmp_path: Path) -> None:
     report = se.run(se.load(prompt), input=data, output=output, mock=True, observer=refusing)
     assert (report.exit_status, report.quarantine, report.calls) == (4, {"NOT_ASKED": 2}, 0)
     assert rows(output, "SELECT count(*) FROM intent") == [(2,)]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_stop_before_the_question_asks_nothing(tmp_path: Path, again: bool) -> None:
+    data, output = write_csv(tmp_path / "in.csv", [(1, "a"), (2, "b")]), tmp_path / "out.duckdb"
+    prompt, stopper = write_prompt(tmp_path, "key: [id]\n"), Stopper()
+    enrichment, asked = se.load(prompt), list[PlanLine]()
+    if again:
+        assert run(prompt, data, output, "--mock-failures", "bad_json=1").status == 3
+
+    class Asks(Silent):
+        def plan(self, _line: PlanLine) -> bool:
+            asked.append(_line)
+            return True
+
+    stopper.stop()
+    options: dict[str, Any] = {"output": output, "mock": True, "observer": Asks(), "stopper": stopper}
+    report = se.retry(enrichment, **options) if again else se.run(enrichment, input=data, **options)
+    assert (asked, report.calls, report.exit_status) == ([], 0, 4)
 
 
 def test_a_second_run_in_one_process_ends_at_once(tmp_path: Path) -> None:

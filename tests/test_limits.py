@@ -38,7 +38,7 @@ def test_max_calls_stops_a_run_that_goes_on_later(tmp_path: Path, cap: int, whom
         assert (report["calls"], report["pending"], report["stopped_at"]) == (cap, 400 - cap, "max_calls")
         assert report["quarantine"] == {"NOT_ASKED": 400 - cap}
         assert_accounted(report, output)
-        assert f"stopped at --max-calls with {400 - cap} requests to go" in first.err
+        assert f"stopped at --max-calls {'with' if cap else 'before'} " in first.err
         last = start("--max-calls", 400)
         assert (last.status, last.report["calls"], last.report["stopped_at"]) == (0, 400 - cap, None)
         assert whom == "mock" or len(server.asked) == 400
@@ -140,6 +140,17 @@ def test_limits_a_minute_are_kept_and_told(tmp_path: Path) -> None:
     assert found.report["limits"]["rpm"] > 0.5
     assert seconds > 1.5  # 12 at once, then 9.8 a second
     assert "limits reached: rpm" in found.err
+
+
+def test_a_cap_is_seen_before_a_limit_is_waited_for(tmp_path: Path) -> None:
+    prompt, data, output = make(tmp_path, 40)
+    with ScriptedEndpoint(content=GOOD) as server:
+        settings = f'[endpoints.local]\nurl = "{server.url}"\nrpm = 6\n'
+        (tmp_path / "sqlenrich.toml").write_text(settings, encoding="utf-8")
+        options = ("--model", "mock", "--max-calls", 1, "--json")
+        found = call("run", prompt, "--input", data, "--output", output, *options)
+    assert (found.status, found.report["calls"], found.report["stopped_at"]) == (4, 1, "max_calls")
+    assert found.report["seconds"] < 8
 
 
 def test_two_urls_of_the_settings(tmp_path: Path) -> None:

@@ -303,7 +303,7 @@ def test_the_columns_are_as_the_plan_says() -> None:
     ("max_input_tokens: 0", "line 4: max_input_tokens is an integer of at least 1, not 0 @ max_input_tokens"),
     ("max_input_tokens: 9.5", "line 4: max_input_tokens is an integer of at least 1, not 9.5 @ max_input_tokens"),
     ("max_input_tokens: true", "line 4: max_input_tokens is an integer of at least 1, not True @ max_input_tokens"),
-    ("on_overflow: quarantine", "line 4: on_overflow needs max_input_tokens @ on_overflow"),
+    ("on_overflow: quarantine", "line 4: on_overflow needs max_input_tokens, e.g. 8000 @ on_overflow"),
     ("max_input_tokens: 9000\non_overflow: drop",
      "line 5: on_overflow is quarantine or truncate:COLUMN, not 'drop' @ on_overflow"),
     ("max_input_tokens: 9000\non_overflow: 'truncate:'",

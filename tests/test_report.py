@@ -65,9 +65,38 @@ def test_text_and_json() -> None:
     assert text.endswith("too many refused: all rows were refused; see intent_quarantine")
     over = replace(REPORT, enriched=5, quarantined=5, quarantine={"BAD_JSON": 5}, max_quarantine=0.05)
     assert over.to_text().endswith("too many refused: over max_quarantine 0.05; see intent_quarantine")
+    assert replace(over, output="out/x.csv").to_text().endswith("; see out/x_quarantine.csv")
     facts = json.loads(REPORT.to_json())
     assert facts["cost"] is None
-    assert not {"name", "output", "max_quarantine", "stopped", "cost_unknown"} & set(facts)
+    assert facts["cost_unknown"] is None
+    assert not {"name", "output", "max_quarantine", "stopped"} & set(facts)
+
+
+@pytest.mark.parametrize(
+    ("changes", "lines"),
+    [
+        (
+            {"rows_in": 1, "enriched": 1, "calls": 1, "retries": 1, "distinct_requests": 1},
+            [
+                "1 row in = 1 enriched + 0 quarantined",
+                "1 call (1 retry), 0 of 1 distinct request already answered, 1.0 s",
+            ],
+        ),
+        ({"limits": {"rpm": 0.877, "max_cost": 0.12}}, ["limits reached: rpm 88 %, max cost 12 % (of the time)"]),
+        ({"limits": {"rpm": 0.001}}, ["limits reached: none"]),
+        ({"pending": 1}, ["stopped with 1 request to go; run the same command again to continue"]),
+        (
+            {"pending": 2000, "stopped_at": "max_rows"},
+            ["stopped at --max-rows with 2,000 requests to go; run the same command again to continue"],
+        ),
+        (
+            {"pending": 2, "stopped_at": "max_cost", "calls": 0},
+            ["stopped at --max-cost before the first request, 2 requests to go: it allows none, raise it"],
+        ),
+    ],
+)
+def test_counts_limits_and_ends(changes: dict[str, Any], lines: list[str]) -> None:
+    assert set(lines) <= set(replace(REPORT, **changes).to_text().splitlines())
 
 
 @pytest.mark.parametrize(

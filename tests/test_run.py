@@ -301,7 +301,7 @@ def test_the_report(tmp_path: Path) -> None:
     assert list(report) == [
         "run_id", "rows_in", "distinct_requests", "cached", "calls", "retries", "enriched", "quarantined", "pending",
         "quarantine", "tokens_in", "tokens_out", "cost", "seconds", "tokens_cached", "currency", "prices_as_of",
-        "latency_ms", "stopped_at", "limits",
+        "latency_ms", "cost_unknown", "stopped_at", "limits",
     ]  # fmt: skip
     assert (report["cost"], report["pending"], report["quarantine"]) == (None, 0, {"NO_INPUT": 1})
     assert report["tokens_in"] > 0
@@ -420,7 +420,8 @@ def test_max_rows_stops_and_the_next_run_goes_on(tmp_path: Path) -> None:
         result = run(prompt, data, output, "--max-rows", limit)
         assert (result.status, result.report["calls"], result.report["pending"]) == (4, calls, pending)
         assert result.report["quarantine"] == {"NOT_ASKED": pending}
-        assert f"stopped with {pending} requests to go" in result.err
+        assert result.report["stopped_at"] == "max_rows"
+        assert f"{pending} requests to go" in result.err
         runs.assert_accounted(result.report, output)
     assert {row[0] for row in rows(output, "SELECT id::INT FROM intent")} == set(range(14))
     last = run(prompt, data, output)

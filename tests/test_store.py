@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import duckdb
@@ -11,6 +13,7 @@ import pytest
 import sqlenrich as se
 from sqlenrich.database import name_parts
 from sqlenrich.errors import RunError
+from sqlenrich.llm.messages import Answer
 from sqlenrich.source import portable_type
 from sqlenrich.store import CHUNK_ROWS, Store
 from sqlenrich.types import parse_type
@@ -104,6 +107,23 @@ def test_a_failing_statement_is_one_line_and_the_store_is_closed(tmp_path: Path)
         store.one("SELECT * FROM nowhere")
     assert str(raised.value) == f"{path}: Table with name nowhere does not exist!"
     duckdb.connect(str(path)).close()
+
+
+def test_an_answer_is_stored_with_its_moment_in_utc(tmp_path: Path) -> None:
+    path, east = tmp_path / "out.duckdb", timezone(timedelta(hours=5))
+    (tmp_path / "in.csv").write_text("id,body\n1,a\n", encoding="utf-8")
+    enrichment = se.load(write_prompt(tmp_path))
+    se.run(enrichment, input=tmp_path / "in.csv", output=path, mock=True)
+    plan = se.compile_plan(replace(enrichment, source="t"), engine="duckdb")
+    asked_at = datetime(2026, 1, 2, 3, tzinfo=east)
+    answer = Answer("h", 2, "s", "{}", None, False, "stop", "m", 1, 0, None, 5, asked_at, 1)
+    with Store(path) as store:
+        store.append(
+            plan, [answer, replace(answer, asked_at=asked_at.astimezone(UTC))], run_id="r", version="7", fingerprint="f"
+        )
+    found = rows(path, f"SELECT * FROM {plan.step('responses').relation} WHERE run_id = 'r'")
+    stored = ("h", 2, "s", "{}", None, False, "stop", "m", "7", "f", 1, 0, None, 5, "r", datetime(2026, 1, 1, 22))
+    assert found == [stored, stored]
 
 
 def test_the_ledger_tells_of_failed_and_stopped_runs(tmp_path: Path) -> None:

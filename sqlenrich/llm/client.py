@@ -15,7 +15,7 @@ from typing import TypeVar
 from .caps import Caps
 from .flight import End, Flight
 from .messages import Answer, Request
-from .model import GatedModel, InstantModel, Model, ProbingModel, Pulse, Stopped, WatchedModel
+from .model import GatedModel, InstantModel, Model, ProbingModel, Pulse, Stopped, WarningModel, WatchedModel
 
 PROBES = 3
 T = TypeVar("T")
@@ -72,6 +72,7 @@ class Client:
         self.batch_s = batch_s
         self.give_up_s = give_up_s
         self.caps = caps
+        self.warnings = model.warnings if isinstance(model, WarningModel) else []
         self.watched = isinstance(model, WatchedModel)
         self.pulse = model.pulse if isinstance(model, WatchedModel) else Pulse()
         self._stats = ClientStats()
@@ -132,8 +133,9 @@ class Client:
         """Ask ``requests`` and give their answers in batches, in the order in which they come.
 
         ``requests`` is read in the caller's thread, no further than the bound on what is sent and not yet
-        stored allows. Asking for the next batch says that the last one is stored. Raises, once what was
-        answered is given: RunError where the run can't go on, and whatever ``requests`` raises.
+        stored allows. A batch may be empty: then there is something to be ``heard``. Asking for the next batch says
+        that the last one is stored. Raises, once what was answered is given: RunError where the run can't go on, and
+        whatever ``requests`` raises.
         """
         if isinstance(self.model, InstantModel) and self.model.instant:
             return self._instant(self.model, iter(requests))
@@ -152,13 +154,10 @@ class Client:
         """Whether nothing is sent any more: ``stop`` was called, or a cap is reached."""
         return self._stops > 0 or (self.caps is not None and self.caps.reached is not None)
 
-    def warnings(self) -> list[str]:
-        """Give, once, what the model noticed that a person should know."""
-        found = getattr(self.model, "warnings", None)
-        if not found:
-            return []
-        lines = list(found)
-        found.clear()
+    def heard(self) -> list[str]:
+        """Give, once, what a person should know: outages, an endpoint that cuts prompts."""
+        lines = [*self.warnings]
+        del self.warnings[: len(lines)]
         return lines
 
     def count(self, answers: Sequence[Answer]) -> None:

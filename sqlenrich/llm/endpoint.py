@@ -44,6 +44,7 @@ BACKOFF_CAP_S = 30.0
 PROBES = 3
 PROBE_TRIES = 2
 REVIVE_S = (0.0, 0.25, 0.5, 1.0, 2.0, 5.0)
+TELL_EVERY_S = 60.0
 CUT_BYTES, CUT_FACTOR, CUT_ANSWERS = 8_000, 4, 3
 BUSY = frozenset({429, 503})
 PROBE_S = 10.0
@@ -104,6 +105,7 @@ class EndpointModel:
         self._ever_answered = False
         self._reviving: set[asyncio.Task[None]] = set()
         self._cut: list[int] = []
+        self._told_at: dict[str, float] = {}
         self._secrets = _secrets(config)
 
     def __repr__(self) -> str:
@@ -247,11 +249,16 @@ class EndpointModel:
             )
 
     def _down(self, door: Door) -> None:
-        task = asyncio.get_running_loop().create_task(self._revive(door))
+        site = self.sites[door.number]
+        told = len(self.sites) > 1 and time.monotonic() - self._told_at.get(site.shown, float("-inf")) > TELL_EVERY_S
+        if told:
+            self._told_at[site.shown] = time.monotonic()
+            self.warnings.append(f"{site.shown} can't be reached ({self.pulse.trouble}): its requests go elsewhere")
+        task = asyncio.get_running_loop().create_task(self._revive(door, told=told))
         self._reviving.add(task)
         task.add_done_callback(self._reviving.discard)
 
-    async def _revive(self, door: Door) -> None:
+    async def _revive(self, door: Door, *, told: bool) -> None:
         """Ask an endpoint that is down whether it answers again, ever less often."""
         site = self.sites[door.number]
         tries = max(door.rests - 1, 0)
@@ -270,6 +277,8 @@ class EndpointModel:
                 continue
             if reply.status < 500:
                 self.gate.open_door(door)
+                if told:
+                    self.warnings.append(f"{site.shown} answers again")
                 return
 
     async def _send(self, body: bytes, number: int) -> Completion | _Failure:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 CHECK_S = 1.0
 OUTAGE_S = 1.0
+TOLD_S = 10.0
 FAILS_ENOUGH = 10
 """After so many failures in a row it is no matter any more that the user's own limits leave few tries."""
 
@@ -56,6 +57,7 @@ class Flight:
         self._grace_timer: asyncio.TimerHandle | None = None
         self._doubtful: deque[asyncio.Future[None]] = deque()
         self._sent = 0
+        self._told = False
         self._all_read = False
         self._ended = False
         self._error: Exception | None = None
@@ -251,6 +253,7 @@ class Flight:
         if self._gate is not None and self._gate.waits_for_itself and self._pulse.fails < FAILS_ENOUGH:
             self._pulse.skip(now - self._checked_at)
         self._checked_at = now
+        self._tell()
         if not self.closing and self.workers > 0 and self._pulse.down_s() >= give_up_s:
             self._error = RunError(
                 f"the model {self._model.name} stopped answering ({self._pulse.trouble});"
@@ -260,6 +263,19 @@ class Flight:
         else:
             loop = asyncio.get_running_loop()
             self._check_timer = loop.call_later(min(CHECK_S, give_up_s / 4), self._check)
+
+    def _tell(self) -> None:
+        """Say where nothing is answered for a while: a silence looks like a hang."""
+        down_s, warnings = self._pulse.down_s(), self._client.warnings
+        if not self._told and down_s >= TOLD_S:
+            self._told = True
+            end = f"the run ends after {self._client.give_up_s:.0f} s without any"
+            warnings.append(f"no answer for {down_s:.0f} s ({self._pulse.trouble}); {end}")
+        elif self._told and not down_s:
+            self._told = False
+            warnings.append("answers come again")
+        if warnings and self._outbox.empty():
+            self._outbox.put([])
 
     def _end_if_done(self) -> None:
         if self.workers == 0 and (self.closing or (self._all_read and not self._queue)):

@@ -244,11 +244,6 @@ class Gate:
         tokens_in = size / BYTES_PER_TOKEN * self._ratio
         tokens_out = self._out
         cost = 0.0
-        if self._buckets:
-            needs = {"rpm": 1.0, "tpm": tokens_in + tokens_out, "input_tpm": tokens_in, "output_tpm": tokens_out}
-            for name, bucket in self._buckets.items():
-                if (wait_s := bucket.wait_s(needs[name], now)) > 0:
-                    return self._held_back(name, wait_s)
         if (caps := self.caps) is not None:
             cost = caps.cost(tokens_in, self._most_out or tokens_out)
             allowed = caps.allows(cost)
@@ -257,6 +252,12 @@ class Gate:
             if not allowed:
                 self.on_cap()
                 raise Stopped
+        if self._buckets:
+            needs = {"rpm": 1.0, "tpm": tokens_in + tokens_out, "input_tpm": tokens_in, "output_tpm": tokens_out}
+            for name, bucket in self._buckets.items():
+                if (wait_s := bucket.wait_s(needs[name], now)) > 0:
+                    return None, name, wait_s
+        if caps is not None:
             caps.sent(cost)
         if self._buckets:
             for name, bucket in self._buckets.items():

@@ -50,6 +50,13 @@ class GatedModel(Protocol):
 
 
 @runtime_checkable
+class WarningModel(Protocol):
+    """A model that notices what a person should know, a line each."""
+
+    warnings: list[str]
+
+
+@runtime_checkable
 class ProbingModel(Protocol):
     """A model that knows by itself how to find out, with few requests, whether a run can start."""
 

@@ -10,6 +10,9 @@ TURN_S = 0.1
 ROUND_S = 0.5
 DECREASE = 0.7
 DECREASE_EVERY_S = 1.0
+LOST = 0.15
+"""Where a decrease takes more than this share of the answers a second, it was of no use."""
+DEAF_S, LONGEST_DEAF_S = 5.0, 60.0
 WIDER, NARROWER = 0.25, 0.1
 WORTH = 0.25
 """A larger width is kept where at least this share of it comes back as more answers a second."""
@@ -29,7 +32,8 @@ class Pace:
     It grows by one for each answer, so it doubles in the time of one, until more in flight brings no more answers a
     second: there requests only queue, and each takes longer. Then it is tried a little wider and a little narrower
     from time to time; what brings as much with less is kept. A limit that was met (429, 503, a timeout) takes it down
-    to seven tenths, once a second at most.
+    to seven tenths, once a second at most; where that only brings fewer answers, the refusals have another cause: it is
+    taken back, and they are not listened to for a while.
     """
 
     def __init__(self, *, most: int = MOST, start: int = START) -> None:
@@ -41,7 +45,10 @@ class Pace:
         self._turn_width = self.width
         self._answers = 0
         self._turns: list[float] = []
-        self._decreased_at = float("-inf")
+        self._decreased_at = self._deaf_until = float("-inf")
+        self._deaf_s = DEAF_S
+        self._before: tuple[int, float] | None = None
+        self._since, self._count = 0.0, 0
         self._skip = 0
         self._base: tuple[int, float] | None = None
         self._rest, self._rested, self._narrower = 1, 0, False
@@ -50,6 +57,9 @@ class Pace:
         """Take note of an answer at the monotonic time ``now``; ``full``: nothing but the width held requests back."""
         if self._began == 0.0:
             self._begin(now, skip=0)
+        self._count += 1
+        if self._before is None and now - self._since >= 2 * DECREASE_EVERY_S:
+            self._since, self._count = now, 0
         self._full = self._full or full
         if self._skip:
             self._skip -= 1
@@ -67,10 +77,17 @@ class Pace:
 
     def pushed_back(self, now: float) -> None:
         """Take note that the endpoint wants fewer requests."""
-        if now - self._decreased_at < DECREASE_EVERY_S:
+        if now - self._decreased_at < DECREASE_EVERY_S or now < self._deaf_until:
             return
         self._decreased_at = now
-        self.width = max(1, int(self.width * DECREASE))
+        rate = self._count / max(now - self._since, 0.1)
+        self._since, self._count = now, 0
+        if self._before is not None and rate < (1 - LOST) * self._before[1]:
+            self.width, self._before = self._before[0], None
+            self._deaf_until, self._deaf_s = now + self._deaf_s, min(2 * self._deaf_s, LONGEST_DEAF_S)
+        else:
+            self._before = (self.width, rate)
+            self.width = max(1, int(self.width * DECREASE))
         self.growing = False
         self._base, self._rest, self._rested = None, 1, 0
         self._begin(now, skip=0)

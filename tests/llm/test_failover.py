@@ -71,7 +71,9 @@ def test_what_one_endpoint_leaves_the_other_takes_and_gives_back() -> None:
             seen = stream(client, 3_000, {300: one.die, 1_000: revive})
         assert Counter(answer.call_error for answer in seen) == {None: 3_000}
         assert len({answer.request_hash for answer in seen}) == 3_000
+        heard = client.heard()
         assert len(one.asked) > before[0] + 300, "it got nothing after it came back"
+        assert [line.removeprefix(one.url)[:24] for line in heard] == [" can't be reached (conne", " answers again"]
 
 
 def test_the_first_endpoint_is_dead_from_the_start() -> None:
@@ -280,3 +282,21 @@ def test_stop_ends_a_preflight_that_waits() -> None:
             threading.Timer(0.2, client.stop).start()
             assert client.preflight(requests(1)) == []
             assert time.monotonic() - began < 3
+
+
+def test_an_outage_is_told_before_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sqlenrich.llm.flight.TOLD_S", 0.3)
+    monkeypatch.setattr("sqlenrich.llm.flight.CHECK_S", 0.1)
+    heard: list[str] = []
+    with ScriptedEndpoint(latency_s=0.002) as server, Client(model(server), concurrency=16, batch_rows=20) as client:
+        seen = 0
+        for batch in client.stream(iter(requests(600))):
+            if seen < 200 <= seen + len(batch):
+                server.die()
+                threading.Timer(1.0, server.revive).start()
+            seen += len(batch)
+            heard += client.heard()
+    assert seen == 600
+    assert heard[0].startswith("no answer for 0 s (connection")
+    assert heard[0].endswith("the run ends after 120 s without any")
+    assert heard[1:] in ([], ["answers come again"])

@@ -107,6 +107,29 @@ def test_pushed_back(times: list[float], widths: list[float]) -> None:
     assert pace.width == pytest.approx(400 * widths[-1], rel=0.02)
 
 
+@pytest.mark.parametrize(
+    ("share", "most_s"),
+    [pytest.param(0.01, 20, id="1 %"), pytest.param(0.1, 30, id="10 %"), pytest.param(0.5, 45, id="50 %")],
+)
+def test_refusals_that_no_width_lessens_do_not_starve_a_run(share: float, most_s: float) -> None:
+    """10,000 answers of 50 ms each from an endpoint that refuses by chance."""
+    chance, pace, now, in_flight, done, number = random.Random(2), Pace(), 1.0, 0, 0, 0
+    ends: list[tuple[float, int, bool]] = []
+    while done < 10_000:
+        while in_flight < pace.width:
+            in_flight, number = in_flight + 1, number + 1
+            refused = chance.random() < share
+            heapq.heappush(ends, (now + (0.005 if refused else 0.05), number, refused))
+        now, _, refused = heapq.heappop(ends)
+        if refused:
+            pace.pushed_back(now)
+        else:
+            done += 1
+            pace.answered(now, full=True)
+        in_flight -= 1
+    assert now < most_s
+
+
 def test_the_width_stays_above_zero_and_recovers() -> None:
     pace = Pace()
     for second in range(60):
