@@ -55,10 +55,11 @@ class Door:
 class Ticket:
     """The right to send one request, and what it was counted with until its own usage is told."""
 
-    __slots__ = ("cost", "door", "tokens_in", "tokens_out")
+    __slots__ = ("at", "cost", "door", "tokens_in", "tokens_out")
 
-    def __init__(self, door: Door, tokens_in: float, tokens_out: float, cost: float) -> None:
-        self.door, self.tokens_in, self.tokens_out, self.cost = door, tokens_in, tokens_out, cost
+    def __init__(self, door: Door, at: float, tokens_in: float, tokens_out: float, cost: float) -> None:
+        self.door, self.at = door, at
+        self.tokens_in, self.tokens_out, self.cost = tokens_in, tokens_out, cost
 
 
 class Gate:
@@ -178,9 +179,10 @@ class Gate:
     ) -> None:
         """Take note of an answer, or of a refusal of the row: the endpoint is well. Its usage, where it is told."""
         door, now = ticket.door, time.monotonic()
-        full = door.in_flight >= door.pace.width and self.fixed is None
+        # Answers that come together are told one by one, before anybody could take the places that they left.
+        full = 2 * door.in_flight > door.pace.width and self.fixed is None
         if self.fixed is None:
-            door.pace.answered(now, full=full)
+            door.pace.answered(now, now - ticket.at, full=full)
         door.failures = door.unreached = door.rests = 0
         door.answered_at = now
         self._settle(ticket, now, tokens_in, tokens_out, cached)
@@ -264,7 +266,7 @@ class Gate:
                 bucket.take(needs[name], now)
         door.in_flight += 1
         self.in_flight += 1
-        return Ticket(door, tokens_in, tokens_out, cost), "", 0.0
+        return Ticket(door, now, tokens_in, tokens_out, cost), "", 0.0
 
     def _held_back(self, reason: str, wait_s: float) -> tuple[None, str, float]:
         """Give why a request must wait. Raises Stopped where no call is left: it would wait for nothing."""

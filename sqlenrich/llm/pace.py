@@ -16,7 +16,9 @@ DEAF_S, LONGEST_DEAF_S = 5.0, 60.0
 WIDER, NARROWER = 0.25, 0.1
 WORTH = 0.25
 """A larger width is kept where at least this share of it comes back as more answers a second."""
-LOSS = 0.1
+ENOUGH = 0.9
+SMOOTH = 0.1
+LOSS = 0.05
 """A smaller width is kept where at most this share of it is lost in answers a second."""
 LONGEST_REST = 16
 
@@ -40,39 +42,39 @@ class Pace:
         self.most = most
         self.width = min(start, most)
         self.growing = True
+        self._latency_s = 0.0
         self._full = False
-        self._began = 0.0
-        self._turn_width = self.width
+        self._from = 0.0
         self._answers = 0
-        self._turns: list[float] = []
+        self._turn_width = self.width
+        self._turns: list[tuple[int, float]] = []
         self._decreased_at = self._deaf_until = float("-inf")
         self._deaf_s = DEAF_S
         self._before: tuple[int, float] | None = None
         self._since, self._count = 0.0, 0
-        self._skip = 0
         self._base: tuple[int, float] | None = None
         self._rest, self._rested, self._narrower = 1, 0, False
 
-    def answered(self, now: float, *, full: bool) -> None:
-        """Take note of an answer at the monotonic time ``now``; ``full``: nothing but the width held requests back."""
-        if self._began == 0.0:
-            self._begin(now, skip=0)
+    def answered(self, now: float, latency_s: float, *, full: bool) -> None:
+        """Take note of an answer at the monotonic time ``now``; ``full``: nothing but the width held requests back.
+
+        Answers are counted over whole latencies: those to requests sent together come together.
+        """
+        if self._from == 0.0:
+            self._latency_s = latency_s
+            self._begin(now)
+        self._latency_s += SMOOTH * (latency_s - self._latency_s)
         self._count += 1
         if self._before is None and now - self._since >= 2 * DECREASE_EVERY_S:
             self._since, self._count = now, 0
         self._full = self._full or full
-        if self._skip:
-            self._skip -= 1
-            if not self._skip:
-                self._began = now
-        else:
-            self._answers += 1
+        self._answers += now >= self._from
         if self.growing:
             if full:
                 self.width = min(self.most, self.width + 1, 2 * self._turn_width)
-            if self._answers >= self._turn_width and now - self._began >= TURN_S:
+            if now - self._from >= max(TURN_S, self._latency_s):
                 self._end_turn(now)
-        elif self._answers >= 2 * self.width and now - self._began >= ROUND_S:
+        elif now - self._from >= max(ROUND_S, 2 * self._latency_s):
             self._end_round(now)
 
     def pushed_back(self, now: float) -> None:
@@ -90,31 +92,32 @@ class Pace:
             self.width = max(1, int(self.width * DECREASE))
         self.growing = False
         self._base, self._rest, self._rested = None, 1, 0
-        self._begin(now, skip=0)
+        self._begin(now)
 
-    def _begin(self, now: float, *, skip: int) -> None:
-        self._began, self._answers, self._full, self._skip = now, 0, False, skip
+    def _begin(self, now: float, *, skip_s: float = 0.0) -> None:
+        self._from, self._answers, self._full = now + skip_s, 0, False
         self._turn_width = self.width
 
     def _end_turn(self, now: float) -> None:
-        rate = self._answers / (now - self._began)
+        rate = self._answers / (now - self._from)
         if self._full:
-            self._turns.append(rate)
+            self._turns.append((self._turn_width, rate))
             # Over two turns, in which the width grew to its fourfold: one alone may be chance.
-            gain = rate / self._turns[-3] if len(self._turns) > 2 else 4.0
-            if gain < (1 + WORTH) ** 2 or self.width == self.most:
+            little = len(self._turns) > 2 and rate < (1 + WORTH) ** 2 * self._turns[-3][1]
+            if little or self._turn_width == self.most:
                 self.growing = False
+                best = max(rate for _, rate in self._turns)
+                enough = min(width for width, rate in self._turns if rate >= ENOUGH * best)
                 # The queue that forms in front of a server keeps it busy between two answers.
-                enough = self._turn_width / 4 * max(gain, 1.0) * (1 + WORTH)
-                self.width = max(1, min(self.most, round(enough)))
-        self._begin(now, skip=0 if self.growing else self._turn_width)
+                self.width = min(self.most, round(enough * (1 + WIDER)))
+        self._begin(now, skip_s=0.0 if self.growing else self._latency_s)
 
     def _end_round(self, now: float) -> None:
         """Judge the width that was tried, and choose the next one."""
-        rate, full = self._answers / (now - self._began), self._full
+        rate, full = self._answers / (now - self._from), self._full
         tried = self.width
         if not full:
-            self._begin(now, skip=0)  # something else was the limit: nothing is learnt
+            self._begin(now)  # something else was the limit: nothing is learnt
             return
         if self._base is None:
             self._base = (tried, rate)
@@ -140,7 +143,7 @@ class Pace:
             self._rested += 1
             if self._rested >= self._rest:
                 self.width = self._step(width, narrower=self._narrower)
-        self._begin(now, skip=tried)
+        self._begin(now, skip_s=0.0 if self.width == tried else self._latency_s)
 
     def _step(self, width: int, *, narrower: bool) -> int:
         if narrower:
