@@ -22,7 +22,7 @@ from sqlenrich.tokens import BYTES_PER_TOKEN
 from .caps import Caps
 from .gate import Door, Gate
 from .messages import Answer, Request
-from .model import Pulse
+from .model import OUTAGE_S, Pulse
 from .replies import (
     Completion,
     Fault,
@@ -41,6 +41,8 @@ __all__ = ["EndpointConfig", "EndpointModel"]
 
 BACKOFF_S = 0.5
 BACKOFF_CAP_S = 30.0
+ANSWERING_CAP_S = 5.0
+"""So long a wait at most while others are answered: there the trouble is not the endpoint's for good."""
 PROBES = 3
 PROBE_TRIES = 2
 REVIVE_S = (0.0, 0.25, 0.5, 1.0, 2.0, 5.0)
@@ -209,7 +211,7 @@ class EndpointModel:
                     raise RunError(f"{site.shown}: {result.text}; start the server there or correct the url")
                 break
             elsewhere = self._elsewhere(ticket.door, result)
-            await self.pulse.pause(result.wait_s + (0.0 if elsewhere else _backoff(calls - 1)))
+            await self.pulse.pause(result.wait_s + (0.0 if elsewhere else self._backoff(calls - 1)))
         done = result if isinstance(result, Completion) else Completion(None, None, None, None, None)
         failure = result if isinstance(result, _Failure) else None
         answer = Answer(
@@ -229,6 +231,11 @@ class EndpointModel:
             calls=calls,
         )
         return answer, failure.fault if failure else None
+
+    def _backoff(self, doublings: int) -> float:
+        """Give a wait between nothing and a ceiling that doubles: full jitter keeps requests from meeting again."""
+        most = BACKOFF_CAP_S if self.pulse.down_s() > OUTAGE_S else ANSWERING_CAP_S
+        return random.uniform(0.0, min(most, BACKOFF_S * 2.0 ** min(doublings, 16)))
 
     def _elsewhere(self, door: Door, failure: _Failure) -> bool:
         """Say whether a request that failed at a door goes to another one now."""
@@ -390,8 +397,3 @@ def _secrets(config: EndpointConfig) -> tuple[str, ...]:
     for query in queries:
         found |= {value for name, value in parse_qsl(query) if len(value) >= _SHORTEST_VALUE and "version" not in name}
     return tuple(sorted((one for one in found if len(one) >= _SHORTEST_SECRET), key=len, reverse=True))
-
-
-def _backoff(doublings: int) -> float:
-    """Give a wait between nothing and a ceiling that doubles: full jitter keeps requests from meeting again."""
-    return random.uniform(0.0, min(BACKOFF_CAP_S, BACKOFF_S * 2.0 ** min(doublings, 16)))

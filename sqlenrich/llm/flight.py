@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 from sqlenrich.errors import RunError
 
 from .messages import Answer, Request
-from .model import Stopped
+from .model import OUTAGE_S, Stopped
 
 if TYPE_CHECKING:
     from .client import Client
 
 CHECK_S = 1.0
-OUTAGE_S = 1.0
 TOLD_S = 10.0
 FAILS_ENOUGH = 10
 """After so many failures in a row it is no matter any more that the user's own limits leave few tries."""

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from .gate import Gate
 
 RETRIES, RETRIES_PER_ANSWER = 200.0, 2.0
+OUTAGE_S = 1.0
+"""An endpoint that only fails for longer is in trouble, not just unlucky."""
 
 
 class Model(Protocol):
