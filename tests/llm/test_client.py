@@ -370,7 +370,8 @@ def test_stop_of_an_instant_model() -> None:
 
 
 def test_what_waits_to_be_sent_again_is_not_sent_after_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_module, "BACKOFF_S", 30.0)
+    for name in ("BACKOFF_S", "ANSWERING_CAP_S", "BACKOFF_CAP_S"):
+        monkeypatch.setattr(endpoint_module, name, 30_000.0)
     with ScriptedEndpoint(by_prompt={"prompt 3": "500"}) as server:
         with Client(endpoint_model(server), concurrency=10) as client:
             threading.Timer(0.3, client.stop).start()
