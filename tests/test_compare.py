@@ -185,6 +185,7 @@ def test_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")  # parallel test runs set their own
     options = ("--endpoint", endpoint.url, "--model", "mock", "--truth", "label=category", "--show", 4)
     result = call("compare", "v1/intent.prompt", "v2/intent.prompt", "--input", "in.csv", *options)
     assert result.status == 0, result.err
