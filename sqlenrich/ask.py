@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .compiler import output_of, resolve_model
-from .config import Config, Endpoint
+from .config import LIMITS, Config, Endpoint
 from .engines import get_engine
 from .enrichment import Enrichment
 from .errors import ConfigError, did_you_mean
@@ -104,7 +104,7 @@ def choose_model(
         set_prices(caps, config, own.name)
     # What an endpoint is always sent decides its answers too.
     resolved = replace(own, params={**own.params, **settings.extra_body})
-    per_minute = {name: getattr(settings, name) for name in ("rpm", "tpm", "input_tpm", "output_tpm")}
+    per_minute = {name: getattr(settings, name) for name in LIMITS}
     told = json_schema_format(output_of(enrichment, resolved), dialect_of(settings.url))
     client = replace(
         checked,

@@ -90,8 +90,9 @@ class EndpointModel:
 
     429, 5xx, connection troubles, timeouts and bodies that are no completion are sent again, at most
     ``max_tries`` times in all (a limit that was met counts apart), after ``Retry-After`` (up to 60 s) and a random
-    wait that grows (up to 30 s). Where there are several urls, each request goes to the one with most room; one that
-    can't be reached gets none until it answers a probe. ``gate`` decides when a request is sent.
+    wait that grows (up to 5 s, and to 30 s where nothing is answered). Where there are several urls, each request goes
+    to the one with most room; one that can't be reached gets none until it answers a probe. ``gate`` decides when a
+    request is sent.
     An answer's ``asked_at`` and ``latency_ms`` are those of its last try.
     """
 
@@ -106,7 +107,7 @@ class EndpointModel:
         self._wires: tuple[Wire, ...] = ()
         self._ever_answered = False
         self._reviving: set[asyncio.Task[None]] = set()
-        self._cut: list[int] = []
+        self._cut = 0
         self._told_at: dict[str, float] = {}
         self._secrets = _secrets(config)
 
@@ -193,6 +194,7 @@ class EndpointModel:
                 self.pulse.alive()
                 break
             self.pulse.failed(started, result.text)
+            elsewhere = False
             if result.busy:
                 refusals += 1
                 gate.refused(ticket, result.wait_s)
@@ -210,7 +212,6 @@ class EndpointModel:
                 if probing and result.unreachable:
                     raise RunError(f"{site.shown}: {result.text}; start the server there or correct the url")
                 break
-            elsewhere = self._elsewhere(ticket.door, result)
             await self.pulse.pause(result.wait_s + (0.0 if elsewhere else self._backoff(calls - 1)))
         done = result if isinstance(result, Completion) else Completion(None, None, None, None, None)
         failure = result if isinstance(result, _Failure) else None
@@ -243,12 +244,12 @@ class EndpointModel:
 
     def _compare(self, prompt: str, tokens_in: int) -> None:
         """Warn once of an endpoint that reads less than it is sent: its own count is far below ours."""
-        if len(self._cut) >= CUT_ANSWERS or len(prompt) < CUT_BYTES:
+        if self._cut >= CUT_ANSWERS or len(prompt) < CUT_BYTES:
             return
         if len(prompt) < CUT_FACTOR * BYTES_PER_TOKEN * tokens_in:
             return
-        self._cut.append(tokens_in)
-        if len(self._cut) == CUT_ANSWERS:
+        self._cut += 1
+        if self._cut == CUT_ANSWERS:
             ours = len(prompt) // BYTES_PER_TOKEN
             self.warnings.append(
                 f"warning: {self.sites[0].shown} counts {tokens_in:,} tokens for a prompt of about {ours:,}; it seems "

@@ -288,12 +288,7 @@ class Flight:
         self._pulse.on_pause = None
         if self._gate is not None:
             self._gate.end()
-            self._gate.on_room = self._gate.on_cap = _nothing
         for timer in (self._check_timer, self._grace_timer):
             if timer is not None:
                 timer.cancel()
         self._outbox.put(End(self._error))
-
-
-def _nothing() -> None:
-    """Do nothing."""

@@ -7,7 +7,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from sqlenrich.tokens import BYTES_PER_TOKEN
 
@@ -21,7 +21,6 @@ FAILURES_REST = 5
 REST_S, LONGEST_REST_S = 0.25, 5.0
 GUESSED_OUT = 256
 _LEARN = 0.05
-_PER_MINUTE = ("rpm", "tpm", "input_tpm", "output_tpm")
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,9 @@ class Limits:
     tpm: int | None = None
     input_tpm: int | None = None
     output_tpm: int | None = None
+
+
+_PER_MINUTE = tuple(field.name for field in fields(Limits) if field.name != "concurrency")
 
 
 class Door:
@@ -125,7 +127,8 @@ class Gate:
         self._reason, self._reason_at = "", self._open_at
 
     def end(self) -> None:
-        """The stream ended."""
+        """The stream ended, and nobody is to be told of anything."""
+        self.on_room = self.on_cap = _nothing
         self._forget_timer()
         if self._open:
             now = time.monotonic()
