@@ -66,10 +66,11 @@ def choose_model(
     from .llm.discover import without_query
     from .llm.endpoint import EndpointConfig, EndpointModel
     from .llm.gate import Limits
-    from .llm.mock import MockModel
 
     engine = get_engine("duckdb")
     if mock:
+        from .llm.mock import MockModel
+
         if endpoint is not None or model is not None:
             raise ConfigError("--mock asks nobody: give it without --endpoint and --model")
         named = resolve_model(enrichment, engine, MOCK)

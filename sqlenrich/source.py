@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from .database import Database, name_parts, problem, quote, text
 from .errors import ConfigError
@@ -85,7 +83,7 @@ def relation(database: Database, source: str | None, table: str | None, query: s
         return delimited(path, _DELIMITERS[suffix])
     if suffix in _JSON_LINES:
         return json_lines(database, path)
-    return parquet(path)
+    return parquet_file(path)
 
 
 def stored(table: str | None, query: str | None) -> str:
@@ -143,11 +141,13 @@ def json_lines(database: Database, path: Path) -> str:
     return f"read_ndjson({given}, columns = {{{columns}}})"
 
 
-def parquet(path: Path) -> str:
+def parquet_file(path: Path) -> str:
     """DuckDB renames columns that are equal but for case: look at the names as they stand in the file."""
+    from pyarrow import ArrowException, parquet
+
     try:
-        names = list(pq.read_schema(path).names)
-    except (pa.ArrowException, OSError) as error:
+        names = list(parquet.read_schema(path).names)
+    except (ArrowException, OSError) as error:
         raise ConfigError(f"{path} can't be read: {str(error).splitlines()[0]}") from None
     check_names(str(path), names)
     return f"read_parquet({text(str(path))})"

@@ -6,12 +6,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
@@ -29,29 +27,6 @@ SLICE_ROWS = 500_000
 """So many rows are judged at a time: the memory of a run does not grow with its rows."""
 SLICES = {"prompts": "sqlenrich_prompts_slice", "responses": "sqlenrich_responses_slice"}
 """The views that the sliced SQL of the checked step reads."""
-_ANSWERS = pa.schema(
-    [
-        ("request_hash", pa.string()),
-        ("attempt", pa.int64()),
-        ("sent_hash", pa.string()),
-        ("response", pa.string()),
-        ("call_error", pa.string()),
-        ("retryable", pa.bool_()),
-        ("finish_reason", pa.string()),
-        ("model", pa.string()),
-        ("version", pa.string()),
-        ("fingerprint", pa.string()),
-        ("tokens_in", pa.int64()),
-        ("tokens_cached", pa.int64()),
-        ("tokens_out", pa.int64()),
-        ("latency_ms", pa.int64()),
-        ("run_id", pa.string()),
-        ("asked_at", pa.timestamp("us")),
-    ]
-)
-_TOLD = tuple(name for name in _ANSWERS.names if name not in ("version", "fingerprint", "run_id"))
-_told = attrgetter(*_TOLD)
-"""What an answer itself says of its row; its ``asked_at`` has a time zone, and is stored in UTC without one."""
 
 
 @dataclass(frozen=True)
@@ -247,11 +222,10 @@ class Store(Database):
         self, plan: Plan, answers: Sequence[Answer], *, run_id: str, version: str | None, fingerprint: str
     ) -> None:
         """Store answers, at least one, and commit: from here on they are never asked again."""
-        count = len(answers)
-        columns = dict(zip(_TOLD, zip(*map(_told, answers), strict=True), strict=True))
-        columns |= {"version": (version,) * count, "fingerprint": (fingerprint,) * count, "run_id": (run_id,) * count}
+        from .arrow import answer_table
+
         # The SQL finds the local variable by its name; registering it as a view would cost a third more.
-        sqlenrich_batch = pa.table(columns, schema=_ANSWERS)  # noqa: F841
+        sqlenrich_batch = answer_table(answers, run_id=run_id, version=version, fingerprint=fingerprint)  # noqa: F841
         self.db.execute(f"INSERT INTO {plan.step('responses').relation} BY NAME SELECT * FROM sqlenrich_batch")
 
     def finish(self, plan: Plan, checked_slice: str, calls: Sequence[Step]) -> tuple[int, int, dict[str, int], int]:

@@ -6,6 +6,9 @@ START = 8
 MOST = 512
 OTHER_FILES = 128
 """So many open files are left to whatever else the program has open."""
+GROWTH, QUEUED_GROWTH = 4, 2
+QUEUED = 1.25
+"""An answer that takes so many times as long as the first ones did has stood in a queue."""
 TURN_S = 0.1
 ROUND_S = 0.5
 DECREASE = 0.7
@@ -31,8 +34,8 @@ def most_each(endpoints: int, open_files: float) -> int:
 class Pace:
     """The width of a stream: how many requests may be in flight.
 
-    It grows by one for each answer, so it doubles in the time of one, until more in flight brings no more answers a
-    second: there requests only queue, and each takes longer. Then it is tried a little wider and a little narrower
+    It grows to its fourfold in the time of an answer, or only doubles where requests queue, until more in flight brings
+    no more answers a second. Then it is tried a little wider and a little narrower
     from time to time; what brings as much with less is kept. A limit that was met (429, 503, a timeout) takes it down
     to seven tenths, once a second at most; where that only brings fewer answers, the refusals have another cause: it is
     taken back, and they are not listened to for a while.
@@ -42,7 +45,8 @@ class Pace:
         self.most = most
         self.width = min(start, most)
         self.growing = True
-        self._latency_s = 0.0
+        self._latency_s = self._alone_s = 0.0
+        self._growth = GROWTH
         self._full = False
         self._from = 0.0
         self._answers = 0
@@ -61,7 +65,7 @@ class Pace:
         Answers are counted over whole latencies: those to requests sent together come together.
         """
         if self._from == 0.0:
-            self._latency_s = latency_s
+            self._latency_s = self._alone_s = latency_s
             self._begin(now)
         self._latency_s += SMOOTH * (latency_s - self._latency_s)
         self._count += 1
@@ -71,7 +75,8 @@ class Pace:
         self._answers += now >= self._from
         if self.growing:
             if full:
-                self.width = min(self.most, self.width + 1, 2 * self._turn_width)
+                growth = 1 if latency_s > QUEUED * self._alone_s else self._growth - 1
+                self.width = min(self.most, self.width + growth, self._growth * self._turn_width)
             if now - self._from >= max(TURN_S, self._latency_s):
                 self._end_turn(now)
         elif now - self._from >= max(ROUND_S, 2 * self._latency_s):
@@ -102,14 +107,18 @@ class Pace:
         rate = self._answers / (now - self._from)
         if self._full:
             self._turns.append((self._turn_width, rate))
-            # Over two turns, in which the width grew to its fourfold: one alone may be chance.
-            little = len(self._turns) > 2 and rate < (1 + WORTH) ** 2 * self._turns[-3][1]
+            if self._latency_s > QUEUED * self._alone_s:
+                self._growth = QUEUED_GROWTH
+            # Over two turns, or one in which the width grew to its fourfold: less may be chance.
+            before = [r for w, r in self._turns if 4 * w <= self._turn_width] + [r for _, r in self._turns[-3:-2]]
+            little = any(rate < (1 + WORTH) ** 2 * earlier for earlier in before[-2:])
             if little or self._turn_width == self.most:
                 self.growing = False
                 best = max(rate for _, rate in self._turns)
                 enough = min(width for width, rate in self._turns if rate >= ENOUGH * best)
-                # The queue that forms in front of a server keeps it busy between two answers.
-                self.width = min(self.most, round(enough * (1 + WIDER)))
+                # The queue that forms in front of a server keeps it busy between two answers, unless it slows it down.
+                queue = WIDER if rate >= ENOUGH * best else 0.0
+                self.width = min(self.most, round(enough * (1 + queue)))
         self._begin(now, skip_s=0.0 if self.growing else self._latency_s)
 
     def _end_round(self, now: float) -> None:
