@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-START = 8
+START, START_MOST = 8, 64
+START_S = 8.0
+"""After the first answer so many are asked that an endpoint which works on one at a time is through in these seconds."""
 MOST = 512
 OTHER_FILES = 128
 """So many open files are left to whatever else the program has open."""
@@ -34,7 +36,7 @@ def most_each(endpoints: int, open_files: float) -> int:
 class Pace:
     """The width of a stream: how many requests may be in flight.
 
-    It grows to its fourfold in the time of an answer, or only doubles where requests queue, until more in flight brings
+    The first answer says how gently to begin. It grows to its fourfold in the time of an answer, or only doubles where requests queue, until more in flight brings
     no more answers a second. Then it is tried a little wider and a little narrower
     from time to time; what brings as much with less is kept. A limit that was met (429, 503, a timeout) takes it down
     to seven tenths, once a second at most; where that only brings fewer answers, the refusals have another cause: it is
@@ -66,7 +68,8 @@ class Pace:
         """
         if self._from == 0.0:
             self._latency_s = self._alone_s = latency_s
-            self._begin(now)
+            self.width = min(max(self.width, min(START_MOST, int(START_S / max(latency_s, 0.001)))), self.most)
+            self._begin(now, skip_s=latency_s if self.width > START else 0.0)
         self._latency_s += SMOOTH * (latency_s - self._latency_s)
         self._count += 1
         if self._before is None and now - self._since >= 2 * DECREASE_EVERY_S:
@@ -74,9 +77,11 @@ class Pace:
         self._full = self._full or full
         self._answers += now >= self._from
         if self.growing:
-            if full:
-                growth = 1 if latency_s > QUEUED * self._alone_s else self._growth - 1
-                self.width = min(self.most, self.width + growth, self._growth * self._turn_width)
+            # Only at the end of a turn, so that its answers are those to requests sent at its width.
+            if full and now - self._from >= TURN_S - self._latency_s:
+                growth = QUEUED_GROWTH if latency_s > QUEUED * self._alone_s else self._growth
+                grown = min(self.most, self.width + growth - 1, growth * self._turn_width)
+                self.width = max(self.width, grown)
             if now - self._from >= max(TURN_S, self._latency_s):
                 self._end_turn(now)
         elif now - self._from >= max(ROUND_S, 2 * self._latency_s):
@@ -109,8 +114,8 @@ class Pace:
             self._turns.append((self._turn_width, rate))
             if self._latency_s > QUEUED * self._alone_s:
                 self._growth = QUEUED_GROWTH
-            # Over two turns, or one in which the width grew to its fourfold: less may be chance.
-            before = [r for w, r in self._turns if 4 * w <= self._turn_width] + [r for _, r in self._turns[-3:-2]]
+            # Over two turns, or one in which the width grew to its threefold: less may be chance.
+            before = [r for w, r in self._turns if 3 * w <= self._turn_width] + [r for _, r in self._turns[-3:-2]]
             little = any(rate < (1 + WORTH) ** 2 * earlier for earlier in before[-2:])
             if little or self._turn_width == self.most:
                 self.growing = False

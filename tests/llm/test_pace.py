@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from sqlenrich.llm.pace import DECREASE, DECREASE_EVERY_S, MOST, START, Pace, most_each
+from sqlenrich.llm.pace import DECREASE, DECREASE_EVERY_S, MOST, START, START_MOST, START_S, Pace, most_each
 
 
 @dataclass
@@ -84,15 +84,24 @@ def test_width_is_found(
     assert sum(found.widths) / len(found.widths) <= most
 
 
-def test_it_begins_gently_and_grows_fast() -> None:
+@pytest.mark.parametrize(
+    ("latency_s", "width"),
+    [(0.01, START_MOST), (0.2, 40), (0.5, 16), (1.0, START), (30.0, START)],
+)
+def test_it_begins_gently_where_an_answer_takes_long(latency_s: float, width: int) -> None:
     pace = Pace()
     assert pace.width == START
-    reached = next(n for n in range(1, 12) if simulate(lambda _: 0.2, 0.2 * n, slots=256).peak >= 128)
-    assert reached <= 7  # one doubling in the time of an answer
+    pace.answered(1.0, latency_s, full=False)
+    assert pace.width == width
+
+
+def test_it_grows_fast() -> None:
+    reached = next(n for n in range(1, 12) if simulate(lambda _: 1.0, float(n), slots=256).peak >= 256)
+    assert reached <= 4  # to the fourfold in the time of an answer
 
 
 def test_nothing_is_learnt_where_something_else_is_the_limit() -> None:
-    assert simulate(lambda _: 0.2, 60, demand=4).peak == START
+    assert simulate(lambda _: 0.2, 60, demand=4).peak == START_S / 0.2
 
 
 @pytest.mark.parametrize(
