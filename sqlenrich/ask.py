@@ -63,7 +63,6 @@ def choose_model(
     prefix_order: bool = True,
 ) -> Ask:
     """Give whom to ask: the mock model, or an endpoint of the flags, the settings or the environment."""
-    from .llm.discover import without_query
     from .llm.endpoint import EndpointConfig, EndpointModel
     from .llm.gate import Limits
 
@@ -119,7 +118,7 @@ def choose_model(
     asked = EndpointModel(client, caps=caps)
     # Behind one text alone at the end of the prompt stands nothing that two rows could share.
     ordered = prefix_order and settings.prefix_order and len(enrichment.prompt().columns) > 1
-    where = " and ".join(map(without_query, urls))
+    where = " and ".join(site.shown for site in asked.sites)
     return Ask(asked, resolved, asked.gate.most, f" at {where}", own, caps, ordered)
 
 

@@ -15,9 +15,8 @@ def list_models(url: str, api_key: str | None, *, timeout_s: float = 10.0) -> li
 
     Raises RunError where nothing answers, and where the endpoint refuses the key.
     """
-    shown = without_query(url)
-    place, _, query = url.partition("?")
-    request = urllib.request.Request(f"{place}/models" + (f"?{query}" if query else ""))
+    shown, _, query = url.partition("?")  # a query can hold a key
+    request = urllib.request.Request(f"{shown}/models" + (f"?{query}" if query else ""))
     if api_key:
         request.add_header("Authorization", f"Bearer {api_key}")
     try:
@@ -39,11 +38,6 @@ def list_models(url: str, api_key: str | None, *, timeout_s: float = 10.0) -> li
     data = body.get("data") if isinstance(body, dict) else None
     models = data if isinstance(data, list) else []
     return [str(model["id"]) for model in models if isinstance(model, dict) and "id" in model]
-
-
-def without_query(url: str) -> str:
-    """Give a URL as it may be shown: a query can hold a key."""
-    return url.partition("?")[0]
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
