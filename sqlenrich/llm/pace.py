@@ -4,7 +4,7 @@ from __future__ import annotations
 
 START, START_MOST = 8, 64
 START_S = 8.0
-"""After the first answer so many are asked that an endpoint which works on one at a time is through in these seconds."""
+"""The first answer's latency tells how many an endpoint that works on one at a time is through with in these seconds."""
 MOST = 512
 OTHER_FILES = 128
 """So many open files are left to whatever else the program has open."""
@@ -36,11 +36,11 @@ def most_each(endpoints: int, open_files: float) -> int:
 class Pace:
     """The width of a stream: how many requests may be in flight.
 
-    The first answer says how gently to begin. It grows to its fourfold in the time of an answer, or only doubles where requests queue, until more in flight brings
-    no more answers a second. Then it is tried a little wider and a little narrower
-    from time to time; what brings as much with less is kept. A limit that was met (429, 503, a timeout) takes it down
-    to seven tenths, once a second at most; where that only brings fewer answers, the refusals have another cause: it is
-    taken back, and they are not listened to for a while.
+    It begins as wide as the first answer's latency allows, and grows to its fourfold in the time of an answer, or only
+    doubles where requests queue, until more in flight brings no more answers a second. Then it is tried a little wider
+    and a little narrower from time to time; what brings as much with less is kept. A limit that was met (429, 503, a
+    timeout) takes it down to seven tenths, once a second at most; where that only brings fewer answers, the refusals
+    have another cause: it is taken back, and they are not listened to for a while.
     """
 
     def __init__(self, *, most: int = MOST, start: int = START) -> None:
