@@ -4,7 +4,7 @@ from __future__ import annotations
 
 START, START_MOST = 8, 64
 START_S = 8.0
-"""The first answer's latency tells how many an endpoint that works on one at a time is through with in these seconds."""
+"""It begins with as many as an endpoint that works on one at a time is through with in these seconds."""
 MOST = 512
 OTHER_FILES = 128
 """So many open files are left to whatever else the program has open."""
