@@ -20,12 +20,13 @@ ENGINE_PARTS = {
     *(f"engines.{name}_{part}" for name in ("bigquery", "duckdb", "snowflake") for part in ("json", "text")),
     "engines.spark_json",
 }
-PURE = {"errors", "types"}
+PURE = {"errors", "nodes", "types"}
 # A module or a folder, and what of the package it may import: modules or folders. What is not named here may import
 # everything but `cli`.
 RULES: dict[str, set[str]] = {
     "errors": set(),
     "types": {"errors"},
+    "nodes": set(),
     "header": set(),
     "request": set(),
     "prompt": PURE | {"prompt", "engines.base"},
