@@ -499,7 +499,7 @@ def test_the_default_database_lies_beside_the_settings(
 
 def test_all_template_samples(tmp_path: Path) -> None:
     """Labels of every kind are read: texts, numbers, booleans, arrays and structs."""
-    from sqlenrich.enrichment import templates
+    from sqlenrich.loader import templates
 
     for name, path in templates().items():
         sample = path.with_name("sample.csv")
