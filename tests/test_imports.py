@@ -65,11 +65,13 @@ RULES: dict[str, set[str]] = {
     "relations": PURE | {"enrichment", "engines.base"},
     "pending": PURE | {"engines.base", "relations", "request", "schema"},
     "prompts": PURE | {"columns", "engines.base", "enrichment", "overflow", "prompt", "relations"},
+    "checked": PURE | {"engines.base", "enrichment", "overflow", "relations", "schema"},
     "comparison": set(),
     "sample": PURE | {"columns", "database", "engines", "enrichment", "source"},
     "differences": PURE | {"comparison", "enrichment", "sample"},
     "compiler": PURE
     | {
+        "checked",
         "columns",
         "enrichment",
         "engines",
