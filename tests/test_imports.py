@@ -66,7 +66,9 @@ RULES: dict[str, set[str]] = {
     "pending": PURE | {"engines.base", "relations", "request", "schema"},
     "prompts": PURE | {"columns", "engines.base", "enrichment", "overflow", "prompt", "relations"},
     "checked": PURE | {"engines.base", "enrichment", "overflow", "relations", "schema"},
-    "comparison": set(),
+    "chance": set(),
+    "terminal": set(),
+    "comparison": {"chance", "terminal"},
     "sample": PURE | {"columns", "database", "engines", "enrichment", "source"},
     "differences": PURE | {"comparison", "enrichment", "sample"},
     "compiler": PURE
