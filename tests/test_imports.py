@@ -20,7 +20,7 @@ ENGINE_PARTS = {
     *(f"engines.{name}_{part}" for name in ("bigquery", "duckdb", "snowflake") for part in ("json", "text")),
     "engines.spark_json",
 }
-PURE = {"errors", "nodes", "types"}
+PURE = {"errors", "types"}
 # A module or a folder, and what of the package it may import: modules or folders. What is not named here may import
 # everything but `cli`.
 RULES: dict[str, set[str]] = {
@@ -29,8 +29,8 @@ RULES: dict[str, set[str]] = {
     "nodes": set(),
     "header": set(),
     "request": set(),
-    "prompt": PURE | {"prompt", "engines.base"},
-    "schema": PURE | {"schema", "request", "engines.base"},
+    "prompt": PURE | {"nodes", "prompt", "engines.base"},
+    "schema": PURE | {"nodes", "schema", "request", "engines.base"},
     "engines.__init__": {"errors", "engines.base"},
     "engines.base": {"types"},
     "engines": PURE
@@ -55,8 +55,8 @@ RULES: dict[str, set[str]] = {
     "llm": {"errors", "llm", "tokens"},
     "tokens": set(),
     "overflow": PURE | {"engines.base", "prompt", "request", "tokens"},
-    "enrichment": PURE | {"overflow", "prompt", "schema"},
-    "loader": PURE | {"engines", "enrichment", "header", "overflow", "prompt", "schema"},
+    "enrichment": {"overflow", "prompt", "schema", "types"},
+    "loader": PURE | {"engines", "enrichment", "header", "overflow", "schema"},
     "plan": {"types"},
     "report": {"prices"},
     "config": {"engines", "errors", "prices"},
@@ -65,14 +65,13 @@ RULES: dict[str, set[str]] = {
     "relations": PURE | {"enrichment", "engines.base"},
     "pending": PURE | {"engines.base", "relations", "request", "schema"},
     "prompts": PURE | {"columns", "engines.base", "enrichment", "overflow", "prompt", "relations"},
-    "checked": PURE | {"engines.base", "enrichment", "overflow", "relations", "schema"},
+    "checked": {"engines.base", "enrichment", "overflow", "relations", "schema"},
     "chance": set(),
     "terminal": set(),
     "comparison": {"chance", "terminal"},
     "sample": PURE | {"columns", "database", "engines", "enrichment", "source"},
     "differences": PURE | {"comparison", "enrichment", "sample"},
-    "compiler": PURE
-    | {
+    "compiler": {
         "checked",
         "columns",
         "enrichment",
@@ -81,10 +80,9 @@ RULES: dict[str, set[str]] = {
         "prompts",
         "pending",
         "plan",
-        "prompt",
         "relations",
         "request",
-        "schema",
+        "types",
     },
 }
 
