@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import sqlenrich as se
-from sqlenrich.enrichment import loads
+from sqlenrich.loader import loads
 from sqlenrich.plan import RESPONSES, Plan
 
 SCHEMA: dict[str, Any] = {

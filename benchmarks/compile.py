@@ -14,7 +14,7 @@ import time
 from sqlenrich import render
 from sqlenrich.config import Config
 from sqlenrich.engines import ENGINES
-from sqlenrich.enrichment import loads, templates
+from sqlenrich.loader import loads, templates
 
 
 def texts(count: int) -> list[tuple[str, str]]:

@@ -7,9 +7,10 @@ __version__ = "0.1.0"
 from .compare import compare
 from .comparison import Comparison
 from .compiler import compile_plan
-from .enrichment import Enrichment, load
+from .enrichment import Enrichment
 from .errors import ConfigError, PromptError, RunError, SpecError, SqlenrichError, UnsupportedError
 from .forecast import Forecast, plan
+from .loader import load
 from .plan import Plan, Step
 from .prompt import render_prompt
 from .render import render

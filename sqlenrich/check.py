@@ -10,8 +10,9 @@ from .compiler import compile_plan, output_of
 from .config import Config, find_config
 from .engines import ENGINES, get_engine
 from .engines.base import Engine, Told
-from .enrichment import Enrichment, load
+from .enrichment import Enrichment
 from .errors import ConfigError, SqlenrichError
+from .loader import load
 from .prompt import Prompt
 from .prompt.layout import layout
 from .render import model_for

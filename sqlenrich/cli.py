@@ -14,8 +14,9 @@ import click
 
 from . import __version__
 from .config import Target
-from .enrichment import Enrichment, load, templates
+from .enrichment import Enrichment
 from .errors import ConfigError, SqlenrichError, did_you_mean
+from .loader import load, templates
 from .report import EXIT_ERROR, EXIT_STOPPED, EXIT_USAGE, Report
 
 if TYPE_CHECKING:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
-from itertools import zip_longest
 from typing import Any
-from unicodedata import combining, east_asian_width
+
+from .chance import sign_test, wilson
+from .terminal import cut, flat, from_difference, padded, shown, table, width_of
 
 EXIT_DONE, EXIT_STOPPED = 0, 4
 NOT_ASKED, NO_INPUT = "NOT_ASKED", "NO_INPUT"
-Z95 = 1.959963984540054
 INPUTS = 6
 """So many columns of a changed row are shown at most."""
 NAME_WIDTH = 24
@@ -300,19 +299,6 @@ def _change(change: Change, width: int) -> Iterator[str]:
 # Values --------------------------------------------------------------------------------------------------------------
 
 
-def same(a: object, b: object) -> bool:
-    """Tell whether two values are equal: numbers by what they are worth, texts to the letter, NULL and NULL too."""
-    if isinstance(a, bool) or isinstance(b, bool):
-        return a is b
-    if isinstance(a, int | float | Decimal) and isinstance(b, int | float | Decimal):
-        return Decimal(repr(a) if isinstance(a, float) else a) == Decimal(repr(b) if isinstance(b, float) else b)
-    if isinstance(a, Mapping) and isinstance(b, Mapping):  # a field that is absent is a NULL of its struct
-        return all(same(a.get(name), b.get(name)) for name in {*a, *b})
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(same, a, b))
-    return type(a) is type(b) and a == b
-
-
 def printed(value: object) -> str:
     """Give a value as text: as it is, or as JSON."""
     if value is None:
@@ -323,59 +309,6 @@ def printed(value: object) -> str:
 def listed(values: Mapping[str, object]) -> str:
     """Give all values of a row in one line."""
     return ", ".join(f"{name} {printed(value)}" for name, value in values.items())
-
-
-def flat(text: str) -> str:
-    """Give a text as one line without what a terminal would obey."""
-    return "".join(char if char.isprintable() else "·" for char in " ".join(text.split()))
-
-
-def shown(value: str | None, width: int) -> str:
-    """Give a text as one line of at most ``width`` columns."""
-    return cut(flat("NULL" if value is None else value), width)
-
-
-def from_difference(a: str, b: str, width: int) -> tuple[str, str]:
-    """Give two texts cut to ``width``, from shortly before their first difference where it would be cut off."""
-    first = next(i for i, pair in enumerate(zip_longest(a, b)) if pair[0] != pair[1]) if a != b else 0
-    start = max(0, first - 12) if first > width * 2 // 3 else 0
-    return tuple(cut(("…" if start else "") + text[start:], width) for text in (a, b))  # type: ignore[return-value]
-
-
-# Layout --------------------------------------------------------------------------------------------------------------
-
-
-def width_of(text: str) -> int:
-    """Give how many columns of a terminal a text takes."""
-    return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
-
-
-def padded(text: str, width: int) -> str:
-    """Give a text of exactly ``width`` columns."""
-    text = cut(text, width)
-    return text + " " * (width - width_of(text))
-
-
-def cut(text: str, width: int) -> str:
-    """Give a text of at most ``width`` columns, with an ellipsis where it was longer."""
-    if width_of(text) <= width:
-        return text
-    kept, taken = [], 1
-    for char in text:
-        taken += width_of(char)
-        if taken > width:
-            break
-        kept.append(char)
-    return "".join(kept).rstrip() + "…"
-
-
-def table(lines: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """Align columns, all but the first to the right; the first gives way where a line is too long."""
-    wide = [max(map(width_of, column)) for column in zip(*lines, strict=True)]
-    wide[0] = min(wide[0], max(12, width - sum(wide[1:]) - 2 * (len(wide) - 1)))
-    for first, *rest in lines:
-        cells = (" " * (size - width_of(cell)) + cell for size, cell in zip(wide[1:], rest, strict=True))
-        yield "  ".join((padded(first, wide[0]), *cells))
 
 
 # Figures -------------------------------------------------------------------------------------------------------------
@@ -398,23 +331,3 @@ def p_text(accuracy: Accuracy) -> str:
         return "-"
     p = accuracy.p
     return "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
-
-
-def wilson(right: int, rows: int) -> tuple[float, float] | None:
-    """Give Wilson's 95 % interval of a share; None without rows."""
-    if not rows:
-        return None
-    share, square = right / rows, Z95 * Z95 / rows
-    middle = share + square / 2
-    reach = Z95 * math.sqrt(share * (1 - share) / rows + square / rows / 4)
-    return (max(0.0, (middle - reach) / (1 + square)), min(1.0, (middle + reach) / (1 + square)))
-
-
-def sign_test(a: int, b: int) -> float:
-    """Give the two-sided p of ``a`` against ``b`` heads under a fair coin."""
-    count = a + b
-    logs = (
-        math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) - count * math.log(2)
-        for k in range(min(a, b) + 1)
-    )
-    return min(1.0, 2 * math.fsum(map(math.exp, logs)))

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from sqlglot import exp
 
+from .checked import RELATIONS as CHECKED
+from .checked import CheckedStep
 from .columns import SourceColumns
 from .engines import get_engine
 from .engines.base import (
@@ -16,10 +18,6 @@ from .engines.base import (
     Engine,
     Output,
     Sql,
-    all_of,
-    any_of,
-    case,
-    concat,
     literal,
     print_sql,
 )
@@ -31,9 +29,6 @@ from .prompts import RELATIONS as SNAPSHOT
 from .prompts import PromptsStep
 from .relations import RELATIONS, Relations
 from .request import ResolvedModel, canonical_json, hint_text, request_constant
-from .schema.fields import fields
-from .schema.repairs import kept_nulls, repaired_sql
-from .schema.sql import ref_sql, verdict_sql
 from .types import BIGINT, BOOLEAN, STRING, Type, type_json
 
 
@@ -139,7 +134,7 @@ def resolve_model(
     return ResolvedModel(model or "", {key: value for key, value in params.items() if value is not None}, options)
 
 
-ALIASES = ("accepted", "answered", "asked", "fields", "judged", "p", "parsed", "r", "ranked", *SNAPSHOT)
+ALIASES = ("accepted", "asked", *CHECKED, *SNAPSHOT)
 """The names of relations inside a step."""
 
 
@@ -293,112 +288,7 @@ class _Compiler:
         return exp.Cast(this=exp.Null(), to=self.engine.sql_type(kind))
 
     def checked(self) -> Sql:
-        e, json, col = self.e, self.engine.json, self.col
-        facts = ("request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason")
-        known = exp.select("1", copy=False).from_(self.table("prompts", "p"), copy=False)
-        known = known.where(exp.EQ(this=col("request_hash", "p"), expression=col("request_hash", "r")), copy=False)
-        repaired = repaired_sql(json, col("response", "r"), e.repairs, keep_null=kept_nulls(e.schema))
-        answered = exp.select(
-            *(col(name, "r") for name in facts),
-            self.named(repaired, "answer"),
-            copy=False,
-        ).from_(self.table("responses", "r"), copy=False)
-        answered = answered.where(exp.Exists(this=known), copy=False)
-        parsed = exp.select(exp.Star(), self.named(json["parse"](col("answer")), self.free("doc")), copy=False)
-        parsed = parsed.from_(exp.to_table("answered"), copy=False)
-        doc, named = col(self.free("doc")), fields(e.verdicts, self.free("doc"))
-        read = self.read({name: ref_sql(json, doc.copy(), ref) for ref, name in named.items()})
-        failed = exp.Not(this=exp.Is(this=col("call_error"), expression=exp.Null()))
-        columns = {ref: col(name) for ref, name in named.items()}
-        verdict = verdict_sql(json, col("answer"), doc, e.verdicts, detail=True, columns=columns)
-        verdict.args["ifs"].insert(0, exp.If(this=failed, true=concat(literal("CALL_ERROR "), col("call_error"))))
-        judged = exp.select(
-            *(col(name) for name in (*facts, "answer")), self.named(verdict, "verdict"), copy=False
-        ).from_(exp.to_table("fields" if named else "parsed"), copy=False)
-        ranked = exp.select(
-            exp.Star(), self.named(self.choice(), "choice"), self.named(self.attempts(), "attempts"), copy=False
-        ).from_(exp.to_table("judged"), copy=False)
-        queries = {"answered": answered, "parsed": parsed, "fields": read, "judged": judged, "ranked": ranked}
-        select = self.join_answers()
-        for name, query in queries.items():
-            if name != "fields" or named:
-                select = select.with_(name, as_=query, copy=False)
-        return select
-
-    def read(self, values: dict[str, Sql]) -> Sql:
-        """Read the values of each answer into columns."""
-        if "at_once" in self.engine.json:
-            listed = self.free("doc") + "s"
-            values = self.engine.json["at_once"](values, listed, self.col(listed))
-        named = (self.named(value, name) for name, value in values.items())
-        return exp.select(exp.Star(), *named, copy=False).from_(exp.to_table("parsed"), copy=False)
-
-    def choice(self) -> Sql:
-        """One total order over the answers of a hash: accepted first, then the latest attempt, then the earliest."""
-        accepted = case((exp.Is(this=self.col("verdict"), expression=exp.Null()), literal(0)), default=literal(1))
-        order = exp.Order(
-            expressions=[
-                exp.Ordered(this=accepted, nulls_first=True),
-                exp.Ordered(this=self.col("attempt"), desc=True, nulls_first=False),
-                exp.Ordered(this=self.col("asked_at"), nulls_first=True),
-                exp.Ordered(this=self.col("run_id"), nulls_first=True),
-            ]
-        )
-        return exp.Window(this=exp.RowNumber(), partition_by=[self.col("request_hash")], order=order)
-
-    def attempts(self) -> Sql:
-        return exp.Window(this=exp.Max(this=self.col("attempt")), partition_by=[self.col("request_hash")])
-
-    def join_answers(self) -> exp.Select:
-        col, text = self.col, self.engine.text
-        verdict = col("verdict", "r")
-        code = self.engine.json["first_word"](verdict.copy())
-        rest = text["substr"](verdict.copy(), exp.Add(this=text["length"](code.copy()), expression=literal(2)))
-        no_hash = exp.Is(this=col("request_hash", "p"), expression=exp.Null())
-        no_prompt = exp.Is(this=col("prompt", "p"), expression=exp.Null())
-        no_answer = exp.Is(this=col("request_hash", "r"), expression=exp.Null())
-        kept_code = exp.In(this=code.copy(), expressions=[literal("CALL_ERROR"), literal("NO_RESPONSE")])
-        finish = col("finish_reason", "r")
-        detail, too_long = rest, []
-        if self.e.limit is not None:
-            detail = case((col(TOO_LONG, "p"), literal(self.e.limit.detail)), default=rest)
-            too_long = [(col(TOO_LONG, "p"), literal("BAD_PROMPT"))]
-        error = case(
-            (all_of(no_hash, no_prompt), literal("BAD_PROMPT")),
-            *too_long,
-            (no_hash.copy(), literal("NO_INPUT")),
-            (no_answer, literal("NOT_ASKED")),
-            (any_of(exp.Is(this=verdict.copy(), expression=exp.Null()), kept_code), code),
-            (exp.EQ(this=finish.copy(), expression=literal("length")), literal("TRUNCATED")),
-            (
-                exp.In(this=finish.copy(), expressions=[literal("refusal"), literal("content_filter")]),
-                literal("REFUSED"),
-            ),
-            default=code.copy(),
-        )
-        repaired = exp.Coalesce(
-            this=exp.NEQ(this=col("answer", "r"), expression=col("response", "r")), expressions=[literal(False)]
-        )
-        matches = all_of(
-            exp.EQ(this=col("request_hash", "r"), expression=col("request_hash", "p")),
-            exp.EQ(this=col("choice", "r"), expression=literal(1)),
-        )
-        return (
-            exp.select(
-                *(col(name, "p") for name in (*self.kept, "prompt", "request_hash")),
-                col("response", "r"),
-                col("answer", "r"),
-                self.named(exp.Coalesce(this=col("attempts", "r"), expressions=[literal(0)]), "_attempts"),
-                self.named(col("model", "r"), "_model"),
-                self.named(error, "_error"),
-                self.named(detail, "_error_detail"),
-                self.named(repaired, "_repaired"),
-                *(col(name, "p") for name in self.recorded),
-                copy=False,
-            )
-            .from_(self.table("prompts", "p"), copy=False)
-            .join(exp.alias_(exp.to_table("ranked"), "r", table=True), on=matches, join_type="LEFT", copy=False)
-        )
+        return CheckedStep(self.e, self.engine, self.names, tuple(self.kept), self.recorded, self.free).sql()
 
     def enriched(self) -> Sql:
         json, col, doc = self.engine.json, self.col, self.col(self.free("doc"))

@@ -9,13 +9,26 @@ from decimal import Decimal as Number
 from decimal import InvalidOperation
 from typing import NamedTuple
 
-from .comparison import NO_INPUT, NOT_ASKED, Accuracy, Agreement, Change, Outcome, same
+from .comparison import NO_INPUT, NOT_ASKED, Accuracy, Agreement, Change, Outcome
 from .enrichment import Enrichment
 from .sample import Sampled
 from .types import BIGINT, BOOLEAN, DATE, DOUBLE, JSON, TIMESTAMP, Array, Coerced, Decimal, Struct, Type
 
 IMPOSSIBLE = object()
 """A label that no value of its field equals."""
+
+
+def same(a: object, b: object) -> bool:
+    """Tell whether two values are equal: numbers by what they are worth, texts to the letter, NULL and NULL too."""
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, int | float | Number) and isinstance(b, int | float | Number):
+        return Number(repr(a) if isinstance(a, float) else a) == Number(repr(b) if isinstance(b, float) else b)
+    if isinstance(a, Mapping) and isinstance(b, Mapping):  # a field that is absent is a NULL of its struct
+        return all(same(a.get(name), b.get(name)) for name in {*a, *b})
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and a == b
 
 
 def plain(value: object, kind: Type) -> object:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from .enrichment import RESERVED_COLUMNS, loads, templates
+from .enrichment import RESERVED_COLUMNS
 from .errors import ConfigError, did_you_mean
+from .loader import loads, templates
 from .types import BOOLEAN, STRING, Type, type_json
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -17,12 +17,14 @@ import duckdb
 import pytest
 
 import sqlenrich as se
+from sqlenrich.chance import sign_test, wilson
 from sqlenrich.compare import cost_of
-from sqlenrich.comparison import cut, flat, from_difference, printed, same, sign_test, width_of, wilson
+from sqlenrich.comparison import printed
 from sqlenrich.config import Config, find_config
-from sqlenrich.differences import label_value
+from sqlenrich.differences import label_value, same
 from sqlenrich.prices import Price, Prices
 from sqlenrich.run import PlanLine, Silent, Stopper
+from sqlenrich.terminal import cut, flat, from_difference, width_of
 from sqlenrich.types import BIGINT, BOOLEAN, DATE, DOUBLE, JSON, STRING, TIMESTAMP, Array, Coerced, Type
 
 from .llm.endpoint import ScriptedEndpoint
@@ -499,7 +501,7 @@ def test_the_default_database_lies_beside_the_settings(
 
 def test_all_template_samples(tmp_path: Path) -> None:
     """Labels of every kind are read: texts, numbers, booleans, arrays and structs."""
-    from sqlenrich.enrichment import templates
+    from sqlenrich.loader import templates
 
     for name, path in templates().items():
         sample = path.with_name("sample.csv")

@@ -17,7 +17,7 @@ import pytest
 import sqlenrich as se
 from sqlenrich.engines import get_engine
 from sqlenrich.engines.base import identifier
-from sqlenrich.enrichment import loads, templates
+from sqlenrich.loader import loads, templates
 from sqlenrich.plan import RESPONSES
 from sqlenrich.render import script, statements
 from sqlenrich.request import request_hash

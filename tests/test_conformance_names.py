@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sqlenrich.enrichment import loads
+from sqlenrich.loader import loads
 from sqlenrich.types import STRING
 from tests.test_conformance import Outcome, each_expression, run_script
 

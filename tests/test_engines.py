@@ -21,7 +21,8 @@ from sqlglot import exp
 import sqlenrich as se
 from sqlenrich.config import Config
 from sqlenrich.engines import ENGINES, get_engine
-from sqlenrich.enrichment import SourceColumn, templates
+from sqlenrich.enrichment import SourceColumn
+from sqlenrich.loader import templates
 from sqlenrich.plan import RESPONSES, STEPS
 from sqlenrich.schema import normalise
 from sqlenrich.source import portable_type
@@ -272,7 +273,7 @@ def test_rendering_is_the_same_in_every_process() -> None:
     code = (
         "import hashlib, sqlenrich as se\n"
         "from sqlenrich.engines import ENGINES\n"
-        "from sqlenrich.enrichment import templates\n"
+        "from sqlenrich.loader import templates\n"
         "texts = [se.render(se.load(t), engine=e) for t in templates() for e in ENGINES]\n"
         "print(len(texts), hashlib.sha256(''.join(texts).encode()).hexdigest())\n"
     )

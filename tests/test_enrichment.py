@@ -12,7 +12,8 @@ import pydantic
 import pytest
 
 import sqlenrich as se
-from sqlenrich.enrichment import Enrichment, loads, templates
+from sqlenrich.enrichment import Enrichment
+from sqlenrich.loader import loads, templates
 from sqlenrich.types import BIGINT, DOUBLE, STRING, Array, Decimal, Struct
 
 OUTPUT = "output: {type: object, properties: {label: {type: string}}}"

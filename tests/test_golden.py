@@ -15,7 +15,7 @@ import pytest
 import sqlenrich as se
 from sqlenrich.config import Config
 from sqlenrich.engines import ENGINES
-from sqlenrich.enrichment import templates
+from sqlenrich.loader import templates
 from sqlenrich.overflow import Limit
 
 GOLDEN = Path(__file__).parent / "golden"

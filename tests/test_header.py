@@ -9,8 +9,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from sqlenrich.enrichment import templates
 from sqlenrich.header import HEADER, RESERVED, Header, header_schema
+from sqlenrich.loader import templates
 
 OUTPUT = {"type": "object", "properties": {"label": {"type": "string"}}}
 

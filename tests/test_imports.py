@@ -27,10 +27,11 @@ RULES: dict[str, set[str]] = {
     "__main__": {"cli"},
     "errors": set(),
     "types": {"errors"},
+    "nodes": set(),
     "header": set(),
     "request": set(),
-    "prompt": PURE | {"prompt", "engines.base"},
-    "schema": PURE | {"schema", "request", "engines.base"},
+    "prompt": PURE | {"nodes", "prompt", "engines.base"},
+    "schema": PURE | {"nodes", "schema", "request", "engines.base"},
     "engines.__init__": {"errors", "engines.base"},
     "engines.base": {"types"},
     "engines": PURE
@@ -55,7 +56,8 @@ RULES: dict[str, set[str]] = {
     "llm": {"errors", "llm", "tokens"},
     "tokens": set(),
     "overflow": PURE | {"engines.base", "prompt", "request", "tokens"},
-    "enrichment": PURE | {"engines", "header", "overflow", "prompt", "schema"},
+    "enrichment": {"overflow", "prompt", "schema", "types"},
+    "loader": PURE | {"engines", "enrichment", "header", "overflow", "schema"},
     "plan": {"types"},
     "report": {"prices"},
     "config": {"engines", "errors", "prices"},
@@ -64,11 +66,14 @@ RULES: dict[str, set[str]] = {
     "relations": PURE | {"enrichment", "engines.base"},
     "pending": PURE | {"engines.base", "relations", "request", "schema"},
     "prompts": PURE | {"columns", "engines.base", "enrichment", "overflow", "prompt", "relations"},
-    "comparison": set(),
+    "checked": {"engines.base", "enrichment", "overflow", "relations", "schema"},
+    "chance": set(),
+    "terminal": set(),
+    "comparison": {"chance", "terminal"},
     "sample": PURE | {"columns", "database", "engines", "enrichment", "source"},
     "differences": PURE | {"comparison", "enrichment", "sample"},
-    "compiler": PURE
-    | {
+    "compiler": {
+        "checked",
         "columns",
         "enrichment",
         "engines",
@@ -76,10 +81,9 @@ RULES: dict[str, set[str]] = {
         "prompts",
         "pending",
         "plan",
-        "prompt",
         "relations",
         "request",
-        "schema",
+        "types",
     },
 }
 

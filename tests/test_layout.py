@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sqlenrich.check import LONG, check
-from sqlenrich.enrichment import templates
+from sqlenrich.loader import templates
 from sqlenrich.prompt import compile_prompt
 from sqlenrich.prompt.layout import layout, printed_columns
 from sqlenrich.types import BIGINT, BOOLEAN, STRING, Array, Type

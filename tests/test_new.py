@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import sqlenrich as se
+from sqlenrich.loader import templates
 from sqlenrich.new import columns_of, new
 
 from .hostile import NAMES
@@ -79,7 +80,7 @@ def test_types_of_other_files() -> None:
     assert (refused.status, refused.error) == (2, "n.jsonl has no text column to ask about; there are: id, n")
 
 
-@pytest.mark.parametrize("template", list(se.enrichment.templates()))
+@pytest.mark.parametrize("template", list(templates()))
 def test_templates(template: str) -> None:
     assert call("new", "mine", "--template", template).status == 0
     assert se.load("mine.prompt").schema == se.load(template).schema

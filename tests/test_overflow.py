@@ -14,8 +14,8 @@ import pytest
 
 import sqlenrich as se
 from sqlenrich.compiler import snapshot_digest
-from sqlenrich.enrichment import loads
 from sqlenrich.errors import PromptError, SpecError
+from sqlenrich.loader import loads
 from sqlenrich.overflow import CUT, TOO_LONG, Fitted, Limit, fit
 from sqlenrich.request import ResolvedModel, hint_text, request_hash
 from sqlenrich.tokens import BYTES_PER_TOKEN, estimate_tokens

@@ -9,7 +9,7 @@ import pytest
 
 from sqlenrich.compiler import resolve_model
 from sqlenrich.engines import get_engine
-from sqlenrich.enrichment import loads
+from sqlenrich.loader import loads
 from sqlenrich.request import (
     HINT,
     ResolvedModel,

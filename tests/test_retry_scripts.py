@@ -17,7 +17,7 @@ import sqlenrich as se
 from sqlenrich.compiler import RetryCall, compile_retry
 from sqlenrich.config import Config, Model
 from sqlenrich.engines import ENGINES, get_engine
-from sqlenrich.enrichment import loads, templates
+from sqlenrich.loader import loads, templates
 from sqlenrich.pending import NO_FEEDBACK, NOT_TO_ASK, feedback_text
 from sqlenrich.plan import RESPONSES
 from sqlenrich.request import ResolvedModel, request_constant, request_hash

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import sqlenrich as se
 from sqlenrich.engines.base import Output, Told
-from sqlenrich.enrichment import loads
+from sqlenrich.loader import loads
 from sqlenrich.schema import CODES, build_tests, judge, normalise, output_columns
 from sqlenrich.schema.columns import nullable_items
 from sqlenrich.schema.repairs import kept_nulls

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import sqlenrich as se
-from sqlenrich.enrichment import loads
+from sqlenrich.loader import loads
 from sqlenrich.schema.short import expand, is_short
 
 STRING = {"type": "string"}

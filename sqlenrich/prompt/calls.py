@@ -8,7 +8,7 @@ from jinja2 import nodes
 
 from ..errors import did_you_mean
 from ..types import BIGINT, BOOLEAN, DATE, STRING, TIMESTAMP, Array
-from . import arrays, dates, functions, numbers
+from . import arrays, characters, dates, functions, numbers
 from .failures import at_once, either, either_of, failure, missing, requiring
 from .ir import Const, Expr, Fail, Op, Pick
 from .scope import Macro, Module, Scope, Unsure, join, parts_of
@@ -158,7 +158,7 @@ def called(x: Expressions, node: nodes.Call, scope: Scope) -> Value:
             if base.type != STRING:
                 raise Refusal(f'the method "{method}" of {describe(base.type)}; only text has methods here')
             if method == "title" and not args and not keywords:
-                return arrays.python_title(x.names, functions.whole(base))
+                return characters.python_title(x.names, functions.whole(base))
             if method == "split" and not keywords and args in ([], [Known(None)]):
                 return arrays.split_words(x.names, base)
             if (function := functions.METHODS.get(method)) is None:

@@ -17,7 +17,7 @@ from . import filters, loops, templates
 from .expressions import Expressions
 from .failures import failure, requiring
 from .functions import MUTATING
-from .ir import Column, Const, Expr, Fail, columns_of
+from .ir import Column, Const, Expr, Fail
 from .scope import Bound, Broken, Macro, Module, Reported, Scope, Unsure, guards, join, prints_nothing, without_needless
 from .state import State, added, merged
 from .texts import written
@@ -37,6 +37,7 @@ from .values import (
     choose,
     only_once,
 )
+from .walk import columns_of
 
 MAX_PARTS = 20_000
 """Loops are unrolled; a template that prints more parts than this is refused instead of exploding."""

@@ -9,7 +9,7 @@ from jinja2 import nodes
 
 from ..errors import did_you_mean
 from ..types import BIGINT, STRING, Array
-from . import arrays, functions, lookups, numbers, operators
+from . import arrays, characters, functions, lookups, numbers, operators
 from .failures import at_once, either, is_none, requiring
 from .ir import Const, Expr, none_possible
 from .scope import Scope, join
@@ -79,7 +79,7 @@ def filtered(x: Expressions, node: nodes.Filter, scope: Scope, block: Value | No
     if node.name == "format" and isinstance(value, Known) and isinstance(value.value, str) and not keywords:
         return join(numbers.percent(value.value, args, functions.soft_text))
     if node.name == "title" and not args and not keywords:
-        return arrays.title(x.names, functions.soft_text(lift(value)))
+        return characters.title(x.names, functions.soft_text(lift(value)))
     if node.name in ("first", "last") and not args and not keywords and lift(value).type == STRING:
         return functions.character(lift(value), Const(0 if node.name == "first" else -1))
     function = functions.FILTERS.get(node.name)

@@ -9,9 +9,10 @@ from ..types import BIGINT, BOOLEAN, STRING, Array, Decimal, Scalar, Struct
 from . import numbers
 from .comparisons import equal, needing
 from .failures import at_once, beyond, either, failure, is_none, requiring
-from .ir import FALSE, TRUE, Const, Element, Expr, Fail, Field, If, Join, Op, Pick, columns_of, none_possible
+from .ir import FALSE, TRUE, Const, Element, Expr, Fail, Field, If, Join, Op, Pick, none_possible
 from .texts import as_text, printable
 from .values import Known, Refusal, Value, choose, describe, lift, negate, same_type, truth
+from .walk import columns_of
 
 # str.strip() without an argument: every character for which str.isspace() holds (Unicode 14 and later agree).
 WHITESPACE = "".join(chr(c) for c in range(0x3001) if chr(c).isspace())

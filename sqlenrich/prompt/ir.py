@@ -7,42 +7,14 @@ computing it fails; :func:`none_possible` and :func:`failure` tell the two apart
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import TypeAlias, TypeVar, dataclass_transform
+from typing import TypeAlias
 
+from ..nodes import Node, node
 from ..types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Type
 
 
-class _Hashed:
-    """Keeps the hash of an expression: it is compared often, and made of many others."""
-
-    __slots__ = ("_hash",)
-    _hash: int
-
-
-T = TypeVar("T", bound=_Hashed)
-
-
-@dataclass_transform(frozen_default=True)
-def node(kind: type[T]) -> type[T]:
-    """Make a class a frozen dataclass that keeps its hash."""
-    made = dataclass(frozen=True, slots=True)(kind)
-    names = tuple(part.name for part in fields(made))  # type: ignore[arg-type]
-
-    def kept(self: T) -> int:
-        try:
-            return self._hash
-        except AttributeError:
-            object.__setattr__(self, "_hash", hash((kind.__name__, *(getattr(self, name) for name in names))))
-            return self._hash
-
-    made.__hash__ = kept  # type: ignore[assignment]
-    return made
-
-
 @node
-class Const(_Hashed):
+class Const(Node):
     """A text, number, boolean or None known at compile time."""
 
     value: str | int | float | bool | None
@@ -50,6 +22,8 @@ class Const(_Hashed):
     def __eq__(self, other: object) -> bool:
         # 1 == True == 1.0 in Python, but they are printed differently.
         return isinstance(other, Const) and repr(self.value) == repr(other.value)
+
+    __hash__ = Node.__hash__
 
     @property
     def type(self) -> Type:
@@ -60,7 +34,7 @@ class Const(_Hashed):
 
 
 @node
-class Column(_Hashed):
+class Column(Node):
     """A column of the row."""
 
     name: str
@@ -68,7 +42,7 @@ class Column(_Hashed):
 
 
 @node
-class Field(_Hashed):
+class Field(Node):
     """A field of a struct. Asking a missing struct for one fails, as it does in Jinja."""
 
     base: Expr
@@ -77,7 +51,7 @@ class Field(_Hashed):
 
 
 @node
-class Op(_Hashed):
+class Op(Node):
     """A function of an engine's table, by name. What it does with None stands in :data:`OPERATIONS`."""
 
     name: str
@@ -86,7 +60,7 @@ class Op(_Hashed):
 
 
 @node
-class If(_Hashed):
+class If(Node):
     """``then`` where the boolean ``test`` holds, else ``orelse``."""
 
     test: Expr
@@ -101,7 +75,7 @@ class If(_Hashed):
 
 
 @node
-class Pick(_Hashed):
+class Pick(Node):
     """The value of the arm whose constant equals ``subject``; fails where there is none."""
 
     subject: Expr
@@ -114,7 +88,7 @@ class Pick(_Hashed):
 
 
 @node
-class Join(_Hashed):
+class Join(Node):
     """Printed parts, one after another: the text that Jinja writes."""
 
     parts: tuple[Expr, ...]
@@ -126,7 +100,7 @@ class Join(_Hashed):
 
 
 @node
-class Fail(_Hashed):
+class Fail(Node):
     """What Jinja calls undefined: using it fails. With ``error``, computing it fails already.
 
     With ``blank`` it is what an ``if`` without ``else`` gives: false, and printed as nothing.
@@ -142,7 +116,7 @@ class Fail(_Hashed):
 
 
 @node
-class Var(_Hashed):
+class Var(Node):
     """The element at hand, or its position from 0, inside a :class:`Map`, :class:`Where` or :class:`Exists`."""
 
     name: str
@@ -151,7 +125,7 @@ class Var(_Hashed):
 
 
 @node
-class Map(_Hashed):
+class Map(Node):
     """An array of ``body``, evaluated for each element ``item`` of an array at its ``position``."""
 
     array: Expr
@@ -166,7 +140,7 @@ class Map(_Hashed):
 
 
 @node
-class FlatMap(_Hashed):
+class FlatMap(Node):
     """The arrays ``body``, evaluated for each element of an array, one after another in one array."""
 
     array: Expr
@@ -181,7 +155,7 @@ class FlatMap(_Hashed):
 
 
 @node
-class Sort(_Hashed):
+class Sort(Node):
     """The elements of an array ordered by ``key``; equal ones keep their order, also where it is ``descending``."""
 
     array: Expr
@@ -196,7 +170,7 @@ class Sort(_Hashed):
 
 
 @node
-class Unique(_Hashed):
+class Unique(Node):
     """The first of the elements of an array whose ``key`` is the same; no key may be None."""
 
     array: Expr
@@ -210,7 +184,7 @@ class Unique(_Hashed):
 
 
 @node
-class Where(_Hashed):
+class Where(Node):
     """The elements of an array for which ``test`` holds."""
 
     array: Expr
@@ -224,7 +198,7 @@ class Where(_Hashed):
 
 
 @node
-class Exists(_Hashed):
+class Exists(Node):
     """Whether ``test`` holds for an element of an array."""
 
     array: Expr
@@ -239,7 +213,7 @@ class Exists(_Hashed):
 
 
 @node
-class Element(_Hashed):
+class Element(Node):
     """The element at a position from 0, from the end where it is negative. Undefined beyond the ends, where it can be.
 
     An index of None is undefined, ``first`` and ``last`` of None are an error: they are ``strict``.
@@ -400,68 +374,3 @@ def none_inside(array: Expr) -> bool:
         case If(_, then, orelse):
             return none_inside(then) or none_inside(orelse)
     return True
-
-
-def children(expr: Expr) -> tuple[Expr, ...]:
-    """Give the expressions that an expression is made of, without the variables it binds."""
-    match expr:
-        case Field(base, _, _):
-            return (base,)
-        case Op(_, args, _) | Join(args):
-            return args
-        case If(test, then, orelse):
-            return (test, then, orelse)
-        case Pick(subject, arms):
-            return (subject, *(value for _, value in arms))
-        case Map(array, _, _, body) | FlatMap(array, _, _, body) | Sort(array, _, body, _):
-            return (array, body)
-        case Where(array, _, body) | Unique(array, _, body):
-            return (array, body)
-        case Exists(array, _, _, body) | Element(array, body, _, _):
-            return (array, body)
-    return ()
-
-
-def columns_of(expr: Expr) -> Iterator[str]:
-    """Give the names of the columns that an expression reads, repeated as they occur."""
-    if isinstance(expr, Column):
-        yield expr.name
-    for child in children(expr):
-        yield from columns_of(child)
-
-
-def variables_of(expr: Expr) -> set[Var]:
-    """Give the variables of lambdas that an expression reads, its own ones too."""
-    return {expr} if isinstance(expr, Var) else set().union(*map(variables_of, children(expr)))
-
-
-def replaced(expr: Expr, by: dict[Expr, Expr]) -> Expr:
-    """Give an expression with some of its parts replaced."""
-    if (other := by.get(expr)) is not None:
-        return other
-    match expr:
-        case Field(base, name, kind):
-            return Field(replaced(base, by), name, kind)
-        case Op(name, args, kind):
-            return Op(name, tuple(replaced(arg, by) for arg in args), kind)
-        case Join(parts):
-            return Join(tuple(replaced(part, by) for part in parts))
-        case If(test, then, orelse):
-            return If(replaced(test, by), replaced(then, by), replaced(orelse, by))
-        case Pick(subject, arms):
-            return Pick(replaced(subject, by), tuple((key, replaced(value, by)) for key, value in arms))
-        case Map(array, item, position, body):
-            return Map(replaced(array, by), item, position, replaced(body, by))
-        case FlatMap(array, item, position, body):
-            return FlatMap(replaced(array, by), item, position, replaced(body, by))
-        case Sort(array, item, key, descending):
-            return Sort(replaced(array, by), item, replaced(key, by), descending)
-        case Unique(array, item, key):
-            return Unique(replaced(array, by), item, replaced(key, by))
-        case Where(array, item, test):
-            return Where(replaced(array, by), item, replaced(test, by))
-        case Exists(array, item, position, test):
-            return Exists(replaced(array, by), item, position, replaced(test, by))
-        case Element(array, index, inside, strict):
-            return Element(replaced(array, by), replaced(index, by), inside, strict)
-    return expr

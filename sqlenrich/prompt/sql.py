@@ -13,11 +13,11 @@ from itertools import islice
 
 from sqlglot import exp
 
-from ..engines.base import Body, Build, Sql, case, concat, double, func, literal, wrapped
+from ..engines.base import Body, Build, Sql, case, concat, double, literal
 from ..errors import PromptError
 from ..types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Decimal, Type
-from . import arrays
-from .comparisons import EXACT
+from . import arrays, characters
+from .arithmetic import arithmetic
 from .failures import assuming, facts_of, failure, hidden_failure
 from .ir import (
     FALSE,
@@ -39,8 +39,8 @@ from .ir import (
     Var,
     Where,
     none_possible,
-    variables_of,
 )
+from .walk import variables_of
 
 MAX_EXPRESSIONS = 10_000
 """A prompt of more is refused: hundreds of kilobytes of SQL that no warehouse plans well."""
@@ -52,12 +52,6 @@ ROUNDED = "a list of rounded decimals: it would lose the sign of -0; round them 
 ColumnSql = Callable[[str], Sql]
 
 _COMPARISONS: Mapping[str, type[exp.Binary]] = {"lt": exp.LT, "lteq": exp.LTE, "gt": exp.GT, "gteq": exp.GTE}
-_ARITHMETIC: Mapping[str, type[exp.Binary]] = {"add": exp.Add, "subtract": exp.Sub}
-_DIGITS = r"^[ \t\r\n]*[+-]?[0-9]{1,18}[ \t\r\n]*$"
-_DECIMAL = r"^[ \t\r\n]*[+-]?[0-9]{1,9}\.[0-9]{0,5}[ \t\r\n]*$"  # few digits: no double rounds across an integer
-_PLAIN = r"^[ \t\r\n]*[+-]?[0-9]{1,15}(\.[0-9]{0,15})?[ \t\r\n]*$"
-_NOT_FINITE = r"^[\x00-\x20]*([nN][aA][nN]|[iI][nN][fF]([iI][nN][iI][tT][yY])?)[\x00-\x20]*$"
-_NO_NUMBER = r"^[\x00-\x2a\x2c\x2f\x3a-\x5e\x60-\x7f]*$"  # ASCII without digits, sign, point or underscore
 _TITLED = (
     "^[ßİǄ-ǌǱ-ǳև\u10d0-\u10fa\u10fd-\u10ff\u1f80-\u1faf\u1fb2-\u1fb4\u1fb7\u1fbc\u1fc2-\u1fc4\u1fc7\u1fcc"
     "\u1ff2-\u1ff4\u1ff7\u1ffc\ufb00-\ufb06\ufb13-\ufb17]"
@@ -234,6 +228,8 @@ class _Printer:
         return exp.Case(this=self.value(subject), ifs=whens)
 
     def operation(self, expr: Op) -> Sql:
+        if (number := arithmetic(expr, self.text, self.value)) is not None:
+            return number
         args = expr.args
         match expr.name:
             case "printed":
@@ -247,7 +243,7 @@ class _Printer:
                 titled = self.text["matches"](text.copy(), literal(_TITLED))
                 return case((titled, literal(None)), default=concat(head, tail))
             case "interleaved":
-                return self.value(arrays.interleaved(*args))
+                return self.value(characters.interleaved(*args))
             case "array" if any(_rounds(arg) for arg in args):
                 raise PromptError(ROUNDED)
             case "picked" | "written":
@@ -257,28 +253,6 @@ class _Printer:
                 return exp.Nullif(this=text, expression=literal(""))
             case "or_empty":
                 return exp.Coalesce(this=self.value(args[0]), expressions=[self.text["array"]()])
-            case "int":
-                return self.integer(args[0], args[1])
-            case "float":
-                return self.floating(args[0], args[1])
-            case "decimal":
-                return self.text["decimal"](args[0].value if isinstance(args[0], Const) else None, expr.type)
-            case "exact_double":
-                value = self.value(args[0])
-                inside = exp.Between(this=value, low=literal(-EXACT), high=literal(EXACT))
-                return case((inside, self.text["double"](value.copy())))
-            case "round" | "fixed" | "text_double" | "round_decimal" as name:
-                return self.decimals(name, args[0], args[1], expr.type)
-            case "floor" | "ceil" as name:
-                small = exp.LT(this=self.text["double_abs"](self.value(args[0])), expression=double(1e15))
-                return case((small, self.text[name](self.value(args[0]))))
-            case "floor_divide":
-                return self.floor_divide(args[0], args[1])
-            case "modulo":
-                return self.modulo(args[0], args[1])
-            case "add" | "subtract" as name:
-                left, right = (wrapped(self.value(arg)) for arg in args)
-                return _ARITHMETIC[name](this=left, expression=right)
         if expr.type == BOOLEAN:
             return self.boolean(expr)
         if expr.name == "array":
@@ -312,50 +286,6 @@ class _Printer:
         if isinstance(kind, Decimal) and kind.scale == kind.precision:
             return self.text["decimal"](f"{0:.{kind.scale}f}", kind)
         return literal(0)
-
-    def integer(self, text: Expr, fallback: Expr) -> Sql:
-        """Jinja's int of a text: integers, decimals cut, the fallback for text that is no number, else a failure."""
-        value = self.value(text)
-        point = self.text["text_index"](value.copy(), literal("."))
-        whole_part = self.text["substr"](value.copy(), literal(1), point)
-        return case(
-            (self.text["matches"](value, literal(_DIGITS)), self.text["bigint"](value.copy())),
-            (self.text["matches"](value.copy(), literal(_DECIMAL)), self.text["bigint"](whole_part)),
-            (self.text["matches"](value.copy(), literal(_NO_NUMBER)), self.value(fallback)),
-        )
-
-    def floating(self, text: Expr, fallback: Expr) -> Sql:
-        """Jinja's float of a text: plain numbers, the fallback for text that is no number, else a failure."""
-        value = self.value(text)
-        return case(
-            (self.text["matches"](value, literal(_PLAIN)), self.text["double_of_text"](value.copy())),
-            (self.text["matches"](value.copy(), literal(_NOT_FINITE)), exp.Null()),
-            (self.text["matches"](value.copy(), literal(_NO_NUMBER)), self.value(fallback)),
-        )
-
-    def decimals(self, name: str, number: Expr, digits: Expr, kind: Type) -> Sql:
-        """What rounds or prints a double; texts only where all their digits are the double's own."""
-        places = _constant(digits)
-        if name == "round_decimal":
-            return self.text[name](self.value(number), places, number.type, kind)
-        made = self.text[name](self.value(number), places)
-        bound = double(float(10 ** (15 - places)))
-        return case((exp.LT(this=self.text["double_abs"](self.value(number)), expression=bound), made))
-
-    def modulo(self, number: Expr, divisor: Expr) -> Sql:
-        """Python's remainder has the sign of the divisor."""
-        inner = func("MOD", self.value(number), self.value(divisor))
-        return func("MOD", exp.Add(this=inner, expression=wrapped(self.value(divisor))), self.value(divisor))
-
-    def floor_divide(self, number: Expr, divisor: Expr) -> Sql:
-        """Python's quotient is cut downwards, engines cut towards zero."""
-        value = self.value(number)
-        below = exp.EQ(this=func("MOD", value.copy(), self.value(divisor)), expression=literal(0))
-        negative = exp.LT(this=value.copy(), expression=literal(0))
-        opposite = negative if _constant(divisor) > 0 else exp.GT(this=value.copy(), expression=literal(0))
-        quotient = self.text["divide_whole"](value, self.value(divisor))
-        one_less = exp.Sub(this=quotient, expression=literal(1))
-        return case((exp.And(this=opposite, expression=exp.Not(this=below)), one_less), default=quotient.copy())
 
     # Booleans: a predicate may be NULL for false (WHERE, WHEN); a value may not, since NOT would lose it.
 
@@ -433,10 +363,6 @@ def _rounds(expr: Expr) -> bool:
         case If(_, then, orelse):
             return _rounds(then) or _rounds(orelse)
     return False
-
-
-def _constant(number: Expr) -> int:
-    return number.value if isinstance(number, Const) and isinstance(number.value, int) else 0
 
 
 def _operand(value: Sql) -> Sql:

@@ -35,8 +35,6 @@ from .ir import (
     Var,
     Where,
     none_possible,
-    replaced,
-    variables_of,
 )
 from .values import (
     READ_IN_LOOP,
@@ -56,6 +54,7 @@ from .values import (
     lift,
     negate,
 )
+from .walk import replaced, variables_of
 
 Place = tuple[int, Any]
 """A cell and the name of an entry in it; None for a list, which is one value."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ..nodes import Node, node
 from ..types import BOOLEAN, Array, Struct, Type, type_json
 from .failures import failure
 from .ir import (
@@ -33,8 +33,8 @@ from .ir import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+@node
+class Known(Node):
     """A Python value that no row changes."""
 
     value: Any
@@ -45,62 +45,64 @@ class Known:
             return False
         return self.value is other.value or (self.value == other.value and repr(self.value) == repr(other.value))
 
+    __hash__ = Node.__hash__
 
-@dataclass(frozen=True, slots=True)
-class Items:
+
+@node
+class Items(Node):
     """A list literal, or a tuple, that holds at least one value of the row."""
 
     values: tuple[Value, ...]
     is_tuple: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+@node
+class Table(Node):
     """A mapping literal that holds at least one value of the row."""
 
     entries: tuple[tuple[Any, Value], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Zip:
+@node
+class Zip(Node):
     """Several lists side by side, as long as the shortest; at least one is of the row."""
 
     parts: tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Lazy:
+@node
+class Lazy(Node):
     """What map, select and their kin give: it can be read once, and has no length."""
 
     array: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+@node
+class Loop(Node):
     """The ``loop`` variable inside a loop over an array of the row."""
 
     array: Expr
     position: Var
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+@node
+class Ref(Node):
     """A list, a mapping or a namespace that the template changes in place; what it is worth stands in the state."""
 
     cell: int
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class Changing:
+@node
+class Changing(Node):
     """What an entry of the state is worth inside a loop that changes it: not known before the loop has ended."""
 
     place: tuple[int, Any]
     loop: int
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+@node
+class Part(Node):
     """What one turn of a loop adds, where ``test`` holds: an ``item`` or a ``list``, a ``text``, or a ``number``."""
 
     test: Expr
@@ -108,8 +110,8 @@ class Part:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class Growing:
+@node
+class Growing(Node):
     """A :class:`Changing` value with what a turn has added to it."""
 
     place: tuple[int, Any]
@@ -117,8 +119,8 @@ class Growing:
     parts: tuple[Part, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Replaced:
+@node
+class Replaced(Node):
     """A :class:`Changing` value that a turn has set anew, where ``test`` holds."""
 
     place: tuple[int, Any]

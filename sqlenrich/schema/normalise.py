@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import did_you_mean
-from ..request import OWN
-from ..types import Decimal, parse_type, type_json
 from .build import build_tests
-from .columns import properties_of
+from .demands import coerce_problem, demands, exact_type, misplaced
 from .keywords import (
     ANNOTATIONS,
     CHECKED,
     COUNTS,
     FORMATS,
-    NAME,
     NUMBER_LIMITS,
-    SCALARS,
     TYPES,
     Problem,
     decimals,
@@ -30,8 +26,6 @@ from .pointer import resolve
 from .size import too_large, too_many_tests
 
 Plain = dict[str, Any]
-EXACT_DIGITS = 15
-"""So many digits of a decimal survive being read as a double."""
 MAX_DECIMALS = 18
 """Every engine has exact decimals of 38 digits: 20 before the point and 18 after it."""
 
@@ -71,6 +65,9 @@ class _Normaliser:
     def report(self, message: str, place: str) -> None:
         self.problems.append(Problem(message, place))
 
+    def report_all(self, messages: Iterable[str], place: str) -> None:
+        self.problems += [Problem(message, place) for message in messages]
+
     def node(self, schema: Any, place: str, seen: tuple[str, ...], columns: bool = False) -> Plain:
         """Give the plain form of one schema; ``columns`` where its value becomes a column or a part of one."""
         if isinstance(schema, bool):
@@ -80,7 +77,7 @@ class _Normaliser:
             return {}
         self.known(schema, place)
         if self.typed and not columns:
-            self.no_column(schema, place)
+            self.report_all(misplaced(schema), place)
         plain: Plain = {}
         if isinstance(schema.get("description"), str):
             plain["description"] = schema["description"]
@@ -92,8 +89,7 @@ class _Normaliser:
         self.objects(schema, plain, place, seen, columns)
         plain = self.applicators(schema, plain, place, seen, columns)
         if columns:
-            self.column(plain, place)
-            self.column_names(plain, place)
+            self.report_all(demands(plain, top="." not in place), place)
         return plain
 
     def known(self, schema: Mapping[str, Any], place: str) -> None:
@@ -315,26 +311,22 @@ class _Normaliser:
             plain["allOf"] = [*plain.get("allOf", ()), *rest]
         if columns:
             for other in rest:
-                self.no_column(other, place)
+                self.report_all(misplaced(other), place)
         if not isinstance(schema.get("coerce", False), bool):
             self.report(f"coerce is true or false, not {schema['coerce']!r}", place)
         elif schema.get("coerce"):
-            self.coerce(plain, place)
+            if problem := coerce_problem(plain):
+                self.report(problem, place)
+            else:
+                plain["coerce"] = True
         if "column" in schema:
             if "column" in plain:
                 self.report(f"column stands twice: {plain['column']} and {schema['column']}", place)
-            self.column_type(schema["column"], plain, place)
+            try:
+                plain["column"] = exact_type(schema["column"], plain)
+            except ValueError as error:
+                self.report(str(error), place)
         return plain
-
-    def no_column(self, schema: Mapping[str, Any], place: str) -> None:
-        """A column is read by what stands in its own schema alone."""
-        for keyword in OWN:
-            if schema.get(keyword):
-                self.report(
-                    f"{keyword} says how a column is read: write it beside the type of a property or of an array's "
-                    "items, not in a part (anyOf, $ref with more beside it, ...)",
-                    place,
-                )
 
     def optional(self, choices: object, place: str, seen: tuple[str, ...], keyword: str) -> Plain | None:
         """Give ``X or null`` as the column that X is; None, and no problem, for other choices."""
@@ -366,54 +358,3 @@ class _Normaliser:
             self.report(f'"{reference}" points to nothing in this schema', place)
             return {}
         return self.node(found[0], place, (*seen, reference), columns)
-
-    # Columns ----------------------------------------------------------------------------------------------------
-
-    def coerce(self, plain: Plain, place: str) -> None:
-        kinds = [kind for kind in plain.get("type", []) if kind != "null"]
-        texts = [value for value in plain.get("enum", []) if isinstance(value, str)]
-        lower = {value.lower() for value in texts}
-        if len(kinds) != 1 or kinds[0] not in SCALARS or (kinds == ["string"] and not texts):
-            self.report("coerce is for a number, an integer, a boolean, or a text with an enum", place)
-        elif len(lower) != len(set(texts)) or not all(value.isascii() for value in texts):
-            self.report("coerce reads an enum in any case: its values are ASCII and differ by more than case", place)
-        else:
-            plain["coerce"] = True
-
-    def column_type(self, written: object, plain: Plain, place: str) -> None:
-        kinds = set(plain.get("type", ())) - {"null"}
-        try:
-            kind = parse_type(written)
-        except ValueError as error:
-            self.report(f"column: {error}", place)
-            return
-        if not isinstance(kind, Decimal):
-            self.report(f"column is a decimal(p,s), for exact numbers, not {written!r}", place)
-        elif kinds not in ({"string"}, {"number"}, {"integer"}):
-            self.report("column is for a number, an integer, or a text that holds a number", place)
-        elif kinds != {"string"} and kind.precision > EXACT_DIGITS:
-            self.report(
-                f"a JSON number has {EXACT_DIGITS} digits on every engine: for {type_json(kind)} write type: string",
-                place,
-            )
-        else:
-            plain["column"] = type_json(kind)
-
-    def column(self, plain: Plain, place: str) -> None:
-        """What only a column asks: a type that it can have."""
-        if plain.get("type") == ["null"]:
-            self.report("a value that is always null is no column", place)
-        if "type" not in plain:
-            kind = "object" if "properties" in plain and "." in place else "array" if "items" in plain else None
-            if kind is not None:
-                self.report(f'a type is missing: write "type: {kind}"', place)
-
-    def column_names(self, plain: Plain, place: str) -> None:
-        lower: dict[str, str] = {}
-        for name in properties_of(plain):
-            if not NAME.fullmatch(name) and name in plain.get("properties", {}):  # else it is told where it stands
-                self.report(
-                    f'the property name "{name}" is no column name: letters, digits, _ and -, at most 64', place
-                )
-            if (other := lower.setdefault(name.lower(), name)) != name:
-                self.report(f'"{other}" and "{name}" are equal but for case; SQL columns are not', place)

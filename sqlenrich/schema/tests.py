@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from ..nodes import Node, node
+
 CODES = (
     "NO_INPUT", "BAD_PROMPT", "NOT_ASKED", "CALL_ERROR", "NO_RESPONSE", "TRUNCATED", "REFUSED", "BAD_JSON",
     "NOT_OBJECT", "MISSING_FIELD", "EXTRA_FIELD", "WRONG_TYPE", "NOT_IN_ENUM", "OUT_OF_RANGE", "BAD_LENGTH",
@@ -23,43 +25,43 @@ LEVELS = 3
 Operator: TypeAlias = Literal["<", "<=", ">", ">=", "<>"]
 
 
-@dataclass(frozen=True, slots=True)
-class Doc:
+@node
+class Doc(Node):
     """The whole answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Get:
+@node
+class Get(Node):
     """A named value of an object; missing where there is none."""
 
     base: Ref
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class At:
+@node
+class At(Node):
     """An element of an array by its position from 0; missing where there is none."""
 
     base: Ref
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+@node
+class Item(Node):
     """The element or the member's value at hand of the loop of this nesting depth."""
 
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+@node
+class Name(Node):
     """The member's name at hand of the loop of this nesting depth: a text."""
 
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class Unquoted:
+@node
+class Unquoted(Node):
     """A number that may stand in a text, as that number."""
 
     base: Ref
@@ -68,22 +70,22 @@ class Unquoted:
 Ref: TypeAlias = Doc | Get | At | Item | Name | Unquoted
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
+@node
+class Fixed(Node):
     """What holds always, or never."""
 
     holds: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Present:
+@node
+class Present(Node):
     """The value is there."""
 
     ref: Ref
 
 
-@dataclass(frozen=True, slots=True)
-class Is:
+@node
+class Is(Node):
     """The value is there and of one of these types (``negated``: there and of none of them)."""
 
     ref: Ref
@@ -91,8 +93,8 @@ class Is:
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Compare:
+@node
+class Compare(Node):
     """A number against a limit; ``integer`` compares exactly, else as doubles."""
 
     ref: Ref
@@ -101,16 +103,16 @@ class Compare:
     integer: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TooWide:
+@node
+class TooWide(Node):
     """A number that its column can't hold: an integer beyond 64 bits, else one beyond a double."""
 
     ref: Ref
     integer: bool
 
 
-@dataclass(frozen=True, slots=True)
-class NotMultiple:
+@node
+class NotMultiple(Node):
     """A number that is no multiple of ``step``, in exact decimals; so is any of 10**20 or more."""
 
     ref: Ref
@@ -118,8 +120,8 @@ class NotMultiple:
     integer: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Length:
+@node
+class Length(Node):
     """The characters of a text, the elements of an array or the names of an object, against a count."""
 
     ref: Ref
@@ -128,8 +130,8 @@ class Length:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class NoneOf:
+@node
+class NoneOf(Node):
     """The value of this type equals none of these."""
 
     ref: Ref
@@ -137,47 +139,47 @@ class NoneOf:
     values: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NoneOfFolded:
+@node
+class NoneOfFolded(Node):
     """The text, or a boolean as one, equals none of these in any case (ASCII; the values are in lower case)."""
 
     ref: Ref
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NoMatch:
+@node
+class NoMatch(Node):
     """The text has no match of the pattern (as written in the schema: ECMA-262)."""
 
     ref: Ref
     pattern: str
 
 
-@dataclass(frozen=True, slots=True)
-class NoDate:
+@node
+class NoDate(Node):
     """The text's first ten characters, of the form 2026-01-31, name no day of the calendar."""
 
     ref: Ref
 
 
-@dataclass(frozen=True, slots=True)
-class Lacks:
+@node
+class Lacks(Node):
     """The object has no such name."""
 
     ref: Ref
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class OtherNames:
+@node
+class OtherNames(Node):
     """The object has a name beside these."""
 
     ref: Ref
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AnyItem:
+@node
+class AnyItem(Node):
     """The test holds for an element of the array, from position ``start`` on."""
 
     ref: Ref
@@ -186,8 +188,8 @@ class AnyItem:
     start: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AnyMember:
+@node
+class AnyMember(Node):
     """The test holds for a member of the object."""
 
     ref: Ref
@@ -195,8 +197,8 @@ class AnyMember:
     test: Test
 
 
-@dataclass(frozen=True, slots=True)
-class CountItems:
+@node
+class CountItems(Node):
     """How many elements of the array the test does **not** hold for, against a count."""
 
     ref: Ref
@@ -206,8 +208,8 @@ class CountItems:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Repeats:
+@node
+class Repeats(Node):
     """Two elements of the array are equal, or one nests deeper than :data:`LEVELS`; ``levels`` is 0 for scalars."""
 
     ref: Ref
@@ -215,29 +217,29 @@ class Repeats:
     levels: int
 
 
-@dataclass(frozen=True, slots=True)
-class All:
+@node
+class All(Node):
     """Each of the tests holds, tried in order: the first is the guard of the next."""
 
     tests: tuple[Test, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AnyOf:
+@node
+class AnyOf(Node):
     """One of the tests holds."""
 
     tests: tuple[Test, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+@node
+class Not(Node):
     """The test does not hold."""
 
     test: Test
 
 
-@dataclass(frozen=True, slots=True)
-class NotOne:
+@node
+class NotOne(Node):
     """Not exactly one of the tests does **not** hold: of several schemas' violations, not one schema is met."""
 
     tests: tuple[Test, ...]
