@@ -8,21 +8,20 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from . import __version__
 from .config import Target
 from .enrichment import Enrichment, load, templates
-from .errors import ConfigError, SqlenrichError, did_you_mean
+from .errors import ConfigError, SqlenrichError
+from .options import cap_options, model_options, names, pairs, prices_option, shares, source_options
 from .report import EXIT_ERROR, EXIT_STOPPED, EXIT_USAGE, Report
 
 if TYPE_CHECKING:
     from .progress import Progress
 
-F = TypeVar("F", bound=Callable[..., Any])
-_PAIRS = {"columns": 'body="Message Text"', "truth": "intent=category"}
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -52,87 +51,6 @@ def main() -> NoReturn:
 @click.version_option(__version__, prog_name="sqlenrich")
 def cli() -> None:
     """Run a language model over every row of a table, where the data already lives."""
-
-
-def _shares(_: click.Context, __: click.Parameter, value: str | None) -> dict[str, float]:
-    shares: dict[str, float] = {}
-    for part in filter(None, (value or "").split(",")):
-        kind, _equals, share = part.partition("=")
-        try:
-            shares[kind.strip()] = float(share)
-        except ValueError:
-            raise click.BadParameter(f'"{part}": write kind=share, e.g. bad_json=0.05') from None
-    return shares
-
-
-def _pairs(_: click.Context, option: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for part in value:
-        name, equals, source = part.partition("=")
-        if not equals or not name or not source:
-            raise click.BadParameter(f'"{part}": write {option.metavar}, e.g. {_PAIRS[str(option.name)]}')
-        pairs[name] = source
-    return pairs
-
-
-def _names(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    return None if value is None else tuple(name.strip() for name in value.split(",") if name.strip())
-
-
-def model_options(function: F) -> F:
-    """The three ways to name a model, shared by the commands that ask one."""
-    for option in reversed(
-        (
-            click.option("--endpoint", metavar="URL", help="An OpenAI-compatible endpoint, or one of sqlenrich.toml."),
-            click.option("--model", metavar="M", help="The model's name, or an alias of sqlenrich.toml."),
-            click.option("--mock", is_flag=True, help="Free invented answers that fit the schema."),
-            click.option(
-                "--mock-failures",
-                metavar="KIND=SHARE,...",
-                callback=_shares,
-                help="With --mock: bad_json, missing_field, error, refusal, truncation, each with a share from 0 to 1.",
-            ),
-        )
-    ):
-        function = option(function)
-    return function
-
-
-def cap_options(function: F) -> F:
-    """Where a run ends early; the same command goes on later."""
-    for option in reversed(
-        (
-            click.option("--max-rows", metavar="N", type=click.IntRange(0),
-                         help="Ask at most so many distinct requests, then stop."),
-            click.option("--max-calls", metavar="N", type=click.IntRange(0),
-                         help="Send at most so many requests, retries included, then stop."),
-            click.option("--max-cost", metavar="AMOUNT", type=click.FloatRange(0),
-                         help="Spend at most so much by the prices given, then stop."),
-            click.option("--no-prefix-order", "prefix_order", is_flag=True, flag_value=False, default=True,
-                         help="Don't send requests with an equal beginning one after another."),
-        )
-    ):  # fmt: skip
-        function = option(function)
-    return function
-
-
-def source_options(function: F) -> F:
-    """What changes the header's view of the source."""
-    for option in reversed(
-        (
-            click.option("--key", metavar="C1,C2", callback=_names, help="The columns that name a row."),
-            click.option("--column", "columns", metavar="NAME=SOURCE", multiple=True, callback=_pairs,
-                         help='A column of the prompt and its name in the source: body="Message Text".'),
-            click.option("--where", metavar="SQL", help="Which rows to take."),
-        )
-    ):  # fmt: skip
-        function = option(function)
-    return function
-
-
-def prices_option(function: F) -> F:
-    """The file of prices."""
-    return click.option("--prices", metavar="PATH", help="A file of prices, for the cost.")(function)
 
 
 @cli.command()
@@ -257,10 +175,10 @@ def retry(file: str, output: str | None, target: str | None, yes: bool, as_json:
     "--truth",
     metavar="FIELD=COLUMN",
     multiple=True,
-    callback=_pairs,
+    callback=pairs,
     help="An output field and the column of the input that holds its right value; may be repeated.",
 )
-@click.option("--fields", metavar="F1,F2", callback=_names, help="Compare only these output fields.")
+@click.option("--fields", metavar="F1,F2", callback=names, help="Compare only these output fields.")
 @click.option("--show", default=10, show_default=True, type=click.IntRange(0), help="How many changed rows to print.")
 @click.option("--first", is_flag=True, help="The first rows, not a spread sample.")
 @click.option("--seed", default=0, show_default=True, type=int, help="Another one draws another sample.")
@@ -269,7 +187,7 @@ def retry(file: str, output: str | None, target: str | None, yes: bool, as_json:
 @click.option("--endpoint", metavar="URL", multiple=True, help="As for run; twice: one for each side.")
 @click.option("--model", "models", metavar="M", multiple=True, help="As for run; twice: one for each side.")
 @click.option("--mock", is_flag=True, help="Free invented answers that fit the schema.")
-@click.option("--mock-failures", metavar="KIND=SHARE,...", callback=_shares, help="As for run.")
+@click.option("--mock-failures", metavar="KIND=SHARE,...", callback=shares, help="As for run.")
 @click.option("--concurrency", metavar="N", type=click.IntRange(1, 10_000), help="Requests in flight at most.")
 @source_options
 @prices_option
@@ -448,4 +366,4 @@ def engines() -> None:
         click.echo(f"{name:<12}{engine.facts['call'].value}")
 
 
-__all__ = ["cli", "did_you_mean", "main"]
+__all__ = ["cli", "main"]
