@@ -32,7 +32,7 @@ import peers
 
 ROOT = Path(__file__).resolve().parents[1]
 ENDPOINT = ROOT / "tests" / "llm" / "endpoint.py"
-SQLENRICH = (sys.executable, "-c", "from sqlenrich.cli import main; main()")
+SQLENRICH = (sys.executable, "-c", "from sqlenrich_command import main; main()")
 LABELS = ("card_arrival", "lost_or_stolen_card", "exchange_rate", "other")
 PROMPT = f"""---
 key: [id]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,11 +17,10 @@ from .enrichment import Enrichment, load, templates
 from .errors import ConfigError, SqlenrichError
 from .options import cap_options, model_options, names, pairs, prices_option, shares, source_options
 from .report import EXIT_ERROR, EXIT_STOPPED, EXIT_USAGE, Report
+from .signals import stop_gently
 
 if TYPE_CHECKING:
     from .progress import Progress
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def main() -> NoReturn:
@@ -205,17 +203,13 @@ def compare(
 ) -> int:
     """Ask two prompts, or one prompt of two models, about the same rows, and show how the answers differ."""
     from .compare import compare as start
-    from .run import Stopper
 
     if len(files) > 2:
         raise click.UsageError("a comparison has two sides: give one file or two")
-    stopper = Stopper()
-    _stop_on_signals(stopper.stop)
-    progress = _progress(yes)
-    found = start(
-        *map(load, files), input=input_, first=first, seed=seed, observer=progress, stopper=stopper, **options
-    )
-    progress.clear()
+    sides = [load(file) for file in files]
+    with _progress(yes) as progress:
+        options |= {"observer": progress, "stopper": progress.stopper}
+        found = start(*sides, input=input_, first=first, seed=seed, **options)
     width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
     click.echo(found.to_json() if as_json else found.to_text(width, show))
     return found.exit_status
@@ -255,15 +249,10 @@ def _watched(
     **options: Any,
 ) -> int:
     """Start a run that signals can end, with its progress; print the report and give the exit status."""
-    from .run import Stopper
-
     if output is None:
         raise click.UsageError("where to? Give --output out.duckdb (or .csv, .parquet)")
-    stopper = Stopper()
-    _stop_on_signals(stopper.stop)
-    progress = _progress(yes)
-    report = start(enrichment, output=output, observer=progress, stopper=stopper, **options)
-    progress.clear()
+    with _progress(yes) as progress:
+        report = start(enrichment, output=output, observer=progress, stopper=progress.stopper, **options)
     click.echo(report.to_text(), err=True)
     if as_json:
         click.echo(report.to_json())
@@ -271,39 +260,24 @@ def _watched(
 
 
 def _progress(yes: bool) -> Progress:
+    """Give the progress of what a signal stops gently."""
     from .progress import Progress
+    from .run import Stopper
 
-    return Progress(sys.stderr, yes=yes, ask=_confirm if sys.stdin.isatty() and sys.stderr.isatty() else None)
+    stopper = Stopper()
+    ask = _confirm if sys.stdin.isatty() and sys.stderr.isatty() else None
+    progress = Progress(sys.stderr, yes=yes, ask=ask, stopper=stopper)
+    stop_gently(stopper, lambda: progress.kept > 0)
+    return progress
 
 
 def _confirm(question: str) -> bool:
-    """Ask on the terminal; Ctrl-C, Ctrl-D and SIGTERM mean no."""
-    handlers = {number: signal.signal(number, signal.default_int_handler) for number in _SIGNALS}
+    """Ask on the terminal; Ctrl-D means no."""
     try:
         return click.confirm(question, default=True, err=True)
     except click.Abort:
         click.echo(err=True)  # what comes next begins a line
         return False
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-
-
-def _stop_on_signals(stop: Callable[[], None]) -> None:
-    """Ctrl-C and SIGTERM end a run cleanly; the third of them at once."""
-    received = 0
-
-    def handle(*_: object) -> None:
-        nonlocal received
-        received += 1
-        if received > 2:
-            os._exit(EXIT_STOPPED)
-        if received == 1:
-            click.echo("\nstopping: waiting for what is in flight (again: without it)", err=True)
-        stop()
-
-    for number in _SIGNALS:
-        signal.signal(number, handle)
 
 
 @cli.command()

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from .ask import Ask, choose_model
@@ -22,6 +21,7 @@ from .schema import judge
 from .schema.repairs import kept_nulls
 from .schema.text import repair
 from .schema.vendor import dialect_of, json_schema_format
+from .scratch import scratch_folder
 
 RULE = "-" * 72
 
@@ -59,7 +59,7 @@ def preview(
     resolved = ask.resolved if ask is not None else _resolve(enrichment, config, model)
     if input is None:
         raise ConfigError("which rows? Give --input PATH")
-    with TemporaryDirectory() as folder, Database(Path(folder) / "preview.duckdb") as store:
+    with scratch_folder() as folder, Database(folder / "preview.duckdb") as store:
         enrichment, types = bind_source(store, enrichment, input)
         plan = compile_plan(enrichment, "duckdb", {"source": SOURCE}, model=resolved, source_types=types)
         prompts = plan.step("prompts")

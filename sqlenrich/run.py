@@ -89,17 +89,23 @@ class Stopper:
 
     def __init__(self) -> None:
         self.requested = False
-        self._client: Client | None = None
+        self.client: Client | None = None
+        """Who asks a model now."""
+
+    @property
+    def asking(self) -> bool:
+        """Whether a model is asked now."""
+        return self.client is not None
 
     def stop(self) -> None:
         """Ask nothing new and end; a second call abandons what is in flight."""
         self.requested = True
-        if self._client is not None:
-            self._client.stop()
+        if (client := self.client) is not None:
+            client.stop()
 
     def watch(self, client: Client | None) -> None:
         """Tell which client to stop."""
-        self._client = client
+        self.client = client
         if client is not None and self.requested:
             client.stop()
 

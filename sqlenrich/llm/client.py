@@ -18,6 +18,8 @@ from .messages import Answer, Request
 from .model import GatedModel, InstantModel, Model, ProbingModel, Pulse, Stopped, WarningModel, WatchedModel
 
 PROBES = 3
+TROUBLE_S = 2.0
+"""An endpoint that only fails for longer is what a run waits for."""
 T = TypeVar("T")
 
 
@@ -159,6 +161,21 @@ class Client:
         lines = [*self.warnings]
         del self.warnings[: len(lines)]
         return lines
+
+    def waiting(self) -> str:
+        """Say what the next answer waits for. May be called from any thread."""
+        gate, down_s = self.gate, self.pulse.down_s()
+        if down_s >= TROUBLE_S:
+            return f"the endpoint is in trouble ({self.pulse.trouble})"
+        if gate is not None and gate.reason == "endpoint":
+            held_s = gate.held_s
+            return f"the endpoint asks to wait {held_s:,.0f} s" if held_s else "the endpoint is down"
+        in_flight = self._flight.workers if self._flight else 1
+        if gate is not None:
+            in_flight = gate.in_flight
+            if gate.reason not in ("", "concurrency"):
+                return f"{gate.reason} holds requests back"
+        return f"waiting for {in_flight:,} {'answer' if in_flight == 1 else 'answers'}"
 
     def count(self, answers: Sequence[Answer]) -> None:
         """Take answers into the counts."""
