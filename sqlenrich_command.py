@@ -11,14 +11,19 @@ STOPPED = 4
 
 def main() -> None:
     """Run the command line and exit with its status."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
         signal.signal(number, _stop)
     from sqlenrich import signals
 
     signals.watch()
     from sqlenrich.cli import main
 
-    main()
+    try:
+        main()
+    finally:  # all is said: what comes while Python ends changes nothing
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _stop(*_: object) -> None:

@@ -99,7 +99,7 @@ PLAN = "plan: 20 rows, 20 distinct requests, 0 already answered, 20 calls to moc
         (RUN, "sqlenrich.store:Store:export", [PLAN, STORED]),
         (("plan", *RUN[1:]), "sqlenrich.store:Store:make", [STOPPED]),
         (("preview", *RUN[1:4], "--mock"), "sqlenrich.source:open_source", [STOPPED]),
-        (("compare", "{prompt}", "{prompt}", *RUN[2:]), "sqlenrich.sample:open_source", [STOPPED]),
+        (("compare", "{prompt}", "{prompt}", *RUN[2:]), "sqlenrich.source:open_source", [STOPPED]),
         (("compare", "{prompt}", "{prompt}", *RUN[2:]), "sqlenrich.store:Store:_finish", ["A: {prompt}", PLAN, STORED]),
         (("retry", "{prompt}", "--output", "{ran}", "--mock"), "sqlenrich.store:Store:_judge", [STOPPED]),
         (("retry", "{prompt}", "--output", "{ran}", "--mock"), "sqlenrich.store:Store:_finish", None),
@@ -183,7 +183,7 @@ def test_at_many_moments(tmp_path: Path, command: str) -> None:
     whole = started(*arguments)
     whole.communicate(timeout=TIMEOUT_S)
     takes_s = time.monotonic() - began
-    moments = int(os.environ.get("SQLENRICH_SIGNALS", "8"))
+    moments = int(os.environ.get("SQLENRICH_SIGNALS", "5"))
     statuses = []
     for moment in range(moments):
         process = started(*arguments)
