@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -165,16 +166,14 @@ class Client:
     def waiting(self) -> str:
         """Say what the next answer waits for. May be called from any thread."""
         gate, down_s = self.gate, self.pulse.down_s()
-        if down_s >= TROUBLE_S:
+        in_flight = gate.in_flight if gate is not None else self._flight.workers if self._flight else 1
+        if down_s >= TROUBLE_S or (down_s and not in_flight):
             return f"the endpoint is in trouble ({self.pulse.trouble})"
-        if gate is not None and gate.reason == "endpoint":
-            held_s = gate.held_s
-            return f"the endpoint asks to wait {held_s:,.0f} s" if held_s else "the endpoint is down"
-        in_flight = self._flight.workers if self._flight else 1
-        if gate is not None:
-            in_flight = gate.in_flight
-            if gate.reason not in ("", "concurrency"):
-                return f"{gate.reason} holds requests back"
+        reason = gate.reason if gate is not None else ""
+        if gate is not None and reason == "endpoint":
+            return f"the endpoint asks to wait {math.ceil(gate.held_s):,} s" if gate.held_s else "the endpoint is down"
+        if reason not in ("", "concurrency"):
+            return f"{reason} holds requests back"
         return f"waiting for {in_flight:,} {'answer' if in_flight == 1 else 'answers'}"
 
     def count(self, answers: Sequence[Answer]) -> None:
