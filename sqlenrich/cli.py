@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -78,15 +78,23 @@ def templates_() -> None:
 @click.option("--prompt-only", is_flag=True, help="Only the prompts and requests: sends nothing.")
 @model_options
 @source_options
+@click.option("--yes", is_flag=True, help="Don't ask before many calls.")
 def preview(
-    file: str, input_: str | None, rows: int, prompt_only: bool, mock_failures: Mapping[str, float], **options: Any
+    file: str,
+    input_: str | None,
+    rows: int,
+    yes: bool,
+    **options: Any,
 ) -> None:
     """Show the exact prompts for free, or ask a few rows and show what the whole table would take."""
+    from .preview import FEW
     from .preview import preview as look
 
-    click.echo(
-        look(load(file), input=input_, rows=rows, prompt_only=prompt_only, mock_failures=mock_failures, **options)
-    )
+    enrichment = load(file)
+    with _progress(yes or rows <= FEW, gently=False) as progress:
+        options |= {"observer": progress, "stopper": progress.stopper}
+        shown = look(enrichment, input=input_, rows=rows, **options)
+    click.echo(shown)
 
 
 @cli.command()
@@ -259,15 +267,16 @@ def _watched(
     return report.exit_status
 
 
-def _progress(yes: bool) -> Progress:
-    """Give the progress of what a signal stops gently."""
+def _progress(yes: bool, *, gently: bool = True) -> Progress:
+    """Give the progress of what asks a model; ``gently``: a signal lets it end by itself."""
     from .progress import Progress
     from .run import Stopper
 
     stopper = Stopper()
     ask = _confirm if sys.stdin.isatty() and sys.stderr.isatty() else None
     progress = Progress(sys.stderr, yes=yes, ask=ask, stopper=stopper)
-    stop_gently(stopper, lambda: progress.kept > 0)
+    if gently:
+        stop_gently(stopper, lambda: progress.kept > 0)
     return progress
 
 

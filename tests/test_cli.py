@@ -176,6 +176,29 @@ def test_a_terminal_is_asked_before_the_first_call(
     assert again == 0, shown
 
 
+@pytest.mark.parametrize(
+    ("rows", "more", "answer", "asks", "sent"),
+    [
+        (20, [], "", False, True),
+        (21, [], "y\n", True, True),
+        (21, [], "n\n", True, False),
+        (21, ["--yes"], "", False, True),
+        (21, ["--prompt-only"], "", False, False),
+    ],
+)
+def test_a_preview_asks_before_many_calls(
+    tmp_path: Path, rows: int, more: list[str], answer: str, asks: bool, sent: bool
+) -> None:
+    data = write_csv(tmp_path / "in.csv", [(i, f"text {i}") for i in range(30)])
+    command = ["preview", str(write_prompt(tmp_path)), "--input", str(data), "--mock", "-n", str(rows), *more]
+    status, shown = talk(command, answer)
+    assert status == 0
+    assert (f"preview: {rows} of 30 rows, {rows} calls to mock; nothing is stored" in shown) == (sent or asks)
+    assert ("Send them?" in shown) == asks
+    assert (f"{rows} of {rows} asked rows accepted" in shown) == sent
+    assert (f"{rows} of 30 rows; nothing was sent" in shown) != sent
+
+
 def test_progress_is_a_line_that_changes_on_a_terminal(tmp_path: Path) -> None:
     data = write_csv(tmp_path / "in.csv", [(i, f"text {i}") for i in range(200)])
     with ScriptedEndpoint(latency_s=0.1) as endpoint:
