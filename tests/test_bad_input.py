@@ -208,6 +208,64 @@ def test_tables_that_are_not_ours_are_left_alone(tmp_path: Path, table: str) -> 
     assert rows(output, f"FROM {table}") == [(42,)]
 
 
+PAID = "id,body,label\n1,a,my own\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "refused"),
+    [
+        ("out.csv", PAID.encode(), True),
+        ("out.csv", b"\xef\xbb\xbf" + PAID.encode(), True),
+        ("out.csv", b"\xff\xfe\x00", True),
+        ("out.csv", b'"unclosed\n' * 30_000, True),
+        ("out_quarantine.csv", PAID.encode(), True),
+        ("out.csv", b"", False),
+        ("out.csv", b"id,label,_request_hash,_model,_version,_fingerprint\n", False),
+        ("out_quarantine.csv", b"id,_error,_error_detail,_request_hash\n", False),
+        ("out_quarantine.csv", b"id,_error\n", True),
+        ("out.duckdb", None, False),
+    ],
+)
+def test_files_that_are_not_ours_are_left_alone(
+    tmp_path: Path, name: str, content: bytes | None, refused: bool
+) -> None:
+    prompt, data = write_prompt(tmp_path), write_csv(tmp_path / "in.csv", [(1, "a")])
+    output = tmp_path / f"out{Path(name).suffix}"
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    result = run(prompt, data, output)
+    if not refused:
+        assert result.status == 0
+        assert output.is_file()
+        return
+    assert result.status == 2
+    assert result.error == f"{tmp_path / name} was not written by sqlenrich: remove it, or give another --output"
+    assert (tmp_path / name).read_bytes() == content
+    assert not (tmp_path / ".sqlenrich").exists()  # before anything is made or asked
+    assert call("plan", prompt, "--input", data, "--output", output, "--mock").status == 2
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_an_earlier_run_is_replaced(tmp_path: Path, suffix: str) -> None:
+    """Also where its database is gone; what came in its place in the meantime is not, neither by a retry."""
+    prompt, output = write_prompt(tmp_path), tmp_path / f"out{suffix}"
+    refused = tmp_path / f"out_quarantine{suffix}"
+    for count in (1, 2):
+        data = write_csv(tmp_path / "in.csv", [(i, f"text {i}") for i in range(count)])
+        assert run(prompt, data, output, "--mock-failures", "bad_json=0.5").status in (0, 3)
+    database = tmp_path / ".sqlenrich" / f"{output.name}.duckdb"
+    database.unlink()
+    assert run(prompt, data, output).report["enriched"] == 2
+    for foreign in (output, refused):
+        ours = foreign.read_bytes()
+        foreign.write_bytes(b"mine")
+        for result in (run(prompt, data, output), call("retry", prompt, "--output", output, "--mock")):
+            assert result.error == f"{foreign} was not written by sqlenrich: remove it, or give another --output"
+        assert foreign.read_bytes() == b"mine"
+        foreign.write_bytes(ours)
+    assert not list(tmp_path.glob("tmp_*"))  # nothing beside them
+
+
 def test_a_run_does_not_write_over_its_source(tmp_path: Path) -> None:
     prompt, data = write_prompt(tmp_path), write_csv(tmp_path / "in.csv", [(1, "a")])
     assert "would write over its own input" in run(prompt, data, data).error

@@ -64,6 +64,10 @@ RULES: dict[str, set[str]] = {
     "pending": PURE | {"engines.base", "relations", "request", "schema"},
     "prompts": PURE | {"columns", "engines.base", "enrichment", "overflow", "prompt", "relations"},
     "comparison": set(),
+    "outputs": {"errors"},
+    "scratch": set(),
+    "signals": {"report", "scratch"},
+    "options": set(),
     "sample": PURE | {"columns", "database", "engines", "enrichment", "source"},
     "differences": PURE | {"comparison", "enrichment", "sample"},
     "compiler": PURE
