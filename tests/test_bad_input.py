@@ -11,6 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sqlenrich.database import Database
+from sqlenrich.source import SOURCE, open_source
+
 from . import runs
 from .llm.endpoint import ScriptedEndpoint
 from .runs import GOOD, ask, call, rows, run, write_csv, write_prompt
@@ -38,7 +41,11 @@ CSV: dict[str, tuple[bytes, int, str]] = {
     "equal names": (b"id,body,body\n1,a,b\n", 2, '{file}: the column "body" stands twice; rename one'),
     "unknown column": (b"id,boby\n1,a\n", 1, 'unknown column "body" (boby?); there are: id, boby'),
     "unknown key": (b"Id,body\n1,a\n", 2, 'no column "id" (Id?) in {file}; there are: Id, body'),
-    "semicolons": (b"id;body\n1;a\n", 2, 'no column "id"'),
+    "a column missing between semicolons": (b"id;text\n1;a\n", 1, 'unknown column "body"; there are: id, text'),
+    "two delimiters": (b"id;body|x\n1;a|b\n", 2, "{file}: is it separated by ; and |? The header has both"),
+    "a line for a spreadsheet": (b"sep=;\nid;body\n1;a\n", 2, '{file}: line 1 is "sep=", which is no header'),
+    "decimal commas": (b"id;body\n1;a;b\n", 1, "{file}, line 2: 3 fields where the header has 2"),
+    "quotes of no delimiter": (b'"id":"body"\n1:a\n', 2, "{file} can't be read: "),
     "a database": (b"\x00\x01\x02\xff\xfe" * 200, 2, "{file} can't be read: "),
 }
 
@@ -51,6 +58,37 @@ def test_bad_csv_files(tmp_path: Path, case: str) -> None:
     result = run(write_prompt(tmp_path), data, tmp_path / "out.duckdb")
     assert (result.status, result.out) == (status, "")
     assert expected.replace("{file}", str(data)) in result.error
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize(
+    ("written", "columns", "row"),
+    [
+        ("id;body~1;a, b", ["id", "body"], ("1", "a, b")),
+        ('id;body~1;"a;b, ""c"""', ["id", "body"], ("1", 'a;b, "c"')),
+        ('"id";"body"~"1";"a;b"', ["id", "body"], ("1", "a;b")),
+        ('"id";"body, and more";body~1;2,5;c', ["id", "body, and more", "body"], ("1", "2,5", "c")),
+        ('id;"body, and more";body~1;2,5;c', ["id", "body, and more", "body"], ("1", "2,5", "c")),
+        ("id\tbody~1\ta;b, c", ["id", "body"], ("1", "a;b, c")),
+        ("id|body~1|a;b", ["id", "body"], ("1", "a;b")),
+        # A comma outside quotes stays what it was: the rest is text.
+        ("id,body~1,a;b", ["id", "body"], ("1", "a;b")),
+        ('id,body,"a;b"~1,a;b,c', ["id", "body", "a;b"], ("1", "a;b", "c")),
+        ("id,body,a;b~1,a|b,c", ["id", "body", "a;b"], ("1", "a|b", "c")),
+        ('id,body,"say ""a;b"""~1,a,c', ["id", "body", 'say "a;b"'], ("1", "a", "c")),
+        ("body~1", ["body"], ("1",)),
+        ("body;~1;", ["body", "column1"], ("1", None)),
+    ],
+)
+def test_the_header_tells_the_delimiter(
+    tmp_path: Path, written: str, columns: list[str], row: tuple[str, ...], mark: bytes, end: str
+) -> None:
+    data = tmp_path / "in.csv"
+    data.write_bytes(mark + (written + "~").replace("~", end).encode())
+    with Database(tmp_path / "o.duckdb") as db:
+        assert list(open_source(db, str(data), None, None, number_rows=False)) == columns
+        assert db.reading(f"FROM {SOURCE}") == [row]
 
 
 @pytest.mark.parametrize(
