@@ -47,7 +47,8 @@ class _Watch:
             leave(f"stopped: {GOING_ON}" if self.stored() else "stopped")
         if self.received == 1:
             say("stopping: waiting for what is in flight (again: without it)")
-        asked.stop()
+        with suppress(RuntimeError):  # it has just ended
+            asked.stop()
 
 
 _WATCH = _Watch()
@@ -56,7 +57,8 @@ _WATCH = _Watch()
 def watch() -> None:
     """Read signals from here on, in the main thread of a process that is the command's own."""
     out, into = os.pipe()
-    os.set_blocking(into, False)
+    if os.name != "nt":  # where it must be so
+        os.set_blocking(into, False)
     signal.set_wakeup_fd(into, warn_on_full_buffer=False)
     threading.Thread(target=_read, args=(out,), name="sqlenrich-signals", daemon=True).start()
     for number in SIGNALS:

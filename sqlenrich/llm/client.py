@@ -165,8 +165,8 @@ class Client:
 
     def waiting(self) -> str:
         """Say what the next answer waits for. May be called from any thread."""
-        gate, down_s = self.gate, self.pulse.down_s()
-        in_flight = gate.in_flight if gate is not None else self._flight.workers if self._flight else 1
+        gate, flight, down_s = self.gate, self._flight, self.pulse.down_s()
+        in_flight = gate.in_flight if gate is not None else flight.workers if flight is not None else 1
         if down_s >= TROUBLE_S or (down_s and not in_flight):
             return f"the endpoint is in trouble ({self.pulse.trouble})"
         reason = gate.reason if gate is not None else ""
