@@ -46,7 +46,7 @@ Classify the message of a customer and give its urgency.
 
 Message: {{ body }}
 """
-COMMAND = (sys.executable, "-m", "sqlenrich")
+COMMAND = (sys.executable, "-c", "from sqlenrich_command import main; main()")
 KILL_S = 30.0
 
 

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from . import __version__
 from .config import Target
 from .enrichment import Enrichment
-from .errors import ConfigError, SqlenrichError, did_you_mean
+from .errors import ConfigError, SqlenrichError
 from .loader import load, templates
+from .options import cap_options, model_options, names, pairs, prices_option, shares, source_options
 from .report import EXIT_ERROR, EXIT_STOPPED, EXIT_USAGE, Report
+from .signals import stop_gently
 
 if TYPE_CHECKING:
     from .progress import Progress
-
-F = TypeVar("F", bound=Callable[..., Any])
-_PAIRS = {"columns": 'body="Message Text"', "truth": "intent=category"}
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def main() -> NoReturn:
@@ -56,87 +53,6 @@ def cli() -> None:
     """Run a language model over every row of a table, where the data already lives."""
 
 
-def _shares(_: click.Context, __: click.Parameter, value: str | None) -> dict[str, float]:
-    shares: dict[str, float] = {}
-    for part in filter(None, (value or "").split(",")):
-        kind, _equals, share = part.partition("=")
-        try:
-            shares[kind.strip()] = float(share)
-        except ValueError:
-            raise click.BadParameter(f'"{part}": write kind=share, e.g. bad_json=0.05') from None
-    return shares
-
-
-def _pairs(_: click.Context, option: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for part in value:
-        name, equals, source = part.partition("=")
-        if not equals or not name or not source:
-            raise click.BadParameter(f'"{part}": write {option.metavar}, e.g. {_PAIRS[str(option.name)]}')
-        pairs[name] = source
-    return pairs
-
-
-def _names(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    return None if value is None else tuple(name.strip() for name in value.split(",") if name.strip())
-
-
-def model_options(function: F) -> F:
-    """The three ways to name a model, shared by the commands that ask one."""
-    for option in reversed(
-        (
-            click.option("--endpoint", metavar="URL", help="An OpenAI-compatible endpoint, or one of sqlenrich.toml."),
-            click.option("--model", metavar="M", help="The model's name, or an alias of sqlenrich.toml."),
-            click.option("--mock", is_flag=True, help="Free invented answers that fit the schema."),
-            click.option(
-                "--mock-failures",
-                metavar="KIND=SHARE,...",
-                callback=_shares,
-                help="With --mock: bad_json, missing_field, error, refusal, truncation, each with a share from 0 to 1.",
-            ),
-        )
-    ):
-        function = option(function)
-    return function
-
-
-def cap_options(function: F) -> F:
-    """Where a run ends early; the same command goes on later."""
-    for option in reversed(
-        (
-            click.option("--max-rows", metavar="N", type=click.IntRange(0),
-                         help="Ask at most so many distinct requests, then stop."),
-            click.option("--max-calls", metavar="N", type=click.IntRange(0),
-                         help="Send at most so many requests, retries included, then stop."),
-            click.option("--max-cost", metavar="AMOUNT", type=click.FloatRange(0),
-                         help="Spend at most so much by the prices given, then stop."),
-            click.option("--no-prefix-order", "prefix_order", is_flag=True, flag_value=False, default=True,
-                         help="Don't send requests with an equal beginning one after another."),
-        )
-    ):  # fmt: skip
-        function = option(function)
-    return function
-
-
-def source_options(function: F) -> F:
-    """What changes the header's view of the source."""
-    for option in reversed(
-        (
-            click.option("--key", metavar="C1,C2", callback=_names, help="The columns that name a row."),
-            click.option("--column", "columns", metavar="NAME=SOURCE", multiple=True, callback=_pairs,
-                         help='A column of the prompt and its name in the source: body="Message Text".'),
-            click.option("--where", metavar="SQL", help="Which rows to take."),
-        )
-    ):  # fmt: skip
-        function = option(function)
-    return function
-
-
-def prices_option(function: F) -> F:
-    """The file of prices."""
-    return click.option("--prices", metavar="PATH", help="A file of prices, for the cost.")(function)
-
-
 @cli.command()
 @click.argument("name")
 @click.option("--template", metavar="T", help="Start from a ready-made enrichment: see sqlenrich templates.")
@@ -164,15 +80,23 @@ def templates_() -> None:
 @click.option("--prompt-only", is_flag=True, help="Only the prompts and requests: sends nothing.")
 @model_options
 @source_options
+@click.option("--yes", is_flag=True, help="Don't ask before many calls.")
 def preview(
-    file: str, input_: str | None, rows: int, prompt_only: bool, mock_failures: Mapping[str, float], **options: Any
+    file: str,
+    input_: str | None,
+    rows: int,
+    yes: bool,
+    **options: Any,
 ) -> None:
     """Show the exact prompts for free, or ask a few rows and show what the whole table would take."""
+    from .preview import FEW
     from .preview import preview as look
 
-    click.echo(
-        look(load(file), input=input_, rows=rows, prompt_only=prompt_only, mock_failures=mock_failures, **options)
-    )
+    enrichment = load(file)
+    with _progress(yes or rows <= FEW, gently=False) as progress:
+        options |= {"observer": progress, "stopper": progress.stopper}
+        shown = look(enrichment, input=input_, rows=rows, **options)
+    click.echo(shown)
 
 
 @cli.command()
@@ -259,10 +183,10 @@ def retry(file: str, output: str | None, target: str | None, yes: bool, as_json:
     "--truth",
     metavar="FIELD=COLUMN",
     multiple=True,
-    callback=_pairs,
+    callback=pairs,
     help="An output field and the column of the input that holds its right value; may be repeated.",
 )
-@click.option("--fields", metavar="F1,F2", callback=_names, help="Compare only these output fields.")
+@click.option("--fields", metavar="F1,F2", callback=names, help="Compare only these output fields.")
 @click.option("--show", default=10, show_default=True, type=click.IntRange(0), help="How many changed rows to print.")
 @click.option("--first", is_flag=True, help="The first rows, not a spread sample.")
 @click.option("--seed", default=0, show_default=True, type=int, help="Another one draws another sample.")
@@ -271,7 +195,7 @@ def retry(file: str, output: str | None, target: str | None, yes: bool, as_json:
 @click.option("--endpoint", metavar="URL", multiple=True, help="As for run; twice: one for each side.")
 @click.option("--model", "models", metavar="M", multiple=True, help="As for run; twice: one for each side.")
 @click.option("--mock", is_flag=True, help="Free invented answers that fit the schema.")
-@click.option("--mock-failures", metavar="KIND=SHARE,...", callback=_shares, help="As for run.")
+@click.option("--mock-failures", metavar="KIND=SHARE,...", callback=shares, help="As for run.")
 @click.option("--concurrency", metavar="N", type=click.IntRange(1, 10_000), help="Requests in flight at most.")
 @source_options
 @prices_option
@@ -289,17 +213,13 @@ def compare(
 ) -> int:
     """Ask two prompts, or one prompt of two models, about the same rows, and show how the answers differ."""
     from .compare import compare as start
-    from .run import Stopper
 
     if len(files) > 2:
         raise click.UsageError("a comparison has two sides: give one file or two")
-    stopper = Stopper()
-    _stop_on_signals(stopper.stop)
-    progress = _progress(yes)
-    found = start(
-        *map(load, files), input=input_, first=first, seed=seed, observer=progress, stopper=stopper, **options
-    )
-    progress.clear()
+    sides = [load(file) for file in files]
+    with _progress(yes) as progress:
+        options |= {"observer": progress, "stopper": progress.stopper}
+        found = start(*sides, input=input_, first=first, seed=seed, **options)
     width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
     click.echo(found.to_json() if as_json else found.to_text(width, show))
     return found.exit_status
@@ -339,55 +259,36 @@ def _watched(
     **options: Any,
 ) -> int:
     """Start a run that signals can end, with its progress; print the report and give the exit status."""
-    from .run import Stopper
-
     if output is None:
         raise click.UsageError("where to? Give --output out.duckdb (or .csv, .parquet)")
-    stopper = Stopper()
-    _stop_on_signals(stopper.stop)
-    progress = _progress(yes)
-    report = start(enrichment, output=output, observer=progress, stopper=stopper, **options)
-    progress.clear()
+    with _progress(yes) as progress:
+        report = start(enrichment, output=output, observer=progress, stopper=progress.stopper, **options)
     click.echo(report.to_text(), err=True)
     if as_json:
         click.echo(report.to_json())
     return report.exit_status
 
 
-def _progress(yes: bool) -> Progress:
+def _progress(yes: bool, *, gently: bool = True) -> Progress:
+    """Give the progress of what asks a model; ``gently``: a signal lets it end by itself."""
     from .progress import Progress
+    from .run import Stopper
 
-    return Progress(sys.stderr, yes=yes, ask=_confirm if sys.stdin.isatty() and sys.stderr.isatty() else None)
+    stopper = Stopper()
+    ask = _confirm if sys.stdin.isatty() and sys.stderr.isatty() else None
+    progress = Progress(sys.stderr, yes=yes, ask=ask, stopper=stopper)
+    if gently:
+        stop_gently(stopper, lambda: progress.kept > 0)
+    return progress
 
 
 def _confirm(question: str) -> bool:
-    """Ask on the terminal; Ctrl-C, Ctrl-D and SIGTERM mean no."""
-    handlers = {number: signal.signal(number, signal.default_int_handler) for number in _SIGNALS}
+    """Ask on the terminal; Ctrl-D means no."""
     try:
         return click.confirm(question, default=True, err=True)
     except click.Abort:
         click.echo(err=True)  # what comes next begins a line
         return False
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-
-
-def _stop_on_signals(stop: Callable[[], None]) -> None:
-    """Ctrl-C and SIGTERM end a run cleanly; the third of them at once."""
-    received = 0
-
-    def handle(*_: object) -> None:
-        nonlocal received
-        received += 1
-        if received > 2:
-            os._exit(EXIT_STOPPED)
-        if received == 1:
-            click.echo("\nstopping: waiting for what is in flight (again: without it)", err=True)
-        stop()
-
-    for number in _SIGNALS:
-        signal.signal(number, handle)
 
 
 @cli.command()
@@ -450,4 +351,4 @@ def engines() -> None:
         click.echo(f"{name:<12}{engine.facts['call'].value}")
 
 
-__all__ = ["cli", "did_you_mean", "main"]
+__all__ = ["cli", "main"]

@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from .ask import choose_model
@@ -22,6 +21,7 @@ from .prices import Prices
 from .report import Report
 from .run import Observer, PlanLine, Silent, Stopper, database_path, run, with_settings
 from .sample import SAMPLE, Sampled, draw, read_inputs
+from .scratch import scratch_folder
 
 STEM = "_sqlenrich_compare_{}"
 DATABASE = Path(".sqlenrich") / "compare.duckdb"
@@ -91,8 +91,8 @@ def compare(
         raise ConfigError(f"rows is at least 1, not {rows}")
     chosen = _fields(files, fields, truth)
     whom = {"mock": mock, "mock_failures": mock_failures, "concurrency": concurrency, "config": config}
-    with TemporaryDirectory() as folder:
-        sampled = draw(files, Path(folder) / "sample.duckdb", input, rows, None if first else seed, truth)
+    with scratch_folder() as folder:
+        sampled = draw(files, folder / "sample.duckdb", input, rows, None if first else seed, truth)
         asked = [
             _prepare(letter, one, sampled, responses, {**whom, "model": model, "endpoint": place})
             for letter, (one, model, place) in zip("AB", sides, strict=True)

@@ -8,7 +8,6 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from .ask import choose_model
@@ -21,6 +20,7 @@ from .llm.pace import MOST
 from .overflow import TOO_LONG
 from .prices import Prices, money
 from .run import bind_source, check_apart, database_path, with_settings
+from .scratch import scratch_folder
 from .usage import NO_PRICES
 
 if TYPE_CHECKING:  # "import sqlenrich" does not load duckdb
@@ -147,7 +147,7 @@ def plan(
     source = input if input is not None else database
     if source is None:
         raise ConfigError("which rows? Give --input PATH")
-    with TemporaryDirectory() as folder, Store(Path(folder) / "plan.duckdb") as store:
+    with scratch_folder() as folder, Store(folder / "plan.duckdb") as store:
         enrichment, types = bind_source(store, enrichment, source)
         compiled = compile_plan(enrichment, "duckdb", {"source": SOURCE}, model=ask.resolved, source_types=types)
         found = _look_up(store, compiled, database, responses or RELATIONS["responses"].format(enrichment.name))

@@ -8,6 +8,7 @@ from pathlib import Path
 from .enrichment import RESERVED_COLUMNS
 from .errors import ConfigError, did_you_mean
 from .loader import loads, templates
+from .scratch import scratch_folder
 from .types import BOOLEAN, STRING, Type, type_json
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -102,12 +103,11 @@ def template_text(template: str) -> str:
 
 def columns_of(data: Path) -> dict[str, Type]:
     """Give the columns of a data file and their types."""
-    from tempfile import TemporaryDirectory
 
     from .database import Database
     from .source import open_source
 
-    with TemporaryDirectory() as folder, Database(Path(folder) / "new.duckdb") as store:
+    with scratch_folder() as folder, Database(folder / "new.duckdb") as store:
         return open_source(store, str(data), None, None, number_rows=False)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .ask import Ask, choose_model
 from .compiler import compile_plan, output_of, resolve_model
@@ -16,14 +16,35 @@ from .engines import get_engine
 from .enrichment import Enrichment
 from .errors import ConfigError
 from .overflow import CUT, TOO_LONG
+from .report import counted
 from .request import ResolvedModel, hint_text
-from .run import bind_source, with_settings
+from .run import Observer, PlanLine, Silent, Stopper, bind_source, with_settings
 from .schema import judge
 from .schema.repairs import kept_nulls
 from .schema.text import repair
 from .schema.vendor import dialect_of, json_schema_format
+from .scratch import scratch_folder
+
+if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
+    from .llm.messages import Answer
 
 RULE = "-" * 72
+FEW = 20
+"""So many rows are asked without a question."""
+
+
+@dataclass(frozen=True)
+class PreviewLine(PlanLine):
+    """What a preview is about to send, told before the first call."""
+
+    whole: int = 0
+
+    def to_text(self) -> str:
+        """Give the one line."""
+        return (
+            f"preview: {self.rows:,} of {counted(self.whole, 'row')}, {counted(self.calls, 'call')} to "
+            f"{self.model}{self.where}; nothing is stored"
+        )
 
 
 def preview(
@@ -40,11 +61,13 @@ def preview(
     columns: Mapping[str, str] | None = None,
     where: str | None = None,
     config: Config | None = None,
+    observer: Observer | None = None,
+    stopper: Stopper | None = None,
 ) -> str:
     """Give the text of a preview of the first ``rows`` rows. Nothing is stored.
 
-    With ``prompt_only``, or where no model is named, nothing is sent: the prompts, and the request around them. Else
-    the rows are asked and judged, and what the whole table would take is told from them.
+    With ``prompt_only``, or where the ``observer`` does not agree, nothing is sent: the prompts, and the request around
+    them. Else the rows are asked and judged, and what the whole table would take is told from them.
     """
     from .database import Database
     from .source import SOURCE
@@ -59,17 +82,24 @@ def preview(
     resolved = ask.resolved if ask is not None else _resolve(enrichment, config, model)
     if input is None:
         raise ConfigError("which rows? Give --input PATH")
-    with TemporaryDirectory() as folder, Database(Path(folder) / "preview.duckdb") as store:
+    with scratch_folder() as folder, Database(folder / "preview.duckdb") as store:
         enrichment, types = bind_source(store, enrichment, input)
         plan = compile_plan(enrichment, "duckdb", {"source": SOURCE}, model=resolved, source_types=types)
         prompts = plan.step("prompts")
         total = store.reading(f"SELECT count(*) FROM ({prompts.sql})")[0][0]
         found = store.reading(f"SELECT * FROM ({prompts.sql}) LIMIT {rows}")
         shown = [dict(zip(prompts.columns, row, strict=True)) for row in found]
-        if ask is None:
+        requests = {row["request_hash"]: row["prompt"] for row in shown if row["request_hash"]}
+        observer, agreed = observer or Silent(), False
+        if ask is not None:
+            name, calls = ask.resolved.name, len(requests)
+            agreed = not calls or observer.plan(PreviewLine(len(shown), calls, 0, calls, name, ask.where, whole=total))
+        if ask is None or not agreed:
             return _prompts(enrichment, shown, resolved, _endpoint(config, endpoint), total)
         distinct = store.reading(f"SELECT count(DISTINCT request_hash) FROM ({prompts.sql})")[0][0]
-        return _answers(enrichment, shown, ask, total, distinct)
+        started = time.monotonic()
+        answers = _ask(ask, requests, observer, stopper or Stopper())
+        return _answers(enrichment, shown, answers, ask, time.monotonic() - started, total, distinct)
 
 
 def _resolve(enrichment: Enrichment, config: Config, model: str | None) -> ResolvedModel:
@@ -121,27 +151,41 @@ def _prompts(
     return "\n".join(lines)
 
 
-def _answers(enrichment: Enrichment, rows: list[dict[str, Any]], ask: Ask, total: int, distinct: int) -> str:
+def _ask(ask: Ask, prompts: Mapping[str, str], observer: Observer, stopper: Stopper) -> dict[str, Answer]:
+    """Give the answers by request: ``prompts`` gives the prompt of each."""
     from .llm.client import Client
-    from .llm.messages import Answer, Request
+    from .llm.messages import Request
 
-    requests = {r["request_hash"]: Request(r["request_hash"], 1, r["prompt"]) for r in rows if r["request_hash"]}
-    started = time.monotonic()
     answers: dict[str, Answer] = {}
+    pending = [Request(hashed, 1, prompt) for hashed, prompt in prompts.items()]
     with Client(ask.model, concurrency=ask.concurrency) as client:
-        pending = list(requests.values())
-        for answer in client.preflight(pending[:3]):
-            answers[answer.request_hash] = answer
-        for batch in client.stream(r for r in pending if r.request_hash not in answers):
+        stopper.watch(client)
+        answers |= {answer.request_hash: answer for answer in client.preflight(pending[:3])}
+        observer.answered(list(answers.values()), len(prompts))
+        for batch in client.stream(request for request in pending if request.request_hash not in answers):
             answers |= {answer.request_hash: answer for answer in batch}
-    seconds = time.monotonic() - started
+            observer.answered(batch, len(prompts))
+        stopper.watch(None)
+    return answers
+
+
+def _answers(
+    enrichment: Enrichment,
+    rows: list[dict[str, Any]],
+    answers: Mapping[str, Answer],
+    ask: Ask,
+    seconds: float,
+    total: int,
+    distinct: int,
+) -> str:
     lines: list[str] = []
-    accepted = 0
+    accepted = asked = 0
     for number, row in enumerate(rows, start=1):
         lines.append(_title(enrichment, row, number))
         if (state := _state(enrichment, row)) is not None:
             lines.append(state)
             continue
+        asked += 1
         answer = answers[row["request_hash"]]
         lines += [row["prompt"], ""]
         if answer.call_error is not None:
@@ -154,7 +198,7 @@ def _answers(enrichment: Enrichment, rows: list[dict[str, Any]], ask: Ask, total
         accepted += verdict is None
     lines += [
         RULE,
-        f"{accepted} of {len(requests)} asked rows accepted, in {seconds:.1f} s at {ask.concurrency} at a time",
+        f"{accepted} of {asked} asked rows accepted, in {seconds:.1f} s at {ask.concurrency} at a time",
     ]
     known_in = [a.tokens_in for a in answers.values() if a.tokens_in is not None]
     known_out = [a.tokens_out for a in answers.values() if a.tokens_out is not None]

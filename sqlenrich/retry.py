@@ -15,12 +15,24 @@ from .config import Config, find_config, with_prices
 from .engines import get_engine
 from .enrichment import Enrichment
 from .errors import ConfigError, SqlenrichError
+from .outputs import check_replaceable
 from .pending import chosen_reasons
 from .plan import Plan, Step
 from .prices import Prices
 from .report import Report
 from .request import ResolvedModel
-from .run import Observer, PlanLine, Rounds, Silent, Stopper, cap_reached, database_path, new_run_id, with_settings
+from .run import (
+    Observer,
+    PlanLine,
+    Rounds,
+    Silent,
+    Stopper,
+    cap_reached,
+    database_path,
+    files_of,
+    new_run_id,
+    with_settings,
+)
 from .usage import account
 
 if TYPE_CHECKING:  # "import sqlenrich" loads neither duckdb nor an HTTP client
@@ -68,6 +80,7 @@ def retry(
     database = database_path(target)
     if not database.is_file():
         raise ConfigError(f"{target} holds no run of {enrichment.name}: run it first")
+    check_replaceable(*files_of(target))
     with Store(database) as store:
         last = store.snapshot(enrichment.name)
         enrichment = same_snapshot(enrichment, last, config, str(target))

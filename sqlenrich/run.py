@@ -18,6 +18,7 @@ from .compiler import RELATIONS, compile_plan, snapshot_digest
 from .config import Config, find_config, with_prices
 from .enrichment import Enrichment, SourceColumn
 from .errors import ConfigError, SqlenrichError, did_you_mean
+from .outputs import check_replaceable
 from .plan import Plan, Step
 from .prices import Prices
 from .report import Report, counted
@@ -91,17 +92,23 @@ class Stopper:
 
     def __init__(self) -> None:
         self.requested = False
-        self._client: Client | None = None
+        self.client: Client | None = None
+        """Who asks a model now."""
+
+    @property
+    def asking(self) -> bool:
+        """Whether a model is asked now."""
+        return self.client is not None
 
     def stop(self) -> None:
         """Ask nothing new and end; a second call abandons what is in flight."""
         self.requested = True
-        if self._client is not None:
-            self._client.stop()
+        if (client := self.client) is not None:
+            client.stop()
 
     def watch(self, client: Client | None) -> None:
         """Tell which client to stop."""
-        self._client = client
+        self.client = client
         if client is not None and self.requested:
             client.stop()
 
@@ -358,15 +365,21 @@ def database_path(output: Path) -> Path:
     raise ConfigError(f"{output}: unknown kind of output{did_you_mean(suffix, known)}; there are: {', '.join(known)}")
 
 
-def check_apart(enrichment: Enrichment, input: str | Path | None, target: Path) -> None:
-    """Refuse to read what the run writes. Raises ConfigError."""
-    from .database import name_parts
+def files_of(output: Path) -> tuple[Path, ...]:
+    """Give the files that a run writes besides its database: an output file, and the refused rows beside it."""
     from .store import quarantine_file
 
-    if input is not None and target.suffix.lower() in FILE_SUFFIXES:
-        for path in (target, quarantine_file(target)):
-            if path.resolve() == Path(input).resolve():
-                raise ConfigError(f"{input}: the run would write over its own input; give another --output")
+    return (output, quarantine_file(output)) if output.suffix.lower() in FILE_SUFFIXES else ()
+
+
+def check_apart(enrichment: Enrichment, input: str | Path | None, target: Path) -> None:
+    """Refuse to read what the run writes, and to write over what none wrote. Raises ConfigError."""
+    from .database import name_parts
+
+    for path in files_of(target):
+        if input is not None and path.resolve() == Path(input).resolve():
+            raise ConfigError(f"{input}: the run would write over its own input; give another --output")
+    check_replaceable(*files_of(target))
     own = input is None or Path(input).resolve() == target.resolve()
     if own and enrichment.source is not None:
         name = name_parts(enrichment.source)[-1].lower()

@@ -15,7 +15,8 @@ from .types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Array, Deci
 
 SOURCE = "sqlenrich_source"
 MAX_LINE = 2**24
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_DELIMITERS = {".csv": ",;\t|", ".tsv": "\t"}
+"""What may separate the fields of a file: the first one, unless only another one divides its header."""
 _JSON_LINES = (".jsonl", ".ndjson")
 _DATABASES = (".duckdb", ".db")
 _FILES = (*_DELIMITERS, *_JSON_LINES, ".parquet", *_DATABASES)
@@ -80,7 +81,7 @@ def relation(database: Database, source: str | None, table: str | None, query: s
             database.attach(path)
         return stored(table, query)
     if suffix in _DELIMITERS:
-        return delimited(path, _DELIMITERS[suffix])
+        return delimited(path, choose_delimiter(path, _DELIMITERS[suffix]))
     if suffix in _JSON_LINES:
         return json_lines(database, path)
     return parquet_file(path)
@@ -94,24 +95,63 @@ def stored(table: str | None, query: str | None) -> str:
     return ".".join(quote(part) for part in name_parts(table))
 
 
-def delimited(path: Path, delimiter: str) -> str:
-    """Read every field as text. The header is read here and nothing is guessed: DuckDB's sniffer takes lines
-    that start with # for comments, leaves out a header that does not look like one, and renames columns."""
+def choose_delimiter(path: Path, delimiters: str) -> str:
+    """Give what separates the fields of a file: the header tells. Raises ConfigError where it does not."""
+    first, others = delimiters[0], delimiters[1:]
+    if not others:
+        return first
+    error: ConfigError | None = None
+    try:
+        header, _ = read_header(path, first)
+    except ConfigError as problem:  # "a";"b" is no header of fields between commas
+        error, header = problem, []
+    if re.fullmatch(r"sep=[,;|\t]?", header[0] if header else ""):
+        raise ConfigError(f'{path}: line 1 is "sep=", which is no header; take that line away')
+    # A quote inside a field belongs to one that another delimiter ends: a;"b, c".
+    if error is None and len(header) > 1 and not any('"' in name for name in header):
+        return first
+    dividing = [other for other in others if _divides(path, other)]
+    if len(dividing) == 1:
+        return dividing[0]
+    if error is not None:
+        raise error
+    if dividing and len(header) == 1:
+        shown = " and ".join("tabs" if other == "\t" else other for other in dividing)
+        raise ConfigError(f"{path}: is it separated by {shown}? The header has both; write it with commas")
+    return first
+
+
+def _divides(path: Path, delimiter: str) -> bool:
+    try:
+        header, _ = read_header(path, delimiter)
+    except ConfigError:
+        return False
+    return len(header) > 1 and not any('"' in name for name in header)
+
+
+def read_header(path: Path, delimiter: str) -> tuple[list[str], str]:
+    """Give the fields of a file's header, and its last line as it stands there. Raises ConfigError."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines: list[str] = []
-            reader = csv.reader(_kept(file, lines), delimiter=delimiter, strict=True)
-            header = next(reader, [])
+            header = next(csv.reader(_kept(file, lines), delimiter=delimiter, strict=True), [])
     except UnicodeDecodeError:
         raise ConfigError(f"{path} can't be read: it is no UTF-8 text; save it as UTF-8") from None
     except (csv.Error, OSError) as error:
         raise ConfigError(f"{path} can't be read: {error} (in the header)") from None
     if not header:
         raise ConfigError(f"{path}: line 1 is blank; the header must stand there")
+    return header, lines[-1]
+
+
+def delimited(path: Path, delimiter: str) -> str:
+    """Read every field as text. The header is read here and nothing is guessed: DuckDB's sniffer takes lines
+    that start with # for comments, leaves out a header that does not look like one, and renames columns."""
+    header, last = read_header(path, delimiter)
     names = [name or f"column{index}" for index, name in enumerate(header)]
     check_names(str(path), names)
     columns = ", ".join(f"{text(name)}: 'VARCHAR'" for name in names)
-    end = re.search(r"\r?\n?$", lines[-1])
+    end = re.search(r"\r?\n?$", last)
     written = end[0].replace("\r", "\\r").replace("\n", "\\n") if end else ""
     new_line = f"new_line = {text(written)}, " if written else ""
     return (

@@ -298,7 +298,7 @@ class Store(Database):
     def export(self, plan: Plan, output: Path) -> None:
         """Write NAME to a CSV or Parquet file, and NAME_quarantine beside it. In CSV arrays and structs are JSON."""
         parquet = output.suffix.lower() == ".parquet"
-        form = "FORMAT parquet" if parquet else "FORMAT csv, HEADER"
+        form = f"{'FORMAT parquet' if parquet else 'FORMAT csv, HEADER'}, USE_TMP_FILE true"  # wholly or not at all
         for name, path in (("enriched", output), ("quarantine", quarantine_file(output))):
             step = plan.step(name)
             nested = [quote(c) for c, kind in step.columns.items() if isinstance(kind, Array | Struct) and not parquet]

@@ -20,7 +20,7 @@ import pytest
 
 from sqlenrich.cli import main
 
-COMMAND = (sys.executable, "-m", "sqlenrich")
+COMMAND = (sys.executable, "-c", "from sqlenrich_command import main; main()")
 TIMEOUT_S = 60
 OUTPUT = """output:
   type: object

@@ -11,6 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sqlenrich.database import Database
+from sqlenrich.source import SOURCE, open_source
+
 from . import runs
 from .llm.endpoint import ScriptedEndpoint
 from .runs import GOOD, ask, call, rows, run, write_csv, write_prompt
@@ -38,7 +41,11 @@ CSV: dict[str, tuple[bytes, int, str]] = {
     "equal names": (b"id,body,body\n1,a,b\n", 2, '{file}: the column "body" stands twice; rename one'),
     "unknown column": (b"id,boby\n1,a\n", 1, 'unknown column "body" (boby?); there are: id, boby'),
     "unknown key": (b"Id,body\n1,a\n", 2, 'no column "id" (Id?) in {file}; there are: Id, body'),
-    "semicolons": (b"id;body\n1;a\n", 2, 'no column "id"'),
+    "a column missing between semicolons": (b"id;text\n1;a\n", 1, 'unknown column "body"; there are: id, text'),
+    "two delimiters": (b"id;body|x\n1;a|b\n", 2, "{file}: is it separated by ; and |? The header has both"),
+    "a line for a spreadsheet": (b"sep=;\nid;body\n1;a\n", 2, '{file}: line 1 is "sep=", which is no header'),
+    "decimal commas": (b"id;body\n1;a;b\n", 1, "{file}, line 2: 3 fields where the header has 2"),
+    "quotes of no delimiter": (b'"id":"body"\n1:a\n', 2, "{file} can't be read: "),
     "a database": (b"\x00\x01\x02\xff\xfe" * 200, 2, "{file} can't be read: "),
 }
 
@@ -51,6 +58,37 @@ def test_bad_csv_files(tmp_path: Path, case: str) -> None:
     result = run(write_prompt(tmp_path), data, tmp_path / "out.duckdb")
     assert (result.status, result.out) == (status, "")
     assert expected.replace("{file}", str(data)) in result.error
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize(
+    ("written", "columns", "row"),
+    [
+        ("id;body~1;a, b", ["id", "body"], ("1", "a, b")),
+        ('id;body~1;"a;b, ""c"""', ["id", "body"], ("1", 'a;b, "c"')),
+        ('"id";"body"~"1";"a;b"', ["id", "body"], ("1", "a;b")),
+        ('"id";"body, and more";body~1;2,5;c', ["id", "body, and more", "body"], ("1", "2,5", "c")),
+        ('id;"body, and more";body~1;2,5;c', ["id", "body, and more", "body"], ("1", "2,5", "c")),
+        ("id\tbody~1\ta;b, c", ["id", "body"], ("1", "a;b, c")),
+        ("id|body~1|a;b", ["id", "body"], ("1", "a;b")),
+        # A comma outside quotes stays what it was: the rest is text.
+        ("id,body~1,a;b", ["id", "body"], ("1", "a;b")),
+        ('id,body,"a;b"~1,a;b,c', ["id", "body", "a;b"], ("1", "a;b", "c")),
+        ("id,body,a;b~1,a|b,c", ["id", "body", "a;b"], ("1", "a|b", "c")),
+        ('id,body,"say ""a;b"""~1,a,c', ["id", "body", 'say "a;b"'], ("1", "a", "c")),
+        ("body~1", ["body"], ("1",)),
+        ("body;~1;", ["body", "column1"], ("1", None)),
+    ],
+)
+def test_the_header_tells_the_delimiter(
+    tmp_path: Path, written: str, columns: list[str], row: tuple[str, ...], mark: bytes, end: str
+) -> None:
+    data = tmp_path / "in.csv"
+    data.write_bytes(mark + (written + "~").replace("~", end).encode())
+    with Database(tmp_path / "o.duckdb") as db:
+        assert list(open_source(db, str(data), None, None, number_rows=False)) == columns
+        assert db.reading(f"FROM {SOURCE}") == [row]
 
 
 @pytest.mark.parametrize(
@@ -206,6 +244,64 @@ def test_tables_that_are_not_ours_are_left_alone(tmp_path: Path, table: str) -> 
         result.error.replace('"', "")
     )
     assert rows(output, f"FROM {table}") == [(42,)]
+
+
+PAID = "id,body,label\n1,a,my own\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "refused"),
+    [
+        ("out.csv", PAID.encode(), True),
+        ("out.csv", b"\xef\xbb\xbf" + PAID.encode(), True),
+        ("out.csv", b"\xff\xfe\x00", True),
+        ("out.csv", b'"unclosed\n' * 30_000, True),
+        ("out_quarantine.csv", PAID.encode(), True),
+        ("out.csv", b"", False),
+        ("out.csv", b"id,label,_request_hash,_model,_version,_fingerprint\n", False),
+        ("out_quarantine.csv", b"id,_error,_error_detail,_request_hash\n", False),
+        ("out_quarantine.csv", b"id,_error\n", True),
+        ("out.duckdb", None, False),
+    ],
+)
+def test_files_that_are_not_ours_are_left_alone(
+    tmp_path: Path, name: str, content: bytes | None, refused: bool
+) -> None:
+    prompt, data = write_prompt(tmp_path), write_csv(tmp_path / "in.csv", [(1, "a")])
+    output = tmp_path / f"out{Path(name).suffix}"
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    result = run(prompt, data, output)
+    if not refused:
+        assert result.status == 0
+        assert output.is_file()
+        return
+    assert result.status == 2
+    assert result.error == f"{tmp_path / name} was not written by sqlenrich: remove it, or give another --output"
+    assert (tmp_path / name).read_bytes() == content
+    assert not (tmp_path / ".sqlenrich").exists()  # before anything is made or asked
+    assert call("plan", prompt, "--input", data, "--output", output, "--mock").status == 2
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_an_earlier_run_is_replaced(tmp_path: Path, suffix: str) -> None:
+    """Also where its database is gone; what came in its place in the meantime is not, neither by a retry."""
+    prompt, output = write_prompt(tmp_path), tmp_path / f"out{suffix}"
+    refused = tmp_path / f"out_quarantine{suffix}"
+    for count in (1, 2):
+        data = write_csv(tmp_path / "in.csv", [(i, f"text {i}") for i in range(count)])
+        assert run(prompt, data, output, "--mock-failures", "bad_json=0.5").status in (0, 3)
+    database = tmp_path / ".sqlenrich" / f"{output.name}.duckdb"
+    database.unlink()
+    assert run(prompt, data, output).report["enriched"] == 2
+    for foreign in (output, refused):
+        ours = foreign.read_bytes()
+        foreign.write_bytes(b"mine")
+        for result in (run(prompt, data, output), call("retry", prompt, "--output", output, "--mock")):
+            assert result.error == f"{foreign} was not written by sqlenrich: remove it, or give another --output"
+        assert foreign.read_bytes() == b"mine"
+        foreign.write_bytes(ours)
+    assert not list(tmp_path.glob("tmp_*"))  # nothing beside them
 
 
 def test_a_run_does_not_write_over_its_source(tmp_path: Path) -> None:

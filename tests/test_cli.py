@@ -165,12 +165,38 @@ def test_a_terminal_is_asked_before_the_first_call(
     ended, shown = talk(command, answer)
     assert ended == status, shown
     assert PLAN in shown
-    assert ("^C" not in shown) or "^C\r\n" in shown  # what comes next begins a line
     assert ("Send them?" in shown) == asks
     assert rows(output, "SELECT count(*) FROM intent_responses") == [(calls,)]
-    assert rows(output, "SELECT count(*) FROM intent_quarantine") == [(3 if status else 0,)]
+    if isinstance(answer, str):
+        assert rows(output, "SELECT count(*) FROM intent_quarantine") == [(3 if status else 0,)]
+    else:  # the end comes at once
+        assert shown.splitlines()[-1].endswith("stopped")
+        assert "intent_quarantine" not in [name for (name,) in rows(output, "SELECT table_name FROM duckdb_tables()")]
     again, shown = talk([*command, "--yes"], "")
     assert again == 0, shown
+
+
+@pytest.mark.parametrize(
+    ("rows", "more", "answer", "asks", "sent"),
+    [
+        (20, [], "", False, True),
+        (21, [], "y\n", True, True),
+        (21, [], "n\n", True, False),
+        (21, ["--yes"], "", False, True),
+        (21, ["--prompt-only"], "", False, False),
+    ],
+)
+def test_a_preview_asks_before_many_calls(
+    tmp_path: Path, rows: int, more: list[str], answer: str, asks: bool, sent: bool
+) -> None:
+    data = write_csv(tmp_path / "in.csv", [(i, f"text {i}") for i in range(30)])
+    command = ["preview", str(write_prompt(tmp_path)), "--input", str(data), "--mock", "-n", str(rows), *more]
+    status, shown = talk(command, answer)
+    assert status == 0
+    assert (f"preview: {rows} of 30 rows, {rows} calls to mock; nothing is stored" in shown) == (sent or asks)
+    assert ("Send them?" in shown) == asks
+    assert (f"{rows} of {rows} asked rows accepted" in shown) == sent
+    assert (f"{rows} of 30 rows; nothing was sent" in shown) != sent
 
 
 def test_progress_is_a_line_that_changes_on_a_terminal(tmp_path: Path) -> None:

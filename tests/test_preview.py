@@ -53,7 +53,8 @@ def test_answers_and_totals(tmp_path: Path, data: Path) -> None:
     assert result.status == 0, result.err
     assert f"answer: {GOOD}\naccepted" in result.out
     assert result.out.count("answer: no\nBAD_JSON: ") == 2
-    assert "1 of 2 asked rows accepted" in result.out
+    assert result.err == f"preview: 4 of 5 rows, 2 calls to mock at {endpoint.url}; nothing is stored\n"
+    assert "1 of 3 asked rows accepted" in result.out
     assert "the whole table: 5 rows, 3 distinct requests, about " in result.out
     assert not list(tmp_path.glob("*.duckdb"))
 

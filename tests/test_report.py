@@ -13,7 +13,7 @@ import pytest
 from sqlenrich.llm.messages import Answer
 from sqlenrich.progress import Progress
 from sqlenrich.report import Report
-from sqlenrich.run import PlanLine
+from sqlenrich.run import PlanLine, Stopper
 
 REPORT = Report(
     run_id="r",
@@ -132,7 +132,7 @@ def test_a_log_line_every_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr("sqlenrich.progress.time.monotonic", lambda: now)
     out = io.StringIO()
-    progress = Progress(out, yes=False, ask=None)
+    progress = Progress(out, yes=False, ask=None, stopper=Stopper())
     assert progress.plan(PlanLine(200_000, 150_000, 50_000, 100_000, "m", " at http://x/v1"))
     assert out.getvalue() == (
         "plan: 200,000 rows, 150,000 distinct requests, 50,000 already answered, 100,000 calls to m at http://x/v1\n"
@@ -166,6 +166,6 @@ def test_a_question_before_the_first_call(calls: int, yes: bool, reply: bool, as
         questions.append(question)
         return reply
 
-    progress = Progress(io.StringIO(), yes=yes, ask=ask)
+    progress = Progress(io.StringIO(), yes=yes, ask=ask, stopper=Stopper())
     assert progress.plan(PlanLine(5, 5, 0, calls, "m", "")) == goes_on
     assert bool(questions) == asked

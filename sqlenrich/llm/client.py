@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -18,6 +19,8 @@ from .messages import Answer, Request
 from .model import GatedModel, InstantModel, Model, ProbingModel, Pulse, Stopped, WarningModel, WatchedModel
 
 PROBES = 3
+TROUBLE_S = 2.0
+"""An endpoint that only fails for longer is what a run waits for."""
 T = TypeVar("T")
 
 
@@ -159,6 +162,19 @@ class Client:
         lines = [*self.warnings]
         del self.warnings[: len(lines)]
         return lines
+
+    def waiting(self) -> str:
+        """Say what the next answer waits for. May be called from any thread."""
+        gate, flight, down_s = self.gate, self._flight, self.pulse.down_s()
+        in_flight = gate.in_flight if gate is not None else flight.workers if flight is not None else 1
+        if down_s >= TROUBLE_S or (down_s and not in_flight):
+            return f"the endpoint is in trouble ({self.pulse.trouble})"
+        reason = gate.reason if gate is not None else ""
+        if gate is not None and reason == "endpoint":
+            return f"the endpoint asks to wait {math.ceil(gate.held_s):,} s" if gate.held_s else "the endpoint is down"
+        if reason not in ("", "concurrency"):
+            return f"{reason} holds requests back"
+        return f"waiting for {in_flight:,} {'answer' if in_flight == 1 else 'answers'}"
 
     def count(self, answers: Sequence[Answer]) -> None:
         """Take answers into the counts."""

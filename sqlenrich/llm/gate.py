@@ -107,6 +107,17 @@ class Gate:
         return max(1, sum(door.pace.width for door in self.doors if door.up))
 
     @property
+    def reason(self) -> str:
+        """The limit that holds requests back now, empty for none; see ``shares``."""
+        return self._reason
+
+    @property
+    def held_s(self) -> float:
+        """For how many seconds more every endpoint that answers asked to wait."""
+        now = time.monotonic()
+        return max(0.0, min((door.held_until - now for door in self.doors if door.up), default=0.0))
+
+    @property
     def waits_for_itself(self) -> bool:
         """Whether nothing is in flight because the user's limits a minute hold requests back."""
         return self.in_flight == 0 and self._reason in _PER_MINUTE

@@ -141,7 +141,8 @@ class Pulse:
 
     def down_s(self) -> float:
         """Give the seconds for which nothing succeeded although something was tried and failed, else 0."""
-        return 0.0 if self._down_since is None else time.monotonic() - self._down_since
+        since = self._down_since  # another thread may ask
+        return 0.0 if since is None else time.monotonic() - since
 
     def rest(self) -> None:
         """Take note that nothing is in flight: until ``resume`` no time passes for the endpoint."""
