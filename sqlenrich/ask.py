@@ -138,7 +138,7 @@ def set_prices(caps: Caps, config: Config, model: str) -> None:
         raise ConfigError(
             f'max_cost needs the price of "{model}"{near}: write [models."{model}"] in {config.prices.path}'
         )
-    caps.input_price, caps.cached_price, caps.output_price = map(float, (price.input, price.cached, price.output))
+    caps.price = price.exact
 
 
 def only_model(settings: Endpoint) -> str:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from sqlenrich.prices import read_prices
 
 from .llm.endpoint import ScriptedEndpoint
 from .runs import GOOD, Result, ask, assert_accounted, call, rows, run, write_csv, write_prompt
@@ -172,3 +176,63 @@ def test_a_cut_is_warned_of_once(tmp_path: Path) -> None:
     assert found.status == 0, found.err
     assert found.err.count("cut long prompts without a word") == 1
     assert rows(tmp_path / "out.duckdb", "SELECT count(*) FROM intent") == [(12,)]
+
+
+class Dear(ScriptedEndpoint):
+    """Takes any tokens up to a byte of the request each and ``max_tokens``, and remembers what it took."""
+
+    def completion(self, body: dict[str, Any], fault: str) -> bytes:
+        made = json.loads(super().completion(body, fault))
+        came, went = self._random.randint(1, len(json.dumps(body))), self._random.randint(1, body["max_tokens"])
+        cached = self._random.choice((0, came // 2))
+        made["usage"] = {
+            "prompt_tokens": came,
+            "completion_tokens": went,
+            "prompt_tokens_details": {"cached_tokens": cached},
+        }
+        self.took.append((came, cached, went))
+        return json.dumps(made).encode()
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.took: list[tuple[int, int, int]] = []
+
+
+@pytest.mark.parametrize("cached", ["", "cached = 100\n", "cached = 1250\n"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_max_cost_holds_with_256_in_flight_whatever_answers_take(tmp_path: Path, cached: str, seed: int) -> None:
+    prompt, data, output = make(tmp_path, 1500, header="key: [id]\nparams: {max_tokens: 300}\n")
+    (tmp_path / "prices.toml").write_text(PRICES + cached, encoding="utf-8")
+    price = read_prices(tmp_path / "prices.toml").models["mock"]
+    options = ("--prices", tmp_path / "prices.toml", "--max-cost", 600, "--concurrency", 256)
+    server = Dear(content=GOOD, latency_s=0.02, seed=seed)
+    with server:
+        found = ask(prompt, data, output, server.url, *options)
+        took = float(sum(price.exact(*tokens) for tokens in server.took))
+    assert (found.status, found.report["stopped_at"]) == (4, "max_cost"), found.err
+    assert found.report["cost"] == took
+    assert 0.99 * 600 < took <= 600
+    assert server.busy_peak > 100
+
+
+def test_a_retry_counts_its_larger_limits(tmp_path: Path) -> None:
+    """What was truncated is asked with twice the limit, and may cost so much."""
+    prompt, data, output = make(tmp_path, 60, header="key: [id]\nparams: {max_tokens: 16}\n")
+    (tmp_path / "prices.toml").write_text(PRICES.replace("1000", "0"), encoding="utf-8")
+    options = ("--prices", tmp_path / "prices.toml")
+
+    class Cut(ScriptedEndpoint):
+        def completion(self, body: dict[str, Any], fault: str) -> bytes:
+            made = json.loads(super().completion(body, fault))
+            made["choices"][0]["finish_reason"] = "length"
+            made["usage"] = {"prompt_tokens": 1, "completion_tokens": body["max_tokens"]}
+            return json.dumps(made).encode()
+
+    with Cut(content='{"label":"a","urg', latency_s=0.01) as server:
+        first = ask(prompt, data, output, server.url, *options)
+        assert first.report["quarantine"] == {"TRUNCATED": 60}
+        given = ("--endpoint", server.url, "--concurrency", 32, "--json", "--max-cost", 1)
+        found = call("retry", prompt, "--output", output, *given, *options)
+    assert (found.status, found.report["stopped_at"]) == (4, "max_cost"), found.err
+    assert found.report["calls"] == 7  # 32 tokens at 4000 a million each: 0.128
+    assert found.report["cost"] == 0.896

@@ -128,6 +128,7 @@ class EndpointModel:
         if self.config.api_key:
             headers["authorization"] = f"Bearer {self.config.api_key}"
         self._wires = tuple(Wire(urlsplit(site.url), headers, timeout_s=self.config.timeout_s) for site in self.sites)
+        self.gate.max_out = self.config.max_out  # of several models at one gate, each has its own
         self.gate.on_down = self._down
         self.gate.reopen()
 

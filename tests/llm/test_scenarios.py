@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from decimal import Decimal
 
 import pytest
 
@@ -24,6 +25,7 @@ from sqlenrich.llm.client import Client
 from sqlenrich.llm.endpoint import EndpointConfig, EndpointModel
 from sqlenrich.llm.gate import Limits, share_of_time
 from sqlenrich.llm.messages import Answer, Request
+from sqlenrich.prices import Price
 
 from .endpoint import ScriptedEndpoint
 
@@ -153,7 +155,7 @@ def play(scene: Scene) -> None:
 
     with ExitStack() as stack:
         servers = [stack.enter_context(ScriptedEndpoint(**one)) for one in scene.endpoints]  # type: ignore[arg-type]
-        caps = Caps(scene.max_calls, scene.max_cost, input_price=1.0, output_price=4.0)
+        caps = Caps(scene.max_calls, scene.max_cost, Price(Decimal(1), Decimal(1), Decimal(4)).exact)
         config = EndpointConfig(
             url=tuple(server.url for server in servers),
             model="mock",
@@ -221,7 +223,7 @@ def play(scene: Scene) -> None:
     assert not late.is_set(), "it did not end"
     assert (gate.in_flight, [door.in_flight for door in gate.doors]) == (0, [0] * len(servers))
     assert all(waiting.done() for _, waiting in gate._waiting)
-    assert (caps.open, round(caps.reserved, 9)) == (0, 0)
+    assert (caps.open, float(caps.reserved)) == (0, 0)
     shares = share_of_time([gate])
     assert all(0 <= one <= 1 for one in shares.values()), shares
     assert sum(shares.values()) <= 1.001, shares
@@ -238,7 +240,7 @@ def play(scene: Scene) -> None:
     if scene.max_calls is not None:
         assert calls <= scene.max_calls
     if scene.max_cost is not None:
-        assert caps.spent <= scene.max_cost + 1e-12
+        assert caps.spent <= Decimal(repr(scene.max_cost))
     if (width := scene.limits.concurrency) is not None:
         assert max(model.peak for model in models) <= width
         assert exposed <= width + scene.unstored
