@@ -42,7 +42,7 @@ class Door:
     """One endpoint of a gate: how many requests are in flight there, and whether it answers.
 
     ``failures`` counts the tries that came to nothing since the last answer, ``rests`` how often it was then given none
-    for a while.
+    for a while. ``closed``: it refuses all and is asked no more.
     """
 
     def __init__(self, number: int, most: int) -> None:
@@ -50,6 +50,7 @@ class Door:
         self.pace = Pace(most=most)
         self.in_flight = 0
         self.up = True
+        self.closed = False
         self.held_until = 0.0
         self.failures = self.unreached = self.rests = 0
         self.answered_at = float("-inf")
@@ -116,9 +117,10 @@ class Gate:
         return self.in_flight == 0 and self._reason in _PER_MINUTE
 
     def reopen(self) -> None:
-        """Take it that all endpoints answer: whoever watched those that did not is gone."""
+        """Take it that all endpoints answer: whoever watched those that did not is gone. A closed one stays closed."""
         for door in self.doors:
-            door.up, door.failures, door.unreached, door.rests = True, 0, 0, 0
+            door.up = not door.closed
+            door.failures, door.unreached, door.rests = 0, 0, 0
 
     def resume(self) -> None:
         """Let requests through again after ``stop``."""
@@ -234,11 +236,17 @@ class Gate:
 
     def open_door(self, door: Door) -> None:
         """Take note that an endpoint answers again."""
+        if door.closed:
+            return
         door.up, door.unreached = True, 0
         if door.rests > 1:
             door.failures = FAILURES_REST  # it answered probes before, and nothing else
         self._pump()
         self.on_room()
+
+    def close_door(self, door: Door) -> None:
+        """Take note that an endpoint refuses all."""
+        door.up, door.closed = False, True
 
     def _admit(self, size: int, now: float) -> tuple[Ticket | None, str, float]:
         """Give a ticket, or why there is none and in how many seconds that may be over (0: when something else ends).
