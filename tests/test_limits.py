@@ -93,6 +93,40 @@ def test_max_cost_without_a_price(tmp_path: Path, options: tuple[str, ...], erro
     assert not server.asked
 
 
+@pytest.mark.parametrize(
+    ("written", "error"),
+    [
+        ("input = 1", "prices.toml: output is missing: the price of a million tokens @ models.mock"),
+        ("output = 1", "prices.toml: input is missing: the price of a million tokens @ models.mock"),
+        ("cached = 1\noutput = 1", "prices.toml: input is missing: the price of a million tokens @ models.mock"),
+    ],
+)
+def test_max_cost_with_a_part_of_a_price(tmp_path: Path, written: str, error: str) -> None:
+    prompt, data, output = make(tmp_path, 3)
+    path = tmp_path / "prices.toml"
+    path.write_text(f"as_of = 2026-11-01\n[models.mock]\n{written}\n", encoding="utf-8")
+    with ScriptedEndpoint(content=GOOD) as server:
+        found = ask(prompt, data, output, server.url, "--max-cost", 1, "--prices", path)
+    assert (found.status, found.error.endswith(error), server.asked) == (2, True, [])
+
+
+def test_answers_that_do_not_tell_their_tokens_count_with_the_most_they_may_cost(tmp_path: Path) -> None:
+    prompt, data, output = make(tmp_path, 100, header="key: [id]\nparams: {max_tokens: 16}\n")
+    (tmp_path / "prices.toml").write_text(PRICES.replace("1000", "0"), encoding="utf-8")
+
+    class Silent(ScriptedEndpoint):
+        def completion(self, body: dict[str, Any], fault: str) -> bytes:
+            made = json.loads(super().completion(body, fault))
+            del made["usage"]
+            return json.dumps(made).encode()
+
+    options = ("--prices", tmp_path / "prices.toml", "--max-cost", 1, "--concurrency", 64)
+    with Silent(content=GOOD) as server:
+        report = ask(prompt, data, output, server.url, *options).report
+    assert (report["calls"], report["stopped_at"]) == (15, "max_cost")  # 16 tokens at 4000 a million each: 0.064
+    assert (report["cost"], report["cost_unknown"]) == (None, "15 answers of mock without token counts")
+
+
 def test_max_cost_of_the_mock_is_free(tmp_path: Path) -> None:
     prompt, data, output = make(tmp_path, 20)
     assert run(prompt, data, output, "--max-cost", 0).status == 0
