@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 
 import pytest
 
@@ -54,6 +55,8 @@ class Scene:
     max_cost: float | None = None
     stops: tuple[float, ...] = ()
     outages: tuple[tuple[int, float, float], ...] = ()
+    refusals: tuple[tuple[int, float, str], ...] = ()
+    """Which endpoint refuses all from when on, and how."""
 
 
 def scene(seed: int) -> Scene:
@@ -81,12 +84,17 @@ def scene(seed: int) -> Scene:
         preflight=r.random() < 0.5,
         store_s=r.choice((0.0, 0.0, 0.01)),
         max_calls=r.choice((0, 5, 60, 200)) if r.random() < 0.2 else None,
-        max_cost=r.choice((0.0, 0.001, 0.02)) if r.random() < 0.2 else None,
+        max_cost=r.choice((0.0, 0.13, 0.3, 2.0)) if r.random() < 0.2 else None,
         stops=tuple(sorted(r.uniform(0, 1.0) for _ in range(stop))),
         outages=tuple(
             (number, at, at + r.choice((0.05, 0.4, 100.0)))
             for number in range(len(endpoints))
             if r.random() < 0.25 and (at := r.uniform(0.0, 0.6)) is not None
+        ),
+        refusals=tuple(
+            (number, r.choice((0.0, 0.1, 0.4)), r.choice(("401", "404_path", "quota")))
+            for number in range(len(endpoints))
+            if r.random() < (0.2 if several > 1 else 0.03)
         ),
     )
 
@@ -176,6 +184,8 @@ def play(scene: Scene) -> None:
         plan: list[tuple[float, object]] = [(at, stop) for at in scene.stops]
         for number, dies, revives in scene.outages:
             plan += [(dies, servers[number].die), (revives, servers[number].revive)]
+        for number, at, fault in scene.refusals:
+            plan.append((at, partial(servers[number].rates.update, {fault: 2.0})))
         left = [Request(str(n), 1, f"prompt {n}.") for n in range(scene.count)]
         share = -(-len(left) // scene.clients)
         exposed = abandoned = 0
@@ -224,6 +234,8 @@ def play(scene: Scene) -> None:
     assert (gate.in_flight, [door.in_flight for door in gate.doors]) == (0, [0] * len(servers))
     assert all(waiting.done() for _, waiting in gate._waiting)
     assert (caps.open, float(caps.reserved)) == (0, 0)
+    assert {door.number for door in gate.doors if door.closed} <= {number for number, _, _ in scene.refusals}
+    assert not all(door.closed for door in gate.doors)
     shares = share_of_time([gate])
     assert all(0 <= one <= 1 for one in shares.values()), shares
     assert sum(shares.values()) <= 1.001, shares
@@ -250,7 +262,9 @@ def play(scene: Scene) -> None:
     if not broken:
         assert all(count == 1 for count in whole.values())
         assert {f"prompt {number}." for number in good} == set(whole)
-    if not broken and not caps.reached and len(servers) > 1 and any(not one["rates"] for one in scene.endpoints):
+    refusing = {number for number, _, _ in scene.refusals}
+    well = [number for number, one in enumerate(scene.endpoints) if not one["rates"] and number not in refusing]
+    if not broken and not caps.reached and len(servers) > 1 and well:
         assert all(answer.call_error is None or not answer.retryable for answer in given), "a well endpoint was there"
 
 
