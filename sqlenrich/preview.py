@@ -134,8 +134,9 @@ def _answers(enrichment: Enrichment, rows: list[dict[str, Any]], ask: Ask, total
             answers[answer.request_hash] = answer
         for batch in client.stream(r for r in pending if r.request_hash not in answers):
             answers |= {answer.request_hash: answer for answer in batch}
+        heard = client.heard()
     seconds = time.monotonic() - started
-    lines: list[str] = []
+    lines: list[str] = heard
     accepted = 0
     for number, row in enumerate(rows, start=1):
         lines.append(_title(enrichment, row, number))
