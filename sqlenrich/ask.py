@@ -10,7 +10,7 @@ from .compiler import output_of, resolve_model
 from .config import LIMITS, Config, Endpoint
 from .engines import get_engine
 from .enrichment import Enrichment
-from .errors import ConfigError, did_you_mean
+from .errors import ConfigError, RunError, did_you_mean
 from .request import ResolvedModel, compact_json, hint_text
 from .schema import build_tests, judge
 from .schema.vendor import dialect_of, json_schema_format
@@ -138,14 +138,28 @@ def set_prices(caps: Caps, config: Config, model: str) -> None:
         raise ConfigError(
             f'max_cost needs the price of "{model}"{near}: write [models."{model}"] in {config.prices.path}'
         )
-    caps.input_price, caps.cached_price, caps.output_price = map(float, (price.input, price.cached, price.output))
+    caps.price = price.exact
 
 
 def only_model(settings: Endpoint) -> str:
-    """Ask an endpoint for its models and give the only one. Raises ConfigError where there is none or a choice."""
+    """Ask an endpoint for its models and give the only one. Raises ConfigError where there is none or a choice.
+
+    Of several urls the first one that tells decides. Raises RunError where none answers.
+    """
     from .llm.discover import list_models
 
-    names = list_models(settings.url, settings.api_key)
+    names: list[str] = []
+    failures: list[RunError] = []
+    urls = (settings.url, *settings.others)
+    for url in urls:
+        try:
+            names = list_models(url, settings.api_key)
+        except RunError as error:
+            failures.append(error)
+        if names:
+            break
+    if len(failures) == len(urls):
+        raise failures[0]
     if len(names) == 1:
         return names[0]
     offered = f"the endpoint has: {', '.join(names[:20])}" if names else "the endpoint names none"

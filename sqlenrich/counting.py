@@ -12,6 +12,7 @@ from .ask import Ask
 from .compiler import output_of
 from .config import Endpoint
 from .enrichment import Enrichment
+from .prompt.layout import layout
 from .request import compact_json, hint_text
 from .schema.shortest import shortest
 from .schema.vendor import dialect_of, json_schema_format
@@ -34,7 +35,9 @@ FEWEST = 10
 class TokensIn:
     """The tokens of the prompts to be sent, a request and in all, and how they are known.
 
-    ``method`` is ``counted`` by the endpoint or ``stored`` with answers, on ``sampled`` prompts, or ``estimated``.
+    ``method`` is ``counted`` by the endpoint or ``stored`` with answers, on ``sampled`` prompts, or ``estimated``, and
+    then ``why`` says why an endpoint did not count them. ``shared`` are the tokens of the constant beginning that all
+    prompts but one repeat.
     """
 
     p50: int
@@ -43,6 +46,8 @@ class TokensIn:
     total: int
     method: str
     sampled: int
+    shared: int = 0
+    why: str | None = None
 
     def to_text(self) -> str:
         """Give the tokens of a request, and how they are known."""
@@ -106,7 +111,8 @@ class Pending:
     def tokens_in(self, sample: int) -> TokensIn:
         """Give the tokens of the prompts, counted on ``sample`` of them where the endpoint does that."""
         lengths = percentiles(self.store, f"SELECT prompt AS v FROM {self.pending}", (50, 95, 100)) or [0, 0, 0]
-        known, method = self.counted(sample), "counted"
+        known, why = self.counted(sample)
+        method, before = "counted", self.beginning()
         if not known:
             known, method = self.stored(), "stored"
         if not known:
@@ -114,11 +120,17 @@ class Pending:
             more = self.around()
             total = int(self.store.one(f"SELECT sum({quarters}) FROM {self.pending}")) + more * self.calls
             p50, p95, most = (-(-length // BYTES_PER_TOKEN) + more for length in lengths)
-            return TokensIn(p50, p95, most, total, "estimated", 0)
+            shared = before // BYTES_PER_TOKEN * (self.calls - 1)
+            return TokensIn(p50, p95, most, total, "estimated", 0, shared, why)
         slope, first = line(known)
         total = round(first * self.calls + slope * int(self.store.one(f"SELECT sum(prompt) FROM {self.pending}")))
         p50, p95, most = (math.ceil(first + slope * length - 1e-6) for length in lengths)
-        return TokensIn(p50, p95, most, total, method, len(known))
+        shared = math.floor(slope * before + 1e-6) * (self.calls - 1)
+        return TokensIn(p50, p95, most, total, method, len(known), shared)
+
+    def beginning(self) -> int:
+        """How many bytes all prompts begin with, and every endpoint that caches prefixes reads once."""
+        return layout(self.enrichment.prompt().expr, lambda text: len(text.encode())).before
 
     def around(self) -> int:
         """About how many tokens go with each prompt: the schema, or the hint that stands in for it."""
@@ -128,16 +140,27 @@ class Pending:
         told = json_schema_format(output_of(self.enrichment, self.ask.resolved), dialect)
         return 0 if told.form is None else estimate_tokens(compact_json(told.form))
 
-    def counted(self, sample: int) -> list[tuple[int, int]]:
-        """Bytes and tokens of some prompts, as the endpoint counts them; the order of hashes is a fair draw."""
+    def counted(self, sample: int) -> tuple[list[tuple[int, int]], str | None]:
+        """Bytes and tokens of some prompts, as the endpoint counts them, or why it does not.
+
+        The order of hashes is a fair draw.
+        """
         from .database import text
         from .llm.count import token_counter
+        from .llm.sites import Site
 
-        if self.settings is None or sample < 1:
-            return []
-        count = token_counter(self.settings.url, self.settings.api_key, self.ask.resolved.name)
-        if count is None:
-            return []
+        if self.settings is None:  # the mock model
+            return [], None
+        if sample < 1:
+            return [], "no prompt may be sent (--sample 0)"
+        why: list[str] = []
+        for url in (self.settings.url, *self.settings.others):
+            count = token_counter(url, self.settings.api_key, self.ask.resolved.name)
+            if not isinstance(count, str):
+                break
+            why.append(count)
+        else:
+            return [], why[0]
         drawn = self.store.db.execute(f"SELECT request_hash FROM {self.pending} ORDER BY request_hash LIMIT {sample}")
         hashes = [str(row[0]) for row in drawn.fetchall()]
         made = f"SELECT request_hash, kept AS prompt FROM {self.prompts.relation}"
@@ -149,7 +172,8 @@ class Pending:
         texts = [str(prompt) for (prompt,) in found]
         hint = "\n\n" + hint_text(self.enrichment.schema) if self.enrichment.hint == "always" else ""
         counts = count([prompt + hint for prompt in texts])
-        return [(len(p.encode()), tokens) for p, tokens in zip(texts, counts, strict=True) if tokens is not None]
+        known = [(len(p.encode()), tokens) for p, tokens in zip(texts, counts, strict=True) if tokens is not None]
+        return known, None if known else f"{Site.of(url).shown} counted a word, but none of {len(texts):,} prompts"
 
     def stored(self) -> list[tuple[int, int]]:
         """Bytes and tokens of prompts that were answered before."""

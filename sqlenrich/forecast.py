@@ -16,7 +16,6 @@ from .config import LIMITS, Config, Endpoint, find_config, with_prices
 from .counting import KEPT_BELOW, Pending, TokensIn, TokensOut
 from .enrichment import Enrichment
 from .errors import ConfigError
-from .llm.pace import MOST
 from .overflow import TOO_LONG
 from .prices import Prices, money
 from .run import bind_source, check_apart, database_path, with_settings
@@ -54,13 +53,15 @@ class Forecast:
     seconds_low: float | None
     seconds_high: float | None
     limit: str | None
+    cached_taken: int = 0
+    """The tokens in that the lower end of the cost takes for cached."""
     where: str = ""
     output: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Give the facts by name, as the JSON has them."""
         facts = asdict(self)
-        for hidden in ("where", "output"):
+        for hidden in ("where", "output", "cached_taken"):
             del facts[hidden]
         facts["endpoint"] = self.where.removeprefix(" at ") or None
         for name in ("cost", "seconds"):
@@ -91,7 +92,7 @@ class Forecast:
             lines.append(("cost", "unknown", str(self.cost_unknown)))
         else:
             cost = f"{_span(self.cost_low, self.cost_high, money)} {self.currency}"
-            lines.append(("cost", cost, f"prices of {self.prices_as_of}, no input taken for cached, no retries"))
+            lines.append(("cost", cost, f"prices of {self.prices_as_of}, {self._cached()}, no retries"))
         if self.seconds_low is None:
             lines.append(("time", "unknown", "no rpm or tpm is set, and no stored answer tells a latency"))
         else:
@@ -103,7 +104,15 @@ class Forecast:
             first, *rest = textwrap.wrap(note, room, break_long_words=False) or [""] if room else [note]
             table.append(f"{label:<12}{value:<{values}}  {first}".rstrip())
             table += [" " * (values + 14) + line for line in rest]
-        return "\n".join([f"plan of {self.name}: {self.model}{self.where}; nothing was asked", *table])
+        why = None if self.tokens_in is None else self.tokens_in.why
+        known = [f"tokens in are an estimate: {why}"] if why is not None else []
+        return "\n".join([f"plan of {self.name}: {self.model}{self.where}; nothing was asked", *table, *known])
+
+    def _cached(self) -> str:
+        """How much input the lower end of the cost takes for cached."""
+        if not self.cached_taken:
+            return "no input taken for cached"
+        return f"the lower end with {self.cached_taken:,} tokens in cached: the constant beginning"
 
 
 def plan(
@@ -140,7 +149,7 @@ def plan(
         enrichment, config, endpoint=endpoint, model=model, mock=mock, failures=mock_failures, concurrency=concurrency
     )
     settings = None if mock else config.endpoint(endpoint)
-    concurrency = concurrency or (settings.concurrency if settings is not None else ask.concurrency)
+    fixed = settings is None or bool(concurrency or settings.concurrency)
     database = None if output is None else database_path(Path(output))
     if output is not None:
         check_apart(enrichment, input, Path(output))
@@ -168,8 +177,8 @@ def plan(
         latency_ms = pending.latency_ms()
         tokens_in = pending.tokens_in(sample) if calls else None
         tokens_out = pending.tokens_out() if calls else None
-    cost_low, cost_high, unknown = _cost(config.prices, ask.resolved.name, tokens_in, tokens_out)
-    low, high, limit = _time(settings, calls, tokens_in, tokens_out, latency_ms, concurrency)
+    cost_low, cost_high, unknown, cached_taken = _cost(config.prices, ask.resolved.name, tokens_in, tokens_out)
+    low, high, limit = _time(settings, calls, tokens_in, tokens_out, latency_ms, ask.concurrency, fixed=fixed)
     return Forecast(
         name=enrichment.name,
         model=ask.resolved.name,
@@ -188,6 +197,7 @@ def plan(
         seconds_low=low,
         seconds_high=high,
         limit=limit,
+        cached_taken=cached_taken,
         where=ask.where,
         output=f"{output}{'' if found else _nothing_in(database)}" if output is not None else "",
     )
@@ -230,18 +240,22 @@ def _look_up(store: Store, plan: Plan, database: Path | None, table: str) -> boo
 
 def _cost(
     prices: Prices | None, model: str, tokens_in: TokensIn | None, tokens_out: TokensOut | None
-) -> tuple[float | None, float | None, str | None]:
-    """Give both ends of the cost, or why it is unknown."""
+) -> tuple[float | None, float | None, str | None, int]:
+    """Give both ends of the cost, or why it is unknown, and the tokens that the lower end takes for cached.
+
+    Those are the constant beginning of all prompts but the first: an endpoint may have it cached, and more than that.
+    """
     if prices is None:
-        return None, None, NO_PRICES
+        return None, None, NO_PRICES, 0
     price = prices.models.get(model)
     if price is None:
-        return None, None, f"no price of {model}{f' in {prices.path}' if prices.path else ''}"
+        return None, None, f"no price of {model}{f' in {prices.path}' if prices.path else ''}", 0
     if tokens_in is None or tokens_out is None:  # nothing is asked
-        return 0.0, 0.0, None
-    ends = (price.cost(tokens_in.total, None, out) for out in (tokens_out.total_low, tokens_out.total_high))
-    low, high = ends
-    return low, high, None
+        return 0.0, 0.0, None, 0
+    cached = tokens_in.shared if price.cached < price.input else 0
+    dearest = tokens_in.total if price.cached > price.input else 0
+    low = price.cost(tokens_in.total, cached, tokens_out.total_low)
+    return low, price.cost(tokens_in.total, dearest, tokens_out.total_high), None, cached
 
 
 def _time(
@@ -250,13 +264,17 @@ def _time(
     tokens_in: TokensIn | None,
     tokens_out: TokensOut | None,
     latency_ms: int | None,
-    concurrency: int | None,
+    concurrency: int,
+    *,
+    fixed: bool,
 ) -> tuple[float | None, float | None, str | None]:
     """Give both ends of the seconds at the endpoint's limits and the stored latency, and what binds.
 
-    Without a latency, or without a fixed concurrency, the upper end is unknown: an endpoint may be slower than its
+    Without a latency, or without a ``fixed`` concurrency, the upper end is unknown: an endpoint may be slower than its
     limits, and how many it takes at a time shows in the run.
     """
+    from .llm.bucket import seconds_for
+
     if tokens_in is None or tokens_out is None:
         return 0.0, 0.0, "nothing is asked"
     into, low, high = tokens_in.total, tokens_out.total_low, tokens_out.total_high
@@ -270,14 +288,13 @@ def _time(
     for name in LIMITS:
         if settings is not None and (limit := getattr(settings, name)) is not None:
             first, last = amounts[name]
-            ends.append((60 * first / limit, None if last is None else 60 * last / limit, f"{name} {limit:,}"))
+            slow = None if last is None else seconds_for(limit, calls, last)
+            ends.append((seconds_for(limit, calls, first), slow, f"{name} {limit:,}"))
     if latency_ms is not None:
-        width = min(concurrency or MOST, calls)
+        width = min(concurrency, calls)
         waited = calls * latency_ms / 1000 / width
-        at_most = "" if concurrency else "at most "
-        ends.append(
-            (waited, waited if concurrency else None, f"{latency_ms:,} ms an answer, {at_most}{width:,} at a time")
-        )
+        at_most = "" if fixed else "at most "
+        ends.append((waited, waited if fixed else None, f"{latency_ms:,} ms an answer, {at_most}{width:,} at a time"))
     if not ends:
         return None, None, None
     least, _, limit_name = max(ends, key=lambda end: end[0])

@@ -165,6 +165,8 @@ def _ask(ask: Ask, prompts: Mapping[str, str], observer: Observer, stopper: Stop
         for batch in client.stream(request for request in pending if request.request_hash not in answers):
             answers |= {answer.request_hash: answer for answer in batch}
             observer.answered(batch, len(prompts))
+        for line in client.heard():
+            observer.note(line)
         stopper.watch(None)
     return answers
 

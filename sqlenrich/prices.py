@@ -15,8 +15,8 @@ from .errors import ConfigError, did_you_mean
 
 KEYS = ("as_of", "currency", "models")
 PRICE_KEYS = ("input", "cached", "output")
-MILLION = 6
-"""Prices are for ten to the power of this many tokens."""
+A_TOKEN = Decimal("0.000001")
+"""Prices are for a million tokens."""
 
 
 @dataclass(frozen=True)
@@ -27,16 +27,16 @@ class Price:
     cached: Decimal
     output: Decimal
 
-    def cost(self, tokens_in: int | None, tokens_cached: int | None, tokens_out: int | None) -> float | None:
-        """Give the exact cost; None, never 0, where a count is unknown. ``tokens_cached`` of None means none were.
+    def exact(self, tokens_in: int, tokens_cached: int, tokens_out: int) -> Decimal:
+        """Give the exact cost. ``tokens_in`` counts the cached ones too, as endpoints do."""
+        cached = tokens_cached if tokens_cached < tokens_in else tokens_in
+        return (self.input * (tokens_in - cached) + self.cached * cached + self.output * tokens_out) * A_TOKEN
 
-        ``tokens_in`` counts the cached ones too, as endpoints do.
-        """
+    def cost(self, tokens_in: int | None, tokens_cached: int | None, tokens_out: int | None) -> float | None:
+        """Give the cost; None, never 0, where a count is unknown. ``tokens_cached`` of None means none were."""
         if tokens_in is None or tokens_out is None:
             return None
-        cached = min(tokens_cached or 0, tokens_in)
-        total = self.input * (tokens_in - cached) + self.cached * cached + self.output * tokens_out
-        return float(total.scaleb(-MILLION))
+        return float(self.exact(tokens_in, tokens_cached or 0, tokens_out))
 
 
 @dataclass(frozen=True)

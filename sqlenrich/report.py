@@ -57,6 +57,8 @@ class Report:
     limits: Mapping[str, float] = field(default_factory=dict)
     max_quarantine: float | None = None
     stopped: bool = False
+    unasked: int = 0
+    """Of the pending requests those that only a run asks: no retry does."""
 
     @property
     def exit_status(self) -> int:
@@ -71,7 +73,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the facts by name, as the JSON has them."""
-        hidden = ("name", "output", "max_quarantine", "stopped")
+        hidden = ("name", "output", "max_quarantine", "stopped", "unasked")
         facts = {key: value for key, value in asdict(self).items() if key not in hidden}
         return {**facts, "cost_unknown": self.cost_unknown or None}
 
@@ -93,14 +95,17 @@ class Report:
             lines.append(f"limits reached: {held} (of the time)" if held else "limits reached: none")
         lines += [f"  {code:<14}{count:>10,}" for code, count in self.quarantine.items()]
         lines += [f"  -> {place}" for place in (self.output,) if place]
-        if self.exit_status == EXIT_STOPPED:
+        own = self.pending - self.unasked
+        if self.stopped or own:
             at = f" at --{self.stopped_at.replace('_', '-')}" if self.stopped_at else ""
-            left = f"{counted(self.pending, 'request')} to go"
+            left = f"{counted(own, 'request')} to go"
             lines.append(
                 f"stopped{at} before the first request, {left}: it allows none, raise it"
                 if at and not self.calls
                 else f"stopped{at} with {left}; run the same command again to continue"
             )
+        if self.unasked:
+            lines.append(f"{counted(self.unasked, 'request')} never asked: sqlenrich run asks them, retry does not")
         if self.exit_status == EXIT_OVER_LIMIT:
             limit = f"over max_quarantine {self.max_quarantine}" if self.enriched else "all rows were refused"
             lines.append(f"too many refused: {limit}; see {self._refused_place()}")

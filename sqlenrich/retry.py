@@ -37,7 +37,7 @@ from .usage import account
 
 if TYPE_CHECKING:  # "import sqlenrich" loads neither duckdb nor an HTTP client
     from .llm.caps import Caps
-    from .store import Snapshot, Store
+    from .store import Snapshot
 
 
 def retry(
@@ -64,9 +64,9 @@ def retry(
 
     ``output`` is what that run wrote. Asked are the rows refused for one of ``reasons`` (codes; by default each that
     can be mended by asking) with fewer than ``max_attempts`` attempts (by default the file's), again and again while
-    they are refused so; accepted rows never. The model is ``model``, else the file's ``retry.escalate``, else that of
-    the last run. Each answer is a further attempt of the same request: none is dropped. Raises ConfigError where the
-    file would ask something else than the last run did.
+    they are refused so; accepted rows never, nor those that no run has asked yet: they stay pending. The model is
+    ``model``, else the file's ``retry.escalate``, else that of the last run. Each answer is a further attempt of the
+    same request: none is dropped. Raises ConfigError where the file would ask something else than the last run did.
     """
     from .llm.caps import Caps
     from .source import SOURCE
@@ -101,11 +101,14 @@ def retry(
         rows, distinct = store.size(plan)
         chosen = store.count(steps)
         now = chosen if max_rows is None else min(chosen, max_rows)
-        for note in left_out(store, plan, codes, enrichment.max_attempts if max_attempts is None else max_attempts):
+        most = enrichment.max_attempts if max_attempts is None else max_attempts
+        tried, unasked = store.not_retried(plan, codes, most)
+        for note in left_out(tried, unasked, most):
             observer.note(note)
+        answered = distinct - chosen - unasked
         rounds = Rounds(store, plan, enrichment, start.run_id, observer, stopper)
         failure: SqlenrichError | None = None
-        line = PlanLine(rows, distinct, distinct - chosen, now, ask.resolved.name, ask.where)
+        line = PlanLine(rows, distinct, answered, now, ask.resolved.name, ask.where)
         if (now and stopper.requested) or not observer.plan(line):
             stopper.stop()
         try:
@@ -123,12 +126,12 @@ def retry(
             run_id=start.run_id,
             rows_in=rows,
             distinct_requests=distinct,
-            cached=distinct - chosen,
+            cached=answered,
             calls=rounds.calls,
             retries=rounds.retries,
             enriched=good,
             quarantined=bad,
-            pending=pending,
+            pending=pending + unasked,
             quarantine=found,
             **account(store, plan.step("responses").relation, start.run_id, config.prices),
             seconds=round(time.monotonic() - clock, 3),
@@ -136,12 +139,13 @@ def retry(
             output=str(target),
             max_quarantine=enrichment.max_quarantine,
             stopped=stopper.requested,
+            unasked=unasked,
             stopped_at=cap_reached(caps, max_rows, pending, stopper),
             limits=rounds.shares(),
         )
         if target != database:
             store.export(plan, target)
-        status = "failed" if failure is not None else "stopped" if report.stopped or pending else "done"
+        status = "failed" if failure is not None else "stopped" if report.stopped or report.pending else "done"
         store.record(start, status, report.to_dict())
     if failure is not None:
         raise failure
@@ -252,12 +256,11 @@ def ask_round(rounds: Rounds, calls: Sequence[Call], max_rows: int | None) -> in
     return rounds.total - before
 
 
-def left_out(store: Store, plan: Plan, reasons: Sequence[str], max_attempts: int) -> list[str]:
-    """Give a line for each kind of rows that a user might expect to be asked."""
-    tried, unasked = store.not_retried(plan, reasons, max_attempts)
+def left_out(tried: int, unasked: int, max_attempts: int) -> list[str]:
+    """Give a line for each kind of requests that a user might expect to be asked."""
     lines = []
     if tried:
         lines.append(f"{tried:,} refused requests had all {max_attempts} attempts: --max-attempts N asks them again")
     if unasked:
-        lines.append(f"{unasked:,} rows were never asked: run again, that asks them")
+        lines.append(f"{unasked:,} requests were never asked: run again, that asks them")
     return lines

@@ -309,6 +309,8 @@ class Rounds:
                     self.retries += pending
                     self.round(client, call, pending, first=False)
             finally:
+                for line in client.heard():
+                    self.observer.note(line)
                 self.stopper.watch(None)
                 self.calls += client.stats.calls - before.calls
                 self.retries += client.stats.retries - before.retries

@@ -101,11 +101,11 @@ class Store(Database):
         return sum(self.roomy(lambda: [int(self.one(query)) for query in queries]))
 
     def not_retried(self, plan: Plan, reasons: Sequence[str], max_attempts: int) -> tuple[int, int]:
-        """Give how many requests refused for some reasons have no attempts left, and how many rows were not asked."""
+        """Give how many requests refused for some reasons have no attempts left, and how many were never asked."""
         codes = ", ".join(map(text, reasons))
         row = self.db.execute(
             f"SELECT count(DISTINCT request_hash) FILTER (_error IN ({codes}) AND _attempts >= {max_attempts}), "
-            f"count(*) FILTER (_error = 'NOT_ASKED') FROM {plan.step('checked').relation}"
+            f"count(DISTINCT request_hash) FILTER (_error = 'NOT_ASKED') FROM {plan.step('checked').relation}"
         ).fetchone()
         return row or (0, 0)
 

@@ -55,8 +55,7 @@ def cost_of(models: Sequence[tuple[Any, ...]], prices: Prices | None) -> tuple[f
             return None, f"no price of {model}"
         if uncounted:
             return None, f"{uncounted:,} answers of {model} without token counts"
-        cost = prices.models[model].cost(tokens_in or 0, tokens_cached, tokens_out or 0)
-        total += Decimal(repr(cost))
+        total += prices.models[model].exact(tokens_in or 0, tokens_cached or 0, tokens_out or 0)
     return float(total), ""
 
 

@@ -19,7 +19,8 @@ import sqlenrich as se
 from sqlenrich.config import Config, Endpoint
 from sqlenrich.counting import line
 from sqlenrich.forecast import duration
-from sqlenrich.llm.count import token_counter
+from sqlenrich.llm.count import RUN_A_FEW
+from sqlenrich.llm.gate import Gate, Limits
 from sqlenrich.prices import Price, Prices
 from sqlenrich.request import ResolvedModel, request_hash
 from sqlenrich.schema import check_response, normalise
@@ -108,7 +109,9 @@ def test_estimated_tokens_in(tmp_path: Path) -> None:
     more = -(-len(schema) // 4)
     assert told == {
         "p50": 5 + more, "p95": 8 + more, "max": 8 + more, "total": sum(own) + 20 * more,
-        "method": "estimated", "sampled": 0,
+        "method": "estimated", "sampled": 0, "shared": 19 * 2,
+        "why": "http://127.0.0.1:9/tokenize can't be reached (Connection refused): start the server, or correct the "
+        "url",
     }  # fmt: skip
     hinted = plan(write_prompt(tmp_path, "key: [id]\nhint: always\n"), data)["tokens_in"]
     hint = (
@@ -191,7 +194,68 @@ def test_where_nothing_is_counted(tmp_path: Path) -> None:
         assert told["method"] == "estimated"
         assert not endpoint.asked
         assert not any(b"secret text" in seen.body for seen in endpoint.log)
-    assert token_counter(NOBODY, None, "m") is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ((401, ""), "refuses the key (HTTP 401): set the variable that api_key_env names, or OPENAI_API_KEY"),
+        ((404, ""), f"is not there (HTTP 404), for only vLLM and its kin count: {RUN_A_FEW}"),
+        ((500, '{"count": 3}'), f"fails (HTTP 500): look at the server, or {RUN_A_FEW}"),
+        ((302, ""), f"fails (HTTP 302): look at the server, or {RUN_A_FEW}"),
+        ((200, "<html>"), f"gives no count: {RUN_A_FEW}"),
+        ((200, '{"count": true}'), f"gives no count: {RUN_A_FEW}"),
+        ((200, "[]"), f"gives no count: {RUN_A_FEW}"),
+        ((200, None), "can't be reached (Connection refused): start the server, or correct the url"),
+    ],
+)
+def test_why_tokens_are_an_estimate(tmp_path: Path, answer: tuple[int, str | None], why: str) -> None:
+    """One line says where, why, and what to do; the key that a url's query holds is not shown."""
+    status, text = answer
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write((text or "").encode())
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    if text is None:
+        server.shutdown()
+        server.server_close()
+    place = f"http://127.0.0.1:{server.server_port}"
+    data = write_csv(tmp_path / "in.csv", [(1, "a")])
+    options = ("--input", data, "--endpoint", f"{place}/v1?sig=sk-SECRET", "--model", "m")
+    shown = call("plan", write_prompt(tmp_path), *options)
+    facts = json.loads(call("plan", write_prompt(tmp_path), *options, "--json").out)
+    if text is not None:
+        server.shutdown()
+        server.server_close()
+    thread.join()
+    assert (shown.status, shown.err) == (0, "")
+    assert shown.out.splitlines()[-1] == f"tokens in are an estimate: {place}/tokenize {why}"
+    assert facts["tokens_in"]["why"] == f"{place}/tokenize {why}"
+    assert "SECRET" not in shown.out
+
+
+def test_nobody_is_asked_to_count(tmp_path: Path, counter: Counter) -> None:
+    data = write_csv(tmp_path / "in.csv", [(1, "a")])
+    told = plan(write_prompt(tmp_path), data, endpoint=counter.url, sample=0)["tokens_in"]
+    assert (told["method"], told["why"], counter.asked) == ("estimated", "no prompt may be sent (--sample 0)", [])
+    told = plan(write_prompt(tmp_path), data, mock=True, endpoint=None, model=None)["tokens_in"]
+    assert (told["method"], told["why"]) == ("estimated", None)
+
+
+def test_of_several_urls_the_first_that_counts_does(tmp_path: Path, counter: Counter) -> None:
+    data = write_csv(tmp_path / "in.csv", [(1, "a")])
+    config = Config(endpoints={"e": Endpoint(NOBODY, others=(counter.url,))})
+    told = plan(write_prompt(tmp_path), data, endpoint="e", config=config)["tokens_in"]
+    assert (told["method"], told["why"]) == ("counted", None)
 
 
 @pytest.mark.parametrize(
@@ -271,12 +335,54 @@ def test_no_cost(tmp_path: Path, prices: Prices | None, model: str, why: str) ->
 
 
 @pytest.mark.parametrize(
+    ("cached", "low", "high", "words"),
+    [
+        ("1", 0, 0, "no input taken for cached"),
+        ("0.25", -0.75, 0, "the lower end with 18 tokens in cached: the constant beginning"),
+        ("0", -1, 0, "the lower end with 18 tokens in cached: the constant beginning"),
+        ("1.25", 0, 0.25, "no input taken for cached"),  # a vendor that takes more for what it reads from its cache
+    ],
+)
+def test_cost_with_a_cached_beginning(tmp_path: Path, cached: str, low: float, high: float, words: str) -> None:
+    """Of ten prompts nine repeat "Classify: ", which has 10 bytes, and so 2 whole tokens."""
+    data = write_csv(tmp_path / "in.csv", [(n, f"b{n}") for n in range(10)])
+    prices = Prices(date(2026, 11, 1), "USD", {"m": Price(Decimal(1), Decimal(cached), Decimal(10))})
+    facts = plan(write_prompt(tmp_path, LIMITED), data, prices=prices)
+    into = facts["tokens_in"]["total"]
+    assert facts["tokens_in"]["shared"] == 18
+    assert facts["cost"] == pytest.approx(
+        {"low": (into + 18 * low + 700) / 1e6, "high": (into * (1 + high) + 5000) / 1e6}
+    )
+    shown = se.plan(se.load(tmp_path / "intent.prompt"), input=data, prices=prices, endpoint=NOBODY, model="m")
+    assert f"prices of 2026-11-01, {words}, no retries" in shown.to_text()
+
+
+@pytest.mark.parametrize(
+    ("template", "shared"),
+    [
+        ("{{ body }} " + "x" * 400, 0),
+        ("x" * 400 + "{{ body }}", 9 * 200),
+        ("x" * 400 + "{% if body == 'b1' %}{{ 'y' * 40 }}{% else %}{{ 'z' * 80 }}{% endif %}{{ body }}", 9 * 220),
+    ],
+)
+def test_the_constant_beginning_as_the_endpoint_counts(
+    tmp_path: Path, counter: Counter, template: str, shared: int
+) -> None:
+    """It counts a token for each two characters."""
+    data = write_csv(tmp_path / "in.csv", [(n, "bb" * n) for n in range(1, 11)])
+    facts = plan(write_prompt(tmp_path, template=template), data, endpoint=counter.url)
+    assert facts["tokens_in"]["shared"] == shared
+
+
+@pytest.mark.parametrize(
     ("limits", "low", "limit"),
     [
         ({}, None, None),
-        ({"rpm": 5}, 120.0, "rpm 5"),  # 10 calls
-        ({"rpm": 5, "output_tpm": 35}, 120.0, "rpm 5"),  # 70 tokens at least
-        ({"rpm": 600, "output_tpm": 7}, 600.0, "output_tpm 7"),
+        # 10 calls: the first goes at once, and 98 % of the limit are used.
+        ({"rpm": 5}, 9 * 60 / 4.9, "rpm 5"),
+        ({"rpm": 5, "output_tpm": 40}, 9 * 60 / 4.9, "rpm 5"),  # 70 tokens at least
+        ({"rpm": 600}, 0, "rpm 600"),  # 12 go at once
+        ({"rpm": 600, "output_tpm": 7}, 63 * 60 / 6.86, "output_tpm 7"),
         ({"input_tpm": 1000, "rpm": 1_000_000}, "in", "input_tpm 1,000"),
         ({"tpm": 1000, "input_tpm": 10_000}, "both", "tpm 1,000"),
     ],
@@ -286,8 +392,8 @@ def test_time_at_the_limits(tmp_path: Path, limits: dict[str, Any], low: float |
     config = Config(endpoints={"e": replace(Endpoint(NOBODY), **limits)})
     facts = plan(write_prompt(tmp_path), data, endpoint="e", config=config)
     into = facts["tokens_in"]["total"]
-    expected = {"in": into * 0.06, "both": (into + 70) * 0.06}.get(str(low), low)
-    assert facts["seconds"] == (None if low is None else {"low": pytest.approx(expected), "high": None})
+    expected = {"in": 0.9 * into * 60 / 980, "both": 0.9 * (into + 70) * 60 / 980}.get(str(low), low)
+    assert facts["seconds"] == (None if low is None else {"low": pytest.approx(expected, abs=1e-3), "high": None})
     assert facts["limit"] == limit
 
 
@@ -307,7 +413,7 @@ def answered(folder: Path, *, count: int, name: str = "out.duckdb") -> tuple[Pat
     return prompt, data, database
 
 
-def test_stored_answers(tmp_path: Path) -> None:
+def test_stored_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 40 rows 20 are answered with 7, 8, ... 26 tokens: of these p5 is 7 and p95 is 25."""
     prompt, data, database = answered(tmp_path, count=20)
     before = database.read_bytes()
@@ -318,6 +424,15 @@ def test_stored_answers(tmp_path: Path) -> None:
     assert (out["total_low"], out["total_high"]) == (140, 500)
     assert facts["seconds"] == {"low": 0.5, "high": 0.5}  # 20 x 100 ms, 4 at a time
     assert facts["limit"] == "100 ms an answer, 4 at a time"
+    # Without a fixed number: as many as a run may have in flight.
+    assert plan(prompt, data, output=database, model="mock")["limit"] == "100 ms an answer, at most 20 at a time"
+    monkeypatch.setattr("sqlenrich.llm.gate._open_files", lambda: 136.0)
+    limited = plan(prompt, data, output=database, model="mock")
+    assert limited["limit"] == f"100 ms an answer, at most {Gate(1, Limits()).most} at a time"
+    assert limited["seconds"] == {"low": 0.25, "high": None}  # 8 at a time
+    config = Config(endpoints={"e": Endpoint(NOBODY, concurrency=2)})
+    fixed = plan(prompt, data, output=database, model="mock", endpoint="e", config=config)
+    assert fixed["seconds"] == {"low": 1.0, "high": 1.0}
     into = facts["tokens_in"]
     assert (into["method"], into["sampled"]) == ("stored", 20)
     real = sum((10 + n) // 4 + 31 for n in range(21, 41))
@@ -423,7 +538,7 @@ def test_the_command(tmp_path: Path, counter: Counter) -> None:
         "tokens in   110                      11 p50, 11 p95, 11 max a request; counted by the endpoint on 10 prompts",
         "tokens out  70 to 500                the shortest answer that fits has about 7; max_tokens 50",
         "cost        0.000810 to 0.00511 USD  prices of 2026-11-01, no input taken for cached, no retries",
-        "time        at least 5 min           rpm 2",
+        "time        at least 4 min 36 s      rpm 2",
     ]
     forecast = se.plan(se.load(prompt), input=data, model="m")
     narrow = forecast.to_text(80)
@@ -432,7 +547,7 @@ def test_the_command(tmp_path: Path, counter: Counter) -> None:
     asked = call("plan", prompt, "--input", data, "--model", "m", "--target", "t", "--sample", 3, "--json")
     facts = json.loads(asked.out)
     assert asked.out.count("\n") == 1
-    assert (facts["tokens_in"]["sampled"], facts["calls"], facts["seconds"]) == (3, 10, {"low": 300.0, "high": None})
+    assert (facts["tokens_in"]["sampled"], facts["calls"], facts["seconds"]) == (3, 10, {"low": 275.51, "high": None})
     assert list(facts) == [
         "name", "model", "rows", "not_asked", "distinct_requests", "cached", "calls", "tokens_in", "tokens_out",
         "cost_unknown", "currency", "prices_as_of", "limit", "endpoint", "cost", "seconds",

@@ -255,3 +255,33 @@ def test_a_template_takes_the_settings_of_the_working_folder(tmp_path: Path, mon
     assert call("new", "t", "--template", "support_ticket", "--sample").status == 0
     result = call("run", "support_ticket", "--input", "t.csv", "--output", "out.duckdb", "--model", "m")
     assert "http://127.0.0.1:1/v1" in result.error
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("well", [0, 1])
+def test_one_of_several_urls_that_refuses_the_key_ends_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, well: int, named: bool
+) -> None:
+    """Where no model is named either: whichever url tells its models."""
+    monkeypatch.setenv("THE_KEY", "sk-SECRET")
+    prompt, data = write_prompt(tmp_path), write_csv(tmp_path / "in.csv", ((n, f"text {n}") for n in range(300)))
+    keys = ["sk-other", "sk-other"]
+    keys[well] = "sk-SECRET"
+    model = ("--model", "mock") if named else ()
+    options = ("--input", data, "--output", tmp_path / "out.duckdb", *model, "--json")
+    servers = [ScriptedEndpoint(content=GOOD, latency_s=0.002, models=("mock",), key=key) for key in keys]
+    with servers[0], servers[1]:
+        urls = ", ".join(f'"{server.url}"' for server in servers)
+        (tmp_path / "sqlenrich.toml").write_text(f'[endpoints.e]\nurl = [{urls}]\napi_key_env = "THE_KEY"\n')
+        found = call("run", prompt, *options)
+        assert (found.status, found.report["enriched"]) == (0, 300), found.err
+        told = [line for line in found.err.splitlines() if line.startswith("warning: ")]
+        assert len(told) == 1
+        assert told[0].startswith(f"warning: {servers[1 - well].url} refuses the key (HTTP 401: ")
+        assert "set the variable that api_key_env names" in told[0]
+        servers[well].key = "sk-other"
+        write_csv(tmp_path / "in.csv", ((n, f"other {n}") for n in range(300)))
+        last = call("run", prompt, *options)
+    errors = [line for line in last.err.splitlines() if line.startswith("Error: ")]
+    assert (last.status, len(errors), "refuses the key" in errors[0]) == (1, 1, True)
+    assert "SECRET" not in found.err + found.out + last.err + last.out

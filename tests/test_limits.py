@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from sqlenrich.prices import read_prices
 
 from .llm.endpoint import ScriptedEndpoint
 from .runs import GOOD, Result, ask, assert_accounted, call, rows, run, write_csv, write_prompt
@@ -87,6 +91,40 @@ def test_max_cost_without_a_price(tmp_path: Path, options: tuple[str, ...], erro
     assert found.status == 2
     assert error in found.err
     assert not server.asked
+
+
+@pytest.mark.parametrize(
+    ("written", "error"),
+    [
+        ("input = 1", "prices.toml: output is missing: the price of a million tokens @ models.mock"),
+        ("output = 1", "prices.toml: input is missing: the price of a million tokens @ models.mock"),
+        ("cached = 1\noutput = 1", "prices.toml: input is missing: the price of a million tokens @ models.mock"),
+    ],
+)
+def test_max_cost_with_a_part_of_a_price(tmp_path: Path, written: str, error: str) -> None:
+    prompt, data, output = make(tmp_path, 3)
+    path = tmp_path / "prices.toml"
+    path.write_text(f"as_of = 2026-11-01\n[models.mock]\n{written}\n", encoding="utf-8")
+    with ScriptedEndpoint(content=GOOD) as server:
+        found = ask(prompt, data, output, server.url, "--max-cost", 1, "--prices", path)
+    assert (found.status, found.error.endswith(error), server.asked) == (2, True, [])
+
+
+def test_answers_that_do_not_tell_their_tokens_count_with_the_most_they_may_cost(tmp_path: Path) -> None:
+    prompt, data, output = make(tmp_path, 100, header="key: [id]\nparams: {max_tokens: 16}\n")
+    (tmp_path / "prices.toml").write_text(PRICES.replace("1000", "0"), encoding="utf-8")
+
+    class Silent(ScriptedEndpoint):
+        def completion(self, body: dict[str, Any], fault: str) -> bytes:
+            made = json.loads(super().completion(body, fault))
+            del made["usage"]
+            return json.dumps(made).encode()
+
+    options = ("--prices", tmp_path / "prices.toml", "--max-cost", 1, "--concurrency", 64)
+    with Silent(content=GOOD) as server:
+        report = ask(prompt, data, output, server.url, *options).report
+    assert (report["calls"], report["stopped_at"]) == (15, "max_cost")  # 16 tokens at 4000 a million each: 0.064
+    assert (report["cost"], report["cost_unknown"]) == (None, "15 answers of mock without token counts")
 
 
 def test_max_cost_of_the_mock_is_free(tmp_path: Path) -> None:
@@ -172,3 +210,63 @@ def test_a_cut_is_warned_of_once(tmp_path: Path) -> None:
     assert found.status == 0, found.err
     assert found.err.count("cut long prompts without a word") == 1
     assert rows(tmp_path / "out.duckdb", "SELECT count(*) FROM intent") == [(12,)]
+
+
+class Dear(ScriptedEndpoint):
+    """Takes any tokens up to a byte of the request each and ``max_tokens``, and remembers what it took."""
+
+    def completion(self, body: dict[str, Any], fault: str) -> bytes:
+        made = json.loads(super().completion(body, fault))
+        came, went = self._random.randint(1, len(json.dumps(body))), self._random.randint(1, body["max_tokens"])
+        cached = self._random.choice((0, came // 2))
+        made["usage"] = {
+            "prompt_tokens": came,
+            "completion_tokens": went,
+            "prompt_tokens_details": {"cached_tokens": cached},
+        }
+        self.took.append((came, cached, went))
+        return json.dumps(made).encode()
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.took: list[tuple[int, int, int]] = []
+
+
+@pytest.mark.parametrize("cached", ["", "cached = 100\n", "cached = 1250\n"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_max_cost_holds_with_256_in_flight_whatever_answers_take(tmp_path: Path, cached: str, seed: int) -> None:
+    prompt, data, output = make(tmp_path, 1500, header="key: [id]\nparams: {max_tokens: 300}\n")
+    (tmp_path / "prices.toml").write_text(PRICES + cached, encoding="utf-8")
+    price = read_prices(tmp_path / "prices.toml").models["mock"]
+    options = ("--prices", tmp_path / "prices.toml", "--max-cost", 600, "--concurrency", 256)
+    server = Dear(content=GOOD, latency_s=0.02, seed=seed)
+    with server:
+        found = ask(prompt, data, output, server.url, *options)
+        took = float(sum(price.exact(*tokens) for tokens in server.took))
+    assert (found.status, found.report["stopped_at"]) == (4, "max_cost"), found.err
+    assert found.report["cost"] == took
+    assert 0.99 * 600 < took <= 600
+    assert server.busy_peak > 100
+
+
+def test_a_retry_counts_its_larger_limits(tmp_path: Path) -> None:
+    """What was truncated is asked with twice the limit, and may cost so much."""
+    prompt, data, output = make(tmp_path, 60, header="key: [id]\nparams: {max_tokens: 16}\n")
+    (tmp_path / "prices.toml").write_text(PRICES.replace("1000", "0"), encoding="utf-8")
+    options = ("--prices", tmp_path / "prices.toml")
+
+    class Cut(ScriptedEndpoint):
+        def completion(self, body: dict[str, Any], fault: str) -> bytes:
+            made = json.loads(super().completion(body, fault))
+            made["choices"][0]["finish_reason"] = "length"
+            made["usage"] = {"prompt_tokens": 1, "completion_tokens": body["max_tokens"]}
+            return json.dumps(made).encode()
+
+    with Cut(content='{"label":"a","urg', latency_s=0.01) as server:
+        first = ask(prompt, data, output, server.url, *options)
+        assert first.report["quarantine"] == {"TRUNCATED": 60}
+        given = ("--endpoint", server.url, "--concurrency", 32, "--json", "--max-cost", 1)
+        found = call("retry", prompt, "--output", output, *given, *options)
+    assert (found.status, found.report["stopped_at"]) == (4, "max_cost"), found.err
+    assert found.report["calls"] == 7  # 32 tokens at 4000 a million each: 0.128
+    assert found.report["cost"] == 0.896

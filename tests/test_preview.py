@@ -117,3 +117,12 @@ def test_an_empty_table_and_an_endpoint_that_is_down(tmp_path: Path, data: Path)
     down = call("preview", write_prompt(tmp_path), "--input", data, "--endpoint", endpoint.url, "--model", "m")
     assert (down.status, down.out) == (1, "")
     assert "connection refused: nothing listens there" in down.error
+
+
+def test_an_endpoint_that_is_left_out_is_told(tmp_path: Path) -> None:
+    data = write_csv(tmp_path / "in.csv", [(n, f"text {n}") for n in range(3)])
+    with ScriptedEndpoint(rates={"401": 1.0}) as bad, ScriptedEndpoint(content=GOOD) as good:
+        (tmp_path / "sqlenrich.toml").write_text(f'[endpoints.e]\nurl = ["{bad.url}", "{good.url}"]\n')
+        shown = call("preview", write_prompt(tmp_path), "--input", data, "--model", "mock")
+    assert shown.status == 0, shown.err
+    assert shown.out.startswith(f"warning: {bad.url} wants a key (HTTP 401: ")

@@ -302,14 +302,41 @@ def test_rows_that_always_fail_on_their_way_keep_no_other_from_being_mended(
 def test_rows_without_an_attempt_are_left_to_run(tmp_path: Path) -> None:
     prompt, output = write_prompt(tmp_path, HEADER), tmp_path / "out.duckdb"
     with ScriptedEndpoint(content=PROSE) as endpoint:
-        data = words(tmp_path, "x", "y", "", "z")
+        data = words(tmp_path, "x", "y", "", "z", "z")
         first_run(prompt, data, output, endpoint, "--max-rows", 1)
         endpoint.content = GOOD
-        result = retry(prompt, output, endpoint)
-        assert (result.status, result.report["calls"]) == (0, 1), result.err
-        assert result.report["quarantine"] == {"NOT_ASKED": 2, "NO_INPUT": 1}
-        assert "2 rows were never asked: run again, that asks them" in result.err
-        assert first_run(prompt, data, output, endpoint).report["enriched"] == 3
+        for calls in (1, 0):
+            result = retry(prompt, output, endpoint)
+            report = result.report
+            assert (result.status, report["calls"], report["pending"]) == (4, calls, 2), result.err
+            # The row that is asked, and then is answered, and two that are neither.
+            assert (report["distinct_requests"], report["cached"]) == (3, 1 - calls)
+            assert report["quarantine"] == {"NOT_ASKED": 3, "NO_INPUT": 1}
+            lines = result.err.splitlines()
+            assert "2 requests were never asked: run again, that asks them" in lines
+            told = f"plan: 5 rows, 3 distinct requests, {1 - calls} already answered, "
+            assert any(line.startswith(told) for line in lines)
+            assert lines[-1] == "2 requests never asked: sqlenrich run asks them, retry does not"
+            assert "run the same command again" not in result.err
+        assert rows(output, "SELECT status FROM _sqlenrich_runs ORDER BY started_at") == [("stopped",)] * 3
+        assert first_run(prompt, data, output, endpoint).report["enriched"] == 4
+        last = retry(prompt, output, endpoint)
+        assert (last.status, last.report["pending"], last.report["cached"]) == (0, 0, 3)
+
+
+def test_a_cap_of_a_retry_beside_rows_that_were_never_asked(tmp_path: Path) -> None:
+    """Each of the two lines says which command goes on."""
+    prompt, output = write_prompt(tmp_path, HEADER), tmp_path / "out.duckdb"
+    with ScriptedEndpoint(content=PROSE) as endpoint:
+        first_run(prompt, words(tmp_path, *"abcdef"), output, endpoint, "--max-rows", 4)
+        endpoint.content = GOOD
+        result = retry(prompt, output, endpoint, "--max-calls", 1)
+    report = result.report
+    assert (result.status, report["stopped_at"], report["pending"], report["cached"]) == (4, "max_calls", 5, 0)
+    assert result.err.splitlines()[-2:] == [
+        "stopped at --max-calls with 3 requests to go; run the same command again to continue",
+        "2 requests never asked: sqlenrich run asks them, retry does not",
+    ]
 
 
 @pytest.mark.parametrize("rows_sent", [0, 1, 3, 5])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 WINDOW_S = 60
@@ -19,7 +20,7 @@ class Bucket:
 
     def __init__(self, per_minute: float, now: float) -> None:
         self.per_minute = per_minute
-        self.room = max(1.0, per_minute * BURST)
+        self.room = room_of(per_minute)
         self.level = self.room
         self.factor = 1.0
         self._at = now
@@ -61,3 +62,16 @@ class Bucket:
         while self._seconds and now >= self._seconds[0][0] + WINDOW_S + 1:
             self._used -= self._seconds.popleft()[1]
         return rate
+
+
+def room_of(per_minute: float) -> float:
+    """Give what a bucket holds, and holds at its beginning."""
+    return max(1.0, per_minute * BURST)
+
+
+def seconds_for(per_minute: float, count: int, units: float) -> float:
+    """Give in how many seconds ``count`` requests that take ``units`` in all are sent, where nothing else is slower."""
+    each = units / count
+    even = (units - max(each, room_of(per_minute))) / (per_minute * SHARE / WINDOW_S)
+    at_once = max(1, math.floor(per_minute / each)) if each else count
+    return max(0.0, even, (count - 1) // at_once * (WINDOW_S + 1.0))

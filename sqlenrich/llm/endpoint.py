@@ -10,9 +10,8 @@ import ssl
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -35,7 +34,8 @@ from .replies import (
     storable,
 )
 from .settings import EndpointConfig, body_parts
-from .wire import Reply, Wire, WireError, WireTimeoutError, target_of
+from .sites import Failure, Site, secrets_of
+from .wire import Reply, Wire, WireError, WireTimeoutError
 
 __all__ = ["EndpointConfig", "EndpointModel"]
 
@@ -50,39 +50,6 @@ TELL_EVERY_S = 60.0
 CUT_BYTES, CUT_FACTOR, CUT_ANSWERS = 8_000, 4, 3
 BUSY = frozenset({429, 503})
 PROBE_S = 10.0
-_SHORTEST_SECRET, _SHORTEST_VALUE = 4, 8
-
-
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """A try without a completion: its text, whose fault it is, the seconds that the endpoint asked to wait.
-
-    ``unreachable``: no HTTP answer came; ``timeout``: for too long. ``busy``: a limit was met, so somebody answers
-    there.
-    """
-
-    text: str
-    fault: Fault = Fault.AGAIN
-    wait_s: float = 0.0
-    unreachable: bool = False
-    timeout: bool = False
-    busy: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Site:
-    """The addresses of one endpoint; ``shown`` is without the query, which can hold a key."""
-
-    shown: str
-    url: str
-    chat: str
-    models: str
-
-    @classmethod
-    def of(cls, written: str) -> _Site:
-        url = urlsplit(written)
-        shown = url._replace(path=url.path.rstrip("/"), query="", fragment="").geturl()
-        return cls(shown, written, target_of(url, "/chat/completions"), target_of(url, "/models"))
 
 
 class EndpointModel:
@@ -91,8 +58,8 @@ class EndpointModel:
     429, 5xx, connection troubles, timeouts and bodies that are no completion are sent again, at most
     ``max_tries`` times in all (a limit that was met counts apart), after ``Retry-After`` (up to 60 s) and a random
     wait that grows (up to 5 s, and to 30 s where nothing is answered). Where there are several urls, each request goes
-    to the one with most room; one that can't be reached gets none until it answers a probe. ``gate`` decides when a
-    request is sent.
+    to the one with most room; one that can't be reached gets none until it answers a probe, and one that refuses all
+    (a wrong key, no such model) none any more. ``gate`` decides when a request is sent.
     An answer's ``asked_at`` and ``latency_ms`` are those of its last try.
     """
 
@@ -100,16 +67,16 @@ class EndpointModel:
         self.name = config.model
         self.config = config
         self.pulse = Pulse()
-        self.sites = tuple(_Site.of(url) for url in config.urls)
+        self.sites = tuple(Site.of(url) for url in config.urls)
         self.gate = gate or Gate(len(self.sites), config.limits, max_out=config.max_out, caps=caps)
         self.warnings: list[str] = []
         self._before, self._after, self._sent = body_parts(config)
         self._wires: tuple[Wire, ...] = ()
-        self._ever_answered = False
+        self._answered: set[int] = set()
         self._reviving: set[asyncio.Task[None]] = set()
         self._cut = 0
         self._told_at: dict[str, float] = {}
-        self._secrets = _secrets(config)
+        self._secrets = secrets_of(config)
 
     def __repr__(self) -> str:
         return f"EndpointModel({', '.join(site.shown for site in self.sites)!r}, model={self.name!r})"
@@ -128,6 +95,7 @@ class EndpointModel:
         if self.config.api_key:
             headers["authorization"] = f"Bearer {self.config.api_key}"
         self._wires = tuple(Wire(urlsplit(site.url), headers, timeout_s=self.config.timeout_s) for site in self.sites)
+        self.gate.max_out = self.config.max_out  # of several models at one gate, each has its own
         self.gate.on_down = self._down
         self.gate.reopen()
 
@@ -141,8 +109,7 @@ class EndpointModel:
 
     async def ask(self, request: Request) -> Answer:
         """Give the answer to one request. Raises RunError where every request would fail, or Stopped."""
-        answer, _ = await self._ask(request, self.config.max_tries, probing=False)
-        return answer
+        return (await self._ask(request, self.config.max_tries, probing=False))[0]
 
     async def probe(self, requests: Sequence[Request], answers: list[Answer], *, suspect: bool) -> None:
         """Ask up to three requests, one after another, until one is answered with HTTP 200.
@@ -153,7 +120,7 @@ class EndpointModel:
         faults = []
         for request in requests[:PROBES]:
             tries = max(min(PROBE_TRIES, self.config.max_tries), len(self.sites))
-            answer, fault = await self._ask(request, tries, probing=True)
+            answer, fault, shown = await self._ask(request, tries, probing=True)
             answers.append(answer)
             if fault is None:
                 return
@@ -161,11 +128,12 @@ class EndpointModel:
         if suspect:
             return
         if faults and set(faults) == {Fault.UNCLEAR}:
-            raise RunError(f"{self.sites[0].shown} refuses the requests: {answers[-1].call_error}")
+            raise RunError(f"{shown} refuses the requests: {answers[-1].call_error}")
         if faults and set(faults) == {Fault.AGAIN}:
-            raise RunError(f"{self.sites[0].shown} fails: {answers[-1].call_error}; look at the server, then run again")
+            raise RunError(f"{shown} fails: {answers[-1].call_error}; look at the server, then run again")
 
-    async def _ask(self, request: Request, tries: int, *, probing: bool) -> tuple[Answer, Fault | None]:
+    async def _ask(self, request: Request, tries: int, *, probing: bool) -> tuple[Answer, Fault | None, str]:
+        """Give the answer, the fault where it has one, and the endpoint of the last try."""
         body = self.body(request.prompt)
         gate = self.gate
         size = len(body)
@@ -187,8 +155,14 @@ class EndpointModel:
                 gate.answered(ticket, result.tokens_in, result.tokens_out, result.tokens_cached)
                 self.pulse.alive()
                 if result.tokens_in is not None:
-                    self._compare(request.prompt, result.tokens_in)
+                    self._compare(request.prompt, result.tokens_in, site)
                 break
+            if result.closes:
+                last = self._close(ticket.door, result.closes, probing=probing)
+                gate.leave(ticket)
+                if last:
+                    raise RunError(result.closes)
+                continue
             if result.fault is not Fault.AGAIN:
                 gate.answered(ticket, 0, 0)
                 self.pulse.alive()
@@ -214,7 +188,7 @@ class EndpointModel:
                 break
             await self.pulse.pause(result.wait_s + (0.0 if elsewhere else self._backoff(calls - 1)))
         done = result if isinstance(result, Completion) else Completion(None, None, None, None, None)
-        failure = result if isinstance(result, _Failure) else None
+        failure = result if isinstance(result, Failure) else None
         answer = Answer(
             request_hash=request.request_hash,
             attempt=request.attempt,
@@ -231,18 +205,18 @@ class EndpointModel:
             asked_at=asked_at,
             calls=calls,
         )
-        return answer, failure.fault if failure else None
+        return answer, failure.fault if failure else None, site.shown
 
     def _backoff(self, doublings: int) -> float:
         """Give a wait between nothing and a ceiling that doubles: full jitter keeps requests from meeting again."""
         most = BACKOFF_CAP_S if self.pulse.down_s() > OUTAGE_S else ANSWERING_CAP_S
         return random.uniform(0.0, min(most, BACKOFF_S * 2.0 ** min(doublings, 16)))
 
-    def _elsewhere(self, door: Door, failure: _Failure) -> bool:
+    def _elsewhere(self, door: Door, failure: Failure) -> bool:
         """Say whether a request that failed at a door goes to another one now."""
         return failure.unreachable and not door.up and any(other.up for other in self.gate.doors)
 
-    def _compare(self, prompt: str, tokens_in: int) -> None:
+    def _compare(self, prompt: str, tokens_in: int, site: Site) -> None:
         """Warn once of an endpoint that reads less than it is sent: its own count is far below ours."""
         if self._cut >= CUT_ANSWERS or len(prompt) < CUT_BYTES:
             return
@@ -252,9 +226,21 @@ class EndpointModel:
         if self._cut == CUT_ANSWERS:
             ours = len(prompt) // BYTES_PER_TOKEN
             self.warnings.append(
-                f"warning: {self.sites[0].shown} counts {tokens_in:,} tokens for a prompt of about {ours:,}; it seems "
+                f"warning: {site.shown} counts {tokens_in:,} tokens for a prompt of about {ours:,}; it seems "
                 "to cut long prompts without a word (Ollama: num_ctx); raise its context, or set max_input_tokens"
             )
+
+    def _close(self, door: Door, why: str, *, probing: bool) -> bool:
+        """Leave an endpoint to itself until the run ends; tell whether it is the last one, which is not left.
+
+        Another that is down may come back in a run; at its start nobody waits for that.
+        """
+        others = [other for other in self.gate.doors if other is not door and not other.closed]
+        last = not any(other.up or not probing for other in others)
+        if not (last or door.closed):
+            self.gate.close_door(door)
+            self.warnings.append(f"warning: {why}; this run goes on without it")
+        return last
 
     def _down(self, door: Door) -> None:
         site = self.sites[door.number]
@@ -270,7 +256,7 @@ class EndpointModel:
         """Ask an endpoint that is down whether it answers again, ever less often."""
         site = self.sites[door.number]
         tries = max(door.rests - 1, 0)
-        while self._wires:
+        while self._wires and not door.closed:
             began = time.monotonic()
             await asyncio.sleep(REVIVE_S[min(tries, len(REVIVE_S) - 1)] * random.uniform(0.5, 1.0))
             tries += 1
@@ -278,7 +264,7 @@ class EndpointModel:
                 reply = await self._wires[door.number].send("GET", site.models, timeout_s=PROBE_S)
             except (WireError, OSError) as error:
                 with suppress(RunError):
-                    failure = self._unreached(site, error)
+                    failure = self._unreached(door.number, error)
                     # What was in flight may be answered after its endpoint closed to others.
                     if not any(other.up for other in self.gate.doors):
                         self.pulse.failed(began, failure.text)
@@ -289,21 +275,21 @@ class EndpointModel:
                     self.warnings.append(f"{site.shown} answers again")
                 return
 
-    async def _send(self, body: bytes, number: int) -> Completion | _Failure:
+    async def _send(self, body: bytes, number: int) -> Completion | Failure:
         if not self._wires:
             raise RuntimeError("the model is not open")
         site = self.sites[number]
         try:
             reply = await self._wires[number].send("POST", site.chat, body)
         except (WireError, OSError) as error:
-            return self._unreached(site, error)
+            return self._unreached(number, error)
         if reply.status != 200:
             return await self._judged(site, number, reply)
         try:
             completion = read_completion(reply.body)
         except ValueError:
-            return _Failure(self._why_not(reply.body))
-        self._ever_answered = True
+            return Failure(self._why_not(reply.body))
+        self._answered.add(number)
         return completion
 
     def _why_not(self, raw: bytes) -> str:
@@ -314,35 +300,35 @@ class EndpointModel:
             return self._hide(one_line(str(error)))
         return "the answer is not JSON"
 
-    async def _judged(self, site: _Site, number: int, reply: Reply) -> _Failure:
-        """Give what an HTTP status other than 200 says of the row. Raises RunError where it says so of all rows."""
+    async def _judged(self, site: Site, number: int, reply: Reply) -> Failure:
+        """Give what an HTTP status other than 200 says of the row, or of all rows."""
         message, code, param = read_error(self._hide_bytes(reply.body))
         fault = judge(reply.status, message, code, param, self._sent)
         text = self._hide(one_line(f"HTTP {reply.status}: {message or reply.reason or 'no message'}"))
         if fault is Fault.AGAIN:
             wait_s = retry_after(reply.headers.get("retry-after")) or 0.0
-            return _Failure(text, wait_s=wait_s, busy=reply.status in BUSY)
+            return Failure(text, wait_s=wait_s, busy=reply.status in BUSY)
         if fault is Fault.KEY:
             what = "refuses the key" if self.config.api_key else "wants a key"
             todo = "set the variable that api_key_env names, or OPENAI_API_KEY"
-            raise RunError(f"{site.shown} {what} ({text}): {todo}")
+            return Failure(text, fault, closes=f"{site.shown} {what} ({text}): {todo}")
         if fault is Fault.QUOTA:
-            raise RunError(f"{site.shown}: the quota is used up ({text}): raise it, then run again")
+            return Failure(text, fault, closes=f"{site.shown}: the quota is used up ({text}): raise it, then run again")
         if fault is Fault.PLACE:
-            raise RunError(await self._misplaced(number, reply.status, text))
-        if fault is Fault.RUN and not self._ever_answered:
-            raise RunError(f"{site.shown} refuses what every request sends: {text}")
-        return _Failure(text, fault)
+            return Failure(text, fault, closes=await self._misplaced(number, reply.status, text))
+        if fault is Fault.RUN and number not in self._answered:
+            return Failure(text, fault, closes=f"{site.shown} refuses what every request sends: {text}")
+        return Failure(text, fault)
 
-    def _unreached(self, site: _Site, error: Exception) -> _Failure:
-        """Give the failure of a try without an HTTP answer. Raises RunError for what time does not heal."""
+    def _unreached(self, number: int, error: Exception) -> Failure:
+        """Give the failure of a try without an HTTP answer. Raises RunError for what is this machine's fault."""
         if isinstance(error, ssl.SSLCertVerificationError) or (
-            isinstance(error, ssl.SSLError) and not self._ever_answered
+            isinstance(error, ssl.SSLError) and number not in self._answered
         ):
             todo = "correct the url (http or https) or the certificate"
-            raise RunError(f"{site.shown}: TLS failed ({one_line(str(error))}): {todo}") from None
-        number = error.errno if isinstance(error, OSError) else None
-        if number in (errno.EMFILE, errno.ENFILE):
+            text = self._hide(one_line(str(error)))
+            return Failure(text, closes=f"{self.sites[number].shown}: TLS failed ({text}): {todo}")
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             todo = "lower concurrency, or raise `ulimit -n`"
             raise RunError(f"too many open files for that many connections: {todo}") from None
         if isinstance(error, WireError):
@@ -355,7 +341,7 @@ class EndpointModel:
             text = "connection closed before the answer"
         else:
             text = self._hide(one_line(f"connection failed: {error or type(error).__name__}"))
-        return _Failure(text, unreachable=True, timeout=isinstance(error, WireTimeoutError))
+        return Failure(text, unreachable=True, timeout=isinstance(error, WireTimeoutError))
 
     async def _misplaced(self, number: int, status: int, text: str) -> str:
         """Give the line that says what is wrong with the url or the model's name."""
@@ -389,12 +375,3 @@ class EndpointModel:
         for secret in self._secrets:
             raw = raw.replace(secret.encode(), b"***")
         return raw
-
-
-def _secrets(config: EndpointConfig) -> tuple[str, ...]:
-    """Give what no message may show, the longest first: the key, and the urls' queries, which servers repeat."""
-    queries = [urlsplit(url).query for url in config.urls]
-    found = {config.api_key or "", *queries, *(urlsplit(target_of(urlsplit(url))).query for url in config.urls)}
-    for query in queries:
-        found |= {value for name, value in parse_qsl(query) if len(value) >= _SHORTEST_VALUE and "version" not in name}
-    return tuple(sorted((one for one in found if len(one) >= _SHORTEST_SECRET), key=len, reverse=True))

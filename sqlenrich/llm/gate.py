@@ -8,11 +8,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from decimal import Decimal
 
 from sqlenrich.tokens import BYTES_PER_TOKEN
 
 from .bucket import Bucket
-from .caps import Caps
+from .caps import FREE, Caps
 from .model import Stopped
 from .pace import Pace, most_each
 
@@ -41,7 +42,7 @@ class Door:
     """One endpoint of a gate: how many requests are in flight there, and whether it answers.
 
     ``failures`` counts the tries that came to nothing since the last answer, ``rests`` how often it was then given none
-    for a while.
+    for a while. ``closed``: it refuses all and is asked no more.
     """
 
     def __init__(self, number: int, most: int) -> None:
@@ -49,6 +50,7 @@ class Door:
         self.pace = Pace(most=most)
         self.in_flight = 0
         self.up = True
+        self.closed = False
         self.held_until = 0.0
         self.failures = self.unreached = self.rests = 0
         self.answered_at = float("-inf")
@@ -57,10 +59,12 @@ class Door:
 class Ticket:
     """The right to send one request, and what it was counted with until its own usage is told."""
 
-    __slots__ = ("at", "cost", "door", "tokens_in", "tokens_out")
+    __slots__ = ("at", "cost", "door", "size", "tokens_in", "tokens_out")
 
-    def __init__(self, door: Door, at: float, tokens_in: float, tokens_out: float, cost: float) -> None:
-        self.door, self.at = door, at
+    def __init__(
+        self, door: Door, at: float, size: int, tokens_in: float, tokens_out: float, cost: Decimal = FREE
+    ) -> None:
+        self.door, self.at, self.size = door, at, size
         self.tokens_in, self.tokens_out, self.cost = tokens_in, tokens_out, cost
 
 
@@ -68,8 +72,8 @@ class Gate:
     """Lets requests through, first come first served; those that are sent again go first. In the loop's thread alone.
 
     ``doors`` is the number of endpoints that serve the same model. ``max_out`` is the most tokens of one answer, where
-    that is set. ``shares`` tells for how many seconds each limit held requests back: ``concurrency``, those a minute,
-    ``endpoint`` (none was up, or it asked to wait), ``max_cost``.
+    that is set; whoever sends with another limit sets it. ``shares`` tells for how many seconds each limit held
+    requests back: ``concurrency``, those a minute, ``endpoint`` (none was up, or it asked to wait), ``max_cost``.
     """
 
     def __init__(self, doors: int, limits: Limits, *, max_out: int | None = None, caps: Caps | None = None) -> None:
@@ -89,7 +93,8 @@ class Gate:
         self._timer: asyncio.TimerHandle | None = None
         self._ratio = 1.0
         self._out = float(min(max_out or GUESSED_OUT, GUESSED_OUT))
-        self._most_out = float(max_out or 0)
+        self.max_out = max_out
+        self._hidden = 0
         self._reason = ""
         self._reason_at = self._open_at = now
         self._open = self._stopping = False
@@ -123,9 +128,10 @@ class Gate:
         return self.in_flight == 0 and self._reason in _PER_MINUTE
 
     def reopen(self) -> None:
-        """Take it that all endpoints answer: whoever watched those that did not is gone."""
+        """Take it that all endpoints answer: whoever watched those that did not is gone. A closed one stays closed."""
         for door in self.doors:
-            door.up, door.failures, door.unreached, door.rests = True, 0, 0, 0
+            door.up = not door.closed
+            door.failures, door.unreached, door.rests = 0, 0, 0
 
     def resume(self) -> None:
         """Let requests through again after ``stop``."""
@@ -241,11 +247,17 @@ class Gate:
 
     def open_door(self, door: Door) -> None:
         """Take note that an endpoint answers again."""
+        if door.closed:
+            return
         door.up, door.unreached = True, 0
         if door.rests > 1:
             door.failures = FAILURES_REST  # it answered probes before, and nothing else
         self._pump()
         self.on_room()
+
+    def close_door(self, door: Door) -> None:
+        """Take note that an endpoint refuses all."""
+        door.up, door.closed = False, True
 
     def _admit(self, size: int, now: float) -> tuple[Ticket | None, str, float]:
         """Give a ticket, or why there is none and in how many seconds that may be over (0: when something else ends).
@@ -259,9 +271,10 @@ class Gate:
             return self._held_back(reason, wait_s)
         tokens_in = size / BYTES_PER_TOKEN * self._ratio
         tokens_out = self._out
-        cost = 0.0
+        cost = FREE
         if (caps := self.caps) is not None:
-            cost = caps.cost(tokens_in, self._most_out or tokens_out)
+            # No token is less than a byte, but a server may put a text of its own before each prompt.
+            cost = caps.most(size + self._hidden, self.max_out or math.ceil(tokens_out))
             allowed = caps.allows(cost)
             if allowed is None:
                 return None, "max_cost", 0.0
@@ -280,11 +293,11 @@ class Gate:
                 bucket.take(needs[name], now)
         door.in_flight += 1
         self.in_flight += 1
-        return Ticket(door, now, tokens_in, tokens_out, cost), "", 0.0
+        return Ticket(door, now, size, tokens_in, tokens_out, cost), "", 0.0
 
     def _held_back(self, reason: str, wait_s: float) -> tuple[None, str, float]:
         """Give why a request must wait. Raises Stopped where no call is left: it would wait for nothing."""
-        if self.caps is not None and self.caps.allows(0.0) is False:
+        if self.caps is not None and self.caps.allows(FREE) is False:
             self.on_cap()
             raise Stopped
         return None, reason, wait_s
@@ -343,7 +356,8 @@ class Gate:
                 more = counts_in * (used_in - ticket.tokens_in) + counts_out * (used_out - ticket.tokens_out)
                 bucket.take(more, now)
         if self.caps is not None:
-            self.caps.settled(ticket.cost, self.caps.cost(used_in, used_out, min(cached or 0, used_in)))
+            self._hidden = max(self._hidden, (tokens_in or 0) - ticket.size)
+            self.caps.settled(ticket.cost, tokens_in, tokens_out, cached)
 
     def _out_of(self, door: Door, now: float) -> None:
         door.in_flight -= 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sqlenrich.llm.bucket import SHARE, Bucket
+from sqlenrich.llm.bucket import SHARE, Bucket, seconds_for
 
 
 def sent(per_minute: float, units: float, seconds: float) -> list[float]:
@@ -51,3 +51,31 @@ def test_slower_for_a_while() -> None:
     assert bucket.wait_s(100, 0.0) == pytest.approx(usual / 0.9)
     bucket.wait_s(1, 60.0)
     assert bucket.factor == 1.0
+
+
+@pytest.mark.parametrize(
+    ("per_minute", "count", "units", "seconds"),
+    [
+        (600, 12, 1, 0.0),  # they go at once
+        (600, 13, 1, 0.1),
+        (600, 100, 1, 9.0),
+        (5, 10, 1, 110.2),
+        (60, 61, 1, 61.0),
+        (500, 8_500, 1, 1_039.6),
+        (1_000, 50, 15, 44.7),
+        (1_000, 50, 71, 213.0),
+        (1_000, 9, 400, 244.0),  # two a minute
+        (1_000, 5, 1_500, 367.3),  # each above the limit
+        (3, 1, 10, 0.0),
+        (7, 3, 0, 0.0),
+    ],
+)
+def test_the_time_of_so_many_requests(per_minute: float, count: int, units: float, seconds: float) -> None:
+    """What is told beforehand is what a bucket does."""
+    bucket, now = Bucket(per_minute, 0.0), 0.0
+    for _ in range(count):
+        now += bucket.wait_s(units, now)
+        bucket.take(units, now)
+    told = seconds_for(per_minute, count, count * units)
+    assert told == pytest.approx(seconds, abs=0.06)
+    assert told == pytest.approx(now, rel=0.003, abs=0.01)

@@ -530,12 +530,11 @@ def test_tls_that_breaks_off_after_good_answers_passes() -> None:
     """A server that restarts breaks handshakes off; a certificate that is refused stays so."""
     model = EndpointModel(config("https://h/v1"))
     broken = ssl.SSLEOFError(8, "EOF occurred in violation of protocol")
-    with pytest.raises(RunError, match="TLS failed"):
-        model._unreached(model.sites[0], broken)
-    model._ever_answered = True
-    assert model._unreached(model.sites[0], broken).unreachable
-    with pytest.raises(RunError, match="TLS failed"):
-        model._unreached(model.sites[0], ssl.SSLCertVerificationError(1, "certificate has expired"))
+    assert "TLS failed" in model._unreached(0, broken).closes
+    model._answered.add(0)
+    failure = model._unreached(0, broken)
+    assert (failure.unreachable, failure.closes) == (True, "")
+    assert "TLS failed" in model._unreached(0, ssl.SSLCertVerificationError(1, "certificate has expired")).closes
 
 
 @pytest.mark.parametrize("fault", ["400_unclear", "html"])

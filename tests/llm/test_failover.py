@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,11 +16,12 @@ from sqlenrich.errors import RunError
 from sqlenrich.llm import endpoint as module
 from sqlenrich.llm.client import Client
 from sqlenrich.llm.endpoint import EndpointConfig, EndpointModel
-from sqlenrich.llm.gate import Limits
+from sqlenrich.llm.gate import Gate, Limits
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.wire import Reply, Wire
 
 from .endpoint import ScriptedEndpoint
+from .faults import STATUS_FAULTS
 
 
 @pytest.fixture(autouse=True)
@@ -136,7 +138,7 @@ def test_a_server_that_cuts_without_a_word(counted: int, warned: bool) -> None:
     with ScriptedEndpoint() as server:
         asked = model(server)
         for _ in range(5):
-            asked._compare("x" * 20_000, counted)
+            asked._compare("x" * 20_000, counted, asked.sites[0])
         assert [("counts 100 tokens for a prompt of about 5,000" in line) for line in asked.warnings] == [True] * warned
 
 
@@ -300,3 +302,148 @@ def test_an_outage_is_told_before_its_end(monkeypatch: pytest.MonkeyPatch) -> No
     assert heard[0].startswith("no answer for 0 s (connection")
     assert heard[0].endswith("the run ends after 120 s without any")
     assert heard[1:] in ([], ["answers come again"])
+
+
+# An endpoint that refuses all -----------------------------------------------------------------------------------------
+
+KEY = "sk-secret-0123456789"
+# What an endpoint does from now on, and what its one warning says beside its url and the way out.
+CLOSED = {
+    "401": "refuses the key (HTTP 401: Incorrect API key provided: ***): set the variable that api_key_env names",
+    "403": "refuses the key (HTTP 403: no access for ***): set the variable that api_key_env names",
+    "404_model": 'has no model "other"; set one that it offers: mock, small',
+    "404_path": "/chat/completions: HTTP 404: Not Found; correct the url (it usually ends in /v1)",
+    "307": "doesn't take requests (HTTP 307: X): correct the url",
+    "quota": ": the quota is used up (HTTP 429: You exceeded your current quota): raise it, then run again",
+}
+AT_THE_START = {**CLOSED, "400_format": "refuses what every request sends: HTTP 400: Grammar error"}
+
+
+@pytest.fixture
+def _key_in_the_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for fault in ("401", "403"):
+        status, lines, body = STATUS_FAULTS[fault]
+        monkeypatch.setitem(STATUS_FAULTS, fault, (status, lines, body.replace(b"KEY", KEY.encode())))
+
+
+def asked_for(fault: str, *servers: ScriptedEndpoint, **fields: object) -> EndpointModel:
+    urls = tuple(f"{server.url}?sig={KEY}" for server in servers)
+    config = EndpointConfig(
+        url=urls,
+        model="other" if fault == "404_model" else "mock",
+        api_key=KEY,
+        timeout_s=2.0,
+        limits=Limits(16),
+        response_format={"type": "json_object"},
+    )
+    return EndpointModel(replace(config, **fields))  # type: ignore[arg-type]
+
+
+def refuse(server: ScriptedEndpoint, fault: str) -> Callable[[], None]:
+    return lambda: server.rates.update({fault: 1.0})
+
+
+@pytest.mark.usefixtures("_key_in_the_answers")
+@pytest.mark.parametrize("fault", AT_THE_START)
+@pytest.mark.parametrize("first", [True, False])
+def test_an_endpoint_that_refuses_all_from_the_start_is_closed(fault: str, first: bool) -> None:
+    with ScriptedEndpoint(rates={fault: 1.0}) as bad, ScriptedEndpoint(latency_s=0.002) as good:
+        asked = asked_for(fault, *((bad, good) if first else (good, bad)))
+        with Client(asked, concurrency=16, batch_rows=50) as client:
+            head = client.preflight(requests(1))
+            seen = stream(client, 400)
+            (told,) = client.heard()
+        with Client(asked, concurrency=16) as client:  # the same run goes on: a further round, or other parameters
+            tries = len(bad.asked)
+            again = stream(client, 50)
+            assert client.heard() == []
+    assert Counter(answer.call_error for answer in (*head, *seen, *again)) == {None: 451}
+    assert told.startswith(f"warning: {bad.url}")
+    assert AT_THE_START[fault] in told
+    assert told.endswith("; this run goes on without it")
+    assert KEY not in told
+    assert 1 <= tries == len(bad.asked) <= 16
+    assert asked.gate.in_flight == 0
+
+
+@pytest.mark.usefixtures("_key_in_the_answers")
+@pytest.mark.parametrize("fault", CLOSED)
+@pytest.mark.parametrize("concurrency", [16, None])
+def test_an_endpoint_that_refuses_all_at_once_is_closed(fault: str, concurrency: int | None) -> None:
+    with ScriptedEndpoint(latency_s=0.002) as bad, ScriptedEndpoint(latency_s=0.002) as good:
+        asked = asked_for(fault, bad, good, limits=Limits(concurrency))
+        with Client(asked, concurrency=16, batch_rows=20) as client:
+            seen = stream(client, 1_000, {200: refuse(bad, fault)})
+            (told,) = client.heard()
+    assert Counter(answer.call_error for answer in seen) == {None: 1_000}
+    assert len({answer.request_hash for answer in seen}) == 1_000
+    assert (told.startswith(f"warning: {bad.url}"), CLOSED[fault] in told, KEY in told) == (True, True, False)
+
+
+@pytest.mark.usefixtures("_key_in_the_answers")
+@pytest.mark.parametrize(
+    ("when", "fault"),
+    [*itertools.product(("preflight", "stream"), AT_THE_START), *itertools.product(("later",), CLOSED)],
+)
+def test_the_last_endpoint_that_refuses_all_ends_the_run(fault: str, when: str) -> None:
+    with ScriptedEndpoint(latency_s=0.002) as one, ScriptedEndpoint(latency_s=0.002) as two:
+        one.rates[fault] = 1.0
+        if when != "later":
+            two.rates[fault] = 1.0
+        asked = asked_for(fault, one, two)
+        ends: Callable[[Client], object] = {
+            "preflight": lambda client: client.preflight(requests(3)),
+            "stream": lambda client: stream(client, 1_000),
+            "later": lambda client: stream(client, 1_000, {200: refuse(two, fault)}),
+        }[when]
+        with Client(asked, concurrency=16, batch_rows=20) as client:
+            with pytest.raises(RunError) as caught:
+                ends(client)
+            (told,) = client.heard()
+        assert asked.gate.in_flight == 0
+    line = str(caught.value)
+    shown = {server.url for server in (one, two) if server.url in told or server.url in line}
+    assert shown == {one.url, two.url}
+    assert all(AT_THE_START[fault] in text for text in (told, line))
+    assert ("\n" in line, KEY in line, told.startswith("warning: ")) == (False, False, True)
+
+
+@pytest.mark.parametrize("refuses_first", [True, False])
+def test_at_the_start_nobody_waits_for_an_endpoint_that_is_down(refuses_first: bool) -> None:
+    with ScriptedEndpoint() as dead, ScriptedEndpoint(rates={"401": 1.0}) as refusing:
+        dead.die()
+        servers = (refusing, dead) if refuses_first else (dead, refusing)
+        began = time.monotonic()
+        with Client(asked_for("401", *servers), concurrency=16) as client, pytest.raises(RunError) as caught:
+            client.preflight(requests(3))
+        assert time.monotonic() - began < 5
+        heard = client.heard()
+    both = "\n".join([*heard, str(caught.value)])
+    assert all(server.url in both for server in servers)
+    assert "refuses the key" in both
+    assert "connection refused" in both
+
+
+def test_an_endpoint_that_is_down_is_waited_for_when_the_other_is_closed() -> None:
+    with ScriptedEndpoint(latency_s=0.002) as down, ScriptedEndpoint(latency_s=0.002) as closed:
+
+        def turn() -> None:
+            down.die()
+            closed.rates["401"] = 1.0
+            threading.Timer(0.5, down.revive).start()
+
+        with Client(asked_for("401", down, closed), concurrency=16, batch_rows=20, give_up_s=10) as client:
+            seen = stream(client, 600, {200: turn})
+            heard = client.heard()
+    assert Counter(answer.call_error for answer in seen) == {None: 600}
+    assert sum(line.startswith(f"warning: {closed.url} refuses the key") for line in heard) == 1
+
+
+def test_an_endpoint_that_is_closed_while_it_is_down_stays_closed() -> None:
+    gate = Gate(2, Limits(4))
+    door = gate.doors[0]
+    door.up = False
+    gate.close_door(door)
+    gate.open_door(door)
+    gate.reopen()
+    assert [(one.up, one.closed) for one in gate.doors] == [(False, True), (True, False)]

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from sqlenrich.errors import ConfigError
 from sqlenrich.llm.caps import Caps
 from sqlenrich.llm.gate import Gate, Limits, Ticket, share_of_time
 from sqlenrich.llm.model import Stopped
+from sqlenrich.prices import Price
 
 
 def in_loop(work: Callable[[], Awaitable[Any]]) -> Any:
@@ -18,6 +22,11 @@ def in_loop(work: Callable[[], Awaitable[Any]]) -> Any:
         return await asyncio.wait_for(work(), 10)
 
     return asyncio.run(main())
+
+
+def price(*amounts: float | str) -> Callable[[int, int, int], Decimal]:
+    """The price of a million tokens: read, read from the cache, written."""
+    return Price(*(Decimal(str(amount)) for amount in amounts)).exact
 
 
 async def entered(gate: Gate, size: int = 400) -> Ticket:
@@ -116,9 +125,9 @@ def test_what_answers_really_take_is_learnt() -> None:
     [
         pytest.param(Caps(max_calls=3), 3, "max_calls", id="calls"),
         pytest.param(Caps(max_calls=0), 0, "max_calls", id="no call"),
-        pytest.param(Caps(max_cost=0.00055, input_price=1.0, output_price=0.0), 5, "max_cost", id="cost"),
-        pytest.param(Caps(max_cost=0.0, input_price=0.0, output_price=0.0), 9, None, id="free of charge"),
-        pytest.param(Caps(max_cost=0.0, input_price=1.0), 0, "max_cost", id="nothing to spend"),
+        pytest.param(Caps(max_cost=0.00085, price=price(1, 1, 0)), 5, "max_cost", id="cost"),
+        pytest.param(Caps(max_cost=0.0, price=price(0, 0, 0)), 9, None, id="free of charge"),
+        pytest.param(Caps(max_cost=0.0, price=price(1, 1, 0)), 0, "max_cost", id="nothing to spend"),
     ],
 )
 def test_caps_end_a_run(caps: Caps, sent: int, reached: str | None) -> None:
@@ -140,7 +149,7 @@ def test_caps_end_a_run(caps: Caps, sent: int, reached: str | None) -> None:
 
 def test_a_run_stays_below_its_cost_while_answers_keep_to_max_tokens() -> None:
     async def work() -> None:
-        caps = Caps(max_cost=0.010, input_price=1.0, output_price=4.0)
+        caps = Caps(max_cost=0.010, price=price(1, 1, 4))
         gate = Gate(1, Limits(16), max_out=500, caps=caps)
         open_: list[Ticket] = []
         stopped = False
@@ -158,9 +167,81 @@ def test_a_run_stays_below_its_cost_while_answers_keep_to_max_tokens() -> None:
         for ticket in open_:
             gate.answered(ticket, 100, 500)
         assert stopped
-        assert 0.0075 < caps.spent <= 0.010
+        assert Decimal("0.0075") < caps.spent <= Decimal("0.010")
 
     in_loop(work)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_cap_holds_whatever_answers_take(seed: int) -> None:
+    """256 in flight, which take any tokens up to a byte each and max_tokens; some fail, some don't tell what they took.
+
+    Not more than one request's most is left of the cap.
+    """
+    draw = random.Random(seed)
+    told = price(draw.choice((1, 3)), draw.choice((0, "0.1", 5)), draw.choice((0, 4, 15)))
+    cap, max_out = draw.choice((0.05, 0.5, 2.0)), draw.choice((16, 900))
+
+    async def work() -> None:
+        caps = Caps(max_cost=cap, price=told)
+        gate = Gate(1, Limits(256), max_out=max_out, caps=caps)
+        open_: list[Ticket] = []
+        took, worst = Decimal(0), Decimal(0)
+
+        def settle() -> None:
+            nonlocal took
+            ticket = open_.pop(draw.randrange(len(open_)))
+            tokens_in, tokens_out = draw.randint(1, ticket.size), draw.randint(1, max_out)
+            kind = draw.random()
+            if kind < 0.05:
+                gate.failed(ticket, unreachable=False, timeout=False)
+                return
+            cached = draw.choice((None, 0, draw.randint(0, 2 * tokens_in)))
+            took += told(tokens_in, cached or 0, tokens_out)
+            if kind < 0.1:
+                gate.answered(ticket, None, tokens_out)
+            else:
+                gate.answered(ticket, tokens_in, tokens_out, cached)
+
+        try:
+            while True:
+                size = draw.randint(200, 4_000)
+                worst = max(worst, caps.most(size, max_out))
+                waiting = asyncio.create_task(entered(gate, size))
+                await asyncio.sleep(0)
+                while not waiting.done():
+                    settle()
+                    await asyncio.sleep(0)
+                open_.append(await waiting)
+        except Stopped:
+            while open_:
+                settle()
+        limit = Decimal(str(cap))
+        assert took <= caps.spent <= limit
+        assert caps.spent > limit - worst
+        assert (caps.open, float(caps.reserved)) == (0, 0)
+
+    in_loop(work)
+
+
+def test_a_server_that_adds_a_text_of_its_own_is_known_after_one_answer() -> None:
+    async def work() -> None:
+        caps = Caps(max_cost=0.02, price=price(1, 1, 0))
+        gate = Gate(1, Limits(8), max_out=10, caps=caps)
+        gate.answered(await entered(gate, 400), 5_000, 1)
+        for _ in range(3):
+            gate.answered(await entered(gate, 400), 5_000, 1)
+        with pytest.raises(Stopped):
+            await entered(gate, 400)
+        assert caps.spent == Decimal("0.02")  # 4 x 5,000 tokens
+
+    in_loop(work)
+
+
+@pytest.mark.parametrize("cap", [-1, float("nan")])
+def test_caps_that_are_none(cap: float) -> None:
+    with pytest.raises(ConfigError, match="max_cost is 0 or more, not"):
+        Caps(max_cost=cap)
 
 
 def test_requests_go_where_there_is_room_and_not_where_nobody_answers() -> None:
@@ -299,10 +380,10 @@ def test_an_only_endpoint_never_rests() -> None:
 
 def test_more_cached_tokens_than_there_are_do_not_pay_back() -> None:
     async def work() -> None:
-        caps = Caps(max_cost=1.0, input_price=1.0, output_price=1.0, cached_price=0.1)
+        caps = Caps(max_cost=1.0, price=price(1, "0.1", 1))
         gate = Gate(1, Limits(1), caps=caps)
         gate.answered(await entered(gate), 100, 0, 1_000)
-        assert caps.spent == pytest.approx(100 * 0.1 / 1e6)
+        assert caps.spent == Decimal("0.00001")
 
     in_loop(work)
 

@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
 
 import pytest
 
@@ -24,6 +26,7 @@ from sqlenrich.llm.client import Client
 from sqlenrich.llm.endpoint import EndpointConfig, EndpointModel
 from sqlenrich.llm.gate import Limits, share_of_time
 from sqlenrich.llm.messages import Answer, Request
+from sqlenrich.prices import Price
 
 from .endpoint import ScriptedEndpoint
 
@@ -52,6 +55,8 @@ class Scene:
     max_cost: float | None = None
     stops: tuple[float, ...] = ()
     outages: tuple[tuple[int, float, float], ...] = ()
+    refusals: tuple[tuple[int, float, str], ...] = ()
+    """Which endpoint refuses all from when on, and how."""
 
 
 def scene(seed: int) -> Scene:
@@ -79,12 +84,17 @@ def scene(seed: int) -> Scene:
         preflight=r.random() < 0.5,
         store_s=r.choice((0.0, 0.0, 0.01)),
         max_calls=r.choice((0, 5, 60, 200)) if r.random() < 0.2 else None,
-        max_cost=r.choice((0.0, 0.001, 0.02)) if r.random() < 0.2 else None,
+        max_cost=r.choice((0.0, 0.13, 0.3, 2.0)) if r.random() < 0.2 else None,
         stops=tuple(sorted(r.uniform(0, 1.0) for _ in range(stop))),
         outages=tuple(
             (number, at, at + r.choice((0.05, 0.4, 100.0)))
             for number in range(len(endpoints))
             if r.random() < 0.25 and (at := r.uniform(0.0, 0.6)) is not None
+        ),
+        refusals=tuple(
+            (number, r.choice((0.0, 0.1, 0.4)), r.choice(("401", "404_path", "quota")))
+            for number in range(len(endpoints))
+            if r.random() < (0.2 if several > 1 else 0.03)
         ),
     )
 
@@ -153,7 +163,7 @@ def play(scene: Scene) -> None:
 
     with ExitStack() as stack:
         servers = [stack.enter_context(ScriptedEndpoint(**one)) for one in scene.endpoints]  # type: ignore[arg-type]
-        caps = Caps(scene.max_calls, scene.max_cost, input_price=1.0, output_price=4.0)
+        caps = Caps(scene.max_calls, scene.max_cost, Price(Decimal(1), Decimal(1), Decimal(4)).exact)
         config = EndpointConfig(
             url=tuple(server.url for server in servers),
             model="mock",
@@ -174,6 +184,8 @@ def play(scene: Scene) -> None:
         plan: list[tuple[float, object]] = [(at, stop) for at in scene.stops]
         for number, dies, revives in scene.outages:
             plan += [(dies, servers[number].die), (revives, servers[number].revive)]
+        for number, at, fault in scene.refusals:
+            plan.append((at, partial(servers[number].rates.update, {fault: 2.0})))
         left = [Request(str(n), 1, f"prompt {n}.") for n in range(scene.count)]
         share = -(-len(left) // scene.clients)
         exposed = abandoned = 0
@@ -221,7 +233,9 @@ def play(scene: Scene) -> None:
     assert not late.is_set(), "it did not end"
     assert (gate.in_flight, [door.in_flight for door in gate.doors]) == (0, [0] * len(servers))
     assert all(waiting.done() for _, waiting in gate._waiting)
-    assert (caps.open, round(caps.reserved, 9)) == (0, 0)
+    assert (caps.open, float(caps.reserved)) == (0, 0)
+    assert {door.number for door in gate.doors if door.closed} <= {number for number, _, _ in scene.refusals}
+    assert not all(door.closed for door in gate.doors)
     shares = share_of_time([gate])
     assert all(0 <= one <= 1 for one in shares.values()), shares
     assert sum(shares.values()) <= 1.001, shares
@@ -238,7 +252,7 @@ def play(scene: Scene) -> None:
     if scene.max_calls is not None:
         assert calls <= scene.max_calls
     if scene.max_cost is not None:
-        assert caps.spent <= scene.max_cost + 1e-12
+        assert caps.spent <= Decimal(repr(scene.max_cost))
     if (width := scene.limits.concurrency) is not None:
         assert max(model.peak for model in models) <= width
         assert exposed <= width + scene.unstored
@@ -248,7 +262,9 @@ def play(scene: Scene) -> None:
     if not broken:
         assert all(count == 1 for count in whole.values())
         assert {f"prompt {number}." for number in good} == set(whole)
-    if not broken and not caps.reached and len(servers) > 1 and any(not one["rates"] for one in scene.endpoints):
+    refusing = {number for number, _, _ in scene.refusals}
+    well = [number for number, one in enumerate(scene.endpoints) if not one["rates"] and number not in refusing]
+    if not broken and not caps.reached and len(servers) > 1 and well:
         assert all(answer.call_error is None or not answer.retryable for answer in given), "a well endpoint was there"
 
 
