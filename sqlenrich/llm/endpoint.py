@@ -20,7 +20,7 @@ from sqlenrich.errors import RunError, did_you_mean
 from sqlenrich.tokens import BYTES_PER_TOKEN
 
 from .caps import Caps
-from .gate import Door, Gate
+from .gate import Door, Gate, Ticket
 from .messages import Answer, Request
 from .model import OUTAGE_S, Pulse
 from .replies import (
@@ -35,6 +35,7 @@ from .replies import (
     storable,
 )
 from .settings import EndpointConfig, body_parts
+from .told import read_limits
 from .wire import Reply, Wire, WireError, WireTimeoutError, target_of
 
 __all__ = ["EndpointConfig", "EndpointModel"]
@@ -48,7 +49,8 @@ PROBE_TRIES = 2
 REVIVE_S = (0.0, 0.25, 0.5, 1.0, 2.0, 5.0)
 TELL_EVERY_S = 60.0
 CUT_BYTES, CUT_FACTOR, CUT_ANSWERS = 8_000, 4, 3
-BUSY = frozenset({429, 503})
+OVERLOAD = 503
+BUSY = frozenset({429, OVERLOAD})
 PROBE_S = 10.0
 _SHORTEST_SECRET, _SHORTEST_VALUE = 4, 8
 
@@ -58,7 +60,7 @@ class _Failure:
     """A try without a completion: its text, whose fault it is, the seconds that the endpoint asked to wait.
 
     ``unreachable``: no HTTP answer came; ``timeout``: for too long. ``busy``: a limit was met, so somebody answers
-    there.
+    there; ``overload``: it is no limit of ours alone.
     """
 
     text: str
@@ -67,6 +69,7 @@ class _Failure:
     unreachable: bool = False
     timeout: bool = False
     busy: bool = False
+    overload: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,7 @@ class EndpointModel:
             headers["authorization"] = f"Bearer {self.config.api_key}"
         self._wires = tuple(Wire(urlsplit(site.url), headers, timeout_s=self.config.timeout_s) for site in self.sites)
         self.gate.on_down = self._down
+        self.gate.on_limit = self._limited
         self.gate.reopen()
 
     async def close(self) -> None:
@@ -178,7 +182,7 @@ class EndpointModel:
             self.pulse.sent(again=calls > 0)
             calls += 1
             try:
-                result = await self._send(body, ticket.door.number)
+                result = await self._send(body, ticket)
             except BaseException:
                 gate.leave(ticket)
                 raise
@@ -197,7 +201,7 @@ class EndpointModel:
             elsewhere = False
             if result.busy:
                 refusals += 1
-                gate.refused(ticket, result.wait_s)
+                gate.refused(ticket, result.wait_s, overload=result.overload)
                 exhausted = refusals >= (self.config.max_tries if probing else self.config.max_refusals)
             else:
                 failures += 1
@@ -256,6 +260,11 @@ class EndpointModel:
                 "to cut long prompts without a word (Ollama: num_ctx); raise its context, or set max_input_tokens"
             )
 
+    def _limited(self, door: Door, setting: str, a_minute: int) -> None:
+        what = "requests" if setting == "rpm" else f"{setting.removesuffix('tpm').replace('_', ' ')}tokens"
+        todo = "" if len(self.sites) > 1 else f"; {setting} = {a_minute} in its settings begins there"
+        self.warnings.append(f"{self.sites[door.number].shown} allows about {a_minute:,} {what} a minute{todo}")
+
     def _down(self, door: Door) -> None:
         site = self.sites[door.number]
         told = len(self.sites) > 1 and time.monotonic() - self._told_at.get(site.shown, float("-inf")) > TELL_EVERY_S
@@ -289,14 +298,16 @@ class EndpointModel:
                     self.warnings.append(f"{site.shown} answers again")
                 return
 
-    async def _send(self, body: bytes, number: int) -> Completion | _Failure:
+    async def _send(self, body: bytes, ticket: Ticket) -> Completion | _Failure:
         if not self._wires:
             raise RuntimeError("the model is not open")
+        number = ticket.door.number
         site = self.sites[number]
         try:
             reply = await self._wires[number].send("POST", site.chat, body)
         except (WireError, OSError) as error:
             return self._unreached(site, error)
+        self.gate.told(ticket, read_limits(reply.headers), all_of_it=reply.status == 200)
         if reply.status != 200:
             return await self._judged(site, number, reply)
         try:
@@ -321,7 +332,7 @@ class EndpointModel:
         text = self._hide(one_line(f"HTTP {reply.status}: {message or reply.reason or 'no message'}"))
         if fault is Fault.AGAIN:
             wait_s = retry_after(reply.headers.get("retry-after")) or 0.0
-            return _Failure(text, wait_s=wait_s, busy=reply.status in BUSY)
+            return _Failure(text, wait_s=wait_s, busy=reply.status in BUSY, overload=reply.status == OVERLOAD)
         if fault is Fault.KEY:
             what = "refuses the key" if self.config.api_key else "wants a key"
             todo = "set the variable that api_key_env names, or OPENAI_API_KEY"
