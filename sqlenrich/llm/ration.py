@@ -6,12 +6,14 @@ import math
 
 from .drip import Drip
 
-SAMPLE, ALL_REFUSED = 30, 27
-"""So many of so many requests in a row, sent after a first refusal: the endpoint is shut."""
+SAMPLE, SMALL_SAMPLE, ALL = 30, 10, 0.9
+"""Of so many requests in a row, sent after a first refusal, so many are refused: the endpoint is shut. Below a rate
+that is known to be of use, where refusals are rare, fewer tell."""
+LOWEST = 0.5
 HOLD_S, LONGEST_HOLD_S, LONGEST_ASKED_S = 0.25, 5.0, 60.0
 SHARE = 0.98
 SLOWEST = 1 / 30
-NOTABLE, FEWEST_REFUSED, FEWEST_A_S = 0.2, 30, 10.0
+NOTABLE, FEWEST_REFUSED, FEWEST_A_S = 0.2, 30, 20.0
 FEW = 0.0125
 MOSTLY, HARDLY = 0.5, 0.25
 WATCH_S, WATCH_LATENCIES, LONGEST_WATCH_S = 2.0, 3.0, 20.0
@@ -23,7 +25,7 @@ ROUND_S, ROUND_OUTCOMES = 5.0, 20
 STEP, LARGEST_STEP = 0.1, 1.0
 LONGEST_ROUND_S = 20.0
 LONGEST_PATIENCE, UNUSED_ROUNDS = 16, 6
-DEAF_S, LONGEST_DEAF_S = 60.0, 600.0
+DEAF_S, LONGEST_DEAF_S = 120.0, 600.0
 SMOOTH = 0.1
 
 
@@ -53,7 +55,7 @@ class Ration:
         self._answers = self._refusals = 0
         self._cycle_s = 0.0
         self._sample_after: int | None = None
-        self._sample_refused = 0
+        self._sample, self._sample_refused = SAMPLE, 0
         # The rate, and how it fares.
         self._trial: float | None = None
         self._proven: float | None = None
@@ -62,7 +64,7 @@ class Ration:
         self._pause_until = -math.inf
         self._deaf_until = self._never_shut_until = -math.inf
         self._deaf_s = DEAF_S
-        self._begin_round(0.0)
+        self._from, self._mark, self._good, self._bad, self._held = 0.0, 0, 0, 0, False
 
     @property
     def engaged(self) -> bool:
@@ -130,11 +132,12 @@ class Ration:
         self._refusals += 1
         if self._sample_after is None or number > self._sample_after + 4 * SAMPLE:
             self._sample_after, self._sample_refused = number, 0
+            self._sample = SMALL_SAMPLE if self.rate is not None and self._trial is None else SAMPLE
             if self._pause_until == -math.inf:
                 self._pause_until = now + PAUSE_S  # the first refusal of all: what becomes of those sent after it?
-        elif self._sample_after < number <= self._sample_after + SAMPLE:
+        elif self._sample_after < number <= self._sample_after + self._sample:
             self._sample_refused += 1
-            if self._sample_refused >= ALL_REFUSED and now >= self._never_shut_until:
+            if self._sample_refused >= ALL * self._sample and now >= self._never_shut_until:
                 self._shut()
                 return
         self._bad += number > self._mark
@@ -191,7 +194,8 @@ class Ration:
             return
         least_s, least = (TRIAL_S, TRIAL_OUTCOMES) if self._trial is not None else (ROUND_S, ROUND_OUTCOMES)
         # Refusals come at once, and answers later: they are compared with what was sent.
-        plain = self._trial is None and self._bad >= max(PLAIN_REFUSED, PLAIN * (self._sent - self._mark))
+        many = max(PLAIN_REFUSED, PLAIN * (self._sent - self._mark))
+        plain = self._trial is None and self._good > 0 and self._bad >= many
         if not plain and (past < least_s or (outcomes < least and past < LONGEST_ROUND_S)):
             return
         share = self._bad / max(outcomes, 1)
@@ -218,7 +222,7 @@ class Ration:
             admitted = (self._sent - self._mark - self._bad) / past
             if past > 2 * self._latency_s:
                 admitted = min(admitted, self._good / (past - self._latency_s))
-            lower = SHARE * (admitted if self.rate is None else min(self.rate, admitted))
+            lower = SHARE * (admitted if self.rate is None else max(min(self.rate, admitted), LOWEST * self.rate))
             self.rate, self._trial = max(lower, SLOWEST), share if share >= NOTABLE else None
         self._step, self._patience = STEP, min(2 * self._patience, LONGEST_PATIENCE)
         self._raise_at = now + max(self._cycle_s, ROUND_S) * self._patience

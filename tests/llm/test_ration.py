@@ -9,8 +9,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import pytest
-
 from sqlenrich.llm.pace import Pace
 from sqlenrich.llm.ration import Ration
 
@@ -101,7 +99,7 @@ def simulate(
     latency_s: float = 0.2,
     trip_s: float = 0.005,
     slots: int = 10**9,
-    ration: Ration | None | bool = True,
+    ration: Ration | bool | None = True,
 ) -> Outcome:
     """Stream as the client does: a width, a rate, and requests that come again after a random wait."""
     chance, pace = random.Random(1), Pace()
@@ -141,7 +139,7 @@ def simulate(
                 queued.append((number, tries, now))
         if not events:
             break
-        now, tick, what, number, tries, sent, asked = heapq.heappop(events)
+        now, _, what, number, tries, sent, asked = heapq.heappop(events)
         if what == "wake":
             continue
         if what == "again":
