@@ -102,8 +102,9 @@ class Allowance:
     def __init__(self) -> None:
         self.limit: float | None = None
         self._left = self._at = self._reset_at = self._spent = 0.0
-        self._known = self._moves = self._bounded = False
-        self._anchor = (-math.inf, 0.0)
+        self._known = self._compared = self._moves = self._bounded = False
+        self._anchor = (-math.inf, 0.0, 0.0, 0.0)
+        self._filled = 0.0
         self._drip = Drip()
 
     def tell(self, told: Told, spent: float, now: float) -> None:
@@ -111,12 +112,16 @@ class Allowance:
         if self._known and spent < self._spent:
             return  # an answer that came late
         reset_at = now + told.reset_s
-        since, before = self._anchor
-        if now - since > HORIZON_S:
-            self._anchor = (now, reset_at)
-        elif now - since >= MOVES_AFTER_S:
-            self._moves = reset_at - before > (now - since) / 2
-            self._anchor = (now, reset_at)
+        since, reset_before, left_before, spent_before = self._anchor
+        past = now - since
+        if past >= MOVES_AFTER_S:
+            if past <= HORIZON_S:
+                self._compared = True
+                filled = max(told.left - left_before + spent - spent_before, 0.0) / past
+                claimed = ((told.limit or 0.0) - told.left) / max(told.reset_s, 1e-3)
+                self._moves = reset_at - reset_before > past / 2 or filled > claimed / 2 > 0
+                self._filled += (filled - self._filled) / 2
+            self._anchor = (now, reset_at, told.left, spent)
         self._set(told.left, told.reset_s, spent, now)
         self.limit = told.limit
 
@@ -131,12 +136,19 @@ class Allowance:
         if now >= self._reset_at:
             # Where the endpoint asked for a longer wait one request finds out whether that still holds.
             whole = units if self._bounded or not self.limit else self.limit
-            self._set(max(whole, units), HORIZON_S, spent, now)
+            # Where much was left, all of it may come so soon again.
+            ample = not self._bounded and self.limit is not None and self._left >= self.limit / 2
+            self._set(max(whole, units), self._reset_at - self._at if ample else HORIZON_S, spent, now)
         refill = self._refill()
         left = self._left + refill * (now - self._at) - (spent - self._spent)
         until = self._reset_at - now
         missing = (units if self.limit is None else min(units, self.limit)) - left
-        if missing > 1e-6:
+        if missing > 1e-6 and not self._compared and until > (soon := self._at + MOVES_AFTER_S - now):
+            # Nothing is left, and whether it fills up is not known yet: one request finds out.
+            if soon > 0:
+                return soon
+            self._left, self._at = self._left + missing, now
+        elif missing > 1e-6:
             return max(min(missing / refill, until) if refill else until, 1e-3)
         return self._drip.wait_s(units, self._rate(left, until), now)
 
@@ -152,10 +164,15 @@ class Allowance:
         self._known = True
 
     def _refill(self) -> float:
-        span = self._reset_at - self._at
-        return (self.limit - self._left) / span if self._moves and self.limit and span > 0 else 0.0
+        if not (self._moves and self.limit):
+            return 0.0
+        # Some tell when all of it is left again, others when more is: no more is relied on than was seen.
+        seen = max(self._filled, self.limit / HORIZON_S)
+        return min(max(self.limit - self._left, 0.0) / max(self._reset_at - self._at, 1e-3), seen)
 
     def _rate(self, left: float, until: float) -> float:
+        rate = left / max(until, 1e-3)
         if self._moves and self.limit:
-            return SHARE * max(self.limit, left) / max(self._reset_at - self._at, 1e-3)
-        return left / max(until, 1e-3)
+            whole = self.limit / max(self._reset_at - self._at, 1e-3)
+            rate = max(rate, SHARE * min(whole, max(self._filled, self.limit / HORIZON_S)))
+        return rate

@@ -109,7 +109,7 @@ def simulate(
     events: list[tuple[float, int, str, int, int, float, float]] = []
     again: deque[int] = deque()
     queued: deque[tuple[int, int, float]] = deque()
-    tick = order = 0
+    order = 0
     next_at = -1.0
 
     def push(at: float, what: str, number: int = 0, tries: int = 0, sent: float = 0.0, asked: float = 0.0) -> None:
