@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pytest
+
 from sqlenrich.llm.pace import Pace
 from sqlenrich.llm.ration import Ration
 
@@ -170,3 +172,68 @@ def simulate(
             push(now + asked + chance.uniform(0.0, min(5.0, 0.5 * 2.0**tries)), "again", 0, tries + 1)
     out.seconds, out.rate = now - 1.0, rationed.rate if rationed is not None else None
     return out
+
+
+@pytest.mark.parametrize(
+    ("server", "options", "quota", "share"),
+    [
+        # The share after the first minute: what an empty window takes in at first can't be known.
+        pytest.param(lambda: window(600), {}, 10.0, 0.03, id="600 in any minute"),
+        pytest.param(lambda: window(600, tells=True), {}, 10.0, 0.03, id="and it asks to wait"),
+        pytest.param(lambda: window(600), {"latency_s": 2.0, "trip_s": 0.05}, 10.0, 0.03, id="and it is slow"),
+        pytest.param(lambda: window(6_000), {}, 100.0, 0.03, id="6,000 in any minute"),
+        pytest.param(lambda: window(100, 10.0), {}, 10.0, 0.03, id="100 in any 10 s"),
+        pytest.param(lambda: window(10, 1.0), {}, 10.0, 0.03, id="10 in any second"),
+        pytest.param(lambda: minute_by_the_clock(600, offset_s=40), {}, 10.0, 0.05, id="600 in each minute"),
+        pytest.param(lambda: filling_up(10, 600), {}, 10.0, 0.03, id="fills up, and was full"),
+        pytest.param(lambda: filling_up(10, 10), {}, 10.0, 0.03, id="fills up"),
+    ],
+)
+def test_a_rate_is_found_and_kept(
+    server: Callable[[], Server], options: dict[str, float], quota: float, share: float
+) -> None:
+    found = simulate(server(), seconds=300, **options)  # type: ignore[arg-type]
+    assert found.share_between(62, 300) <= share
+    assert found.admitted(60, 300) >= 0.8 * quota
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
+def test_refusals_that_no_rate_lessens_cost_little(share: float) -> None:
+    """What the rate adds to the time of the same stream without it; the tail of waits apart."""
+    rows = 10_000
+    with_rate, without = (simulate(by_chance(share), rows=rows, latency_s=0.02, ration=on) for on in (True, False))
+    assert with_rate.times[rows * 9 // 10] <= 1.1 * without.times[rows * 9 // 10]
+    assert with_rate.rate is None
+
+
+@pytest.mark.parametrize("most", [32, 100])
+def test_an_endpoint_that_takes_so_many_at_a_time_is_used(most: int) -> None:
+    with_rate, without = (simulate(so_many_at_a_time(most), rows=10_000, ration=on) for on in (True, False))
+    assert with_rate.seconds <= 1.05 * without.seconds
+
+
+def test_an_outage_is_no_limit_for_long() -> None:
+    outage = after_another(by_chance(0), after_another(by_chance(1), by_chance(0), 30), 10)
+    found = simulate(outage, seconds=150)
+    assert found.admitted(130, 150) >= 0.9 * found.admitted(5, 9)
+
+
+def test_without_refusals_nothing_is_held_back() -> None:
+    with_rate, without = (simulate(by_chance(0), rows=20_000, ration=on) for on in (True, False))
+    assert with_rate.seconds == without.seconds
+
+
+def test_a_probe_that_comes_to_nothing_is_followed_by_another() -> None:
+    ration = Ration()
+    for _ in range(60):
+        ration.take(1.0)
+    for number in range(1, 61):
+        ration.refused(number, 0.0, 1.1)
+    assert ration.engaged
+    assert ration.wait_s(1.1) == 0
+    probe = ration.take(1.1)
+    assert ration.wait_s(1.1) == math.inf
+    ration.lost(probe, 1.2)
+    assert 0 < ration.wait_s(1.2) <= 1
+    ration.answered(ration.take(3.0), 0.1, 3.1)
+    assert ration.wait_s(3.1) < math.inf
