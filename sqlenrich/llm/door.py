@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from .pace import Pace
@@ -123,3 +124,13 @@ class Door:
 
 def _rounded(amount: float) -> float:
     return float(f"{amount:.2g}")
+
+
+def open_files() -> float:
+    """Give how many files this process may have open."""
+    try:
+        import resource
+    except ImportError:  # not on Windows, which has no such limit
+        return math.inf
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return math.inf if limit == resource.RLIM_INFINITY else limit

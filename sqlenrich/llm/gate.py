@@ -13,7 +13,7 @@ from sqlenrich.tokens import BYTES_PER_TOKEN
 
 from .bucket import Bucket
 from .caps import Caps
-from .door import Door, Ticket
+from .door import Door, Ticket, open_files
 from .model import Stopped
 from .pace import most_each
 from .told import Told
@@ -51,7 +51,7 @@ class Gate:
     """
 
     def __init__(self, doors: int, limits: Limits, *, max_out: int | None = None, caps: Caps | None = None) -> None:
-        most = most_each(doors, _open_files())
+        most = most_each(doors, open_files())
         limited = any(getattr(limits, name) is not None for name in _PER_MINUTE)
         self.doors = tuple(Door(number, most, rationed=not limited) for number in range(doors))
         self.fixed = limits.concurrency
@@ -393,16 +393,6 @@ def share_of_time(gates: Sequence[Gate]) -> dict[str, float]:
     if not seconds:
         return {}
     return {name: round(sum(g.shares.get(name, 0.0) for g in gates) / seconds, 4) for name in names}
-
-
-def _open_files() -> float:
-    """Give how many files this process may have open."""
-    try:
-        import resource
-    except ImportError:  # not on Windows, which has no such limit
-        return math.inf
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return math.inf if limit == resource.RLIM_INFINITY else limit
 
 
 def _nothing() -> None:

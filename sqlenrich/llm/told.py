@@ -125,10 +125,6 @@ class Allowance:
         self._set(told.left, told.reset_s, spent, now)
         self.limit = told.limit
 
-    def forget(self) -> None:
-        """Take note that nothing is told any more."""
-        self._known = False
-
     def wait_s(self, units: float, spent: float, now: float) -> float:
         """Give in how many seconds so much may be sent; 0 for at once."""
         if not self._known:
