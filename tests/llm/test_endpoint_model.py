@@ -565,7 +565,8 @@ def test_a_limit_that_is_found_is_noted() -> None:
     model = EndpointModel(config("http://user.example/v1?key=very-secret", limits=Limits()))
     model._limited(model.gate.doors[0], "rpm", 600)
     model._limited(model.gate.doors[0], "input_tpm", 80_000)
+    begin = "http://user.example/v1 allows about"
     assert model.warnings == [
-        "http://user.example/v1 allows about 600 requests a minute; rpm = 600 in its settings begins there",
-        "http://user.example/v1 allows about 80,000 input tokens a minute; input_tpm = 80000 in its settings begins there",
+        f"{begin} 600 requests a minute; rpm = 600 in its settings begins there",
+        f"{begin} 80,000 input tokens a minute; input_tpm = 80000 in its settings begins there",
     ]
