@@ -9,16 +9,21 @@ from .drip import Drip
 SAMPLE, SMALL_SAMPLE, ALL = 30, 10, 0.9
 """Of so many requests in a row, sent after a first refusal, so many are refused: the endpoint is shut. Below a rate
 that is known to be of use, where refusals are rare, fewer tell."""
-LOWEST = 0.5
+LONGEST_DRAIN_S = 10.0
 HOLD_S, LONGEST_HOLD_S, LONGEST_ASKED_S = 0.25, 5.0, 60.0
 SHARE = 0.98
-SLOWEST = 1 / 30
+SLOWEST, LOWEST = 1 / 30, 0.5
+"""No lower rate than this, nor than this part of the one before."""
+HARDLY = 0.25
+"""What answered less than this share while it was not shut has no quota that was used up."""
 NOTABLE, FEWEST_REFUSED, FEWEST_A_S = 0.2, 30, 20.0
-FEW = 0.0125
-MOSTLY, HARDLY = 0.5, 0.25
+"""A rate is tried where so large a share is refused, so many, and so many a second; few a second cost nothing."""
 WATCH_S, WATCH_LATENCIES, LONGEST_WATCH_S = 2.0, 3.0, 20.0
-MANY_REFUSED, MANY_WATCH_S = 50, 0.5
+MOSTLY, MANY_REFUSED, MANY_WATCH_S = 0.5, 50, 0.5
+"""Where most is refused, and so many, so short a time is enough to see it."""
+FEW = 0.0125
 PLAIN, PLAIN_REFUSED = 0.1, 5
+"""So large a share of what was sent, and so many, end a round below a rate at once."""
 PAUSE_S = 1.0
 TRIAL_S, TRIAL_OUTCOMES = 0.2, 40
 ROUND_S, ROUND_OUTCOMES = 5.0, 20
@@ -81,7 +86,7 @@ class Ration:
         """Give in how many seconds a request may be sent: 0 for at once, infinity for after those under way."""
         if self._shut_after is not None:
             if self._draining:
-                return math.inf if self._out else 0.0
+                return max(self._hold_until - now, 0.0) if self._out else 0.0
             return math.inf if self._probe is not None else max(self._hold_until - now, 0.0)
         if now < self._pause_until and self._sample_after is not None and self._sent >= self._sample_after + SAMPLE:
             return self._pause_until - now
@@ -138,7 +143,7 @@ class Ration:
         elif self._sample_after < number <= self._sample_after + self._sample:
             self._sample_refused += 1
             if self._sample_refused >= ALL * self._sample and now >= self._never_shut_until:
-                self._shut()
+                self._shut(now)
                 return
         self._bad += number > self._mark
         self._judge(now)
@@ -150,9 +155,10 @@ class Ration:
             self._probe = None
             self._hold(0.0, now)
 
-    def _shut(self) -> None:
+    def _shut(self, now: float) -> None:
         self._shut_after, self._probe, self._sample_after = self._sent, None, None
         self._draining, self._quota, self._hold_s = True, False, HOLD_S
+        self._hold_until = now + LONGEST_DRAIN_S
 
     def _hold(self, asked_s: float, now: float) -> None:
         self._hold_until = now + max(self._hold_s, min(asked_s, LONGEST_ASKED_S))

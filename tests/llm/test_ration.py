@@ -123,7 +123,7 @@ def simulate(
         while (again or left) and in_flight < pace.width and in_flight + max(0, paused - 128) < 640:
             wait_s = rationed.wait_s(now) if rationed is not None else 0.0
             if wait_s > 0:
-                if wait_s < math.inf and next_at <= now:
+                if wait_s < math.inf and not now < next_at <= now + wait_s + 2e-6:
                     next_at = now + wait_s + 1e-6
                     push(next_at, "wake")
                 break
