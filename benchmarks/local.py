@@ -16,9 +16,11 @@ import duckdb
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from tests.llm.limits import TELLS
 from tests.llm.program import Program
 
 __all__ = [
+    "TELLS",
     "Program",
     "Run",
     "counts",

@@ -29,7 +29,8 @@ class Report:
     ``cost_unknown`` says why; ``latency_ms`` has ``p50``, ``p95`` and ``p99`` of the answers, None without any.
     ``stopped_at`` is the cap that ended the run (``max_rows``, ``max_calls``, ``max_cost``); ``limits`` tells in which
     share of the asking time each limit held requests back: ``concurrency``, ``rpm``, ``tpm``, ``input_tpm``,
-    ``output_tpm``, ``endpoint`` (down, or it asked to wait), ``max_cost``.
+    ``output_tpm``, ``endpoint`` (down, or it asked to wait), ``endpoint_rate`` (a limit that it told or
+    its refusals showed), ``max_cost``.
     """
 
     run_id: str

@@ -19,7 +19,7 @@ from sqlenrich.errors import RunError, did_you_mean
 from sqlenrich.tokens import BYTES_PER_TOKEN
 
 from .caps import Caps
-from .gate import Door, Gate
+from .gate import Door, Gate, Ticket
 from .messages import Answer, Request
 from .model import OUTAGE_S, Pulse
 from .replies import (
@@ -35,6 +35,7 @@ from .replies import (
 )
 from .settings import EndpointConfig, body_parts
 from .sites import Failure, Site, secrets_of
+from .told import read_limits
 from .wire import Reply, Wire, WireError, WireTimeoutError
 
 __all__ = ["EndpointConfig", "EndpointModel"]
@@ -48,7 +49,8 @@ PROBE_TRIES = 2
 REVIVE_S = (0.0, 0.25, 0.5, 1.0, 2.0, 5.0)
 TELL_EVERY_S = 60.0
 CUT_BYTES, CUT_FACTOR, CUT_ANSWERS = 8_000, 4, 3
-BUSY = frozenset({429, 503})
+OVERLOAD = 503
+BUSY = frozenset({429, OVERLOAD})
 PROBE_S = 10.0
 
 
@@ -97,6 +99,7 @@ class EndpointModel:
         self._wires = tuple(Wire(urlsplit(site.url), headers, timeout_s=self.config.timeout_s) for site in self.sites)
         self.gate.max_out = self.config.max_out  # of several models at one gate, each has its own
         self.gate.on_down = self._down
+        self.gate.on_limit = self._limited
         self.gate.reopen()
 
     async def close(self) -> None:
@@ -146,7 +149,7 @@ class EndpointModel:
             self.pulse.sent(again=calls > 0)
             calls += 1
             try:
-                result = await self._send(body, ticket.door.number)
+                result = await self._send(body, ticket)
             except BaseException:
                 gate.leave(ticket)
                 raise
@@ -171,7 +174,7 @@ class EndpointModel:
             elsewhere = False
             if result.busy:
                 refusals += 1
-                gate.refused(ticket, result.wait_s)
+                gate.refused(ticket, result.wait_s, overload=result.overload)
                 exhausted = refusals >= (self.config.max_tries if probing else self.config.max_refusals)
             else:
                 failures += 1
@@ -242,6 +245,11 @@ class EndpointModel:
             self.warnings.append(f"warning: {why}; this run goes on without it")
         return last
 
+    def _limited(self, door: Door, setting: str, a_minute: int) -> None:
+        what = "requests" if setting == "rpm" else f"{setting.removesuffix('tpm').replace('_', ' ')}tokens"
+        todo = "" if len(self.sites) > 1 else f"; {setting} = {a_minute} in its settings begins there"
+        self.warnings.append(f"{self.sites[door.number].shown} allows about {a_minute:,} {what} a minute{todo}")
+
     def _down(self, door: Door) -> None:
         site = self.sites[door.number]
         told = len(self.sites) > 1 and time.monotonic() - self._told_at.get(site.shown, float("-inf")) > TELL_EVERY_S
@@ -275,14 +283,16 @@ class EndpointModel:
                     self.warnings.append(f"{site.shown} answers again")
                 return
 
-    async def _send(self, body: bytes, number: int) -> Completion | Failure:
+    async def _send(self, body: bytes, ticket: Ticket) -> Completion | Failure:
         if not self._wires:
             raise RuntimeError("the model is not open")
+        number = ticket.door.number
         site = self.sites[number]
         try:
             reply = await self._wires[number].send("POST", site.chat, body)
         except (WireError, OSError) as error:
             return self._unreached(number, error)
+        self.gate.told(ticket, read_limits(reply.headers), all_of_it=reply.status == 200)
         if reply.status != 200:
             return await self._judged(site, number, reply)
         try:
@@ -307,7 +317,7 @@ class EndpointModel:
         text = self._hide(one_line(f"HTTP {reply.status}: {message or reply.reason or 'no message'}"))
         if fault is Fault.AGAIN:
             wait_s = retry_after(reply.headers.get("retry-after")) or 0.0
-            return Failure(text, wait_s=wait_s, busy=reply.status in BUSY)
+            return Failure(text, wait_s=wait_s, busy=reply.status in BUSY, overload=reply.status == OVERLOAD)
         if fault is Fault.KEY:
             what = "refuses the key" if self.config.api_key else "wants a key"
             todo = "set the variable that api_key_env names, or OPENAI_API_KEY"

@@ -6,16 +6,19 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from decimal import Decimal
 
 from sqlenrich.tokens import BYTES_PER_TOKEN
 
 from .bucket import Bucket
 from .caps import FREE, Caps
+from .door import Door, Ticket, open_files
 from .model import Stopped
-from .pace import Pace, most_each
+from .pace import most_each
+from .told import Told
+
+__all__ = ["Door", "Gate", "Limits", "Ticket", "share_of_time"]
 
 FAILURES_DOWN = 3
 FAILURES_REST = 5
@@ -38,47 +41,20 @@ class Limits:
 _PER_MINUTE = tuple(field.name for field in fields(Limits) if field.name != "concurrency")
 
 
-class Door:
-    """One endpoint of a gate: how many requests are in flight there, and whether it answers.
-
-    ``failures`` counts the tries that came to nothing since the last answer, ``rests`` how often it was then given none
-    for a while. ``closed``: it refuses all and is asked no more.
-    """
-
-    def __init__(self, number: int, most: int) -> None:
-        self.number = number
-        self.pace = Pace(most=most)
-        self.in_flight = 0
-        self.up = True
-        self.closed = False
-        self.held_until = 0.0
-        self.failures = self.unreached = self.rests = 0
-        self.answered_at = float("-inf")
-
-
-class Ticket:
-    """The right to send one request, and what it was counted with until its own usage is told."""
-
-    __slots__ = ("at", "cost", "door", "size", "tokens_in", "tokens_out")
-
-    def __init__(
-        self, door: Door, at: float, size: int, tokens_in: float, tokens_out: float, cost: Decimal = FREE
-    ) -> None:
-        self.door, self.at, self.size = door, at, size
-        self.tokens_in, self.tokens_out, self.cost = tokens_in, tokens_out, cost
-
-
 class Gate:
     """Lets requests through, first come first served; those that are sent again go first. In the loop's thread alone.
 
     ``doors`` is the number of endpoints that serve the same model. ``max_out`` is the most tokens of one answer, where
     that is set; whoever sends with another limit sets it. ``shares`` tells for how many seconds each limit held
-    requests back: ``concurrency``, those a minute, ``endpoint`` (none was up, or it asked to wait), ``max_cost``.
+    requests back: ``concurrency``, those a minute, ``endpoint`` (none was up, or it asked to wait), ``endpoint_rate``
+    (a limit that it told, or that its refusals showed), ``max_cost``. ``on_limit`` is told once of such a limit: where,
+    the name of its setting, how much a minute.
     """
 
     def __init__(self, doors: int, limits: Limits, *, max_out: int | None = None, caps: Caps | None = None) -> None:
-        most = most_each(doors, _open_files())
-        self.doors = tuple(Door(number, most) for number in range(doors))
+        most = most_each(doors, open_files())
+        limited = any(getattr(limits, name) is not None for name in _PER_MINUTE)
+        self.doors = tuple(Door(number, most, rationed=not limited) for number in range(doors))
         self.fixed = limits.concurrency
         self.caps = caps
         self.in_flight = 0
@@ -87,6 +63,7 @@ class Gate:
         self.on_room: Callable[[], None] = _nothing
         self.on_cap: Callable[[], None] = _nothing
         self.on_down: Callable[[Door], None] = _ignore
+        self.on_limit: Callable[[Door, str, int], None] = _ignore
         now = time.monotonic()
         self._buckets = {n: Bucket(float(limit), now) for n in _PER_MINUTE if (limit := getattr(limits, n)) is not None}
         self._waiting: deque[tuple[int, asyncio.Future[Ticket]]] = deque()
@@ -142,6 +119,8 @@ class Gate:
         self.resume()
         self._open, self._open_at = True, time.monotonic()
         self._reason, self._reason_at = "", self._open_at
+        for door in self.doors:
+            door.restart()
 
     def end(self) -> None:
         """The stream ended, and nobody is to be told of anything."""
@@ -205,13 +184,30 @@ class Gate:
             door.pace.answered(now, now - ticket.at, full=full)
         door.failures = door.unreached = door.rests = 0
         door.answered_at = now
+        if door.ration is not None:
+            door.ration.answered(ticket.number, now - ticket.at, now)
+        if (found := door.found(now)) is not None:
+            self.on_limit(door, *found)
         self._settle(ticket, now, tokens_in, tokens_out, cached)
         self._out_of(door, now)
 
-    def refused(self, ticket: Ticket, wait_s: float) -> None:
-        """Take note of a limit that was met (429, 503): fewer at a time, and none until it is over where all are."""
+    def told(self, ticket: Ticket, told: Mapping[str, Told], *, all_of_it: bool) -> None:
+        """Take note of what an answer's headers tell of limits; ``all_of_it``: what they don't tell is not known."""
+        ticket.door.tell(ticket, told, time.monotonic(), all_of_it=all_of_it)
+
+    def refused(self, ticket: Ticket, wait_s: float, *, overload: bool = False) -> None:
+        """Take note of a limit that was met (429, ``overload``: 503): less, and nothing until it is over where all are.
+
+        Fewer are sent at a time, or where the refusals show a limit a minute, fewer a second.
+        """
         door, now = ticket.door, time.monotonic()
-        door.pace.pushed_back(now)
+        if overload or not door.rationed:
+            door.pace.pushed_back(now)
+        if door.ration is not None:
+            if overload:
+                door.ration.lost(ticket.number, now)
+            else:
+                door.ration.refused(ticket.number, wait_s, now)
         for bucket in self._buckets.values():
             bucket.slower()
         if wait_s > 0 and now - door.answered_at > 1.0:
@@ -224,6 +220,8 @@ class Gate:
     def failed(self, ticket: Ticket, *, unreachable: bool, timeout: bool) -> None:
         """Take note of a try that came to nothing."""
         door, now = ticket.door, time.monotonic()
+        if door.ration is not None:
+            door.ration.lost(ticket.number, now)
         if timeout:
             door.pace.pushed_back(now)
         self._settle(ticket, now, 0, 0, 0)
@@ -242,6 +240,8 @@ class Gate:
     def leave(self, ticket: Ticket) -> None:
         """Give a ticket back: its request was abandoned."""
         now = time.monotonic()
+        if ticket.door.ration is not None:
+            ticket.door.ration.lost(ticket.number, now)
         self._settle(ticket, now, 0, 0, 0)
         self._out_of(ticket.door, now)
 
@@ -266,11 +266,11 @@ class Gate:
         """
         if self.fixed is not None and self.in_flight >= self.fixed:
             return self._held_back("concurrency", 0.0)
-        door, reason, wait_s = self._door(now)
-        if door is None:
-            return self._held_back(reason, wait_s)
         tokens_in = size / BYTES_PER_TOKEN * self._ratio
         tokens_out = self._out
+        door, reason, wait_s = self._door((1.0, tokens_in + tokens_out, tokens_in, tokens_out), now)
+        if door is None:
+            return self._held_back(reason, wait_s)
         cost = FREE
         if (caps := self.caps) is not None:
             # No token is less than a byte, but a server may put a text of its own before each prompt.
@@ -302,12 +302,12 @@ class Gate:
             raise Stopped
         return None, reason, wait_s
 
-    def _door(self, now: float) -> tuple[Door | None, str, float]:
+    def _door(self, needs: Sequence[float], now: float) -> tuple[Door | None, str, float]:
         """Give the endpoint with most room, or why none has any."""
         best: Door | None = None
         choice = len(self.doors) > 1 and self._any_well()
-        held = float("inf")
-        anyone = False
+        held = paced = math.inf
+        anyone = rated = False
         for door in self.doors:
             if not door.up:
                 continue
@@ -319,11 +319,16 @@ class Gate:
                 continue
             if choice and door.failures >= FAILURES_REST and door.in_flight:
                 continue  # one request at a time finds out whether it answers again
+            if (wait_s := door.wait_s(needs, now)) > 0:
+                rated, paced = True, min(paced, wait_s)
+                continue
             if best is None or self._load(door) < self._load(best):
                 best = door
         if best is not None:
             return best, "", 0.0
-        return None, "concurrency" if anyone else "endpoint", 0.0 if held == float("inf") else held
+        wait_s = min(held, paced)
+        reason = "endpoint_rate" if rated else "concurrency" if anyone else "endpoint"
+        return None, reason, 0.0 if wait_s == math.inf else wait_s
 
     def _load(self, door: Door) -> tuple[float, int]:
         # Where the width is fixed, that of one endpoint is not tried out.
@@ -412,19 +417,9 @@ def share_of_time(gates: Sequence[Gate]) -> dict[str, float]:
     return {name: round(sum(g.shares.get(name, 0.0) for g in gates) / seconds, 4) for name in names}
 
 
-def _open_files() -> float:
-    """Give how many files this process may have open."""
-    try:
-        import resource
-    except ImportError:  # not on Windows, which has no such limit
-        return math.inf
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return math.inf if limit == resource.RLIM_INFINITY else limit
-
-
 def _nothing() -> None:
     """Do nothing."""
 
 
-def _ignore(_: Door) -> None:
+def _ignore(*_: object) -> None:
     """Do nothing."""

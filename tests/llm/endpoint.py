@@ -27,7 +27,7 @@ if __name__ == "__main__":
 
 from sqlenrich.llm.mock import MockModel
 from tests.llm.faults import FAULTS, HUGE, ODD_CONTENT, STATUS_FAULTS, checked, error
-from tests.llm.limits import Window
+from tests.llm.limits import TELLS, Window
 from tests.llm.tally import Seen, Tally, load, prompt_of, utf8
 from tests.llm.wire import Connection, Work
 
@@ -45,7 +45,8 @@ class ScriptedEndpoint:
     (from 1) -> fault. ``by_prompt``: text -> fault for prompts that hold it. ``latency_s`` is the time of an
     answer, ``slots`` how many are worked on at once (0 = any number). ``content``: the answers' text, texts of
     which the prompt chooses one, or a function of the prompt; without it answers fit the schema that is asked
-    for. ``rpm`` and ``tpm`` are held over each ``window_s`` seconds; what is beyond gets 429. A request has the
+    for. ``rpm`` and ``tpm`` are held over each ``window_s`` seconds; what is beyond gets 429; ``tells``
+    names a style of headers that say how much is left. A request has the
     tokens of its prompt and its answer, or with ``count_max_tokens`` its ``max_tokens``. ``huge``: bytes of a
     huge answer. ``cut``: the most tokens that are counted of a prompt, as by a server that cuts it. ``tokenizes``:
     whether it has the page of that name. ``log_file``: a line of JSON for each request; with ``keep`` the requests
@@ -72,6 +73,7 @@ class ScriptedEndpoint:
         tpm: int = 0,
         window_s: float = 60.0,
         count_max_tokens: bool = False,
+        tells: str = "",
         log_file: Path | None = None,
         keep: bool = True,
         seed: int = 0,
@@ -91,6 +93,7 @@ class ScriptedEndpoint:
         self.key = key
         self.huge = huge
         self.count_max_tokens = count_max_tokens
+        self.tells = tells
         self.port = port
         self.window = Window(rpm, tpm, window_s)
         self.tally = Tally(log_file)
@@ -281,6 +284,7 @@ def main() -> None:
     parser.add_argument("--tpm", type=int, default=0, help="tokens in each window; 0: any number")
     parser.add_argument("--window", type=float, default=60.0, metavar="S", help="seconds of the limits' window")
     parser.add_argument("--count-max-tokens", action="store_true", help="count max_tokens, not the answer's tokens")
+    parser.add_argument("--tells", choices=TELLS, default="", help="tell in headers how much of the limits is left")
     parser.add_argument("--fault", action="append", default=[], metavar="KIND=SHARE", help=", ".join(FAULTS))
     parser.add_argument("--calm", type=int, default=0, metavar="N", help="so many first requests have no such fault")
     parser.add_argument(
@@ -306,6 +310,7 @@ def main() -> None:
             tpm=given.tpm,
             window_s=given.window,
             count_max_tokens=given.count_max_tokens,
+            tells=given.tells,
             log_file=given.log,
             keep=False,
             seed=given.seed,

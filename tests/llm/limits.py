@@ -4,8 +4,40 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 from .faults import error
+
+
+def _openai(kind: str, limit: int, left: int, whole_s: float, _: float) -> str:
+    """As OpenAI writes them: durations until all of it is left."""
+    minutes, seconds = divmod(whole_s, 60)
+    reset = f"{seconds:.3f}s" if seconds >= 1 or minutes else f"{seconds * 1000:.0f}ms"
+    reset = f"{minutes:.0f}m{reset}" if minutes else reset
+    values = {"limit": limit, "remaining": left, "reset": reset}
+    return "".join(f"x-ratelimit-{name}-{kind}: {value}\r\n" for name, value in values.items())
+
+
+def _anthropic(kind: str, limit: int, left: int, whole_s: float, _: float) -> str:
+    """As Anthropic writes them: moments at which all of it is left."""
+    at = datetime.now(UTC) + timedelta(seconds=math.ceil(whole_s))
+    values = {"limit": limit, "remaining": left, "reset": f"{at:%Y-%m-%dT%H:%M:%SZ}"}
+    return "".join(f"anthropic-ratelimit-{kind}-{name}: {value}\r\n" for name, value in values.items())
+
+
+def _ietf(kind: str, limit: int, left: int, _: float, more_s: float) -> str:
+    """As many gateways write them: whole seconds until more is left."""
+    if kind != "requests":
+        return ""
+    return f"ratelimit-limit: {limit}\r\nratelimit-remaining: {left}\r\nratelimit-reset: {math.ceil(more_s)}\r\n"
+
+
+TELLS: dict[str, Callable[[str, int, int, float, float], str]] = {
+    "openai": _openai,
+    "anthropic": _anthropic,
+    "ietf": _ietf,
+}
 
 
 class Window:
@@ -44,6 +76,16 @@ class Window:
             if requests_over <= 0 and tokens_over <= 0:
                 return max(at + self.window_s - now, 1e-3)
         raise AssertionError("a request that fits an empty window fits once all others left it")
+
+    def told(self, now: float, style: str) -> str:
+        """Give the header lines that tell how much is left, in a vendor's style."""
+        whole_s, more_s = (
+            (at + self.window_s - now for at in (self.taken[-1][0], self.taken[0][0])) if self.taken else (0.0, 0.0)
+        )
+        used = {"requests": (self.rpm, len(self.taken)), "tokens": (self.tpm, self.tokens)}
+        return "".join(
+            TELLS[style](kind, limit, limit - taken, whole_s, more_s) for kind, (limit, taken) in used.items() if limit
+        )
 
     def refusal(self, wait: float) -> tuple[int, str, bytes]:
         """Give the answer to a request that must wait: its status, header lines and body, as OpenAI writes them."""

@@ -38,7 +38,7 @@ class Seen:
     """One request; ``status`` is what was sent for it (0 = nothing), ``at`` its monotonic time.
 
     ``complete``: a whole completion was sent. ``digest``: the prompt's SHA-256. ``tokens``: the prompt's and the
-    answer's, as the limits count them.
+    answer's, as the limits count them. ``head``: header lines of its answer.
     """
 
     path: str
@@ -50,6 +50,7 @@ class Seen:
     complete: bool = False
     digest: bytes = b""
     tokens: int = 0
+    head: str = ""
 
     @property
     def prompt(self) -> str:

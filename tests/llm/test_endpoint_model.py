@@ -547,3 +547,25 @@ def test_a_url_that_a_server_repeats_shows_no_key(fault: str, monkeypatch: pytes
         answer = ask(f"{server.url}?api-version=1&sig={KEY}", max_tries=1)
     assert "nothing at /v1/chat/completions?***" in (answer.call_error or "")
     assert KEY[:5] not in repr(answer)
+
+
+@pytest.mark.parametrize("style", ["openai", "anthropic", "ietf"])
+def test_limits_that_headers_tell_are_kept(style: str) -> None:
+    with ScriptedEndpoint(rpm=40, window_s=2.0, tells=style, latency_s=0.01) as server:
+        model = EndpointModel(config(server.url, limits=Limits(), max_refusals=20))
+        with Client(model, concurrency=1) as client:
+            requests = (Request(f"h{number}", 1, "hello") for number in range(60))
+            answers = [answer for batch in client.stream(requests) for answer in batch]
+        assert [answer.call_error for answer in answers] == [None] * 60
+        assert server.tally.refused <= 6
+
+
+def test_a_limit_that_is_found_is_noted() -> None:
+    model = EndpointModel(config("http://user.example/v1?key=very-secret", limits=Limits()))
+    model._limited(model.gate.doors[0], "rpm", 600)
+    model._limited(model.gate.doors[0], "input_tpm", 80_000)
+    begin = "http://user.example/v1 allows about"
+    assert model.warnings == [
+        f"{begin} 600 requests a minute; rpm = 600 in its settings begins there",
+        f"{begin} 80,000 input tokens a minute; input_tpm = 80000 in its settings begins there",
+    ]

@@ -14,6 +14,7 @@ from sqlenrich.errors import ConfigError
 from sqlenrich.llm.caps import Caps
 from sqlenrich.llm.gate import Gate, Limits, Ticket, share_of_time
 from sqlenrich.llm.model import Stopped
+from sqlenrich.llm.told import Told
 from sqlenrich.prices import Price
 
 
@@ -405,3 +406,61 @@ def test_a_cap_ends_a_run_at_once_whatever_else_holds_it_back(way: str) -> None:
         assert caps.reached == "max_calls"
 
     in_loop(work)
+
+
+def test_what_an_endpoint_tells_holds_back_and_is_named() -> None:
+    async def work() -> None:
+        gate = Gate(2, Limits(64))
+        gate.begin()
+        told = await entered(gate)
+        gate.told(told, {"requests": Told(0, 1.0)}, all_of_it=True)
+        other = gate.doors[1 - told.door.number]
+        assert {(await entered(gate)).door for _ in range(4)} == {other}  # it is that endpoint's own limit
+        gate.told(await entered(gate), {"requests": Told(0, 1.0)}, all_of_it=True)
+        assert gate.try_enter(400) is None
+        waiting = asyncio.create_task(gate.enter(400))
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+        gate.told(told, {}, all_of_it=False)  # a refusal without headers tells nothing new
+        assert gate.try_enter(400) is None
+        await asyncio.wait_for(waiting, 2)
+        gate.end()
+        assert share_of_time([gate])["endpoint_rate"] > 0.5
+
+    in_loop(work)
+
+
+def test_nothing_is_held_back_any_more_where_nothing_is_told_any_more() -> None:
+    async def work() -> None:
+        gate = Gate(1, Limits(64))
+        gate.told(await entered(gate), {"tokens": Told(0, 30.0)}, all_of_it=True)
+        assert gate.try_enter(400) is None
+        ticket = Ticket(gate.doors[0], 0.0, 0, 0.0, 0.0)
+        gate.told(ticket, {}, all_of_it=True)
+        gate.answered(ticket)
+        assert (await asyncio.wait_for(entered(gate), 1)).door.number == 0
+
+    in_loop(work)
+
+
+def test_a_found_limit_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        gate = Gate(1, Limits(64))
+        found: list[tuple[str, int]] = []
+        gate.on_limit = lambda _, setting, a_minute: found.append((setting, a_minute))
+        ration = gate.doors[0].ration
+        assert ration is not None
+        ration.rate, ration.sure = 9.8, True
+        for _ in range(2):
+            gate.answered(await entered(gate))
+        assert found == [("rpm", 600)]
+
+    in_loop(work)
+
+
+def test_the_users_own_limits_stand_for_what_refusals_show() -> None:
+    assert [Gate(1, limits).doors[0].ration is None for limits in (Limits(), Limits(8), Limits(rpm=5))] == [
+        False,
+        False,
+        True,
+    ]

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ from sqlenrich.llm import endpoint as module
 from sqlenrich.llm.caps import Caps
 from sqlenrich.llm.client import Client
 from sqlenrich.llm.endpoint import EndpointConfig, EndpointModel
-from sqlenrich.llm.gate import Limits, share_of_time
+from sqlenrich.llm.gate import Limits, Ticket, share_of_time
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.prices import Price
 
@@ -104,11 +105,11 @@ class Watched(EndpointModel):
 
     peak = under_way = 0
 
-    async def _send(self, body: bytes, number: int):  # type: ignore[no-untyped-def]
+    async def _send(self, body: bytes, ticket: Ticket) -> Any:
         self.under_way += 1
         self.peak = max(self.peak, self.under_way)
         try:
-            return await super()._send(body, number)
+            return await super()._send(body, ticket)
         finally:
             self.under_way -= 1
 

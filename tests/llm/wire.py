@@ -83,6 +83,8 @@ class Connection(asyncio.Protocol):
         seen.tokens = endpoint.cost(prompt, body)
         wait = endpoint.window.admit(seen.at, seen.tokens)
         endpoint.tally.admitted(seen, fits=wait == 0.0)
+        if endpoint.tells:
+            seen.head = endpoint.window.told(seen.at, endpoint.tells)
         if wait:
             self.refuse(seen, "limit", endpoint.window.refusal(wait))
             return
@@ -181,7 +183,9 @@ class Connection(asyncio.Protocol):
     ) -> None:
         if self.transport is not None:
             seen.status = status
-            head = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n{extra}\r\n"
+            head = (
+                f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n{extra}{seen.head}\r\n"
+            )
             self.transport.write(head.encode() + body[:keep])
 
     def drop(self) -> None:

@@ -1,0 +1,24 @@
+"""A rate held evenly, whatever it is at the moment."""
+
+from __future__ import annotations
+
+BURST_S = 0.1
+
+
+class Drip:
+    """Lets units through at a rate a second that may differ from call to call, a tenth of a second of it at once."""
+
+    def __init__(self) -> None:
+        self._level = 1.0
+        self._at = 0.0
+
+    def wait_s(self, units: float, rate: float, now: float) -> float:
+        """Give in how many seconds ``units`` may pass; 0 for at once."""
+        self._level = min(max(units, rate * BURST_S), self._level + max(now - self._at, 0.0) * rate)
+        self._at = max(now, self._at)
+        missing = units - self._level
+        return missing / rate if missing > 1e-6 else 0.0
+
+    def take(self, units: float) -> None:
+        """Let units through."""
+        self._level -= units
