@@ -63,6 +63,8 @@ class Ration:
         self._sample, self._sample_refused = SAMPLE, 0
         # The rate, and how it fares.
         self._trial: float | None = None
+        self._early = False
+        """The rate was found while the width grew, so it may be far too low: it is raised at once, until refused."""
         self._proven: float | None = None
         self._step, self._patience, self._unused = LARGEST_STEP, 1, 0
         self._raise_at = 0.0
@@ -198,7 +200,8 @@ class Ration:
             elif notable or past >= LONGEST_WATCH_S:
                 self._begin_round(now)
             return
-        least_s, least = (TRIAL_S, TRIAL_OUTCOMES) if self._trial is not None else (ROUND_S, ROUND_OUTCOMES)
+        short = self._early or self._trial is not None
+        least_s, least = (TRIAL_S, TRIAL_OUTCOMES) if short else (ROUND_S, ROUND_OUTCOMES)
         # Refusals come at once, and answers later: they are compared with what was sent.
         many = max(PLAIN_REFUSED, PLAIN * (self._sent - self._mark))
         plain = self._trial is None and self._good > 0 and self._bad >= many
@@ -221,6 +224,7 @@ class Ration:
         self._deaf_s = min(2 * self._deaf_s, LONGEST_DEAF_S)
 
     def _lower(self, now: float, past: float, share: float) -> None:
+        first = self._early = self.rate is None and not self._cycle_s
         if self._proven is not None:
             self.rate, self._proven, self._trial = self._proven, None, None
         else:
@@ -230,8 +234,11 @@ class Ration:
                 admitted = min(admitted, self._good / (past - self._latency_s))
             lower = SHARE * (admitted if self.rate is None else max(min(self.rate, admitted), LOWEST * self.rate))
             self.rate, self._trial = max(lower, SLOWEST), share if share >= NOTABLE else None
-        self._step, self._patience = STEP, min(2 * self._patience, LONGEST_PATIENCE)
-        self._raise_at = now + max(self._cycle_s, ROUND_S) * self._patience
+        if first:
+            self._step, self._raise_at = LARGEST_STEP, now
+        else:
+            self._step, self._patience = STEP, min(2 * self._patience, LONGEST_PATIENCE)
+            self._raise_at = now + max(self._cycle_s, ROUND_S) * self._patience
         self._begin_round(now)
 
     def _raise(self, now: float) -> None:
@@ -247,4 +254,4 @@ class Ration:
             self._proven = self.rate
             self.rate *= 1 + self._step
             self._step = min(2 * self._step, LARGEST_STEP)
-            self._raise_at = now + max(self._cycle_s, ROUND_S)
+            self._raise_at = now + (0.0 if self._early else max(self._cycle_s, ROUND_S))
