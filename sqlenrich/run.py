@@ -332,9 +332,9 @@ class Rounds:
 
     def shares(self) -> dict[str, float]:
         """Give the share of the asking time in which each limit held requests back."""
-        from .llm.gate import share_of_time
+        from .llm.held import share_of_time
 
-        return share_of_time(list(self.gates.values()))
+        return share_of_time([gate.held for gate in self.gates.values()])
 
     def keep(self, answers: Sequence[Answer]) -> None:
         if answers:

@@ -169,7 +169,7 @@ class Client:
         in_flight = gate.in_flight if gate is not None else flight.workers if flight is not None else 1
         if down_s >= TROUBLE_S or (down_s and not in_flight):
             return f"the endpoint is in trouble ({self.pulse.trouble})"
-        reason = gate.reason if gate is not None else ""
+        reason = gate.held.reason if gate is not None else ""
         if gate is not None and reason == "endpoint":
             return f"the endpoint asks to wait {math.ceil(gate.held_s):,} s" if gate.held_s else "the endpoint is down"
         if reason not in ("", "concurrency"):

@@ -14,11 +14,12 @@ from sqlenrich.tokens import BYTES_PER_TOKEN
 from .bucket import Bucket
 from .caps import FREE, Caps
 from .door import Door, Ticket, open_files
+from .held import Held
 from .model import Stopped
 from .pace import most_each
 from .told import Told
 
-__all__ = ["Door", "Gate", "Limits", "Ticket", "share_of_time"]
+__all__ = ["Door", "Gate", "Limits", "Ticket"]
 
 FAILURES_DOWN = 3
 FAILURES_REST = 5
@@ -45,7 +46,7 @@ class Gate:
     """Lets requests through, first come first served; those that are sent again go first. In the loop's thread alone.
 
     ``doors`` is the number of endpoints that serve the same model. ``max_out`` is the most tokens of one answer, where
-    that is set; whoever sends with another limit sets it. ``shares`` tells for how many seconds each limit held
+    that is set; whoever sends with another limit sets it. ``held`` tells for how many seconds each limit held
     requests back: ``concurrency``, those a minute, ``endpoint`` (none was up, or it asked to wait), ``endpoint_rate``
     (a limit that it told, or that its refusals showed), ``max_cost``. ``on_limit`` is told once of such a limit: where,
     the name of its setting, how much a minute.
@@ -58,8 +59,7 @@ class Gate:
         self.fixed = limits.concurrency
         self.caps = caps
         self.in_flight = 0
-        self.seconds = 0.0
-        self.shares: dict[str, float] = {}
+        self.held = Held()
         self.on_room: Callable[[], None] = _nothing
         self.on_cap: Callable[[], None] = _nothing
         self.on_down: Callable[[Door], None] = _ignore
@@ -72,9 +72,7 @@ class Gate:
         self._out = float(min(max_out or GUESSED_OUT, GUESSED_OUT))
         self.max_out = max_out
         self._hidden = 0
-        self._reason = ""
-        self._reason_at = self._open_at = now
-        self._open = self._stopping = False
+        self._stopping = False
 
     @property
     def most(self) -> int:
@@ -89,11 +87,6 @@ class Gate:
         return max(1, sum(door.pace.width for door in self.doors if door.up))
 
     @property
-    def reason(self) -> str:
-        """The limit that holds requests back now, empty for none; see ``shares``."""
-        return self._reason
-
-    @property
     def held_s(self) -> float:
         """For how many seconds more every endpoint that answers asked to wait."""
         now = time.monotonic()
@@ -102,7 +95,7 @@ class Gate:
     @property
     def waits_for_itself(self) -> bool:
         """Whether nothing is in flight because the user's limits a minute hold requests back."""
-        return self.in_flight == 0 and self._reason in _PER_MINUTE
+        return self.in_flight == 0 and self.held.reason in _PER_MINUTE
 
     def reopen(self) -> None:
         """Take it that all endpoints answer: whoever watched those that did not is gone. A closed one stays closed."""
@@ -117,8 +110,7 @@ class Gate:
     def begin(self) -> None:
         """A stream begins: from here on time counts."""
         self.resume()
-        self._open, self._open_at = True, time.monotonic()
-        self._reason, self._reason_at = "", self._open_at
+        self.held.begin(time.monotonic())
         for door in self.doors:
             door.restart()
 
@@ -126,11 +118,7 @@ class Gate:
         """The stream ended, and nobody is to be told of anything."""
         self.on_room = self.on_cap = _nothing
         self._forget_timer()
-        if self._open:
-            now = time.monotonic()
-            self._mark("", now)
-            self.seconds += now - self._open_at
-            self._open = False
+        self.held.end(time.monotonic())
 
     def try_enter(self, size: int) -> Ticket | None:
         """Give a ticket for a request of so many bytes if it may be sent at once. Raises Stopped at a cap."""
@@ -141,9 +129,9 @@ class Gate:
         now = time.monotonic()
         ticket, reason, _ = self._admit(size, now)
         if ticket is None or self.in_flight >= self.width:
-            self._mark(reason or "concurrency", now)
-        elif self._reason:
-            self._mark("", now)
+            self.held.mark(reason or "concurrency", now)
+        elif self.held.reason:
+            self.held.mark("", now)
         return ticket
 
     async def enter(self, size: int, *, again: bool = False) -> Ticket:
@@ -167,7 +155,7 @@ class Gate:
         """Send away whoever waits, and whoever comes."""
         self._stopping = True
         self._forget_timer()
-        self._mark("", time.monotonic())
+        self.held.mark("", time.monotonic())
         while self._waiting:
             _, waiting = self._waiting.popleft()
             if not waiting.done():
@@ -369,8 +357,8 @@ class Gate:
         self.in_flight -= 1
         if self._waiting:
             self._pump()
-        elif self._reason == "concurrency":
-            self._mark("", now)
+        elif self.held.reason == "concurrency":
+            self.held.mark("", now)
 
     def _pump(self) -> None:
         """Let through who may pass, and come back when the next one may."""
@@ -393,28 +381,12 @@ class Gate:
         self._forget_timer()
         if self._waiting and wait_s > 0:
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._pump)
-        self._mark(reason or ("concurrency" if self.in_flight >= self.width else ""), now)
+        self.held.mark(reason or ("concurrency" if self.in_flight >= self.width else ""), now)
 
     def _forget_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _mark(self, reason: str, now: float) -> None:
-        """Count the time of the limit that held requests back until now."""
-        if reason != self._reason:
-            if self._reason and self._open:
-                self.shares[self._reason] = self.shares.get(self._reason, 0.0) + now - self._reason_at
-            self._reason, self._reason_at = reason, now
-
-
-def share_of_time(gates: Sequence[Gate]) -> dict[str, float]:
-    """Give, of the time of all streams, the share in which each limit held requests back."""
-    seconds = sum(gate.seconds for gate in gates)
-    names = dict.fromkeys(name for gate in gates for name in gate.shares)
-    if not seconds:
-        return {}
-    return {name: round(sum(g.shares.get(name, 0.0) for g in gates) / seconds, 4) for name in names}
 
 
 def _nothing() -> None:

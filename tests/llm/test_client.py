@@ -608,4 +608,4 @@ def test_a_stop_before_the_stream_begins_leaves_no_time_counted() -> None:
         client._post(flight.wind_down)
         client._post(flight.start)
         client._await(asyncio.sleep(0.01))
-        assert not model.gate._open
+        assert not model.gate.held._open

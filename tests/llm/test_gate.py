@@ -12,7 +12,8 @@ import pytest
 
 from sqlenrich.errors import ConfigError
 from sqlenrich.llm.caps import Caps
-from sqlenrich.llm.gate import Gate, Limits, Ticket, share_of_time
+from sqlenrich.llm.gate import Gate, Limits, Ticket
+from sqlenrich.llm.held import share_of_time
 from sqlenrich.llm.model import Stopped
 from sqlenrich.llm.told import Told
 from sqlenrich.prices import Price
@@ -102,7 +103,7 @@ def test_limits_a_minute_hold_back(limits: Limits, size: int, name: str) -> None
         assert asyncio.get_running_loop().time() - began > 0.05
         gate.answered(ticket, size // 4, 64)
         gate.end()
-        assert share_of_time([gate])[name] > 0.9
+        assert share_of_time([gate.held])[name] > 0.9
 
     in_loop(work)
 
@@ -277,7 +278,7 @@ def test_nothing_is_sent_while_the_only_endpoint_is_down() -> None:
         gate.open_door(gate.doors[0])
         gate.answered(await waiting)
         gate.end()
-        assert share_of_time([gate])["endpoint"] > 0.8
+        assert share_of_time([gate.held])["endpoint"] > 0.8
 
     in_loop(work)
 
@@ -425,7 +426,7 @@ def test_what_an_endpoint_tells_holds_back_and_is_named() -> None:
         assert gate.try_enter(400) is None
         await asyncio.wait_for(waiting, 2)
         gate.end()
-        assert share_of_time([gate])["endpoint_rate"] > 0.5
+        assert share_of_time([gate.held])["endpoint_rate"] > 0.5
 
     in_loop(work)
 

@@ -25,7 +25,8 @@ from sqlenrich.llm import endpoint as module
 from sqlenrich.llm.caps import Caps
 from sqlenrich.llm.client import Client
 from sqlenrich.llm.endpoint import EndpointConfig, EndpointModel
-from sqlenrich.llm.gate import Limits, Ticket, share_of_time
+from sqlenrich.llm.gate import Limits, Ticket
+from sqlenrich.llm.held import share_of_time
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.prices import Price
 
@@ -237,7 +238,7 @@ def play(scene: Scene) -> None:
     assert (caps.open, float(caps.reserved)) == (0, 0)
     assert {door.number for door in gate.doors if door.closed} <= {number for number, _, _ in scene.refusals}
     assert not all(door.closed for door in gate.doors)
-    shares = share_of_time([gate])
+    shares = share_of_time([gate.held])
     assert all(0 <= one <= 1 for one in shares.values()), shares
     assert sum(shares.values()) <= 1.001, shares
     answered = Counter(one.request_hash for one in given)
