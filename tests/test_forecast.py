@@ -426,7 +426,7 @@ def test_stored_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert facts["limit"] == "100 ms an answer, 4 at a time"
     # Without a fixed number: as many as a run may have in flight.
     assert plan(prompt, data, output=database, model="mock")["limit"] == "100 ms an answer, at most 20 at a time"
-    monkeypatch.setattr("sqlenrich.llm.gate._open_files", lambda: 136.0)
+    monkeypatch.setattr("sqlenrich.llm.gate.open_files", lambda: 136.0)
     limited = plan(prompt, data, output=database, model="mock")
     assert limited["limit"] == f"100 ms an answer, at most {Gate(1, Limits()).most} at a time"
     assert limited["seconds"] == {"low": 0.25, "high": None}  # 8 at a time
