@@ -30,7 +30,7 @@ def main() -> NoReturn:
     finally:  # all is said: what comes while Python ends changes nothing
         for number in numbers:
             signal.signal(number, signal.SIG_IGN)
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):
         with suppress(OSError):
             stream.flush()
     # To take an interpreter apart that holds DuckDB, Arrow and sqlglot costs another tenth of a second.

@@ -139,7 +139,7 @@ def _open(path: Path, config: dict[str, Any]) -> duckdb.DuckDBPyConnection:
         named = f" AS {quote('memory_db')}" if path.name.split(".")[0].lower() == "memory" else ""
         db.execute(f"ATTACH {text(str(path))}{named} (ROW_GROUP_SIZE {ROW_GROUP_ROWS})")
         name = db.execute("SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL").fetchall()[0][0]
-        db.execute(f"USE {quote(name)}")
+        db.execute(f"USE {quote(name)}.main")
     except duckdb.Error:
         db.close()
         raise

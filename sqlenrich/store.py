@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -298,12 +300,18 @@ class Store(Database):
     def export(self, plan: Plan, output: Path) -> None:
         """Write NAME to a CSV or Parquet file, and NAME_quarantine beside it. In CSV arrays and structs are JSON."""
         parquet = output.suffix.lower() == ".parquet"
-        form = f"{'FORMAT parquet' if parquet else 'FORMAT csv, HEADER'}, USE_TMP_FILE true"  # wholly or not at all
+        form = f"{'FORMAT parquet' if parquet else 'FORMAT csv, HEADER'}, USE_TMP_FILE false"
         for name, path in (("enriched", output), ("quarantine", quarantine_file(output))):
             step = plan.step(name)
             nested = [quote(c) for c, kind in step.columns.items() if isinstance(kind, Array | Struct) and not parquet]
             replaced = f" REPLACE ({', '.join(f'to_json({c}) AS {c}' for c in nested)})" if nested else ""
-            self.db.execute(f"COPY (SELECT *{replaced} FROM {step.relation}) TO {text(str(path))} ({form})")
+            target = path.resolve()
+            made = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
+            try:
+                self.db.execute(f"COPY (SELECT *{replaced} FROM {step.relation}) TO {text(str(made))} ({form})")
+                os.replace(made, target)  # wholly or not at all
+            finally:
+                made.unlink(missing_ok=True)
 
 
 def _hashes(pending_sql: str) -> str:

@@ -8,7 +8,6 @@ from decimal import Decimal
 
 from .caps import FREE
 from .pace import Pace
-from .ration import SHARE, Ration
 from .told import KINDS, Allowance, Told
 
 SURE_S, LATELY_S = 30.0, 5.0
@@ -30,21 +29,19 @@ class Ticket:
     ) -> None:
         self.door, self.at, self.size = door, at, size
         self.tokens_in, self.tokens_out, self.cost = tokens_in, tokens_out, cost
-        self.number, self.spent = door.take((1.0, tokens_in + tokens_out, tokens_in, tokens_out), at)
+        self.number, self.spent = door.take((1.0, tokens_in + tokens_out, tokens_in, tokens_out))
 
 
 class Door:
     """How one endpoint fares.
 
     ``failures`` counts the tries that came to nothing since the last answer, ``rests`` how often it was then given none
-    for a while. ``closed``: it refuses all and is asked no more. ``ration`` is None where the user's own limits stand
-    for what it would find out.
+    for a while. ``closed``: it refuses all and is asked no more.
     """
 
-    def __init__(self, number: int, most: int, *, rationed: bool = True) -> None:
+    def __init__(self, number: int, most: int) -> None:
         self.number = number
         self.pace = Pace(most=most)
-        self.ration = Ration() if rationed else None
         self.in_flight = 0
         self.up = True
         self.closed = False
@@ -57,23 +54,16 @@ class Door:
         self._held: dict[str, tuple[float, float, float]] = {}
         self._known = False
 
-    @property
-    def rationed(self) -> bool:
-        """Whether refusals are taken for those of a limit a minute, not of too many at a time."""
-        return self.ration is not None and self.ration.engaged
-
     def restart(self) -> None:
         """A new stream begins."""
         self._held.clear()
-        if self.ration is not None:
-            self.ration.restart()
 
     def wait_s(self, needs: Sequence[float], now: float) -> float:
         """Give in how many seconds what the endpoint allows admits a request of so many of each of ``KINDS``.
 
-        0 for at once, infinity for after the one under way.
+        0 for at once.
         """
-        wait_s = 0.0 if self.ration is None else self.ration.wait_s(now)
+        wait_s = 0.0
         if self._allowances:
             for kind, units, spent in zip(KINDS, needs, self._spent, strict=True):
                 if (allowance := self._allowances.get(kind)) is not None:
@@ -84,13 +74,11 @@ class Door:
                         wait_s = max(wait_s, kind_wait_s)
         return wait_s
 
-    def take(self, needs: Sequence[float], now: float) -> tuple[int, tuple[float, float, float, float]]:
+    def take(self, needs: Sequence[float]) -> tuple[int, tuple[float, float, float, float]]:
         """Take note that a request is sent; give its number, and what was sent until then and with it."""
         self._sent += 1
         requests, tokens, tokens_in, tokens_out = self._spent
         self._spent = (requests + 1, tokens + needs[1], tokens_in + needs[2], tokens_out + needs[3])
-        if self.ration is not None:
-            self.ration.take(now)
         if self._allowances:
             for kind, units in zip(KINDS, needs, strict=True):
                 if kind in self._allowances:
@@ -101,17 +89,15 @@ class Door:
         """Take note of what an answer told; ``all_of_it``: of what it doesn't tell nothing is known any more."""
         for kind, spent in zip(KINDS, ticket.spent, strict=True):
             if kind in told:
-                self._allowances.setdefault(kind, Allowance()).tell(told[kind], spent, now)
+                self._allowances.setdefault(kind, Allowance()).tell(told[kind], spent, now, admitted=all_of_it)
             elif all_of_it and kind in self._allowances:
                 del self._allowances[kind]
 
     def found(self, now: float) -> tuple[str, int] | None:
-        """Give, once, a limit that was found or told: the name of its setting, and about how much a minute."""
+        """Give, once, a limit that was told: the name of its setting, and about how much a minute."""
         if self._known:
             return None
         limit: tuple[str, float] | None = None
-        if self.ration is not None and self.ration.sure and self.ration.rate is not None:
-            limit = "rpm", _rounded(self.ration.rate / SHARE * 60)
         for kind, (since, spent_then, lately) in self._held.items():
             if now - lately > LATELY_S:
                 del self._held[kind]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 BURST_S = 0.1
+STILL_S = 1.0
+"""A rate of nothing is asked again after so long."""
 
 
 class Drip:
@@ -17,7 +19,9 @@ class Drip:
         self._level = min(max(units, rate * BURST_S), self._level + max(now - self._at, 0.0) * rate)
         self._at = max(now, self._at)
         missing = units - self._level
-        return missing / rate if missing > 1e-6 else 0.0
+        if missing <= 1e-6:
+            return 0.0
+        return missing / rate if rate > 0 else STILL_S
 
     def take(self, units: float) -> None:
         """Let units through."""

@@ -36,7 +36,7 @@ from .replies import (
 from .settings import EndpointConfig, body_parts
 from .sites import Failure, Site, secrets_of
 from .told import read_limits
-from .wire import Reply, Wire, WireError, WireTimeoutError
+from .wire import Reply, Wire, WireConnectError, WireError, WireTimeoutError
 
 __all__ = ["EndpointConfig", "EndpointModel"]
 
@@ -49,8 +49,7 @@ PROBE_TRIES = 2
 REVIVE_S = (0.0, 0.25, 0.5, 1.0, 2.0, 5.0)
 TELL_EVERY_S = 60.0
 CUT_BYTES, CUT_FACTOR, CUT_ANSWERS = 8_000, 4, 3
-OVERLOAD = 503
-BUSY = frozenset({429, OVERLOAD})
+BUSY = frozenset({429, 503})
 PROBE_S = 10.0
 
 
@@ -151,7 +150,7 @@ class EndpointModel:
             try:
                 result = await self._send(body, ticket)
             except BaseException:
-                gate.leave(ticket)
+                gate.leave(ticket, begun=True)
                 raise
             latency_ms = round((time.monotonic() - started) * 1000)
             if isinstance(result, Completion):
@@ -174,11 +173,11 @@ class EndpointModel:
             elsewhere = False
             if result.busy:
                 refusals += 1
-                gate.refused(ticket, result.wait_s, overload=result.overload)
+                gate.refused(ticket, result.wait_s)
                 exhausted = refusals >= (self.config.max_tries if probing else self.config.max_refusals)
             else:
                 failures += 1
-                gate.failed(ticket, unreachable=result.unreachable, timeout=result.timeout)
+                gate.failed(ticket, unreachable=result.unreachable, timeout=result.timeout, begun=result.begun)
                 exhausted = failures >= tries
                 elsewhere = self._elsewhere(ticket.door, result)
                 if not (exhausted or probing or elsewhere or self.pulse.may_retry()):
@@ -298,7 +297,7 @@ class EndpointModel:
         try:
             completion = read_completion(reply.body)
         except ValueError:
-            return Failure(self._why_not(reply.body))
+            return Failure(self._why_not(reply.body), begun=True)
         self._answered.add(number)
         return completion
 
@@ -317,7 +316,7 @@ class EndpointModel:
         text = self._hide(one_line(f"HTTP {reply.status}: {message or reply.reason or 'no message'}"))
         if fault is Fault.AGAIN:
             wait_s = retry_after(reply.headers.get("retry-after")) or 0.0
-            return Failure(text, wait_s=wait_s, busy=reply.status in BUSY, overload=reply.status == OVERLOAD)
+            return Failure(text, wait_s=wait_s, busy=reply.status in BUSY)
         if fault is Fault.KEY:
             what = "refuses the key" if self.config.api_key else "wants a key"
             todo = "set the variable that api_key_env names, or OPENAI_API_KEY"
@@ -351,7 +350,8 @@ class EndpointModel:
             text = "connection closed before the answer"
         else:
             text = self._hide(one_line(f"connection failed: {error or type(error).__name__}"))
-        return Failure(text, unreachable=True, timeout=isinstance(error, WireTimeoutError))
+        begun = isinstance(error, WireError) and not isinstance(error, WireConnectError)
+        return Failure(text, unreachable=True, timeout=isinstance(error, WireTimeoutError), begun=begun)
 
     async def _misplaced(self, number: int, status: int, text: str) -> str:
         """Give the line that says what is wrong with the url or the model's name."""

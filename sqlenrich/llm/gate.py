@@ -48,14 +48,13 @@ class Gate:
     ``doors`` is the number of endpoints that serve the same model. ``max_out`` is the most tokens of one answer, where
     that is set; whoever sends with another limit sets it. ``held`` tells for how many seconds each limit held
     requests back: ``concurrency``, those a minute, ``endpoint`` (none was up, or it asked to wait), ``endpoint_rate``
-    (a limit that it told, or that its refusals showed), ``max_cost``. ``on_limit`` is told once of such a limit: where,
+    (a limit that it told), ``max_cost``. ``on_limit`` is told once of such a limit: where,
     the name of its setting, how much a minute.
     """
 
     def __init__(self, doors: int, limits: Limits, *, max_out: int | None = None, caps: Caps | None = None) -> None:
         most = most_each(doors, open_files())
-        limited = any(getattr(limits, name) is not None for name in _PER_MINUTE)
-        self.doors = tuple(Door(number, most, rationed=not limited) for number in range(doors))
+        self.doors = tuple(Door(number, most) for number in range(doors))
         self.fixed = limits.concurrency
         self.caps = caps
         self.in_flight = 0
@@ -172,8 +171,6 @@ class Gate:
             door.pace.answered(now, now - ticket.at, full=full)
         door.failures = door.unreached = door.rests = 0
         door.answered_at = now
-        if door.ration is not None:
-            door.ration.answered(ticket.number, now - ticket.at, now)
         if (found := door.found(now)) is not None:
             self.on_limit(door, *found)
         self._settle(ticket, now, tokens_in, tokens_out, cached)
@@ -183,19 +180,10 @@ class Gate:
         """Take note of what an answer's headers tell of limits; ``all_of_it``: what they don't tell is not known."""
         ticket.door.tell(ticket, told, time.monotonic(), all_of_it=all_of_it)
 
-    def refused(self, ticket: Ticket, wait_s: float, *, overload: bool = False) -> None:
-        """Take note of a limit that was met (429, ``overload``: 503): less, and nothing until it is over where all are.
-
-        Fewer are sent at a time, or where the refusals show a limit a minute, fewer a second.
-        """
+    def refused(self, ticket: Ticket, wait_s: float) -> None:
+        """Take note of a limit that was met (429, 503): fewer at a time, and none until it is over where all are."""
         door, now = ticket.door, time.monotonic()
-        if overload or not door.rationed:
-            door.pace.pushed_back(now)
-        if door.ration is not None:
-            if overload:
-                door.ration.lost(ticket.number, now)
-            else:
-                door.ration.refused(ticket.number, wait_s, now)
+        door.pace.pushed_back(now)
         for bucket in self._buckets.values():
             bucket.slower()
         if wait_s > 0 and now - door.answered_at > 1.0:
@@ -205,14 +193,12 @@ class Gate:
         self._settle(ticket, now, 0, 0, 0)
         self._out_of(door, now)
 
-    def failed(self, ticket: Ticket, *, unreachable: bool, timeout: bool) -> None:
-        """Take note of a try that came to nothing."""
+    def failed(self, ticket: Ticket, *, unreachable: bool, timeout: bool, begun: bool = False) -> None:
+        """Take note of a try that came to nothing; ``begun``: it may have to be paid for all the same."""
         door, now = ticket.door, time.monotonic()
-        if door.ration is not None:
-            door.ration.lost(ticket.number, now)
         if timeout:
             door.pace.pushed_back(now)
-        self._settle(ticket, now, 0, 0, 0)
+        self._drop(ticket, now, begun)
         self._rest(door, now)
         if not unreachable:
             door.unreached = 0
@@ -225,12 +211,10 @@ class Gate:
                 door.rests += 1
         self._out_of(door, now)
 
-    def leave(self, ticket: Ticket) -> None:
-        """Give a ticket back: its request was abandoned."""
+    def leave(self, ticket: Ticket, *, begun: bool = False) -> None:
+        """Give a ticket back: its request was abandoned; ``begun``: it may have to be paid for all the same."""
         now = time.monotonic()
-        if ticket.door.ration is not None:
-            ticket.door.ration.lost(ticket.number, now)
-        self._settle(ticket, now, 0, 0, 0)
+        self._drop(ticket, now, begun)
         self._out_of(ticket.door, now)
 
     def open_door(self, door: Door) -> None:
@@ -331,6 +315,10 @@ class Gate:
         if door.failures >= FAILURES_REST and now >= door.held_until and len(self.doors) > 1 and self._any_well():
             door.held_until = now + min(REST_S * 2.0 ** min(door.rests, 16), LONGEST_REST_S)
             door.rests += 1
+
+    def _drop(self, ticket: Ticket, now: float, begun: bool) -> None:
+        used = None if begun else 0
+        self._settle(ticket, now, used, used, used)
 
     def _settle(
         self, ticket: Ticket, now: float, tokens_in: int | None, tokens_out: int | None, cached: int | None

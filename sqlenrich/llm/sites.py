@@ -17,8 +17,8 @@ class Failure:
     """A try without a completion: its text, whose fault it is, the seconds that the endpoint asked to wait.
 
     ``unreachable``: no HTTP answer came; ``timeout``: for too long. ``busy``: a limit was met, so somebody answers
-    there; ``overload``: it is no limit of ours alone. ``closes``: why no other request would fare better at this
-    endpoint, and what to do.
+    there; ``begun``: the endpoint may have answered, and want to be paid for it. ``closes``: why no other request would
+    fare better at this endpoint, and what to do.
     """
 
     text: str
@@ -27,7 +27,7 @@ class Failure:
     unreachable: bool = False
     timeout: bool = False
     busy: bool = False
-    overload: bool = False
+    begun: bool = False
     closes: str = ""
 
 

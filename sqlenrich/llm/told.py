@@ -50,11 +50,14 @@ def read_limits(headers: Mapping[str, str]) -> dict[str, Told]:
     for kind, left_name, limit_name, reset_name in _NAMES:
         if (left_text := headers.get(left_name)) is not None and kind not in found:
             left, reset_s = _number(left_text), _seconds(headers.get(reset_name, ""), headers.get("date"))
-            if left is not None and reset_s is not None:
-                found[kind] = Told(left, reset_s, _number(headers.get(limit_name, "")))
+            limit = _number(headers.get(limit_name, ""))
+            # A limit of nothing where something is answered, or nothing left at once again, says nothing.
+            if left is not None and reset_s is not None and limit != 0 and (left or reset_s):
+                found[kind] = Told(left, reset_s, limit)
     if "requests" not in found and (field := headers.get("ratelimit")) is not None:
         policies = [dict(_ITEM.findall(policy)) for policy in field.split(",")]
         tight = [Told(float(one["r"]), float(one["t"])) for one in policies if len(one) == len("rt")]
+        tight = [told for told in tight if told.left or told.reset_s]
         if tight:
             found["requests"] = min(tight, key=lambda told: told.left)
     return found
@@ -86,7 +89,7 @@ def _clock(date: str | None) -> datetime:
     """Give the endpoint's own time, since clocks differ."""
     try:
         at = parsedate_to_datetime(date) if date else datetime.now(UTC)
-    except ValueError:
+    except (ValueError, OverflowError):
         at = datetime.now(UTC)
     return at.replace(tzinfo=at.tzinfo or UTC)
 
@@ -103,14 +106,20 @@ class Allowance:
         self.limit: float | None = None
         self._left = self._at = self._reset_at = self._spent = 0.0
         self._known = self._compared = self._moves = self._bounded = False
+        self._none_left = self._wrong = False
         self._anchor = (-math.inf, 0.0, 0.0, 0.0)
         self._filled = 0.0
         self._drip = Drip()
 
-    def tell(self, told: Told, spent: float, now: float) -> None:
-        """Take note of what the answer told to a request, with which ``spent`` was sent."""
-        if self._known and spent < self._spent:
+    def tell(self, told: Told, spent: float, now: float, *, admitted: bool = False) -> None:
+        """Take note of what the answer told to a request, with which ``spent`` was sent; ``admitted``: with success."""
+        if self._wrong or (self._known and spent < self._spent):
             return  # an answer that came late
+        if admitted and told.limit is None and told.left <= 0 and self._none_left and spent > self._spent:
+            # Nothing was left, and a request was admitted all the same.
+            self._wrong, self._known = True, False
+            return
+        self._none_left = admitted and told.left <= 0
         reset_at = now + told.reset_s
         since, reset_before, left_before, spent_before = self._anchor
         past = now - since

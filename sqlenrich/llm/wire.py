@@ -31,6 +31,10 @@ class WireTimeoutError(WireError):
     """No connection, no byte or no end within the time."""
 
 
+class WireConnectError(WireTimeoutError):
+    """No connection came about in time: nothing was sent."""
+
+
 class Reply(NamedTuple):
     """A whole reply. The names of ``headers`` are in lower case."""
 
@@ -112,7 +116,7 @@ class Wire:
                     lambda: _Connection(self._open), self._host, self._port, ssl=self._tls
                 )
         except TimeoutError:
-            raise WireTimeoutError("timeout: no connection") from None
+            raise WireConnectError("timeout: no connection") from None
         return connection
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -442,26 +442,3 @@ def test_nothing_is_held_back_any_more_where_nothing_is_told_any_more() -> None:
         assert (await asyncio.wait_for(entered(gate), 1)).door.number == 0
 
     in_loop(work)
-
-
-def test_a_found_limit_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work() -> None:
-        gate = Gate(1, Limits(64))
-        found: list[tuple[str, int]] = []
-        gate.on_limit = lambda _, setting, a_minute: found.append((setting, a_minute))
-        ration = gate.doors[0].ration
-        assert ration is not None
-        ration.rate, ration.sure = 9.8, True
-        for _ in range(2):
-            gate.answered(await entered(gate))
-        assert found == [("rpm", 600)]
-
-    in_loop(work)
-
-
-def test_the_users_own_limits_stand_for_what_refusals_show() -> None:
-    assert [Gate(1, limits).doors[0].ration is None for limits in (Limits(), Limits(8), Limits(rpm=5))] == [
-        False,
-        False,
-        True,
-    ]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from sqlenrich.llm.drip import STILL_S, Drip
 from sqlenrich.llm.told import HORIZON_S, MOVES_AFTER_S, Allowance, Told, read_limits
 
 DATE = {"date": "Sun, 22 Nov 2026 02:00:00 GMT"}
@@ -43,8 +44,26 @@ def openai(reset: str, kind: str = "requests") -> dict[str, str]:
                 "anthropic-ratelimit-requests-reset": "2026-11-22T01:59:00Z",
                 **DATE,
             },
-            {"requests": Told(0, 0, None), "input_tokens": Told(1000, 30, 80_000)},
-            id="Anthropic",
+            {"input_tokens": Told(1000, 30, 80_000)},
+            id="Anthropic; nothing left that is whole at once says nothing",
+        ),
+        pytest.param(
+            {
+                "x-ratelimit-limit-requests": "0",
+                "x-ratelimit-remaining-requests": "0",
+                "x-ratelimit-reset-requests": "60s",
+            },
+            {},
+            id="a limit of nothing",
+        ),
+        pytest.param(
+            {
+                "ratelimit-remaining": "7",
+                "ratelimit-reset": "1000000001",
+                "date": "Mon, 01 Jan 2024 00:00:00 +99999999999999",
+            },
+            {"requests": Told(7, 0, None)},
+            id="an absurd date",
         ),
         pytest.param(
             {"ratelimit-remaining": "5", "ratelimit-limit": "100, 100;w=60", "ratelimit-reset": "50"},
@@ -189,6 +208,17 @@ def test_nothing_is_held_back_for_longer_than_a_minute(reset_s: float) -> None:
     assert allowance.wait_s(1.0, 2, at + 0.1) > 45
     allowance.tell(Told(500, 0.01, 600), 2, at + 0.2)
     assert allowance.wait_s(1.0, 2, at + 0.2) == 0
+
+
+def test_nothing_left_for_a_request_that_is_admitted_is_not_believed() -> None:
+    allowance = Allowance()
+    for sent in range(1, 3):
+        allowance.tell(Told(0, 60.0), sent, float(sent), admitted=True)
+    assert allowance.wait_s(1.0, 2, 3.0) == 0.0
+
+
+def test_a_rate_of_nothing_is_asked_again() -> None:
+    assert Drip().wait_s(2.0, 0.0, 1.0) == STILL_S
 
 
 def test_what_came_late_changes_nothing() -> None:
