@@ -14,6 +14,7 @@ STOPPED = 4
 
 def main() -> NoReturn:
     """Run the command line and exit with its status."""
+    _fill_in()
     numbers = (signal.SIGINT, signal.SIGTERM)
     for number in numbers:
         signal.signal(number, _stop)
@@ -30,11 +31,23 @@ def main() -> NoReturn:
     finally:  # all is said: what comes while Python ends changes nothing
         for number in numbers:
             signal.signal(number, signal.SIG_IGN)
-    for stream in filter(None, (sys.stdout, sys.stderr)):
+    for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()
     # To take an interpreter apart that holds DuckDB, Arrow and sqlglot costs another tenth of a second.
     os._exit(status if isinstance(status, int) else 1)
+
+
+def _fill_in() -> None:
+    """Open what the caller closed, as a daemon may: else the next file to be opened would be taken for stderr."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115
 
 
 def _stop(*_: object) -> None:

@@ -28,8 +28,7 @@ def main() -> NoReturn:
     """Run the command line and exit with its status."""
     try:
         status = cli.main(standalone_mode=False)
-        if sys.stdout is not None:  # closed by whoever started it
-            sys.stdout.flush()
+        sys.stdout.flush()
     except click.exceptions.Abort:
         click.echo("stopped", err=True)
         sys.exit(EXIT_STOPPED)

@@ -288,6 +288,8 @@ def test_an_earlier_run_is_replaced(tmp_path: Path, suffix: str) -> None:
     """Also where its database is gone; what came in its place in the meantime is not, neither by a retry."""
     prompt, output = write_prompt(tmp_path), tmp_path / f"out{suffix}"
     refused = tmp_path / f"out_quarantine{suffix}"
+    other = tmp_path / f"tmp_{output.name}"  # where DuckDB itself would write first
+    other.write_text("mine")
     for count in (1, 2):
         data = write_csv(tmp_path / "in.csv", [(i, f"text {i}") for i in range(count)])
         assert run(prompt, data, output, "--mock-failures", "bad_json=0.5").status in (0, 3)
@@ -301,7 +303,8 @@ def test_an_earlier_run_is_replaced(tmp_path: Path, suffix: str) -> None:
             assert result.error == f"{foreign} was not written by sqlenrich: remove it, or give another --output"
         assert foreign.read_bytes() == b"mine"
         foreign.write_bytes(ours)
-    assert not list(tmp_path.glob("tmp_*"))  # nothing beside them
+    assert other.read_text() == "mine"
+    assert not list(tmp_path.glob(".out*"))  # nothing is left beside them
 
 
 def test_a_run_does_not_write_over_its_source(tmp_path: Path) -> None:

@@ -360,3 +360,13 @@ def test_the_report_is_one_line_of_json(tmp_path: Path, data: Path) -> None:
     result = run(write_prompt(tmp_path), data, tmp_path / "out.csv")
     assert json.loads(result.out)["rows_in"] == 3
     assert f"  -> {tmp_path / 'out.csv'}" in result.err
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_a_run_without_a_place_to_write_to(tmp_path: Path, closed: str) -> None:
+    """As a daemon may start it."""
+    data = write_csv(tmp_path / "in.csv", [(1, "text")])
+    command = [*COMMAND, "run", str(write_prompt(tmp_path)), "--input", str(data), "--output", str(tmp_path / "o.csv")]
+    done = subprocess.run(["sh", "-c", f'"$@" {closed}', "sh", *command, "--mock", "--yes"], check=False)
+    assert done.returncode == 0
+    assert (tmp_path / "o.csv").exists()

@@ -226,6 +226,19 @@ def test_a_cap_holds_whatever_answers_take(seed: int) -> None:
     in_loop(work)
 
 
+@pytest.mark.parametrize(("begun", "spent"), [(True, "0.0004"), (False, "0")])
+def test_a_try_that_may_be_billed_counts_with_the_most_that_it_may_cost(begun: bool, spent: str) -> None:
+    async def work() -> None:
+        caps = Caps(max_cost=1, price=price(1, 1, 0))
+        gate = Gate(1, Limits(8), max_out=10, caps=caps)
+        gate.failed(await entered(gate, 400), unreachable=True, timeout=begun, begun=begun)
+        assert caps.spent == Decimal(spent)
+        gate.leave(await entered(gate, 400), begun=begun)
+        assert caps.spent == 2 * Decimal(spent)
+
+    in_loop(work)
+
+
 def test_a_server_that_adds_a_text_of_its_own_is_known_after_one_answer() -> None:
     async def work() -> None:
         caps = Caps(max_cost=0.02, price=price(1, 1, 0))
