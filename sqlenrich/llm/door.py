@@ -19,17 +19,17 @@ _SETTING = dict(zip(KINDS, ("rpm", "tpm", "input_tpm", "output_tpm"), strict=Tru
 class Ticket:
     """The right to send one request, and what it was counted with until its own usage is told.
 
-    ``number`` is that of the request at its door, ``spent`` what was sent there until then and with it, by kind.
+    ``spent`` is what was sent at its door until then and with it, by kind.
     """
 
-    __slots__ = ("at", "cost", "door", "number", "size", "spent", "tokens_in", "tokens_out")
+    __slots__ = ("at", "cost", "door", "size", "spent", "tokens_in", "tokens_out")
 
     def __init__(
         self, door: Door, at: float, size: int, tokens_in: float, tokens_out: float, cost: Decimal = FREE
     ) -> None:
         self.door, self.at, self.size = door, at, size
         self.tokens_in, self.tokens_out, self.cost = tokens_in, tokens_out, cost
-        self.number, self.spent = door.take((1.0, tokens_in + tokens_out, tokens_in, tokens_out))
+        self.spent = door.take((1.0, tokens_in + tokens_out, tokens_in, tokens_out))
 
 
 class Door:
@@ -49,7 +49,6 @@ class Door:
         self.failures = self.unreached = self.rests = 0
         self.answered_at = float("-inf")
         self._allowances: dict[str, Allowance] = {}
-        self._sent = 0
         self._spent = (0.0, 0.0, 0.0, 0.0)
         self._held: dict[str, tuple[float, float, float]] = {}
         self._known = False
@@ -74,16 +73,15 @@ class Door:
                         wait_s = max(wait_s, kind_wait_s)
         return wait_s
 
-    def take(self, needs: Sequence[float]) -> tuple[int, tuple[float, float, float, float]]:
-        """Take note that a request is sent; give its number, and what was sent until then and with it."""
-        self._sent += 1
+    def take(self, needs: Sequence[float]) -> tuple[float, float, float, float]:
+        """Take note that a request is sent; give what was sent until then and with it."""
         requests, tokens, tokens_in, tokens_out = self._spent
         self._spent = (requests + 1, tokens + needs[1], tokens_in + needs[2], tokens_out + needs[3])
         if self._allowances:
             for kind, units in zip(KINDS, needs, strict=True):
                 if kind in self._allowances:
                     self._allowances[kind].take(units)
-        return self._sent, self._spent
+        return self._spent
 
     def tell(self, ticket: Ticket, told: Mapping[str, Told], now: float, *, all_of_it: bool) -> None:
         """Take note of what an answer told; ``all_of_it``: of what it doesn't tell nothing is known any more."""

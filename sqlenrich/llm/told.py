@@ -114,7 +114,7 @@ class Allowance:
     def tell(self, told: Told, spent: float, now: float, *, admitted: bool = False) -> None:
         """Take note of what the answer told to a request, with which ``spent`` was sent; ``admitted``: with success."""
         if self._wrong or (self._known and spent < self._spent):
-            return  # an answer that came late
+            return  # not to be believed, or an answer that came late
         if admitted and told.limit is None and told.left <= 0 and self._none_left and spent > self._spent:
             # Nothing was left, and a request was admitted all the same.
             self._wrong, self._known = True, False

@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from email.utils import format_datetime
 from typing import Any
 
@@ -17,11 +18,13 @@ import pytest
 
 from sqlenrich.errors import ConfigError, RunError
 from sqlenrich.llm import endpoint as module
+from sqlenrich.llm.caps import Caps
 from sqlenrich.llm.client import Client
 from sqlenrich.llm.endpoint import EndpointConfig, EndpointModel
 from sqlenrich.llm.gate import Limits
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.replies import Fault, judge, one_line, read_completion, retry_after, storable
+from sqlenrich.prices import Price
 
 from .endpoint import HUGE, STATUS_FAULTS, ScriptedEndpoint, error
 
@@ -142,6 +145,20 @@ def test_trouble_that_stays_is_a_retryable_error(fault: str) -> None:
     assert answer.call_error is not None
     assert answer.call_error.startswith(PASSING[fault])
     assert (answer.response, answer.retryable, answer.finish_reason) == (None, True, None)
+
+
+@pytest.mark.parametrize("fault", PASSING)
+def test_what_was_begun_may_have_to_be_paid_for(fault: str) -> None:
+    """No refusal is billed; an answer that broke off or can't be read may be."""
+    caps = Caps(max_cost=1, price=Price(Decimal(1), Decimal(1), Decimal(1)).exact)
+    with (
+        ScriptedEndpoint(rates={fault: 1}) as server,
+        Client(
+            EndpointModel(config(server.url, max_tries=1, max_refusals=1), caps=caps), concurrency=1, caps=caps
+        ) as client,
+    ):
+        assert len(list(client.stream(iter([Request("h", 1, "hello")])))) == 1
+    assert (caps.spent > 0) == (fault not in {"429", "500", "503"})
 
 
 @pytest.mark.parametrize("fault", PASSING)
