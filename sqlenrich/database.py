@@ -73,7 +73,9 @@ class Database:
         self.paths: tuple[str, str] | None = None
         self.db.execute("SET preserve_insertion_order = true")
         self.db.execute("SET enable_progress_bar = false")  # it goes to stdout, which is for data
-        self.db.execute(f"SET temp_directory = {text(str(path) + '.tmp')}")
+        spill = Path(f"{path}.tmp")
+        _clear(spill)
+        self.db.execute(f"SET temp_directory = {text(str(spill))}")
 
     def __enter__(self) -> Self:
         return self
@@ -144,6 +146,14 @@ def _open(path: Path, config: dict[str, Any]) -> duckdb.DuckDBPyConnection:
         db.close()
         raise
     return db
+
+
+def _clear(spill: Path) -> None:
+    """Remove what a killed process had no memory for: DuckDB itself does so only once it spills again."""
+    with suppress(OSError):
+        for file in spill.glob("duckdb_temp_*"):
+            file.unlink()
+        spill.rmdir()
 
 
 def problem(error: Exception, place: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -136,3 +138,26 @@ def test_the_ledger_tells_of_failed_and_stopped_runs(tmp_path: Path) -> None:
     ledger = rows(output, "SELECT status, report FROM _sqlenrich_runs ORDER BY started_at")
     assert [row[0] for row in ledger] == ["failed", "stopped", "done"]
     assert [json.loads(row[1])["quarantine"] for row in ledger] == [{"NOT_ASKED": 2}, {"NOT_ASKED": 1}, {}]
+
+
+SPILLS = """
+import os, sys
+from pathlib import Path
+from sqlenrich.database import Database
+with Database(Path(sys.argv[1])) as database:
+    database.db.execute("SET memory_limit = '24MiB'")
+    database.db.execute("CREATE TEMP TABLE t AS SELECT uuid() AS a, uuid() AS b FROM range(2000000)")
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("own", ["", "notes.txt"])
+def test_what_a_killed_process_spilled_is_removed(tmp_path: Path, own: str) -> None:
+    output, spill = tmp_path / "out.duckdb", tmp_path / "out.duckdb.tmp"
+    subprocess.run([sys.executable, "-c", SPILLS, str(output)], check=True)
+    assert sum(file.stat().st_size for file in spill.iterdir()) > 1_000_000
+    if own:
+        (spill / own).write_text("not DuckDB's")
+    with Store(output):
+        assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["out.duckdb"] + [own] * bool(own)
+    assert spill.exists() == bool(own)
