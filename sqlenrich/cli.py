@@ -271,8 +271,8 @@ def _watched(
 
 def _progress(yes: bool, *, gently: bool = True) -> Progress:
     """Give the progress of what asks a model; ``gently``: a signal lets it end by itself."""
+    from .observer import Stopper
     from .progress import Progress
-    from .run import Stopper
 
     stopper = Stopper()
     ask = _confirm if sys.stdin.isatty() and sys.stderr.isatty() else None

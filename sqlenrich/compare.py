@@ -16,10 +16,11 @@ from .differences import compared, plain
 from .engines import get_engine
 from .enrichment import Enrichment
 from .errors import ConfigError, RunError, did_you_mean
+from .observer import Observer, PlanLine, Silent, Stopper
 from .plan import RESPONSES, Plan
 from .prices import Prices
 from .report import Report
-from .run import Observer, PlanLine, Silent, Stopper, database_path, run, with_settings
+from .run import database_path, run, with_settings
 from .sample import SAMPLE, Sampled, draw, read_inputs
 from .scratch import scratch_folder
 

@@ -15,10 +15,11 @@ from .config import Config, Endpoint, find_config
 from .engines import get_engine
 from .enrichment import Enrichment
 from .errors import ConfigError
+from .observer import Observer, PlanLine, Silent, Stopper
 from .overflow import CUT, TOO_LONG
 from .report import counted
 from .request import ResolvedModel, hint_text
-from .run import Observer, PlanLine, Silent, Stopper, bind_source, with_settings
+from .run import bind_source, with_settings
 from .schema import judge
 from .schema.repairs import kept_nulls
 from .schema.text import repair

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from .llm.messages import Answer
-from .run import PlanLine, Stopper
+from .observer import PlanLine, Stopper
 
 LOG_EVERY_S, DRAW_EVERY_S = 10.0, 0.2
 """Between two lines where answers come: of a log, and on a terminal."""

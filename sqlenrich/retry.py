@@ -15,24 +15,14 @@ from .config import Config, find_config, with_prices
 from .engines import get_engine
 from .enrichment import Enrichment
 from .errors import ConfigError, SqlenrichError
+from .observer import Observer, PlanLine, Silent, Stopper
 from .outputs import check_replaceable
 from .pending import chosen_reasons
 from .plan import Plan, Step
 from .prices import Prices
-from .report import Report
+from .report import Report, counted
 from .request import ResolvedModel
-from .run import (
-    Observer,
-    PlanLine,
-    Rounds,
-    Silent,
-    Stopper,
-    cap_reached,
-    database_path,
-    files_of,
-    new_run_id,
-    with_settings,
-)
+from .run import Rounds, cap_reached, database_path, files_of, new_run_id, with_settings
 from .usage import account
 
 if TYPE_CHECKING:  # "import sqlenrich" loads neither duckdb nor an HTTP client
@@ -260,7 +250,8 @@ def left_out(tried: int, unasked: int, max_attempts: int) -> list[str]:
     """Give a line for each kind of requests that a user might expect to be asked."""
     lines = []
     if tried:
-        lines.append(f"{tried:,} refused requests had all {max_attempts} attempts: --max-attempts N asks them again")
+        refused = counted(tried, "refused request")
+        lines.append(f"{refused} had all {max_attempts} attempts: --max-attempts N asks them again")
     if unasked:
-        lines.append(f"{unasked:,} requests were never asked: run again, that asks them")
+        lines.append(f"{counted(unasked, 'request')} never asked: run again, that asks them")
     return lines

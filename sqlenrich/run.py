@@ -8,20 +8,21 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from .ask import Ask, choose_model
 from .compiler import RELATIONS, compile_plan, snapshot_digest
 from .config import Config, find_config, with_prices
 from .enrichment import Enrichment, SourceColumn
 from .errors import ConfigError, SqlenrichError, did_you_mean
+from .observer import Observer, PlanLine, Silent, Stopper
 from .outputs import check_replaceable
 from .plan import Plan, Step
 from .prices import Prices
-from .report import Report, counted
+from .report import Report
 from .usage import account
 
 if TYPE_CHECKING:  # "import sqlenrich" loads neither duckdb nor an HTTP client
@@ -39,78 +40,6 @@ COMMIT_ROWS = 256
 """So many answers are stored at once at most, since each commit costs the same."""
 BATCH_ROWS = 128
 """Half of that where a model takes its time: requests keep going out while a batch is stored."""
-
-
-@dataclass(frozen=True)
-class PlanLine:
-    """What a run is about to do, told before the first call."""
-
-    rows: int
-    distinct: int
-    answered: int
-    calls: int
-    model: str
-    where: str
-
-    def to_text(self) -> str:
-        """Give the one line."""
-        return (
-            f"plan: {counted(self.rows, 'row')}, {counted(self.distinct, 'distinct request')}, "
-            f"{self.answered:,} already answered, {counted(self.calls, 'call')} to {self.model}{self.where}"
-        )
-
-
-class Observer(Protocol):
-    """Who is told how a run goes: the command line's progress, or nobody."""
-
-    def plan(self, _line: PlanLine, /) -> bool:
-        """The run is about to start; False ends it before the first call."""
-
-    def answered(self, answers: Sequence[Answer], total: int) -> None:
-        """Some answers were stored; ``total`` is how many this run is to get."""
-
-    def note(self, line: str) -> None:
-        """Something worth a line."""
-
-
-class Silent:
-    """An observer that says nothing and agrees to everything."""
-
-    def plan(self, _line: PlanLine) -> bool:
-        """Agree."""
-        return True
-
-    def answered(self, answers: Sequence[Answer], total: int) -> None:
-        """Say nothing."""
-
-    def note(self, line: str) -> None:
-        """Say nothing."""
-
-
-class Stopper:
-    """A way to end a run early from a signal handler or another thread: what was answered is kept."""
-
-    def __init__(self) -> None:
-        self.requested = False
-        self.client: Client | None = None
-        """Who asks a model now."""
-
-    @property
-    def asking(self) -> bool:
-        """Whether a model is asked now."""
-        return self.client is not None
-
-    def stop(self) -> None:
-        """Ask nothing new and end; a second call abandons what is in flight."""
-        self.requested = True
-        if (client := self.client) is not None:
-            client.stop()
-
-    def watch(self, client: Client | None) -> None:
-        """Tell which client to stop."""
-        self.client = client
-        if client is not None and self.requested:
-            client.stop()
 
 
 def run(

@@ -22,8 +22,8 @@ from sqlenrich.compare import cost_of
 from sqlenrich.comparison import printed
 from sqlenrich.config import Config, find_config
 from sqlenrich.differences import label_value, same
+from sqlenrich.observer import PlanLine, Silent, Stopper
 from sqlenrich.prices import Price, Prices
-from sqlenrich.run import PlanLine, Silent, Stopper
 from sqlenrich.terminal import cut, flat, from_difference, width_of
 from sqlenrich.types import BIGINT, BOOLEAN, DATE, DOUBLE, JSON, STRING, TIMESTAMP, Array, Coerced, Type
 

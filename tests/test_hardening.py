@@ -14,7 +14,7 @@ import pytest
 import sqlenrich as se
 from sqlenrich.config import Config, Endpoint
 from sqlenrich.llm.discover import list_models
-from sqlenrich.run import PlanLine, Silent, Stopper
+from sqlenrich.observer import PlanLine, Silent, Stopper
 from tests.llm.endpoint import ScriptedEndpoint
 from tests.runs import GOOD, ask, call, opened, rows, run, write_csv, write_prompt
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from sqlenrich.llm.messages import Answer
+from sqlenrich.observer import PlanLine, Stopper
 from sqlenrich.progress import Progress
 from sqlenrich.report import Report
-from sqlenrich.run import PlanLine, Stopper
 
 REPORT = Report(
     run_id="r",

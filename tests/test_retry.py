@@ -313,7 +313,7 @@ def test_rows_without_an_attempt_are_left_to_run(tmp_path: Path) -> None:
             assert (report["distinct_requests"], report["cached"]) == (3, 1 - calls)
             assert report["quarantine"] == {"NOT_ASKED": 3, "NO_INPUT": 1}
             lines = result.err.splitlines()
-            assert "2 requests were never asked: run again, that asks them" in lines
+            assert "2 requests never asked: run again, that asks them" in lines
             told = f"plan: 5 rows, 3 distinct requests, {1 - calls} already answered, "
             assert any(line.startswith(told) for line in lines)
             assert lines[-1] == "2 requests never asked: sqlenrich run asks them, retry does not"
