@@ -25,7 +25,7 @@ from .types import Array, Struct
 LEDGER = "_sqlenrich_runs"
 AGAIN = "run it again first (what is answered is not paid again)"
 CHUNK_ROWS = 4096
-SLICE_ROWS = 500_000
+SLICE_ROWS = 1_250_000
 """So many rows are judged at a time: the memory of a run does not grow with its rows."""
 SLICES = {"prompts": "sqlenrich_prompts_slice", "responses": "sqlenrich_responses_slice"}
 """The views that the sliced SQL of the checked step reads."""
