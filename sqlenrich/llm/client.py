@@ -171,7 +171,8 @@ class Client:
             return f"the endpoint is in trouble ({self.pulse.trouble})"
         reason = gate.held.reason if gate is not None else ""
         if gate is not None and reason == "endpoint":
-            return f"the endpoint asks to wait {math.ceil(gate.held_s):,} s" if gate.held_s else "the endpoint is down"
+            held_s = math.ceil(gate.held_s)
+            return f"the endpoint takes nothing for {held_s:,} s" if held_s else "the endpoint is down"
         if reason not in ("", "concurrency"):
             return f"{reason} holds requests back"
         return f"waiting for {in_flight:,} {'answer' if in_flight == 1 else 'answers'}"

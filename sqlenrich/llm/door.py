@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from .caps import FREE
+from .learnt import LearntLimit
 from .pace import Pace
 from .told import KINDS, Allowance, Told
+from .wall import BRAKE_S, Wall
 
 SURE_S, LATELY_S = 30.0, 5.0
 """What is told is known as a limit after it held requests back for so long, and did so a moment ago."""
 NEAR = 0.15
+SMOOTH = 0.1
 _SETTING = dict(zip(KINDS, ("rpm", "tpm", "input_tpm", "output_tpm"), strict=True))
 
 
@@ -29,7 +32,7 @@ class Ticket:
     ) -> None:
         self.door, self.at, self.size = door, at, size
         self.tokens_in, self.tokens_out, self.cost = tokens_in, tokens_out, cost
-        self.spent = door.take((1.0, tokens_in + tokens_out, tokens_in, tokens_out))
+        self.spent = door.take((1.0, tokens_in + tokens_out, tokens_in, tokens_out), at)
 
 
 class Door:
@@ -42,16 +45,38 @@ class Door:
     def __init__(self, number: int, most: int) -> None:
         self.number = number
         self.pace = Pace(most=most)
+        self.learnt = LearntLimit()
+        self.wall = Wall()
         self.in_flight = 0
         self.up = True
         self.closed = False
         self.held_until = 0.0
         self.failures = self.unreached = self.rests = 0
         self.answered_at = float("-inf")
+        self.latency_s: float | None = None
         self._allowances: dict[str, Allowance] = {}
         self._spent = (0.0, 0.0, 0.0, 0.0)
         self._held: dict[str, tuple[float, float, float]] = {}
         self._known = False
+
+    def held_s(self, now: float) -> float:
+        """Give for how long nothing is sent there, since it asked to wait or refuses all."""
+        return max(self.held_until, self.wall.until) - now
+
+    def answers(self, ticket: Ticket, now: float) -> None:
+        """Take note of an answer."""
+        self.failures = self.unreached = self.rests = 0
+        self.answered_at = now
+        latency_s = now - ticket.at
+        self.latency_s = latency_s if self.latency_s is None else self.latency_s + SMOOTH * (latency_s - self.latency_s)
+        self.wall.answered(ticket.at, now)
+
+    def refuses(self, ticket: Ticket, now: float) -> None:
+        """Take note of a refusal for a limit."""
+        latency_s = BRAKE_S if self.latency_s is None else self.latency_s
+        if not self.wall.refused(ticket.at, now, latency_s):
+            self.pace.pushed_back(now)
+        self.unreached = 0
 
     def restart(self) -> None:
         """A new stream begins."""
@@ -62,7 +87,7 @@ class Door:
 
         0 for at once.
         """
-        wait_s = 0.0
+        wait_s = self.learnt.wait_s(now)
         if self._allowances:
             for kind, units, spent in zip(KINDS, needs, self._spent, strict=True):
                 if (allowance := self._allowances.get(kind)) is not None:
@@ -73,8 +98,10 @@ class Door:
                         wait_s = max(wait_s, kind_wait_s)
         return wait_s
 
-    def take(self, needs: Sequence[float]) -> tuple[float, float, float, float]:
+    def take(self, needs: Sequence[float], now: float) -> tuple[float, float, float, float]:
         """Take note that a request is sent; give what was sent until then and with it."""
+        self.learnt.sent(now)
+        self.wall.sent(now)
         requests, tokens, tokens_in, tokens_out = self._spent
         self._spent = (requests + 1, tokens + needs[1], tokens_in + needs[2], tokens_out + needs[3])
         if self._allowances:

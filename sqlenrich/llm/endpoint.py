@@ -20,6 +20,7 @@ from sqlenrich.tokens import BYTES_PER_TOKEN
 
 from .caps import Caps
 from .gate import Door, Gate, Ticket
+from .learnt import Finding
 from .messages import Answer, Request
 from .model import OUTAGE_S, Pulse
 from .replies import (
@@ -99,6 +100,7 @@ class EndpointModel:
         self.gate.max_out = self.config.max_out  # of several models at one gate, each has its own
         self.gate.on_down = self._down
         self.gate.on_limit = self._limited
+        self.gate.on_learnt = self._learnt
         self.gate.reopen()
 
     async def close(self) -> None:
@@ -248,6 +250,10 @@ class EndpointModel:
         what = "requests" if setting == "rpm" else f"{setting.removesuffix('tpm').replace('_', ' ')}tokens"
         todo = "" if len(self.sites) > 1 else f"; {setting} = {a_minute} in its settings begins there"
         self.warnings.append(f"{self.sites[door.number].shown} allows about {a_minute:,} {what} a minute{todo}")
+
+    def _learnt(self, door: Door, finding: Finding) -> None:
+        line = finding.to_text(self.config.limits.rpm, alone=len(self.sites) == 1)
+        self.warnings.append(f"{self.sites[door.number].shown} {line}")
 
     def _down(self, door: Door) -> None:
         site = self.sites[door.number]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .client import Client
 
 CHECK_S = 1.0
-TOLD_S = 10.0
+TOLD_S, TELL_EVERY_S = 10.0, 300.0
 FAILS_ENOUGH = 10
 """After so many failures in a row it is no matter any more that the user's own limits leave few tries."""
 
@@ -56,7 +56,7 @@ class Flight:
         self._grace_timer: asyncio.TimerHandle | None = None
         self._doubtful: deque[asyncio.Future[None]] = deque()
         self._sent = 0
-        self._told = False
+        self._told, self._told_at = False, float("-inf")
         self._all_read = False
         self._ended = False
         self._error: Exception | None = None
@@ -266,8 +266,9 @@ class Flight:
     def _tell(self) -> None:
         """Say where nothing is answered for a while: a silence looks like a hang."""
         down_s, warnings = self._pulse.down_s(), self._client.warnings
-        if not self._told and down_s >= TOLD_S:
-            self._told = True
+        now = time.monotonic()
+        if not self._told and down_s >= TOLD_S and now - self._told_at >= TELL_EVERY_S:
+            self._told, self._told_at = True, now
             end = f"the run ends after {self._client.give_up_s:.0f} s without any"
             warnings.append(f"no answer for {down_s:.0f} s ({self._pulse.trouble}); {end}")
         elif self._told and not down_s:

@@ -15,6 +15,7 @@ from .bucket import Bucket
 from .caps import FREE, Caps
 from .door import Door, Ticket, open_files
 from .held import Held
+from .learnt import Finding
 from .model import Stopped
 from .pace import most_each
 from .told import Told
@@ -47,9 +48,9 @@ class Gate:
 
     ``doors`` is the number of endpoints that serve the same model. ``max_out`` is the most tokens of one answer, where
     that is set; whoever sends with another limit sets it. ``held`` tells for how many seconds each limit held
-    requests back: ``concurrency``, those a minute, ``endpoint`` (none was up, or it asked to wait), ``endpoint_rate``
-    (a limit that it told), ``max_cost``. ``on_limit`` is told once of such a limit: where,
-    the name of its setting, how much a minute.
+    requests back: ``concurrency``, those a minute, ``endpoint`` (none is up, or takes any now), ``endpoint_rate``
+    (a limit that it told, or that was learnt), ``max_cost``. ``on_limit`` is told once of a told limit: where, the name
+    of its setting, how much a minute; ``on_learnt`` of one that is learnt from what an endpoint refuses.
     """
 
     def __init__(self, doors: int, limits: Limits, *, max_out: int | None = None, caps: Caps | None = None) -> None:
@@ -63,6 +64,7 @@ class Gate:
         self.on_cap: Callable[[], None] = _nothing
         self.on_down: Callable[[Door], None] = _ignore
         self.on_limit: Callable[[Door, str, int], None] = _ignore
+        self.on_learnt: Callable[[Door, Finding], None] = _ignore
         now = time.monotonic()
         self._buckets = {n: Bucket(float(limit), now) for n in _PER_MINUTE if (limit := getattr(limits, n)) is not None}
         self._waiting: deque[tuple[int, asyncio.Future[Ticket]]] = deque()
@@ -87,9 +89,9 @@ class Gate:
 
     @property
     def held_s(self) -> float:
-        """For how many seconds more every endpoint that answers asked to wait."""
+        """For how many seconds more no endpoint that is up takes anything."""
         now = time.monotonic()
-        return max(0.0, min((door.held_until - now for door in self.doors if door.up), default=0.0))
+        return max(0.0, min((door.held_s(now) for door in self.doors if door.up), default=0.0))
 
     @property
     def waits_for_itself(self) -> bool:
@@ -169,10 +171,11 @@ class Gate:
         full = 2 * door.in_flight > door.pace.width and self.fixed is None
         if self.fixed is None:
             door.pace.answered(now, now - ticket.at, full=full)
-        door.failures = door.unreached = door.rests = 0
-        door.answered_at = now
+        door.answers(ticket, now)
         if (found := door.found(now)) is not None:
             self.on_limit(door, *found)
+        if (learnt := door.learnt.answered(now)) is not None:
+            self.on_learnt(door, learnt)
         self._settle(ticket, now, tokens_in, tokens_out, cached)
         self._out_of(door, now)
 
@@ -183,12 +186,13 @@ class Gate:
     def refused(self, ticket: Ticket, wait_s: float) -> None:
         """Take note of a limit that was met (429, 503): fewer at a time, and none until it is over where all are."""
         door, now = ticket.door, time.monotonic()
-        door.pace.pushed_back(now)
+        door.refuses(ticket, now)
+        if (learnt := door.learnt.refused(ticket.at, now)) is not None:
+            self.on_learnt(door, learnt)
         for bucket in self._buckets.values():
             bucket.slower()
         if wait_s > 0 and now - door.answered_at > 1.0:
             door.held_until = max(door.held_until, now + wait_s)
-        door.unreached = 0
         self._rest(door, now)
         self._settle(ticket, now, 0, 0, 0)
         self._out_of(door, now)
@@ -283,8 +287,8 @@ class Gate:
         for door in self.doors:
             if not door.up:
                 continue
-            if door.held_until > now:
-                held = min(held, door.held_until - now)
+            if (held_s := door.held_s(now)) > 0:
+                held = min(held, held_s)
                 continue
             anyone = True
             if self.fixed is None and door.in_flight >= door.pace.width:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .pushback import Pushback
+
 START, START_MOST = 8, 64
 START_S = 8.0
 """It begins with as many as an endpoint that works on one at a time is through with in these seconds."""
@@ -13,11 +15,6 @@ QUEUED = 1.25
 """An answer that takes so many times as long as the first ones did has stood in a queue."""
 TURN_S = 0.1
 ROUND_S = 0.5
-DECREASE = 0.7
-DECREASE_EVERY_S = 1.0
-LOST = 0.15
-"""Where a decrease takes more than this share of the answers a second, it was of no use."""
-DEAF_S, LONGEST_DEAF_S = 5.0, 60.0
 WIDER, NARROWER = 0.25, 0.1
 WORTH = 0.25
 """A larger width is kept where at least this share of it comes back as more answers a second."""
@@ -54,10 +51,7 @@ class Pace:
         self._answers = 0
         self._turn_width = self.width
         self._turns: list[tuple[int, float]] = []
-        self._decreased_at = self._deaf_until = float("-inf")
-        self._deaf_s = DEAF_S
-        self._before: tuple[int, float] | None = None
-        self._since, self._count = 0.0, 0
+        self.pushback = Pushback()
         self._base: tuple[int, float] | None = None
         self._rest, self._rested, self._narrower = 1, 0, False
 
@@ -71,9 +65,7 @@ class Pace:
             self.width = min(max(self.width, min(START_MOST, int(START_S / max(latency_s, 0.001)))), self.most)
             self._begin(now, skip_s=latency_s if self.width > START else 0.0)
         self._latency_s += SMOOTH * (latency_s - self._latency_s)
-        self._count += 1
-        if self._before is None and now - self._since >= 2 * DECREASE_EVERY_S:
-            self._since, self._count = now, 0
+        self.pushback.answered(now)
         self._full = self._full or full
         self._answers += now >= self._from
         if self.growing:
@@ -89,17 +81,10 @@ class Pace:
 
     def pushed_back(self, now: float) -> None:
         """Take note that the endpoint wants fewer requests."""
-        if now - self._decreased_at < DECREASE_EVERY_S or now < self._deaf_until:
+        width = self.pushback.refused(now, self.width, self.most, self._latency_s)
+        if width is None:
             return
-        self._decreased_at = now
-        rate = self._count / max(now - self._since, 0.1)
-        self._since, self._count = now, 0
-        if self._before is not None and rate < (1 - LOST) * self._before[1]:
-            self.width, self._before = self._before[0], None
-            self._deaf_until, self._deaf_s = now + self._deaf_s, min(2 * self._deaf_s, LONGEST_DEAF_S)
-        else:
-            self._before = (self.width, rate)
-            self.width = max(1, int(self.width * DECREASE))
+        self.width = width
         self.growing = False
         self._base, self._rest, self._rested = None, 1, 0
         self._begin(now)
@@ -156,7 +141,7 @@ class Pace:
         else:
             self._rested += 1
             if self._rested >= self._rest:
-                self.width = self._step(width, narrower=self._narrower)
+                self.width = self._step(width, narrower=self._narrower and width > 1)
         self._begin(now, skip_s=0.0 if self.width == tried else self._latency_s)
 
     def _step(self, width: int, *, narrower: bool) -> int:

@@ -306,27 +306,28 @@ def test_preflight_of_any_model(errors: list[str], expected: int) -> None:
 
 @pytest.mark.parametrize("way", ["thread", "signal", "loop body"])
 def test_stop_yields_what_is_in_flight(way: str) -> None:
-    model = sleeping(0.15)
+    async def act(_: Request) -> None:
+        if len(model.sent) == 20 and way == "thread":
+            threading.Thread(target=client.stop).start()
+        elif len(model.sent) == 20 and way == "signal":
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+        await asyncio.sleep(0.3)
+
+    model = FakeModel(act)
     seen: list[Answer] = []
     with Client(model, concurrency=10, batch_s=0.01) as client:
-        if way == "signal":
-            old = signal.signal(signal.SIGALRM, lambda *_: client.stop())
-            signal.setitimer(signal.ITIMER_REAL, 0.2)
-        elif way == "thread":
-            threading.Timer(0.2, client.stop).start()
+        old = signal.signal(signal.SIGALRM, lambda *_: client.stop())
         started = time.monotonic()
         for batch in client.stream(iter(requests(1000))):
             seen += batch
-            if way == "loop body":
+            if way == "loop body" and len(seen) >= 10 and not client.stopped:
                 client.stop()
-                way = ""
         took = time.monotonic() - started
-        if way == "signal":
-            signal.signal(signal.SIGALRM, old)
+        signal.signal(signal.SIGALRM, old)
         assert list(client.stream(iter(requests(5)))) == []
         assert client.preflight(requests(5)) == []
     assert len(seen) == len(model.sent) == 20
-    assert 0.25 < took < 0.6
+    assert 0.55 < took < client.grace_s
 
 
 def test_stop_waits_for_the_grace_only() -> None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from sqlenrich.llm.pace import DECREASE, DECREASE_EVERY_S, MOST, START, START_MOST, START_S, Pace, most_each
+from sqlenrich.llm.pace import MOST, START, START_MOST, START_S, Pace, most_each
+from sqlenrich.llm.pushback import DECREASE, EVERY_S
 
 
 @dataclass
@@ -109,7 +110,7 @@ def test_nothing_is_learnt_where_something_else_is_the_limit() -> None:
     [
         pytest.param([1.0], [DECREASE], id="once"),
         pytest.param([1.0, 1.1, 1.9], [DECREASE], id="once a second"),
-        pytest.param([1.0, 1.0 + DECREASE_EVERY_S, 3.0], [DECREASE, DECREASE**2, DECREASE**3], id="each second"),
+        pytest.param([1.0, 1.0 + EVERY_S, 3.0], [DECREASE, DECREASE**2, DECREASE**3], id="each second"),
     ],
 )
 def test_pushed_back(times: list[float], widths: list[float]) -> None:

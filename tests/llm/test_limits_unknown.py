@@ -1,0 +1,121 @@
+"""Minutes of asking endpoints that refuse and tell nothing of their limits: how many are refused, and answered."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from sqlenrich.llm.client import Client
+from sqlenrich.llm.endpoint import EndpointConfig, EndpointModel
+from sqlenrich.llm.flight import End, Flight
+from sqlenrich.llm.gate import Limits
+from sqlenrich.llm.messages import Request
+
+from .virtual import Chance, Clock, Minutes, Refilled, Rule, Sliding, Wire, in_no_time
+
+MINUTES = 8
+LEARNT = 4
+"""From the fourth minute on the limit is known."""
+ALL = 10**9
+
+
+async def stream(clock: Clock, model: EndpointModel, minutes: int) -> list[str]:
+    """Ask as a client does, for so long; give what was told."""
+    client = Client(model, concurrency=1)
+    flight, number, outstanding = Flight(client), 0, 0
+    notes: list[str] = []
+    end = clock.now + 60 * minutes
+    await model.ask(Request("first", 1, "x" * 200))
+    flight.start()
+    while clock.now < end:
+        while outstanding < model.gate.width + client.unstored:
+            number, outstanding = number + 1, outstanding + 1
+            flight.add(Request(str(number), 1, "x" * 200))
+        flight.feed()
+        await asyncio.sleep(0.05)
+        while flight.ready():
+            batch = flight.take()
+            if isinstance(batch, End):
+                raise AssertionError(batch.error)
+            outstanding, flight.stored = outstanding - len(batch), flight.stored + len(batch)
+        notes += client.heard()
+    flight.cancel()
+    await asyncio.sleep(0)
+    return notes
+
+
+@pytest.mark.parametrize("seed", [3, 4, 5, 6])
+@pytest.mark.parametrize(
+    ("rule", "latency_s", "at_a_time", "fixed", "first", "learnt", "least"),
+    [
+        pytest.param(lambda c: Sliding(c, 600), 0.2, ALL, None, 0.8, 0.02, 590, id="600 in any minute"),
+        pytest.param(lambda c: Sliding(c, 600), 2.0, ALL, None, 0.8, 0.12, 590, id="the same, slow answers"),
+        pytest.param(lambda c: Sliding(c, 600), 0.2, ALL, 64, 0.8, 0.02, 590, id="the same, a fixed width"),
+        pytest.param(lambda c: Sliding(c, 60), 0.5, ALL, None, 0.8, 0.04, 56, id="60 in any minute"),
+        pytest.param(lambda c: Sliding(c, 600, 600, 30), 0.2, ALL, None, 0.8, 0.02, 550, id="used up by others before"),
+        pytest.param(lambda c: Minutes(c, 600), 0.2, ALL, None, 0.8, 0.02, 590, id="600 in each minute"),
+        pytest.param(lambda c: Refilled(c, 600, 600), 0.2, ALL, None, 0.8, 0.03, 580, id="a bucket of 600"),
+        pytest.param(lambda c: Refilled(c, 600, 10), 0.2, ALL, None, 0.7, 0.1, 540, id="a bucket of 10"),
+        pytest.param(lambda c: Sliding(c, ALL), 1.0, 20, None, 0.4, 0.5, 740, id="20 at a time"),
+        pytest.param(lambda c: Sliding(c, ALL), 3.0, 100, None, 0.2, 0.12, 1400, id="100 at a time"),
+        pytest.param(lambda c: Chance(c, 0.5), 2.0, ALL, None, 0.6, 0.6, 200, id="half by chance, slow answers"),
+        pytest.param(lambda c: Chance(c, 0.67), 0.4, ALL, None, 0.8, 0.8, 100, id="two thirds by chance"),
+    ],
+)
+def test_refusals(
+    monkeypatch: pytest.MonkeyPatch,
+    rule: Callable[[Clock], Rule],
+    latency_s: float,
+    at_a_time: int,
+    fixed: int | None,
+    first: float,
+    learnt: float,
+    least: int,
+    seed: int,
+) -> None:
+    """Of the first three minutes and of the others a share is refused at most; so many are taken a minute."""
+    random.seed(seed)
+    clock = Clock()
+    wire = Wire(clock, rule(clock).admits, latency_s, at_a_time)
+
+    async def work() -> list[str]:
+        model = EndpointModel(EndpointConfig(url="http://127.0.0.1:1/v1", model="m", limits=Limits(fixed)))
+        await model.open()
+        model._wires = (cast("Any", wire),)
+        return await stream(clock, model, MINUTES)
+
+    notes = in_no_time(monkeypatch, clock, work)
+    shares = []
+    for minutes in (range(LEARNT - 1), range(LEARNT - 1, MINUTES)):
+        taken, refused = (sum(count[minute] for minute in minutes) for count in (wire.taken, wire.refused))
+        shares.append(refused / (taken + refused))
+    rate = taken / (MINUTES - LEARNT + 1)
+    told = (wire.taken, wire.refused, notes)
+    assert (shares[0] <= first, shares[1] <= learnt, rate >= least) == (True, True, True), (*shares, rate, *told)
+
+
+def test_what_is_learnt_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    random.seed(3)
+    clock = Clock()
+    wire = Wire(clock, Sliding(clock, 600).admits, 0.2)
+
+    async def work() -> list[str]:
+        model = EndpointModel(EndpointConfig(url="http://127.0.0.1:1/v1", model="m"))
+        await model.open()
+        model._wires = (cast("Any", wire),)
+        return await stream(clock, model, 4)
+
+    (line,) = (line for line in in_no_time(monkeypatch, clock, work) if "429, 503" in line)
+    told = re.fullmatch(
+        r"http://127\.0\.0\.1:1/v1 refuses \d+ % of the requests \(429, 503\): the run keeps to the (\d+) a minute "
+        r"that it answers; rpm = (\d+) in its settings begins there",
+        line,
+    )
+    assert told is not None
+    assert told[1] == told[2]
+    assert 580 <= int(told[1]) <= 600
