@@ -140,6 +140,23 @@ def test_the_ledger_tells_of_failed_and_stopped_runs(tmp_path: Path) -> None:
     assert [json.loads(row[1])["quarantine"] for row in ledger] == [{"NOT_ASKED": 2}, {"NOT_ASKED": 1}, {}]
 
 
+@pytest.mark.parametrize("slice_rows", [1, 3, 11, 40])
+def test_tables_are_the_same_in_slices_of_any_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slice_rows: int
+) -> None:
+    data = tmp_path / "in.csv"
+    data.write_text("id,body\n" + "".join(f"{i},{'' if i % 9 == 0 else i % 17}\n" for i in range(40)), encoding="utf-8")
+    prompt, tables = write_prompt(tmp_path), []
+    for size in (1_000_000, slice_rows):
+        monkeypatch.setattr("sqlenrich.store.SLICE_ROWS", size)
+        output = tmp_path / f"{size}.duckdb"
+        assert run(prompt, data, output).status == 0
+        steps = ("intent", "intent_quarantine", "intent_checked")
+        tables.append([rows(output, f"SELECT * FROM {step} ORDER BY ALL") for step in steps])
+    assert tables[0] == tables[1]
+    assert [len(table) for table in tables[0]] == [35, 5, 40]
+
+
 SPILLS = """
 import os, sys
 from pathlib import Path

@@ -8,14 +8,13 @@ from decimal import Decimal
 
 from .caps import FREE
 from .learnt import LearntLimit
-from .pace import Pace
+from .pace import SMOOTH, Pace
 from .told import KINDS, Allowance, Told
 from .wall import BRAKE_S, Wall
 
 SURE_S, LATELY_S = 30.0, 5.0
 """What is told is known as a limit after it held requests back for so long, and did so a moment ago."""
 NEAR = 0.15
-SMOOTH = 0.1
 _SETTING = dict(zip(KINDS, ("rpm", "tpm", "input_tpm", "output_tpm"), strict=True))
 
 

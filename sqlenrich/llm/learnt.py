@@ -12,11 +12,17 @@ SHARE, FEW, SOME = 0.05, 10, 3
 HELPED, TRIAL_S = 0.5, 15.0
 """A limit is kept where it takes the share of refusals below this part of what that was."""
 ALIKE, NEAR = 0.1, 0.7
+"""Two minutes agree within the first share, and what was taken with what was answered within the second."""
 DROPPED_S = 600.0
-TOO_MANY = 0.01
+"""One that did not help is not looked for again before."""
 MORE, MOST_MORE = 0.02, 0.5
-LONGEST_REST = 16
+"""Such a share more is tried, twice as much each time that it fits."""
+TOO_MANY, LONGEST_REST = 0.01, 16
+"""Where more than that share of a minute's requests is refused, the limit before it comes back, and is kept to for twice
+as many minutes."""
 LESS, LEAST, HOLD_S = 0.25, 0.85, 1.0
+"""Each refusal takes so many requests a minute off, down to a share of what was learnt, and stops what is sent for so
+long."""
 
 
 class Window:

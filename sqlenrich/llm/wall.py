@@ -10,6 +10,7 @@ SHORT_S, MOST_SURE = 15.0, 96
 """One that is over so soon, or within two answers' time, may have been chance: then it takes twice as many."""
 BRAKE_S, HOLD_S, LONGEST_HOLD_S = 0.25, 0.5, 5.0
 MANY = 0.25
+"""Where such a share is refused nothing is sent for BRAKE_S at most; behind a wall each probe waits from HOLD_S on."""
 FIRST, EACH = 6, 3
 """Behind a wall so many requests are sent at first, and for each answer so many more."""
 OPEN_AFTER, OPEN_AFTER_S = 32, 4.0
