@@ -18,8 +18,8 @@ DROPPED_S = 600.0
 MORE, MOST_MORE = 0.02, 0.5
 """Such a share more is tried, twice as much each time that it fits."""
 TOO_MANY, LONGEST_REST = 0.01, 16
-"""Where more than that share of a minute's requests is refused, the limit before it comes back, and is kept to for twice
-as many minutes."""
+"""Where more than that share of a minute's requests is refused, the limit before it comes back and is kept
+to for twice as many minutes."""
 LESS, LEAST, HOLD_S = 0.25, 0.85, 1.0
 """Each refusal takes so many requests a minute off, down to a share of what was learnt, and stops what is sent for so
 long."""
