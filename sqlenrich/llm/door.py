@@ -101,6 +101,7 @@ class Door:
         """Take note that a request is sent; give what was sent until then and with it."""
         self.learnt.sent(now)
         self.wall.sent(now)
+        self.pace.sent(now)
         requests, tokens, tokens_in, tokens_out = self._spent
         self._spent = (requests + 1, tokens + needs[1], tokens_in + needs[2], tokens_out + needs[3])
         if self._allowances:

@@ -20,9 +20,10 @@ MORE, MOST_MORE = 0.02, 0.5
 TOO_MANY, LONGEST_REST = 0.01, 16
 """Where more than that share of a minute's requests is refused, the limit before it comes back and is kept
 to for twice as many minutes."""
-LESS, LEAST, HOLD_S = 0.25, 0.85, 1.0
-"""Each refusal takes so many requests a minute off, down to a share of what was learnt, and stops what is sent for so
-long."""
+LESS, LEAST = 0.25, 0.85
+"""Each refusal takes so many requests a minute off, down to a share of what was learnt."""
+HOLD, HOLD_S = 10, 1.0
+"""It also stops what is sent for the time of so many requests, but no longer than that."""
 
 
 class Window:
@@ -132,9 +133,9 @@ class LearntLimit:
         """Give in how many seconds another request may be sent; 0 for at once."""
         if self.limit is None or self._window is None:
             return 0.0
-        wait_s = max(self._window.wait_s(self.limit, now), self._until - now)
+        wait_s = self._window.wait_s(self.limit, now)
         self._held = self._held or wait_s > 0
-        return wait_s
+        return max(wait_s, self._until - now)
 
     def sent(self, now: float) -> None:
         """Take note that a request is sent."""
@@ -165,7 +166,7 @@ class LearntLimit:
                 self.limit, self._good = self._good, None
                 self._more, self._rest, self._rested = MORE, min(2 * self._rest, LONGEST_REST), 0
             self.limit = max(self.limit - LESS, self._least)
-            self._until = now + HOLD_S
+            self._until = now + min(HOLD_S, HOLD * MINUTE_S / self.limit)
         return self._judge(now)
 
     def _judge(self, now: float) -> Finding | None:
@@ -186,7 +187,7 @@ class LearntLimit:
                 return None
             self._learn(taken, share, now)
             return Finding(share, int(taken), kept=True)
-        if self._trial and as_before:
+        if self._trial and as_before or refused >= FEW and not held and not as_before:
             self.limit, self._window, self._dropped_until = None, None, now + DROPPED_S
             return Finding(share, int(rate), kept=False)
         self._trial = False

@@ -35,9 +35,9 @@ class Pace:
 
     It begins as wide as the first answer's latency allows, and grows to its fourfold in the time of an answer, or only
     doubles where requests queue, until more in flight brings no more answers a second. Then it is tried a little wider
-    and a little narrower from time to time; what brings as much with less is kept. A limit that was met (429, 503, a
-    timeout) takes it down to seven tenths, once a second at most; where that only brings fewer answers, the refusals
-    have another cause: it is taken back, and they are not listened to for a while.
+    and a little narrower from time to time; what brings as much with less is kept. Limits that are met (429, 503,
+    timeouts) more often than by chance take it down to seven tenths, once a second at most; where that only brings
+    fewer answers, the refusals have another cause: it is taken back, and they are not listened to for a while.
     """
 
     def __init__(self, *, most: int = MOST, start: int = START) -> None:
@@ -78,6 +78,10 @@ class Pace:
                 self._end_turn(now)
         elif now - self._from >= max(ROUND_S, 2 * self._latency_s):
             self._end_round(now)
+
+    def sent(self, now: float) -> None:
+        """Take note that a request is sent."""
+        self.pushback.sent(now)
 
     def pushed_back(self, now: float) -> None:
         """Take note that the endpoint wants fewer requests."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 
 DECREASE, EVERY_S = 0.7, 1.0
+USUAL, UNUSUAL, FEWEST = 0.1, 3.0, 4
+"""Such a share of refusals is usual, so many standard deviations more may be chance, and fewer than the last are no
+matter: a busy endpoint refuses some, however many it is sent."""
 SERIES_S = 10.0
 """Decreases that follow each other by less belong together."""
 SURE = 4.0
@@ -17,7 +20,7 @@ MANY, FEW = 0.25, 8
 
 
 class Pushback:
-    """Makes the width smaller where requests are refused, to seven tenths, once in the time of an answer.
+    """Makes the width smaller where more requests are refused than usual, to seven tenths, once in the time of an answer.
 
     A series of decreases that takes away as many answers as it makes the width smaller is in vain: the width before it
     comes back, and refusals are not listened to for a while (``deaf_until``). Where many are refused for long at a
@@ -34,23 +37,38 @@ class Pushback:
         self._trial: tuple[int, float] | None = None
         self._trial_every_s = TRIAL_EVERY_S
         self._long_s, self._long_answers, self._long_refusals = 0.0, 0, 0
+        self._period_s, self._period_at = EVERY_S, 0.0
+        self._sent = self._refused = self._sent_before = self._refused_before = 0
+
+    def sent(self, now: float) -> None:
+        """Take note that a request is sent."""
+        if now - self._period_at >= self._period_s:
+            self._period_at = now
+            self._sent_before, self._refused_before = self._sent, self._refused
+            self._sent = self._refused = 0
+        self._sent += 1
 
     def answered(self, now: float) -> None:
         """Take note of an answer."""
         self._begin(now)
-        self._answers += 1
-        if self._first is None and now - self._since >= 2 * EVERY_S:
+        self._answers += now >= self._since
+        if self._first is None and self._trial is None and now - self._since >= 2 * EVERY_S:
             self._since, self._answers = now, 0
 
     def refused(self, now: float, width: int, most: int, latency_s: float) -> int | None:
         """Take note of a refusal at a width; give another width where it is to change."""
         self._begin(now)
         self._long_refusals += 1
-        if now < self.deaf_until or now - self._at < max(EVERY_S, 1.5 * latency_s):
+        self._refused += 1
+        self._period_s = max(EVERY_S, 1.5 * latency_s)
+        if now < self.deaf_until or now - self._at < self._period_s:
+            return None
+        if self._trial is None and not self._unusual():
             return None
         if now - self._at > max(SERIES_S, 5 * latency_s):
             self._first = None
         self._at = now
+        self._sent = self._refused = self._sent_before = self._refused_before = 0
         past_s = max(now - self._since, 0.1)
         if self._trial is not None and self._answers < FEW and past_s < LONGEST_TRIAL * max(1.0, latency_s):
             return None
@@ -62,6 +80,10 @@ class Pushback:
     def _begin(self, now: float) -> None:
         if self._since < 0:
             self._since = now
+
+    def _unusual(self) -> bool:
+        usual = USUAL * (self._sent + self._sent_before)
+        return self._refused + self._refused_before >= max(FEWEST, usual + UNUSUAL * math.sqrt(usual))
 
     def _next(self, now: float, width: int, most: int, latency_s: float, answers: int, past_s: float) -> int:
         rate = answers / past_s
@@ -104,6 +126,7 @@ class Pushback:
 
     def _try(self, now: float, width: int, most: int, latency_s: float, rate: float) -> int:
         self._trial, self._first = (width, rate), None
+        self._since = now + 1.5 * latency_s  # then come the answers to what is sent at that width
         self.deaf_until = now + max(TRIAL_S, 3 * latency_s)
         return min(most, TRIAL_WIDER * width)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sqlenrich.llm.learnt import Finding, LearntLimit, Window
-from sqlenrich.llm.pushback import DEAF_S, DECREASE, Pushback
+from sqlenrich.llm.pushback import DEAF_S, DECREASE, FEWEST, Pushback
 from sqlenrich.llm.wall import BRAKE_S, FIRST, HOLD_S, LONGEST_HOLD_S, SURE, Wall
 
 
@@ -46,6 +46,7 @@ def minutes(learnt: LearntLimit, *counts: tuple[int, int], since: float = 1000.0
         pytest.param([(600, 300)] * 4, [(2, True), (2, False)], None, id="it does not help"),
         pytest.param([(600, 300)] * 2 + [(600, 0)] * 2, [(2, True)], 613, id="it helps, and then more is tried"),
         pytest.param([(600, 300)] * 2 + [(600, 0), (200, 400), (200, 0)], [(2, True)], 200, id="fewer are allowed"),
+        pytest.param([(600, 300)] * 2 + [(200, 20)] * 2, [(2, True), (3, False)], None, id="it is not reached"),
         pytest.param([(0, 300)] * 4, [], None, id="nobody is answered"),
         pytest.param([(600, 20), (600, 5), (200, 30), (0, 12), (300, 12), (600, 0)], [], None, id="it was down"),
     ],
@@ -136,7 +137,7 @@ def test_the_width_follows_refusals(rates: list[int], widths: list[int], deaf: b
         for i in range(rate):
             pushback.answered(now + i / rate * 1.01)
         now += 1.01
-        new = pushback.refused(now, width, 512, 0.2)
+        new = [pushback.refused(now, width, 512, 0.2) for _ in range(FEWEST)][-1]
         if new is None:
             break
         width = new
@@ -150,5 +151,48 @@ def test_the_width_follows_refusals(rates: list[int], widths: list[int], deaf: b
 def test_it_decreases_once_in_the_time_of_an_answer() -> None:
     pushback = Pushback()
     changes = [pushback.refused(1000.0 + i / 10, 100, 512, 4.0) for i in range(100)]
-    assert [i for i, width in enumerate(changes) if width is not None] in ([0, 60], [0, 61])
-    assert changes[0] == int(100 * DECREASE)
+    first = FEWEST - 1
+    assert [i for i, width in enumerate(changes) if width is not None] in ([first, first + 60], [first, first + 61])
+    assert changes[first] == int(100 * DECREASE)
+
+
+@pytest.mark.parametrize(
+    ("sent", "refused", "smaller"),
+    [
+        pytest.param(20, 3, False, id="few"),
+        pytest.param(20, 6, False, id="it may be chance"),
+        pytest.param(20, 7, True, id="more than chance"),
+        pytest.param(500, 60, False, id="the usual share of many"),
+        pytest.param(500, 75, True, id="more than the usual share of many"),
+    ],
+)
+def test_the_width_bears_some_refusals(sent: int, refused: int, smaller: bool) -> None:
+    pushback, widths = Pushback(), []
+    for i in range(sent):
+        pushback.sent(1000.0 + i / sent)
+    for _ in range(refused):
+        widths.append(pushback.refused(1001.0, 100, 512, 5.0))
+    assert ([width for width in widths if width is not None] != []) == smaller
+
+
+def test_what_was_refused_long_ago_is_forgotten() -> None:
+    pushback = Pushback()
+    for second in range(0, 100, 10):
+        pushback.sent(1000.0 + second)
+        assert pushback.refused(1000.0 + second, 100, 512, 1.0) is None
+
+
+def test_a_wider_trial_is_judged_by_the_answers_that_follow() -> None:
+    """Five at a time are taken, each for two seconds: a trial ends where it brings no more."""
+    pushback, width, widths = Pushback(), 6, []
+    for i in range(4000):
+        now = 1000.0 + i / 20
+        pushback.sent(now)
+        if i % 8 == 0:
+            pushback.answered(now)
+        elif (new := pushback.refused(now, width, 512, 2.0)) is not None:
+            width = max(new, 6)
+            widths.append(width)
+    assert 24 in widths
+    assert widths.count(24) < len(widths) / 4
+    assert max(widths) == 24

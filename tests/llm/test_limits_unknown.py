@@ -63,6 +63,14 @@ async def stream(clock: Clock, model: EndpointModel, minutes: int) -> list[str]:
         pytest.param(lambda c: Refilled(c, 600, 10), 0.2, ALL, None, 0.7, 0.1, 540, id="a bucket of 10"),
         pytest.param(lambda c: Sliding(c, ALL), 1.0, 20, None, 0.4, 0.5, 740, id="20 at a time"),
         pytest.param(lambda c: Sliding(c, ALL), 3.0, 100, None, 0.2, 0.12, 1400, id="100 at a time"),
+        pytest.param(lambda c: Sliding(c, ALL), 2.0, 4, None, 0.8, 0.7, 55, id="4 at a time"),
+        pytest.param(lambda c: Sliding(c, ALL), 0.3, 20, None, 0.5, 0.3, 2500, id="20 at a time, fast answers"),
+        pytest.param(
+            lambda c: Chance(c, 0.05), 5.0, ALL, None, 0.08, 0.07, 5000, id="one of 20 by chance, slow answers"
+        ),
+        pytest.param(
+            lambda c: Chance(c, 0.1), 2.0, ALL, None, 0.13, 0.12, 12000, id="one of ten by chance, slow answers"
+        ),
         pytest.param(lambda c: Chance(c, 0.5), 2.0, ALL, None, 0.6, 0.6, 200, id="half by chance, slow answers"),
         pytest.param(lambda c: Chance(c, 0.67), 0.4, ALL, None, 0.8, 0.8, 100, id="two thirds by chance"),
     ],

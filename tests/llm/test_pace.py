@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from sqlenrich.llm.pace import MOST, START, START_MOST, START_S, Pace, most_each
-from sqlenrich.llm.pushback import DECREASE, EVERY_S
+from sqlenrich.llm.pushback import DECREASE, EVERY_S, FEWEST
 
 
 @dataclass
@@ -116,7 +116,8 @@ def test_nothing_is_learnt_where_something_else_is_the_limit() -> None:
 def test_pushed_back(times: list[float], widths: list[float]) -> None:
     pace = Pace(start=400)
     for now in times:
-        pace.pushed_back(now)
+        for _ in range(FEWEST):
+            pace.pushed_back(now)
     assert pace.width == pytest.approx(400 * widths[-1], rel=0.02)
 
 
@@ -131,6 +132,7 @@ def test_refusals_that_no_width_lessens_do_not_starve_a_run(share: float, most_s
     while done < 10_000:
         while in_flight < pace.width:
             in_flight, number = in_flight + 1, number + 1
+            pace.sent(now)
             refused = chance.random() < share
             heapq.heappush(ends, (now + (0.005 if refused else 0.05), number, refused))
         now, _, refused = heapq.heappop(ends)
