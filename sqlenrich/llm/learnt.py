@@ -115,8 +115,8 @@ class LearntLimit:
 
     Two minutes one after the other tell, in which as many were taken in before the last refusal as were answered in
     all: when an endpoint is only down, these differ. From then on no more are sent in any 60 seconds. Where refusals go
-    on as before they have another cause, and no limit is learnt for a while. Else now and then a little more is tried,
-    until some of that is refused. All times are monotonic, in seconds.
+    on as before, or come while fewer are sent, they have another cause, and no limit is learnt for a while. Else now
+    and then a little more is tried, until some of that is refused. All times are monotonic, in seconds.
     """
 
     def __init__(self) -> None:
@@ -187,7 +187,7 @@ class LearntLimit:
                 return None
             self._learn(taken, share, now)
             return Finding(share, int(taken), kept=True)
-        if self._trial and as_before or refused >= FEW and not held and not as_before:
+        if self._trial if as_before else refused >= FEW and not held:
             self.limit, self._window, self._dropped_until = None, None, now + DROPPED_S
             return Finding(share, int(rate), kept=False)
         self._trial = False

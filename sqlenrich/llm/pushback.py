@@ -20,7 +20,7 @@ MANY, FEW = 0.25, 8
 
 
 class Pushback:
-    """Makes the width smaller where more requests are refused than usual, to seven tenths, once in the time of an answer.
+    """Makes the width smaller where more is refused than usual, to seven tenths, once in the time of an answer.
 
     A series of decreases that takes away as many answers as it makes the width smaller is in vain: the width before it
     comes back, and refusals are not listened to for a while (``deaf_until``). Where many are refused for long at a
