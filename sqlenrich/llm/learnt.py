@@ -15,8 +15,8 @@ ALIKE, NEAR = 0.1, 0.7
 """Two minutes agree within the first share, and what was taken with what was answered within the second."""
 DROPPED_S = 600.0
 """One that did not help is not looked for again before."""
-MORE, MOST_MORE = 0.02, 0.5
-"""Such a share more is tried, twice as much each time that it fits."""
+MORE, MORE_AGAIN, MOST_MORE = 0.02, 4, 3.0
+"""Such a share more is tried, four times as much each time that it fits."""
 TOO_MANY, LONGEST_REST = 0.01, 16
 """Where more than that share of a minute's requests is refused, the limit before it comes back and is kept
 to for twice as many minutes."""
@@ -201,7 +201,7 @@ class LearntLimit:
             if self._rested >= self._rest:
                 self._good = self.limit
                 self.limit += self._more * self.limit + 1
-                self._more = min(2 * self._more, MOST_MORE)
+                self._more = min(MORE_AGAIN * self._more, MOST_MORE)
         return None
 
     def _learn(self, limit: float, share: float, now: float) -> None:

@@ -15,8 +15,9 @@ from sqlenrich.llm.endpoint import EndpointConfig, EndpointModel
 from sqlenrich.llm.flight import End, Flight
 from sqlenrich.llm.gate import Limits
 from sqlenrich.llm.messages import Request
+from sqlenrich.llm.pace import MOST
 
-from .virtual import Chance, Clock, Minutes, Refilled, Rule, Sliding, Wire, in_no_time
+from .virtual import Chance, Clock, Minutes, Phases, Refilled, Rule, Sliding, Wire, in_no_time
 
 MINUTES = 8
 LEARNT = 4
@@ -105,6 +106,36 @@ def test_refusals(
     rate = taken / (MINUTES - LEARNT + 1)
     told = (wire.taken, wire.refused, notes)
     assert (shares[0] <= first, shares[1] <= learnt, rate >= least) == (True, True, True), (*shares, rate, *told)
+
+
+@pytest.mark.parametrize(
+    ("before", "minutes"),
+    [
+        pytest.param(lambda c: [(20, Chance(c, 1.0))], 5, id="down for 20 s"),
+        pytest.param(lambda c: [(90, Chance(c, 1.0)), (60, Chance(c, 0.3))], 6, id="down, then in trouble"),
+        pytest.param(lambda c: [(150, Chance(c, 0.6))], 5, id="in trouble"),
+        pytest.param(lambda c: [(300, Sliding(c, 30)), (40, Chance(c, 1.0))], 15, id="a small limit, lifted"),
+        pytest.param(lambda c: [(300, Minutes(c, 600)), (300, Minutes(c, 60))], 15, id="a limit that fell, lifted"),
+    ],
+)
+def test_it_recovers(
+    monkeypatch: pytest.MonkeyPatch, before: Callable[[Clock], list[tuple[float, Rule]]], minutes: int
+) -> None:
+    """Whatever it met before, an endpoint that takes all is used in full some minutes later."""
+    random.seed(7)
+    clock = Clock()
+    phases = before(clock)
+    wire = Wire(clock, Phases(clock, *phases, (0, Sliding(clock, ALL))).admits, 3.0)
+    last = int(sum(for_s for for_s, _ in phases) // 60) + minutes
+
+    async def work() -> list[str]:
+        model = EndpointModel(EndpointConfig(url="http://127.0.0.1:1/v1", model="m"))
+        await model.open()
+        model._wires = (cast("Any", wire),)
+        return await stream(clock, model, last + 1)
+
+    in_no_time(monkeypatch, clock, work)
+    assert wire.taken[last] > 0.9 * 60 * MOST / (1.1 * 3.0 + 0.03), (wire.taken, wire.refused)
 
 
 def test_what_is_learnt_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

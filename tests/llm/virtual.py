@@ -118,6 +118,21 @@ class Chance:
         return random.random() >= self.share
 
 
+class Phases:
+    """One rule after the other, each for so many seconds, the last one to the end."""
+
+    def __init__(self, clock: Clock, *phases: tuple[float, Rule]) -> None:
+        self.clock, self.began, self.phases = clock, clock.now, phases
+
+    def admits(self) -> bool:
+        at = self.clock.now - self.began
+        for for_s, rule in self.phases:
+            if at < for_s:
+                return rule.admits()
+            at -= for_s
+        return rule.admits()
+
+
 class Wire:
     """Stands for a connection to an endpoint: ``admits`` decides of each request; counts by minutes."""
 
