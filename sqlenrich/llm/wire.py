@@ -110,13 +110,17 @@ class Wire:
         return None
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> _Connection:
+        connection = _Connection(self._open)
         try:
             async with asyncio.timeout(self.connect_s):
-                _, connection = await loop.create_connection(
-                    lambda: _Connection(self._open), self._host, self._port, ssl=self._tls
-                )
-        except TimeoutError:
-            raise WireConnectError("timeout: no connection") from None
+                await loop.create_connection(lambda: connection, self._host, self._port, ssl=self._tls)
+        except BaseException as error:
+            # uvloop says nothing to a connection that was just made when the wait for it is cancelled.
+            connection.close()
+            self._open.discard(connection)
+            if isinstance(error, TimeoutError):
+                raise WireConnectError("timeout: no connection") from None
+            raise
         return connection
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import uvloop
 
 from sqlenrich.llm import wire as module
 from sqlenrich.llm.wire import Reply, Wire, WireError, WireTimeoutError, target_of
@@ -208,6 +209,27 @@ def test_a_cancelled_request_ends_its_connection() -> None:
 
     assert with_wire(server, work).body == b"hi"
     assert server.connections == 2
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_request_cancelled_at_any_moment_leaves_no_connection(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def main() -> None:
+        listening = await asyncio.start_server(Server(*[[5.0]] * 20), "127.0.0.1", 0)
+        wire = Wire(urlsplit(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"), {}, timeout_s=5)
+        for turns in range(20):
+            request = asyncio.create_task(wire.send("GET", "/v1"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            request.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await request
+            await asyncio.wait_for(wire.close(), 2)
+        listening.close()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
 
 
 def test_deflate_is_unpacked() -> None:
