@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import itertools
 import threading
 import time
 import uuid
@@ -235,8 +234,9 @@ class Rounds:
                     and self.failed
                     and (pending := self.store.refresh(self.plan, call, ordered=ask.prefix_order))
                 ):
-                    self.retries += pending
+                    sent = client.stats.calls - client.stats.retries
                     self.round(client, call, pending, first=False)
+                    self.retries += client.stats.calls - client.stats.retries - sent
             finally:
                 for line in client.heard():
                     self.observer.note(line)
@@ -249,11 +249,12 @@ class Rounds:
         self.failed = 0
         requests = self.store.requests(call, pending)
         if first:
-            head = list(itertools.islice(requests, PROBES))
+            # Neighbours are alike: three of them that fail would say nothing of the others.
+            head = self.store.spread(call, pending, PROBES)
             answers = client.preflight(head, suspect=suspect)
             self.keep(answers)
-            asked = {answer.request_hash for answer in answers}
-            requests = itertools.chain((r for r in head if r.request_hash not in asked), requests)
+            if asked := {answer.request_hash for answer in answers}:
+                requests = (request for request in requests if request.request_hash not in asked)
         for batch in client.stream(requests):
             self.keep(batch)
             for line in client.heard():

@@ -220,6 +220,12 @@ class Store(Database):
             for row in self.db.execute(f"SELECT * FROM {call.pending_relation} WHERE {within}").fetchall():
                 yield Request(*row)
 
+    def spread(self, call: Step, rows: int, count: int) -> list[Request]:
+        """Give so many of what is pending: the first, the last and those evenly between."""
+        chosen = sorted({i * (rows - 1) // max(count - 1, 1) for i in range(count)})
+        select = f"SELECT * FROM {call.pending_relation} WHERE rowid IN ({', '.join(map(str, chosen))}) ORDER BY rowid"
+        return [Request(*row) for row in self.db.execute(select).fetchall()]
+
     def append(
         self, plan: Plan, answers: Sequence[Answer], *, run_id: str, version: str | None, fingerprint: str
     ) -> None:

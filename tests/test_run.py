@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -515,3 +516,25 @@ def test_hostile_column_and_table_names(tmp_path: Path, name: str, kind: str) ->
     result = run(write_prompt(tmp_path, header), data, tmp_path / "out.duckdb")
     assert result.status == 0, result.err
     assert rows(tmp_path / "out.duckdb", f'SELECT "{quoted}" FROM intent ORDER BY 1') == [("k1",), ("k2",)]
+
+
+def test_bad_rows_that_come_first_do_not_stop_a_run(tmp_path: Path) -> None:
+    """Requests of several columns are sorted by their prompts: rows that fail alike stand together."""
+    prompt = write_prompt(tmp_path, template="{{ kind }} {{ id }}")
+    kinds = [(i, "bad" if i < 5 else "good") for i in range(60)]
+    data = write_csv(tmp_path / "in.csv", kinds, ("id", "kind"))
+    with ScriptedEndpoint(content=GOOD, by_prompt={"bad": "400_unclear"}) as endpoint:
+        result = ask(prompt, data, tmp_path / "out.duckdb", endpoint.url)
+        assert len(endpoint.asked) == 60
+    assert result.status == 0, result.err
+    assert (result.report["enriched"], result.report["quarantine"]) == (55, {"CALL_ERROR": 5})
+
+
+def test_requests_that_a_further_round_sends_are_retries(tmp_path: Path) -> None:
+    data = write_csv(tmp_path / "in.csv", [(i, "bad" if i >= 20 else "good") for i in range(60)])
+    prompt, options = write_prompt(tmp_path, template="{{ body }} {{ id }}"), ("--max-calls", 225)
+    with ScriptedEndpoint(content=GOOD, by_prompt={"bad": "500"}) as endpoint:
+        report = ask(prompt, data, tmp_path / "out.duckdb", endpoint.url, *options).report
+        prompts = Counter(seen.prompt for seen in endpoint.asked)
+    assert report["calls"] == sum(prompts.values()) <= 225
+    assert report["retries"] == report["calls"] - len(prompts)

@@ -16,9 +16,20 @@ from typing import TypeVar
 from .caps import Caps
 from .flight import End, Flight
 from .messages import Answer, Request
-from .model import GatedModel, InstantModel, Model, ProbingModel, Pulse, Stopped, WarningModel, WatchedModel
+from .model import (
+    GatedModel,
+    InstantModel,
+    Model,
+    PatientModel,
+    ProbingModel,
+    Pulse,
+    Stopped,
+    WarningModel,
+    WatchedModel,
+)
 
 PROBES = 3
+GIVE_UP_S = 120.0
 TROUBLE_S = 2.0
 """An endpoint that only fails for longer is what a run waits for."""
 T = TypeVar("T")
@@ -48,8 +59,8 @@ class Client:
     ``unstored`` more are sent and not yet stored. A
     batch holds at most ``batch_rows`` answers and is given once its oldest answer is ``batch_s`` seconds old.
     Where ``batch_rows`` is below ``unstored``, new requests are sent while the caller stores. A stream ends
-    with RunError when for ``give_up_s`` seconds every try failed, and without an error at one of the ``caps``. One
-    stream at a time.
+    with RunError when for ``give_up_s`` seconds (two minutes, or as long as the model waits for one answer) every try
+    failed, and without an error at one of the ``caps``. One stream at a time.
     """
 
     grace_s = 10.0
@@ -62,7 +73,7 @@ class Client:
         unstored: int = 256,
         batch_rows: int = 256,
         batch_s: float = 0.05,
-        give_up_s: float = 120.0,
+        give_up_s: float | None = None,
         caps: Caps | None = None,
     ) -> None:
         if concurrency < 1 or unstored < 1 or batch_rows < 1:
@@ -73,7 +84,7 @@ class Client:
         self.unstored = unstored
         self.batch_rows = min(batch_rows, self.concurrency + unstored)
         self.batch_s = batch_s
-        self.give_up_s = give_up_s
+        self.give_up_s = give_up_s or max(GIVE_UP_S, model.timeout_s if isinstance(model, PatientModel) else 0.0)
         self.caps = caps
         self.warnings = model.warnings if isinstance(model, WarningModel) else []
         self.watched = isinstance(model, WatchedModel)

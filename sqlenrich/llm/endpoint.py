@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
-import socket
 import ssl
 import time
 from collections.abc import Sequence
@@ -16,9 +15,9 @@ from urllib.parse import urlsplit
 import orjson
 
 from sqlenrich.errors import RunError, did_you_mean
-from sqlenrich.tokens import BYTES_PER_TOKEN
 
 from .caps import Caps
+from .cut import CutWatch
 from .gate import Door, Gate, Ticket
 from .learnt import Finding
 from .messages import Answer, Request
@@ -35,7 +34,7 @@ from .replies import (
     storable,
 )
 from .settings import EndpointConfig, body_parts
-from .sites import Failure, Site, secrets_of
+from .sites import ALIKE, CLOSED_ALIKE, Failure, Refusals, Site, secrets_of, unreached_text
 from .told import read_limits
 from .wire import Reply, Wire, WireConnectError, WireError, WireTimeoutError
 
@@ -49,8 +48,9 @@ PROBES = 3
 PROBE_TRIES = 2
 REVIVE_S = (0.0, 0.25, 0.5, 1.0, 2.0, 5.0)
 TELL_EVERY_S = 60.0
-CUT_BYTES, CUT_FACTOR, CUT_ANSWERS = 8_000, 4, 3
 BUSY = frozenset({429, 503})
+BUSY_S = 65.0
+"""A run that begins where a limit is met waits so long: until a minute that others used up is over."""
 PROBE_S = 10.0
 
 
@@ -68,6 +68,7 @@ class EndpointModel:
     def __init__(self, config: EndpointConfig, *, caps: Caps | None = None, gate: Gate | None = None) -> None:
         self.name = config.model
         self.config = config
+        self.timeout_s = config.timeout_s
         self.pulse = Pulse()
         self.sites = tuple(Site.of(url) for url in config.urls)
         self.gate = gate or Gate(len(self.sites), config.limits, max_out=config.max_out, caps=caps)
@@ -75,8 +76,9 @@ class EndpointModel:
         self._before, self._after, self._sent = body_parts(config)
         self._wires: tuple[Wire, ...] = ()
         self._answered: set[int] = set()
+        self._refusals = tuple(Refusals() for _ in self.sites)
         self._reviving: set[asyncio.Task[None]] = set()
-        self._cut = 0
+        self._cut = CutWatch()
         self._told_at: dict[str, float] = {}
         self._secrets = secrets_of(config)
 
@@ -177,6 +179,7 @@ class EndpointModel:
                 refusals += 1
                 gate.refused(ticket, result.wait_s)
                 exhausted = refusals >= (self.config.max_tries if probing else self.config.max_refusals)
+                exhausted = exhausted and not (probing and self.pulse.down_s() < BUSY_S)
             else:
                 failures += 1
                 gate.failed(ticket, unreachable=result.unreachable, timeout=result.timeout, begun=result.begun)
@@ -190,7 +193,8 @@ class EndpointModel:
                 if probing and result.unreachable:
                     raise RunError(f"{site.shown}: {result.text}; start the server there or correct the url")
                 break
-            await self.pulse.pause(result.wait_s + (0.0 if elsewhere else self._backoff(calls - 1)))
+            wait_s = 0.0 if self._another(ticket.door) else result.wait_s
+            await self.pulse.pause(wait_s + (0.0 if elsewhere else self._backoff(calls - 1)))
         done = result if isinstance(result, Completion) else Completion(None, None, None, None, None)
         failure = result if isinstance(result, Failure) else None
         answer = Answer(
@@ -220,15 +224,14 @@ class EndpointModel:
         """Say whether a request that failed at a door goes to another one now."""
         return failure.unreachable and not door.up and any(other.up for other in self.gate.doors)
 
+    def _another(self, door: Door) -> bool:
+        """Say whether another door than the one that asks to wait takes requests."""
+        now = time.monotonic()
+        return any(other.up and other.held_s(now) <= 0 for other in self.gate.doors if other is not door)
+
     def _compare(self, prompt: str, tokens_in: int, site: Site) -> None:
-        """Warn once of an endpoint that reads less than it is sent: its own count is far below ours."""
-        if self._cut >= CUT_ANSWERS or len(prompt) < CUT_BYTES:
-            return
-        if len(prompt) < CUT_FACTOR * BYTES_PER_TOKEN * tokens_in:
-            return
-        self._cut += 1
-        if self._cut == CUT_ANSWERS:
-            ours = len(prompt) // BYTES_PER_TOKEN
+        """Warn once of an endpoint that reads less than it is sent."""
+        if (ours := self._cut.found(prompt, tokens_in)) is not None:
             self.warnings.append(
                 f"warning: {site.shown} counts {tokens_in:,} tokens for a prompt of about {ours:,}; it seems "
                 "to cut long prompts without a word (Ollama: num_ctx); raise its context, or set max_input_tokens"
@@ -252,7 +255,8 @@ class EndpointModel:
         self.warnings.append(f"{self.sites[door.number].shown} allows about {a_minute:,} {what} a minute{todo}")
 
     def _learnt(self, door: Door, finding: Finding) -> None:
-        line = finding.to_text(self.config.limits.rpm, alone=len(self.sites) == 1)
+        fixed = self.gate.fixed is not None
+        line = finding.to_text(self.config.limits.rpm, alone=len(self.sites) == 1, fixed=fixed)
         self.warnings.append(f"{self.sites[door.number].shown} {line}")
 
     def _down(self, door: Door) -> None:
@@ -282,11 +286,11 @@ class EndpointModel:
                     if not any(other.up for other in self.gate.doors):
                         self.pulse.failed(began, failure.text)
                 continue
-            if reply.status < 500:
-                self.gate.open_door(door)
-                if told:
-                    self.warnings.append(f"{site.shown} answers again")
-                return
+            # Whatever it says, somebody listens: only a request finds out whether requests are taken.
+            self.gate.open_door(door)
+            if told and reply.status < 500:
+                self.warnings.append(f"{site.shown} answers again")
+            return
 
     async def _send(self, body: bytes, ticket: Ticket) -> Completion | Failure:
         if not self._wires:
@@ -305,6 +309,7 @@ class EndpointModel:
         except ValueError:
             return Failure(self._why_not(reply.body), begun=True)
         self._answered.add(number)
+        self._refusals[number].over()
         return completion
 
     def _why_not(self, raw: bytes) -> str:
@@ -318,11 +323,15 @@ class EndpointModel:
     async def _judged(self, site: Site, number: int, reply: Reply) -> Failure:
         """Give what an HTTP status other than 200 says of the row, or of all rows."""
         message, code, param = read_error(self._hide_bytes(reply.body))
-        fault = judge(reply.status, message, code, param, self._sent)
+        wait_s = retry_after(reply.headers.get("retry-after"), message)
+        fault = judge(reply.status, message, code, param, self._sent, waits=wait_s is not None)
         text = self._hide(one_line(f"HTTP {reply.status}: {message or reply.reason or 'no message'}"))
+        latency_s = self.gate.doors[number].latency_s or 0.0
+        in_a_row = self._refusals[number].met(fault, text, latency_s, time.monotonic())
+        if number in self._answered and (fault is Fault.PLACE or reply.status == 403) and in_a_row < CLOSED_ALIKE:
+            fault = Fault.AGAIN  # a firewall refuses some texts, and a page is away for a moment
         if fault is Fault.AGAIN:
-            wait_s = retry_after(reply.headers.get("retry-after")) or 0.0
-            return Failure(text, wait_s=wait_s, busy=reply.status in BUSY)
+            return Failure(text, wait_s=wait_s or 0.0, busy=reply.status in BUSY)
         if fault is Fault.KEY:
             what = "refuses the key" if self.config.api_key else "wants a key"
             todo = "set the variable that api_key_env names, or OPENAI_API_KEY"
@@ -333,6 +342,8 @@ class EndpointModel:
             return Failure(text, fault, closes=await self._misplaced(number, reply.status, text))
         if fault is Fault.RUN and number not in self._answered:
             return Failure(text, fault, closes=f"{site.shown} refuses what every request sends: {text}")
+        if in_a_row >= ALIKE:
+            return Failure(text, fault, closes=f"{site.shown} refused {in_a_row} requests in a row alike: {text}")
         return Failure(text, fault)
 
     def _unreached(self, number: int, error: Exception) -> Failure:
@@ -346,16 +357,7 @@ class EndpointModel:
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             todo = "lower concurrency, or raise `ulimit -n`"
             raise RunError(f"too many open files for that many connections: {todo}") from None
-        if isinstance(error, WireError):
-            text = str(error)
-        elif isinstance(error, socket.gaierror):
-            text = "the host name can't be resolved"
-        elif isinstance(error, ConnectionRefusedError):
-            text = "connection refused: nothing listens there"
-        elif isinstance(error, ConnectionError):
-            text = "connection closed before the answer"
-        else:
-            text = self._hide(one_line(f"connection failed: {error or type(error).__name__}"))
+        text = self._hide(one_line(unreached_text(error)))
         begun = isinstance(error, WireError) and not isinstance(error, WireConnectError)
         return Failure(text, unreachable=True, timeout=isinstance(error, WireTimeoutError), begun=begun)
 
@@ -376,7 +378,7 @@ class EndpointModel:
         try:
             reply = await self._wires[number].send("GET", self.sites[number].models, timeout_s=PROBE_S)
             body = load_json(reply.body)
-        except (WireError, OSError, ValueError):
+        except (WireError, OSError, ValueError, RecursionError):
             return []
         data = body.get("data") if isinstance(body, dict) else None
         found = [one.get("id") for one in data if isinstance(one, dict)] if isinstance(data, list) else []

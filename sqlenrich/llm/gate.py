@@ -71,6 +71,7 @@ class Gate:
         self._timer: asyncio.TimerHandle | None = None
         self._ratio = 1.0
         self._out = float(min(max_out or GUESSED_OUT, GUESSED_OUT))
+        self._out_told = False
         self.max_out = max_out
         self._hidden = 0
         self._stopping = False
@@ -332,7 +333,8 @@ class Gate:
             learnt = self._ratio * tokens_in / ticket.tokens_in
             self._ratio += _LEARN * (min(max(learnt, 0.1), 8.0) - self._ratio)
         if tokens_out:
-            self._out += _LEARN * (tokens_out - self._out)
+            self._out += (_LEARN if self._out_told else 1.0) * (tokens_out - self._out)
+            self._out_told = True
         used_in = ticket.tokens_in if tokens_in is None else tokens_in
         used_out = ticket.tokens_out if tokens_out is None else tokens_out
         for name, bucket in self._buckets.items():

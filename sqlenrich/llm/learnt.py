@@ -96,9 +96,13 @@ class Finding:
     a_minute: int
     kept: bool
 
-    def to_text(self, rpm: int | None, *, alone: bool) -> str:
-        """Give what follows the endpoint's name. ``rpm`` is what is set; ``alone``: all requests go there."""
-        refused = f"refuses {round(100 * self.share)} % of the requests (429, 503)"
+    def to_text(self, rpm: int | None, *, alone: bool, fixed: bool) -> str:
+        """Give what follows the endpoint's name.
+
+        ``rpm`` is what is set; ``alone``: all requests go there; ``fixed``: the number at a time is, and may be the
+        cause.
+        """
+        refused = f"refuses {max(1, round(100 * self.share))} % of the requests (429, 503)"
         if not self.kept:
             return f"{refused}, however many are sent: its limit is none of requests a minute"
         if not alone:
@@ -106,7 +110,8 @@ class Finding:
         elif rpm is not None:
             todo = f"; lower rpm = {rpm} in its settings"
         else:
-            todo = f"; rpm = {self.a_minute} in its settings begins there"
+            other = ", or a lower concurrency," if fixed else ""
+            todo = f"; rpm = {self.a_minute}{other} in its settings begins there"
         return f"{refused}: the run keeps to the {self.a_minute:,} a minute that it answers{todo}"
 
 

@@ -71,6 +71,13 @@ class ProbingModel(Protocol):
 
 
 @runtime_checkable
+class PatientModel(Protocol):
+    """A model that waits so many seconds for an answer."""
+
+    timeout_s: float
+
+
+@runtime_checkable
 class InstantModel(Protocol):
     """A model that, while ``instant`` is true, answers at once: the client asks it in the caller's thread."""
 

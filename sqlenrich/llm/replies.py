@@ -42,7 +42,13 @@ _RUN = re.compile(
     r"|extra inputs|not permitted|not supported",
     re.IGNORECASE,
 )
-_QUOTA = re.compile(r"insufficient[_ ](quota|funds|credits|balance)|exceeded your current quota", re.IGNORECASE)
+_QUOTA = re.compile(
+    r"insufficient[_ ](quota|funds|credits|balance)|exceeded your current quota"
+    r"|credit balance is too low|budget[_ ](has been[_ ])?exceeded",
+    re.IGNORECASE,
+)
+_RETRY_IN = re.compile(r"(?:retry|try again) (?:in|after) (\d+(?:\.\d+)?) ?(ms|s\b|sec|m\b|min)", re.IGNORECASE)
+_UNITS_S = {"ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0}
 
 
 class Fault(Enum):
@@ -162,10 +168,14 @@ def one_line(text: str) -> str:
     return line if len(line) <= ERROR_CHARS else line[: ERROR_CHARS - 1] + "…"
 
 
-def judge(status: int, message: str, code: str, param: str, sent: Collection[str]) -> Fault:
-    """Say whose fault an HTTP status other than 200 is; ``sent`` names the parameters of every request."""
+def judge(status: int, message: str, code: str, param: str, sent: Collection[str], *, waits: bool = False) -> Fault:
+    """Say whose fault an HTTP status other than 200 is; ``sent`` names the parameters of every request.
+
+    ``waits``: it says when to come again. Gemini tells of a limit a minute in the words in which others tell of money.
+    """
     about_row = code in _ROW_CODES or bool(_ROW.search(message))
-    if status == 402 or (status in (403, 429) and (_QUOTA.search(code) or _QUOTA.search(message))):
+    used_up = bool(_QUOTA.search(code)) or (bool(_QUOTA.search(message)) and not (status == 429 and waits))
+    if status == 402 or (status in (400, 403, 429) and used_up):
         return Fault.QUOTA
     if status in RETRIED or status >= 500:
         return Fault.AGAIN
@@ -180,16 +190,17 @@ def judge(status: int, message: str, code: str, param: str, sent: Collection[str
     return Fault.UNCLEAR
 
 
-def retry_after(header: str | None) -> float | None:
-    """Give the seconds that a ``Retry-After`` header asks for, 0 to 60; None where it is unusable."""
+def retry_after(header: str | None, message: str = "") -> float | None:
+    """Give the seconds that a ``Retry-After`` header, or else a message, asks for, 0 to 60; None where neither does."""
     if not header:
-        return None
+        found = _RETRY_IN.search(message)
+        return min(float(found[1]) * _UNITS_S[found[2].lower()], RETRY_AFTER_CAP_S) if found else None
     try:
         seconds = float(header)
     except ValueError:
         try:
             at = parsedate_to_datetime(header)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
         seconds = (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
     return min(max(seconds, 0.0), RETRY_AFTER_CAP_S) if seconds == seconds else None

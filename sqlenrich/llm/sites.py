@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
 from .replies import Fault
 from .settings import EndpointConfig
-from .wire import target_of
+from .wire import WireError, target_of
 
+ALIKE, CLOSED_ALIKE, ALIKE_S = 100, 5, 3.0
+"""So many requests refused in a row with the same words, over so long and the time of two answers, are no fault of
+their rows; where an endpoint that answered before wants a key or has no such page, fewer tell."""
 _SHORTEST_SECRET, _SHORTEST_VALUE = 4, 8
 
 
@@ -46,6 +50,40 @@ class Site:
         url = urlsplit(written)
         shown = url._replace(path=url.path.rstrip("/"), query="", fragment="").geturl()
         return cls(shown, written, target_of(url, "/chat/completions"), target_of(url, "/models"))
+
+
+class Refusals:
+    """Counts the requests that an endpoint refused in a row, all for one reason and none answered between."""
+
+    def __init__(self) -> None:
+        self._what, self._count, self._since = "", 0, 0.0
+
+    def met(self, fault: Fault, text: str, latency_s: float, now: float) -> int:
+        """Take note of a refusal; give how many came in a row: 1 until it is for long. Others' limits don't count."""
+        if fault in (Fault.AGAIN, Fault.ROW):
+            return 0
+        what = text if fault in (Fault.UNCLEAR, Fault.RUN) else fault.value
+        if what != self._what:
+            self._what, self._count, self._since = what, 0, now
+        self._count += 1
+        return self._count if now - self._since >= max(ALIKE_S, 2 * latency_s) else 1
+
+    def over(self) -> None:
+        """Take note of an answer."""
+        self._what = ""
+
+
+def unreached_text(error: Exception) -> str:
+    """Say why no HTTP answer came."""
+    if isinstance(error, WireError):
+        return str(error)
+    if isinstance(error, socket.gaierror):
+        return "the host name can't be resolved"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused: nothing listens there"
+    if isinstance(error, ConnectionError):
+        return "connection closed before the answer"
+    return f"connection failed: {error or type(error).__name__}"
 
 
 def secrets_of(config: EndpointConfig) -> tuple[str, ...]:

@@ -613,3 +613,9 @@ def test_a_stop_before_the_stream_begins_leaves_no_time_counted() -> None:
         client._post(flight.start)
         client._await(asyncio.sleep(0.01))
         assert not model.gate.held._open
+
+
+@pytest.mark.parametrize(("timeout_s", "give_up_s"), [(1.0, 120.0), (120.0, 120.0), (600.0, 600.0)])
+def test_an_endpoint_is_not_given_up_before_an_answer_is_due(timeout_s: float, give_up_s: float) -> None:
+    model = EndpointModel(EndpointConfig(url="http://127.0.0.1:1/v1", model="m", timeout_s=timeout_s))
+    assert Client(model, concurrency=1).give_up_s == give_up_s

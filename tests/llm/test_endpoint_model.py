@@ -482,6 +482,8 @@ JUDGED = [
     (429, "Rate limit reached", "rate_limit_exceeded", "", Fault.AGAIN),
     (429, "You exceeded your current quota", "insufficient_quota", "", Fault.QUOTA),
     (402, "pay", "", "", Fault.QUOTA),
+    (400, "Your credit balance is too low to access the API.", "invalid_request_error", "", Fault.QUOTA),
+    (400, "Budget has been exceeded! Current cost: 2, max budget: 1", "budget_exceeded", "", Fault.QUOTA),
     (401, "x", "", "", Fault.KEY),
     (403, "Input was flagged by moderation", "", "", Fault.ROW),
     (404, "x", "", "", Fault.PLACE),
@@ -501,6 +503,18 @@ JUDGED = [
 @pytest.mark.parametrize(("status", "message", "code", "param", "fault"), JUDGED)
 def test_judge(status: int, message: str, code: str, param: str, fault: Fault) -> None:
     assert judge(status, message, code, param, {"max_tokens", "temperature"}) is fault
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "waits", "fault"),
+    [
+        ("You exceeded your current quota.", "RESOURCE_EXHAUSTED", True, Fault.AGAIN),
+        ("You exceeded your current quota.", "RESOURCE_EXHAUSTED", False, Fault.QUOTA),
+        ("You exceeded your current quota.", "insufficient_quota", True, Fault.QUOTA),
+    ],
+)
+def test_a_quota_that_comes_back_is_a_limit(message: str, code: str, waits: bool, fault: Fault) -> None:
+    assert judge(429, message, code, "", (), waits=waits) is fault
 
 
 def dated(seconds: float) -> str:
@@ -526,7 +540,22 @@ def test_retry_after(header: str | int, low: float, high: float) -> None:
     assert low <= seconds <= high
 
 
-@pytest.mark.parametrize("header", [None, "", "soon", "nan"])
+@pytest.mark.parametrize(
+    ("header", "message", "seconds"),
+    [
+        (None, "Please retry in 23.5s.", 23.5),
+        (None, "Please try again in 120ms. Visit the page", 0.12),
+        (None, "Please retry after 2 seconds", 2.0),
+        (None, "Try again in 5 minutes", 60.0),
+        ("3", "Please retry in 23.5s.", 3.0),
+        (None, "try again in a moment", None),
+    ],
+)
+def test_retry_after_in_words(header: str | None, message: str, seconds: float | None) -> None:
+    assert retry_after(header, message) == seconds
+
+
+@pytest.mark.parametrize("header", [None, "", "soon", "nan", "Mon, 01 Jan 2020 00:00:00 +99999999999999"])
 def test_retry_after_unusable(header: str | None) -> None:
     assert retry_after(header) is None
 

@@ -14,6 +14,7 @@ import pytest
 
 from sqlenrich.errors import RunError
 from sqlenrich.llm import endpoint as module
+from sqlenrich.llm import sites
 from sqlenrich.llm.client import Client
 from sqlenrich.llm.endpoint import EndpointConfig, EndpointModel
 from sqlenrich.llm.gate import Gate, Limits
@@ -28,6 +29,7 @@ from .faults import STATUS_FAULTS
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKOFF_S", 0.02)
     monkeypatch.setattr(module, "REVIVE_S", (0.0, 0.05))
+    monkeypatch.setattr(sites, "ALIKE_S", 0.0)
 
 
 def model(*servers: ScriptedEndpoint, **fields: object) -> EndpointModel:
@@ -370,13 +372,13 @@ def test_an_endpoint_that_refuses_all_from_the_start_is_closed(fault: str, first
 @pytest.mark.parametrize("fault", CLOSED)
 @pytest.mark.parametrize("concurrency", [16, None])
 def test_an_endpoint_that_refuses_all_at_once_is_closed(fault: str, concurrency: int | None) -> None:
-    with ScriptedEndpoint(latency_s=0.002) as bad, ScriptedEndpoint(latency_s=0.002) as good:
+    with ScriptedEndpoint(latency_s=0.01, slots=8) as bad, ScriptedEndpoint(latency_s=0.01, slots=8) as good:
         asked = asked_for(fault, bad, good, limits=Limits(concurrency))
         with Client(asked, concurrency=16, batch_rows=20) as client:
-            seen = stream(client, 1_000, {200: refuse(bad, fault)})
+            seen = stream(client, 2_000, {200: refuse(bad, fault)})
             (told,) = client.heard()
-    assert Counter(answer.call_error for answer in seen) == {None: 1_000}
-    assert len({answer.request_hash for answer in seen}) == 1_000
+    assert Counter(answer.call_error for answer in seen) == {None: 2_000}
+    assert len({answer.request_hash for answer in seen}) == 2_000
     assert (told.startswith(f"warning: {bad.url}"), CLOSED[fault] in told, KEY in told) == (True, True, False)
 
 
@@ -447,3 +449,67 @@ def test_an_endpoint_that_is_closed_while_it_is_down_stays_closed() -> None:
     gate.open_door(door)
     gate.reopen()
     assert [(one.up, one.closed) for one in gate.doors] == [(False, True), (True, False)]
+
+
+@pytest.mark.parametrize("fault", ["403", "404_path", "307"])
+def test_a_refusal_now_and_then_ends_nothing(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A firewall refuses some texts, and a page is away for a moment, at an endpoint that answers."""
+    monkeypatch.setattr(sites, "ALIKE_S", 3.0)
+    faults = {"by_prompt": {"prompt 77.": fault}, "script": {50: fault, 51: fault}}
+    with (
+        ScriptedEndpoint(latency_s=0.002, **faults) as server,  # type: ignore[arg-type]
+        Client(model(server), concurrency=16, batch_rows=20) as client,
+    ):
+        seen = stream(client, 400)
+        assert client.heard() == []
+    failed = [answer for answer in seen if answer.call_error is not None]
+    assert [(one.request_hash, one.retryable) for one in failed] == [("77", True)]
+    assert len(seen) == 400
+
+
+def test_an_endpoint_that_refuses_all_in_the_same_words_ends_the_run() -> None:
+    with ScriptedEndpoint(latency_s=0.002) as server:
+        told = pytest.raises(RunError, match=r"refused \d+ requests in a row alike: HTTP 400: computer says no")
+        with Client(model(server), concurrency=16, batch_rows=20) as client, told:
+            stream(client, 3_000, {200: refuse(server, "400_unclear")})
+        refused = sum(seen.status == 400 for seen in server.asked)
+    assert sites.ALIKE <= refused <= sites.ALIKE + 16
+
+
+def test_an_endpoint_that_is_up_again_is_asked_whatever_its_other_pages_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its list of models answers 503 for ever."""
+    send = Wire.send
+
+    async def no_models(wire: Wire, method: str, target: str, *rest: Any, **more: Any) -> Reply:
+        if method == "GET":
+            return Reply(503, "Service Unavailable", {}, b"")
+        return await send(wire, method, target, *rest, **more)
+
+    monkeypatch.setattr(Wire, "send", no_models)
+    with ScriptedEndpoint(latency_s=0.002) as server:
+
+        def restart() -> None:
+            server.die()
+            threading.Timer(0.3, server.revive).start()
+
+        with Client(model(server, max_tries=100), concurrency=16, batch_rows=20, give_up_s=20.0) as client:
+            seen = stream(client, 600, {100: restart})
+    assert Counter(answer.call_error for answer in seen) == {None: 600}
+
+
+def test_a_run_begins_where_another_endpoint_does_not_ask_to_wait() -> None:
+    with ScriptedEndpoint(rates={"429_after": 1.0}) as busy, ScriptedEndpoint() as free:
+        began = time.monotonic()
+        with Client(model(busy, free), concurrency=16) as client:
+            (answer,) = client.preflight(requests(1))
+        assert answer.call_error is None
+        assert time.monotonic() - began < 0.9
+
+
+def test_a_run_begins_in_a_minute_that_others_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BUSY_S", 5.0)
+    with ScriptedEndpoint(rates={"429": 1.0}) as server:
+        threading.Timer(1.0, server.rates.clear).start()
+        with Client(model(server, max_tries=2, max_refusals=2), concurrency=16) as client:
+            (answer,) = client.preflight(requests(3))
+    assert (answer.request_hash, answer.call_error) == ("0", None)

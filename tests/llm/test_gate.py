@@ -12,7 +12,7 @@ import pytest
 
 from sqlenrich.errors import ConfigError
 from sqlenrich.llm.caps import Caps
-from sqlenrich.llm.gate import Gate, Limits, Ticket
+from sqlenrich.llm.gate import GUESSED_OUT, Gate, Limits, Ticket
 from sqlenrich.llm.held import share_of_time
 from sqlenrich.llm.model import Stopped
 from sqlenrich.llm.told import Told
@@ -33,6 +33,19 @@ def price(*amounts: float | str) -> Callable[[int, int, int], Decimal]:
 
 async def entered(gate: Gate, size: int = 400) -> Ticket:
     return gate.try_enter(size) or await gate.enter(size)
+
+
+def test_the_first_answer_tells_how_long_answers_are() -> None:
+    async def work() -> list[float]:
+        gate = Gate(1, Limits(concurrency=1, output_tpm=1_000_000))
+        expected = []
+        for tokens_out in (5000, 1000, 1000):
+            ticket = await entered(gate)
+            expected.append(ticket.tokens_out)
+            gate.answered(ticket, 100, tokens_out)
+        return expected
+
+    assert asyncio.run(work()) == pytest.approx([GUESSED_OUT, 5000, 4800])
 
 
 def test_a_fixed_width_is_kept_and_first_come_is_first_served() -> None:

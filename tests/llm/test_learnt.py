@@ -60,25 +60,28 @@ def test_a_limit_is_learnt(counts: list[tuple[int, int]], found: list[tuple[int,
 
 
 REFUSES = "refuses 33 % of the requests (429, 503)"
+KEPT = Finding(1 / 3, 1234, kept=True)
 KEEPS = f"{REFUSES}: the run keeps to the 1,234 a minute that it answers"
 
 
 @pytest.mark.parametrize(
-    ("finding", "rpm", "alone", "text"),
+    ("finding", "rpm", "alone", "fixed", "text"),
     [
-        (Finding(1 / 3, 1234, kept=True), None, True, f"{KEEPS}; rpm = 1234 in its settings begins there"),
-        (Finding(1 / 3, 1234, kept=True), 2000, True, f"{KEEPS}; lower rpm = 2000 in its settings"),
-        (Finding(1 / 3, 1234, kept=True), None, False, KEEPS),
+        (KEPT, None, True, False, f"{KEEPS}; rpm = 1234 in its settings begins there"),
+        (KEPT, None, True, True, f"{KEEPS}; rpm = 1234, or a lower concurrency, in its settings begins there"),
+        (KEPT, 2000, True, True, f"{KEEPS}; lower rpm = 2000 in its settings"),
+        (KEPT, None, False, True, KEEPS),
         (
             Finding(1 / 3, 1234, kept=False),
             None,
             True,
+            False,
             f"{REFUSES}, however many are sent: its limit is none of requests a minute",
         ),
     ],
 )
-def test_what_is_told(finding: Finding, rpm: int | None, alone: bool, text: str) -> None:
-    assert finding.to_text(rpm, alone=alone) == text
+def test_what_is_told(finding: Finding, rpm: int | None, alone: bool, fixed: bool, text: str) -> None:
+    assert finding.to_text(rpm, alone=alone, fixed=fixed) == text
 
 
 def test_after_a_refusal_a_moment_passes() -> None:

@@ -216,7 +216,8 @@ def test_a_request_cancelled_at_any_moment_leaves_no_connection(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     async def main() -> None:
-        listening = await asyncio.start_server(Server(*[[5.0]] * 20), "127.0.0.1", 0)
+        silence: list[bytes | float | str] = [5.0]
+        listening = await asyncio.start_server(Server(*[silence] * 20), "127.0.0.1", 0)
         wire = Wire(urlsplit(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"), {}, timeout_s=5)
         for turns in range(20):
             request = asyncio.create_task(wire.send("GET", "/v1"))
