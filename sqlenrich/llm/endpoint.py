@@ -58,7 +58,8 @@ class EndpointModel:
     """A Model that posts one user message per request to ``url``/chat/completions.
 
     429, 5xx, connection troubles, timeouts and bodies that are no completion are sent again, at most
-    ``max_tries`` times in all (a limit that was met counts apart), after ``Retry-After`` (up to 60 s) and a random
+    ``max_tries`` times in all (a limit that was met counts apart), after ``Retry-After`` (up to 60 s; another url may
+    take it before) and a random
     wait that grows (up to 5 s, and to 30 s where nothing is answered). Where there are several urls, each request goes
     to the one with most room; one that can't be reached gets none until it answers a probe, and one that refuses all
     (a wrong key, no such model) none any more. ``gate`` decides when a request is sent.
@@ -178,8 +179,10 @@ class EndpointModel:
             if result.busy:
                 refusals += 1
                 gate.refused(ticket, result.wait_s)
-                exhausted = refusals >= (self.config.max_tries if probing else self.config.max_refusals)
-                exhausted = exhausted and not (probing and self.pulse.down_s() < BUSY_S)
+                if probing:
+                    exhausted = refusals >= self.config.max_tries and self.pulse.down_s() >= BUSY_S
+                else:
+                    exhausted = refusals >= self.config.max_refusals
             else:
                 failures += 1
                 gate.failed(ticket, unreachable=result.unreachable, timeout=result.timeout, begun=result.begun)
@@ -328,7 +331,8 @@ class EndpointModel:
         text = self._hide(one_line(f"HTTP {reply.status}: {message or reply.reason or 'no message'}"))
         latency_s = self.gate.doors[number].latency_s or 0.0
         in_a_row = self._refusals[number].met(fault, text, latency_s, time.monotonic())
-        if number in self._answered and (fault is Fault.PLACE or reply.status == 403) and in_a_row < CLOSED_ALIKE:
+        passing = fault is Fault.PLACE or (fault is Fault.KEY and reply.status == 403)
+        if passing and number in self._answered and in_a_row < CLOSED_ALIKE:
             fault = Fault.AGAIN  # a firewall refuses some texts, and a page is away for a moment
         if fault is Fault.AGAIN:
             return Failure(text, wait_s=wait_s or 0.0, busy=reply.status in BUSY)

@@ -13,10 +13,13 @@ SERIES_S = 10.0
 SURE = 4.0
 """The logarithm of how many times likelier something must be than its contrary to be believed."""
 DEAF_S, LONGEST_DEAF_S = 5.0, 60.0
+"""So long refusals are not listened to, twice as long each time."""
 TRIAL_EVERY_S, LONGEST_TRIAL_EVERY_S = 10.0, 160.0
 TRIAL_S, TRIAL_WIDER, TRIAL_WORTH = 2.0, 4, 1.7
-LONGEST_TRIAL = 10
-MANY, FEW = 0.25, 8
+"""So much wider is tried for so long, and kept where it brings so many times the answers a second."""
+LONGEST_TRIAL, MANY, FEW = 10, 0.25, 8
+"""A trial lasts for the time of so many answers at most, begins where such a share is refused, and fewer answers tell
+nothing."""
 
 
 class Pushback:

@@ -22,7 +22,7 @@ from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.wire import Reply, Wire
 
 from .endpoint import ScriptedEndpoint
-from .faults import STATUS_FAULTS
+from .faults import STATUS_FAULTS, error
 
 
 @pytest.fixture(autouse=True)
@@ -465,6 +465,18 @@ def test_a_refusal_now_and_then_ends_nothing(fault: str, monkeypatch: pytest.Mon
     failed = [answer for answer in seen if answer.call_error is not None]
     assert [(one.request_hash, one.retryable) for one in failed] == [("77", True)]
     assert len(seen) == 400
+
+
+def test_a_row_that_is_not_allowed_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STATUS_FAULTS, "403", (403, "", error("Input was flagged by moderation")))
+    with (
+        ScriptedEndpoint(latency_s=0.002, by_prompt={"prompt 77.": "403"}) as server,
+        Client(model(server), concurrency=16, batch_rows=20) as client,
+    ):
+        failed = [answer for answer in stream(client, 400) if answer.call_error is not None]
+        tries = sum(seen.status == 403 for seen in server.asked)
+    assert [(one.request_hash, one.retryable) for one in failed] == [("77", False)]
+    assert tries == 1
 
 
 def test_an_endpoint_that_refuses_all_in_the_same_words_ends_the_run() -> None:
