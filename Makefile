@@ -22,11 +22,12 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 check: lint test
 
 golden: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/test_golden.py --update-golden
+	$(BIN)/python -m pytest tests/renderer/test_golden.py --update-golden
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -29,8 +29,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import sqlenrich as se
-from sqlenrich.loader import loads
-from sqlenrich.plan import RESPONSES, Plan
+from sqlenrich.plan.plan import RESPONSES, Plan
+from sqlenrich.spec.loader import loads
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

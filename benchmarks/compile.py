@@ -11,10 +11,10 @@ import json
 import sys
 import time
 
-from sqlenrich import render
-from sqlenrich.config import Config
 from sqlenrich.engines import ENGINES
-from sqlenrich.loader import loads, templates
+from sqlenrich.renderer.script import render
+from sqlenrich.spec.loader import loads, templates
+from sqlenrich.spec.settings import Config
 
 
 def texts(count: int) -> list[tuple[str, str]]:

@@ -32,7 +32,7 @@ import peers
 
 ROOT = Path(__file__).resolve().parents[1]
 ENDPOINT = ROOT / "tests" / "llm" / "endpoint.py"
-SQLENRICH = (sys.executable, "-c", "from sqlenrich_command import main; main()")  # as the script of its wheel
+SQLENRICH = (sys.executable, "-c", "from sqlenrich.__main__ import main; main()")  # as the script of its wheel
 LABELS = ("card_arrival", "lost_or_stolen_card", "exchange_rate", "other")
 PROMPT = f"""---
 key: [id]

@@ -20,8 +20,8 @@ from tempfile import TemporaryDirectory
 
 from local import markdown, show
 
-from tests.kills import EXPOSED, PHASES, kill_often, make_input, undisturbed
-from tests.runs import write_prompt
+from tests.support.kills import EXPOSED, PHASES, kill_often, make_input, undisturbed
+from tests.support.runs import write_prompt
 
 COLUMNS = ("phase", "kills", "sent", "exposed", "most exposed", "bound")
 

@@ -16,8 +16,8 @@ import duckdb
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.llm.limits import TELLS
-from tests.llm.program import Program
+from tests.support.limits import TELLS
+from tests.support.program import Program
 
 __all__ = [
     "TELLS",
@@ -48,7 +48,7 @@ Classify the message of a customer and give its urgency.
 
 Message: {{ body }}
 """
-COMMAND = (sys.executable, "-c", "from sqlenrich_command import main; main()")
+COMMAND = (sys.executable, "-c", "from sqlenrich.__main__ import main; main()")
 KILL_S = 30.0
 
 

@@ -29,12 +29,13 @@ import duckdb
 import jinja2
 
 import sqlenrich as se
+from sqlenrich.core.names import column
+from sqlenrich.core.printer import print_sql
+from sqlenrich.core.types import parse_type
 from sqlenrich.engines import ENGINES, get_engine
-from sqlenrich.engines.base import column, print_sql
 from sqlenrich.prompt import compile_prompt
 from sqlenrich.prompt.reference import environment
-from sqlenrich.prompt.sql import prompt_sql
-from sqlenrich.types import parse_type
+from sqlenrich.prompt.sql.printer import prompt_sql
 
 COLUMNS: dict[str, Any] = {"id": "bigint", "body": "string", "stars": "bigint", "tags": {"array": "string"}}
 TEMPLATES = {

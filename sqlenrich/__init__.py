@@ -2,23 +2,54 @@
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from .compare import compare
-from .comparison import Comparison
-from .compiler import compile_plan
-from .enrichment import Enrichment
-from .errors import ConfigError, PromptError, RunError, SpecError, SqlenrichError, UnsupportedError
-from .forecast import Forecast, plan
-from .loader import load
-from .plan import Plan, Step
-from .prompt import render_prompt
-from .render import render
-from .report import Report
-from .retry import retry
-from .run import run
-from .schema import check_response
-from .sql import check_sql, prompt_sql, repair_sql
+from sqlenrich.core.version import __version__
+
+if TYPE_CHECKING:
+    from sqlenrich.core.errors import (
+        ConfigError,
+        PromptError,
+        RunError,
+        SpecError,
+        SqlenrichError,
+        UnsupportedError,
+    )
+    from sqlenrich.plan.compile import compile_plan
+    from sqlenrich.plan.plan import Plan, Step
+    from sqlenrich.prompt import render_prompt
+    from sqlenrich.quality.compare import compare
+    from sqlenrich.quality.comparison import Comparison
+    from sqlenrich.renderer.expressions import check_sql, prompt_sql, repair_sql
+    from sqlenrich.renderer.script import render
+    from sqlenrich.runner.estimate import Forecast, plan
+    from sqlenrich.runner.report import Report
+    from sqlenrich.runner.retry import retry
+    from sqlenrich.runner.run import run
+    from sqlenrich.schema import check_response
+    from sqlenrich.spec.enrichment import Enrichment
+    from sqlenrich.spec.loader import load
+
+_MODULES = {
+    "core.errors": ("ConfigError", "PromptError", "RunError", "SpecError", "SqlenrichError", "UnsupportedError"),
+    "plan.compile": ("compile_plan",),
+    "plan.plan": ("Plan", "Step"),
+    "prompt": ("render_prompt",),
+    "quality.compare": ("compare",),
+    "quality.comparison": ("Comparison",),
+    "renderer.expressions": ("check_sql", "prompt_sql", "repair_sql"),
+    "renderer.script": ("render",),
+    "runner.estimate": ("Forecast", "plan"),
+    "runner.report": ("Report",),
+    "runner.retry": ("retry",),
+    "runner.run": ("run",),
+    "schema": ("check_response",),
+    "spec.enrichment": ("Enrichment",),
+    "spec.loader": ("load",),
+}
+"""The module of each public name. A name is imported when it is first used (PEP 562)."""
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "Comparison",
@@ -47,3 +78,15 @@ __all__ = [
     "retry",
     "run",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from ..schema.vendor import DATABRICKS, json_schema_format
-from . import casing, spark_json, spark_sql
-from .base import Call, Engine, Fact, Output, Sql, Told, func, named_func, replace_table
+from sqlenrich.core.engine import Call, Engine, Fact, Output, Told
+from sqlenrich.core.sql import Sql, func, named_func, replace_table
+from sqlenrich.engines.shared import case_mapping as casing
+from sqlenrich.engines.spark import json as spark_json
+from sqlenrich.engines.spark import text as spark_sql
+from sqlenrich.schema.vendor.response_format import DATABRICKS, json_schema_format
 
 _DOCS = "https://docs.databricks.com/aws/en/sql/language-manual/functions/ai_query"
 

@@ -1,1 +1,1 @@
-"""The model client: many requests in flight against an OpenAI-compatible endpoint, or the mock model."""
+"""The model client. It runs on executors too and imports ``core`` alone."""

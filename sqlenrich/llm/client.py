@@ -13,10 +13,8 @@ from itertools import islice
 from types import TracebackType
 from typing import TypeVar
 
-from .caps import Caps
-from .flight import End, Flight
-from .messages import Answer, Request
-from .model import (
+from sqlenrich.llm.messages import Answer, Request
+from sqlenrich.llm.model import (
     GatedModel,
     InstantModel,
     Model,
@@ -27,6 +25,8 @@ from .model import (
     WarningModel,
     WatchedModel,
 )
+from sqlenrich.llm.stream import End, Flight
+from sqlenrich.llm.throttle.budget import Caps
 
 PROBES = 3
 GIVE_UP_S = 120.0

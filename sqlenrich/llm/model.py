@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from .messages import Answer, Request
+from sqlenrich.llm.messages import Answer, Request
 
 if TYPE_CHECKING:
-    from .gate import Gate
+    from sqlenrich.llm.throttle.limiter import Gate
 
 RETRIES, RETRIES_PER_ANSWER = 200.0, 2.0
 OUTAGE_S = 1.0

@@ -5,9 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ..types import STRING, Array, Type
-from .ir import Column, Const, Element, Expr, Fail, FlatMap, If, Join, Map, Op, Pick, Sort, Unique, Where
-from .walk import children, columns_of
+from sqlenrich.core.types import STRING, Array, Type
+from sqlenrich.prompt.ir.nodes import (
+    Column,
+    Const,
+    Element,
+    Expr,
+    Fail,
+    FlatMap,
+    If,
+    Join,
+    Map,
+    Op,
+    Pick,
+    Sort,
+    Unique,
+    Where,
+)
+from sqlenrich.prompt.ir.walk import children, columns_of
 
 _SHOWN = ("printed", "text", "written", "picked")
 """Operations that print what they are given as it is."""

@@ -10,7 +10,7 @@ from typing import Any
 import jinja2
 from jinja2.lexer import Lexer, newline_re
 
-from ..errors import PromptError
+from sqlenrich.core.errors import PromptError
 
 
 class Place(int):

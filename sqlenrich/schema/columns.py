@@ -5,8 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..types import BIGINT, BOOLEAN, DATE, DOUBLE, JSON, STRING, TIMESTAMP, Array, Coerced, Struct, Type, parse_type
-from .keywords import TYPES, kinds_of
+from sqlenrich.core.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    JSON,
+    STRING,
+    TIMESTAMP,
+    Array,
+    Coerced,
+    Struct,
+    Type,
+    parse_type,
+)
+from sqlenrich.schema.keywords import TYPES, kinds_of
 
 _SCALARS: dict[frozenset[str], Type] = {
     frozenset(["string"]): STRING,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..request import OWN
-from ..types import Decimal, parse_type, type_json
-from .columns import properties_of
-from .keywords import NAME, SCALARS
+from sqlenrich.core.types import Decimal, parse_type, type_json
+from sqlenrich.schema.columns import properties_of
+from sqlenrich.schema.keywords import NAME, OWN, SCALARS
 
 EXACT_DIGITS = 15
 """So many digits of a decimal survive being read as a double."""

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ..request import OWN
-
+OWN = ("coerce", "column")
+"""Keywords of ours: how a column reads a value. No model is told."""
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 SCALARS = ("string", "number", "integer", "boolean")
 ANNOTATIONS = (

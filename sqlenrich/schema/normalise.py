@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..errors import did_you_mean
-from .build import build_tests
-from .demands import coerce_problem, demands, exact_type, misplaced
-from .keywords import (
+from sqlenrich.core.errors import did_you_mean
+from sqlenrich.schema.checks.build import build_tests
+from sqlenrich.schema.checks.patterns import portable
+from sqlenrich.schema.demands import coerce_problem, demands, exact_type, misplaced
+from sqlenrich.schema.keywords import (
     ANNOTATIONS,
     CHECKED,
     COUNTS,
@@ -20,10 +21,9 @@ from .keywords import (
     finite,
     kinds_of,
 )
-from .merge import merged, with_null
-from .pattern import portable
-from .pointer import resolve
-from .size import too_large, too_many_tests
+from sqlenrich.schema.merge import merged, with_null
+from sqlenrich.schema.pointer import resolve
+from sqlenrich.schema.size import too_large, too_many_tests
 
 Plain = dict[str, Any]
 MAX_DECIMALS = 18

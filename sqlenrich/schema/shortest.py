@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..request import compact_json
+from sqlenrich.core.json import compact_json
 
 KINDS = ("null", "boolean", "integer", "number", "string", "array", "object")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .pointer import resolve
-from .tests import All, AnyItem, AnyMember, AnyOf, CountItems, Not, NotOne, Repeats, Test, Verdicts
+from sqlenrich.schema.checks.ir import All, AnyItem, AnyMember, AnyOf, CountItems, Not, NotOne, Repeats, Test, Verdicts
+from sqlenrich.schema.pointer import resolve
 
 MAX_SCHEMAS = 2000
 MAX_DEPTH = 32

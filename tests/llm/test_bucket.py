@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sqlenrich.llm.bucket import SHARE, Bucket, seconds_for
+from sqlenrich.llm.throttle.token_bucket import SHARE, Bucket, seconds_for
 
 
 def sent(per_minute: float, units: float, seconds: float) -> list[float]:

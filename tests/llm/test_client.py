@@ -13,16 +13,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sqlenrich.errors import RunError
-from sqlenrich.llm import endpoint as endpoint_module
+from sqlenrich.core.errors import RunError
 from sqlenrich.llm.client import Client
-from sqlenrich.llm.endpoint import EndpointConfig, EndpointModel
-from sqlenrich.llm.flight import Flight
-from sqlenrich.llm.gate import Limits
+from sqlenrich.llm.endpoint import model as endpoint_module
+from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel
 from sqlenrich.llm.messages import Answer, Request
-from sqlenrich.llm.mock import MockModel
-
-from .endpoint import ScriptedEndpoint
+from sqlenrich.llm.mock.model import MockModel
+from sqlenrich.llm.stream import Flight
+from sqlenrich.llm.throttle.limiter import Limits
+from tests.support.endpoint import ScriptedEndpoint
 
 NOW = datetime.now(UTC)
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from .endpoint import STATUS_FAULTS, ScriptedEndpoint
-from .faults import FAULTS, HUGE, ODD_CONTENT
-from .limits import Window
-from .program import SCRIPT, Program
+from tests.support.endpoint import STATUS_FAULTS, ScriptedEndpoint
+from tests.support.faults import FAULTS, HUGE, ODD_CONTENT
+from tests.support.limits import Window
+from tests.support.program import SCRIPT, Program
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 FORM = {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}

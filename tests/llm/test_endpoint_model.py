@@ -16,17 +16,16 @@ from typing import Any
 
 import pytest
 
-from sqlenrich.errors import ConfigError, RunError
-from sqlenrich.llm import endpoint as module
-from sqlenrich.llm.caps import Caps
+from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.llm.client import Client
-from sqlenrich.llm.endpoint import EndpointConfig, EndpointModel
-from sqlenrich.llm.gate import Limits
+from sqlenrich.llm.endpoint import model as module
+from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel
+from sqlenrich.llm.endpoint.response import Fault, judge, one_line, read_completion, retry_after, storable
 from sqlenrich.llm.messages import Answer, Request
-from sqlenrich.llm.replies import Fault, judge, one_line, read_completion, retry_after, storable
-from sqlenrich.prices import Price
-
-from .endpoint import HUGE, STATUS_FAULTS, ScriptedEndpoint, error
+from sqlenrich.llm.throttle.budget import Caps
+from sqlenrich.llm.throttle.limiter import Limits
+from sqlenrich.spec.prices import Price
+from tests.support.endpoint import HUGE, STATUS_FAULTS, ScriptedEndpoint, error
 
 KEY = "sk-very-secret-0123456789"
 SCHEMA = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}

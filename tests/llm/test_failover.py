@@ -12,18 +12,17 @@ from typing import Any
 
 import pytest
 
-from sqlenrich.errors import RunError
-from sqlenrich.llm import endpoint as module
-from sqlenrich.llm import sites
+from sqlenrich.core.errors import RunError
 from sqlenrich.llm.client import Client
-from sqlenrich.llm.endpoint import EndpointConfig, EndpointModel
-from sqlenrich.llm.gate import Gate, Limits
+from sqlenrich.llm.endpoint import model as module
+from sqlenrich.llm.endpoint import urls as sites
+from sqlenrich.llm.endpoint.http import Reply, Wire
+from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel
+from sqlenrich.llm.endpoint.response import Fault
 from sqlenrich.llm.messages import Answer, Request
-from sqlenrich.llm.replies import Fault
-from sqlenrich.llm.wire import Reply, Wire
-
-from .endpoint import ScriptedEndpoint
-from .faults import STATUS_FAULTS, error
+from sqlenrich.llm.throttle.limiter import Gate, Limits
+from tests.support.endpoint import ScriptedEndpoint
+from tests.support.faults import STATUS_FAULTS, error
 
 
 @pytest.fixture(autouse=True)
@@ -290,8 +289,8 @@ def test_stop_ends_a_preflight_that_waits() -> None:
 
 
 def test_an_outage_is_told_before_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sqlenrich.llm.flight.TOLD_S", 0.3)
-    monkeypatch.setattr("sqlenrich.llm.flight.CHECK_S", 0.1)
+    monkeypatch.setattr("sqlenrich.llm.stream.TOLD_S", 0.3)
+    monkeypatch.setattr("sqlenrich.llm.stream.CHECK_S", 0.1)
     heard: list[str] = []
     with ScriptedEndpoint(latency_s=0.002) as server, Client(model(server), concurrency=16, batch_rows=20) as client:
         seen = 0

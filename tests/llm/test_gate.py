@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from sqlenrich.errors import ConfigError
-from sqlenrich.llm.caps import Caps
-from sqlenrich.llm.gate import GUESSED_OUT, Gate, Limits, Ticket
-from sqlenrich.llm.held import share_of_time
+from sqlenrich.core.errors import ConfigError
 from sqlenrich.llm.model import Stopped
-from sqlenrich.llm.told import Told
-from sqlenrich.prices import Price
+from sqlenrich.llm.throttle.budget import Caps
+from sqlenrich.llm.throttle.limiter import GUESSED_OUT, Gate, Limits, Ticket
+from sqlenrich.llm.throttle.rate_headers import Told
+from sqlenrich.llm.throttle.wait_times import share_of_time
+from sqlenrich.spec.prices import Price
 
 
 def in_loop(work: Callable[[], Awaitable[Any]]) -> Any:

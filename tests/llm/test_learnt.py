@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sqlenrich.llm.learnt import Finding, LearntLimit, Window
-from sqlenrich.llm.pushback import DEAF_S, DECREASE, FEWEST, Pushback
-from sqlenrich.llm.wall import BRAKE_S, FIRST, HOLD_S, LONGEST_HOLD_S, SURE, Wall
+from sqlenrich.llm.throttle.circuit_breaker import BRAKE_S, FIRST, HOLD_S, LONGEST_HOLD_S, SURE, Wall
+from sqlenrich.llm.throttle.concurrency import Finding, LearntLimit, Window
+from sqlenrich.llm.throttle.pushback import DEAF_S, DECREASE, FEWEST, Pushback
 
 
 def test_a_window_counts_what_was_sent_in_a_minute() -> None:

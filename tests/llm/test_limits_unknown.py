@@ -11,13 +11,12 @@ from typing import Any, cast
 import pytest
 
 from sqlenrich.llm.client import Client
-from sqlenrich.llm.endpoint import EndpointConfig, EndpointModel
-from sqlenrich.llm.flight import End, Flight
-from sqlenrich.llm.gate import Limits
+from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel
 from sqlenrich.llm.messages import Request
-from sqlenrich.llm.pace import MOST
-
-from .virtual import Chance, Clock, Minutes, Phases, Refilled, Rule, Sliding, Wire, in_no_time
+from sqlenrich.llm.stream import End, Flight
+from sqlenrich.llm.throttle.limiter import Limits
+from sqlenrich.llm.throttle.pace import MOST
+from tests.support.virtual import Chance, Clock, Minutes, Phases, Refilled, Rule, Sliding, Wire, in_no_time
 
 MINUTES = 8
 LEARNT = 4

@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sqlenrich.llm.messages import Answer, Request
-from sqlenrich.llm.mock import FAILURES, MockModel
-from sqlenrich.request import json_schema
+from sqlenrich.llm.mock.model import FAILURES, MockModel
 from sqlenrich.schema import build_tests, normalise
 from sqlenrich.schema import judge as judged
-from tests.plain_schemas import DOCUMENTS, ROOTS
+from sqlenrich.schema.json_schema import json_schema
+from tests.support.plain_schemas import DOCUMENTS, ROOTS
 
 PROMPT = "Classify the customer message.\n\nMessage: my card has not arrived yet, what should I do?"
 
@@ -452,7 +452,7 @@ def test_order_and_process_do_not_matter() -> None:
     other = {made.request_hash: (made.response, made.call_error) for made in model.answers(requests[::-1])}
     assert one == other
     code = (
-        "import json, sys\nfrom sqlenrich.llm.mock import MockModel\n"
+        "import json, sys\nfrom sqlenrich.llm.mock.model import MockModel\n"
         "from sqlenrich.llm.messages import Request\n"
         f"model = MockModel({schema!r}, failures={{'bad_json': 0.2, 'error': 0.2}}, seed=4)\n"
         "made = model.answers([Request(str(n), 1 + n % 2, f'prompt {n % 50}') for n in range(100)])\n"

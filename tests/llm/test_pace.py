@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from sqlenrich.llm.pace import MOST, START, START_MOST, START_S, Pace, most_each
-from sqlenrich.llm.pushback import DECREASE, EVERY_S, FEWEST
+from sqlenrich.llm.throttle.pace import MOST, START, START_MOST, START_S, Pace, most_each
+from sqlenrich.llm.throttle.pushback import DECREASE, EVERY_S, FEWEST
 
 
 @dataclass

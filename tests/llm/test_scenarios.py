@@ -20,17 +20,16 @@ from typing import Any
 
 import pytest
 
-from sqlenrich.errors import RunError
-from sqlenrich.llm import endpoint as module
-from sqlenrich.llm.caps import Caps
+from sqlenrich.core.errors import RunError
 from sqlenrich.llm.client import Client
-from sqlenrich.llm.endpoint import EndpointConfig, EndpointModel
-from sqlenrich.llm.gate import Limits, Ticket
-from sqlenrich.llm.held import share_of_time
+from sqlenrich.llm.endpoint import model as module
+from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel
 from sqlenrich.llm.messages import Answer, Request
-from sqlenrich.prices import Price
-
-from .endpoint import ScriptedEndpoint
+from sqlenrich.llm.throttle.budget import Caps
+from sqlenrich.llm.throttle.limiter import Limits, Ticket
+from sqlenrich.llm.throttle.wait_times import share_of_time
+from sqlenrich.spec.prices import Price
+from tests.support.endpoint import ScriptedEndpoint
 
 EXAMPLES = int(os.environ.get("SQLENRICH_EXAMPLES", "0"))
 SEED = int(os.environ.get("SQLENRICH_SEED", "0")) or (random.randrange(1, 10**6) if EXAMPLES else 1)
@@ -120,7 +119,7 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(module, "BACKOFF_S", 0.02)
     monkeypatch.setattr(module, "BACKOFF_CAP_S", 0.2)
     monkeypatch.setattr(module, "REVIVE_S", (0.0, 0.05))
-    monkeypatch.setattr("sqlenrich.llm.gate.REST_S", 0.05)
+    monkeypatch.setattr("sqlenrich.llm.throttle.limiter.REST_S", 0.05)
     monkeypatch.setattr("sqlenrich.llm.model.RETRIES", 50.0)
     before = set(threading.enumerate())
     yield

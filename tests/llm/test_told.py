@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from sqlenrich.llm.drip import STILL_S, Drip
-from sqlenrich.llm.told import HORIZON_S, MOVES_AFTER_S, Allowance, Told, read_limits
+from sqlenrich.llm.throttle.drip import STILL_S, Drip
+from sqlenrich.llm.throttle.rate_headers import HORIZON_S, MOVES_AFTER_S, Allowance, Told, read_limits
 
 DATE = {"date": "Sun, 22 Nov 2026 02:00:00 GMT"}
 EPOCH = 1_795_312_800

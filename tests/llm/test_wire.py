@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 import uvloop
 
-from sqlenrich.llm import wire as module
-from sqlenrich.llm.wire import Reply, Wire, WireError, WireTimeoutError, target_of
+from sqlenrich.llm.endpoint import http as module
+from sqlenrich.llm.endpoint.http import Reply, Wire, WireError, WireTimeoutError, target_of
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
 PACKED = gzip.compress(b"hello " * 50)

@@ -16,15 +16,15 @@ from tests.standins.googlesql.evaluator import ScriptResult
 from tests.standins.googlesql.session import Data
 
 if TYPE_CHECKING:
-    from sqlenrich.types import Type
+    from sqlenrich.core.types import Type
 
 __all__ = ["Analyzed", "Data", "GoogleSQL", "GoogleSQLError", "ScriptResult", "googlesql", "stored"]
 
 
 def stored(value: Any, kind: Type) -> Any:
     """A value as a table of BigQuery holds it: an array inside an array stands in a struct."""
-    from sqlenrich.engines.bigquery_text import ELEMENT
-    from sqlenrich.types import Array, Struct
+    from sqlenrich.core.types import Array, Struct
+    from sqlenrich.engines.bigquery.text import ELEMENT
 
     if value is None:
         return None

@@ -1,0 +1,152 @@
+"""``sqlenrich check``: a file's problems, what each engine refuses, and where each setting comes from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlenrich.core.engine import Engine, Told
+from sqlenrich.core.errors import ConfigError, SqlenrichError
+from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
+from sqlenrich.engines import ENGINES, get_engine
+from sqlenrich.plan.compile import compile_plan, output_of
+from sqlenrich.plan.request import ResolvedModel
+from sqlenrich.prompt import Prompt
+from sqlenrich.prompt.layout import layout
+from sqlenrich.renderer.script import model_for
+from sqlenrich.schema.json_schema import hint_text
+from sqlenrich.schema.vendor.response_format import dialect_of, json_schema_format
+from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.loader import load
+from sqlenrich.spec.settings import Config, find_config
+
+LONG = 200
+"""So many constant characters behind a row's value are worth a word."""
+_NAMED = 8
+"""How many left-out keywords are named in one line."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was found: the text for people, and whether the file can be used on at least one engine."""
+
+    text: str
+    usable: bool
+
+
+def check(file: str | Path, *, model: str | None = None) -> Check:
+    """Check one enrichment file against every engine. Never raises for what is wrong in the file itself."""
+    try:
+        enrichment = load(file)
+        config = find_config(enrichment.path)
+    except SqlenrichError as error:
+        return Check(str(error), usable=False)
+    compiled = enrichment.prompt()
+    lines = [f"{enrichment.place}: {enrichment.description or enrichment.name}"]
+    lines.append(f"  reads       {', '.join(compiled.columns)}")
+    lines.append(f"  key         {', '.join(enrichment.key) or '_row (files only)'}")
+    lines.append(f"  gives       {', '.join(enrichment.output_columns)}")
+    lines.append(f"  settings    {config.path or 'no sqlenrich.toml'}")
+    lines += _prompt(enrichment, compiled)
+    usable = False
+    for name in ENGINES:
+        verdict, details = _engine(enrichment, name, config, model)
+        usable = usable or verdict == "ok"
+        lines.append(f"  {name:<12}{verdict}")
+        lines += [f"              {detail}" for detail in details]
+    return Check("\n".join(lines), usable)
+
+
+def _prompt(enrichment: Enrichment, compiled: Prompt) -> list[str]:
+    """What the requests have in common, and whether endpoints that cache how prompts begin can make use of it."""
+    same = layout(compiled.expr, lambda text: len(text.encode())).constant
+    schema = estimate_tokens(hint_text(enrichment.schema))
+    line = f"  tokens      about {-(-same // BYTES_PER_TOKEN):,} of each prompt are constant, the schema has {schema:,}"
+    if (limit := enrichment.limit) is not None:
+        longer = "is not asked" if limit.cut is None else f"has its {limit.cut} cut"
+        line += f"; a request of over {limit.tokens:,} {longer}"
+    _, value, behind, column = layout(compiled.expr)
+    if value is None or behind < LONG:
+        return [line]
+    place = f" (line {compiled.lines[value]})" if value in compiled.lines else ""
+    advice = "put them before it, then endpoints that cache prefixes read them once"
+    return [line, f"  prompt      {behind:,} constant characters follow the row's {column}{place}: {advice}"]
+
+
+def told(file: str | Path, engine: str, *, model: str | None = None) -> str:
+    """Give, as JSON, the part of the output's schema that the model of an engine is told: what stands in its requests.
+
+    Raises as :func:`~sqlenrich.load` does, and ConfigError where no model is named.
+    """
+    enrichment = load(file)
+    config = find_config(enrichment.path)
+    found = get_engine(engine)
+    form = _told(enrichment, found, config, model_for(enrichment, engine, config, model)).form
+    return json.dumps(form, indent=2, ensure_ascii=False)
+
+
+def _told(enrichment: Enrichment, engine: Engine, config: Config, resolved: ResolvedModel) -> Told:
+    output = output_of(enrichment, resolved)
+    if resolved.options.get("schema") is False:
+        return Told(None, ("schema: false",))
+    if engine.call is not None:
+        return engine.response_format(output)
+    if enrichment.hint == "always":
+        return Told(None, ("hint: always",))
+    try:
+        url = config.endpoint(None).url
+    except ConfigError:  # a run's flag may name one
+        url = ""
+    return json_schema_format(output, dialect_of(url))
+
+
+def _told_line(enrichment: Enrichment, told: Told) -> str:
+    named = ", ".join(told.left_out[:_NAMED])
+    if len(told.left_out) > _NAMED:
+        named += f" and {len(told.left_out) - _NAMED} more"
+    if told.form is None:
+        instead = "nothing stands in" if enrichment.hint == "never" else "the hint stands in"
+        return f"the model is told no schema ({named}): {instead}"
+    if not told.left_out:
+        return "the model is told the whole schema"
+    return f"the model is not told: {named} (our checks hold them)"
+
+
+def _engine(enrichment: Enrichment, name: str, config: Config, model: str | None) -> tuple[str, list[str]]:
+    engine = get_engine(name)
+    try:
+        resolved = model_for(enrichment, name, config, model)
+        relations = {} if enrichment.source or enrichment.query else {"source": "source"}
+        compile_plan(enrichment, name, relations, model=resolved)
+    except ConfigError as error:
+        return str(error), []
+    except SqlenrichError as error:
+        return f"refused: {error}", []
+    line = _told_line(enrichment, _told(enrichment, engine, config, resolved))
+    return "ok", [*_settings(enrichment, engine, config, model, resolved), line]
+
+
+def _settings(
+    enrichment: Enrichment, engine: Engine, config: Config, model: str | None, resolved: ResolvedModel
+) -> list[str]:
+    key = engine.settings_key
+    wanted = model or enrichment.model
+    origin = "--model" if model else "the file" if enrichment.model != "default" else "the engine's default"
+    if wanted in config.models and key in config.models[wanted]:
+        origin = f"{config.path}: models.{wanted}.{key}"
+    elif wanted == "default" and config.model("default", key) is not None:
+        origin = f"{config.path}: models.default.{key}"
+    settings = [f"model {resolved.name or '(the endpoint names it)'} ({origin})"]
+    names = engine.params_of(resolved.name)
+    changed = config.models.get(wanted, {}).get(key)
+    for param, value in resolved.params.items():
+        portable = next((ours for ours, theirs in names.items() if theirs == param), param)
+        source = "the file"
+        if changed is not None and (param in changed.params or portable in changed.params):
+            source = f"{config.path}: models.{wanted}.{key}"
+        settings.append(f"{param} {value} ({source})")
+    for param in enrichment.params:
+        if names.get(param) is None:
+            settings.append(f"{param} is left out: {resolved.name or engine.name} does not take it")
+    return settings

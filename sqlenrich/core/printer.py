@@ -1,0 +1,67 @@
+"""The contract of an engine: tables of functions that build its SQL, and the facts that only it has.
+
+An engine is one frozen :class:`Engine` at the bottom of its file. Everything here builds sqlglot nodes; the only
+place that prints them is :func:`print_sql`, always in the dialect they were built for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import count
+
+import sqlglot
+from sqlglot import exp
+
+from sqlenrich.core.engine import Engine
+from sqlenrich.core.sql import Sql
+
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f]")
+
+
+def _escape_string(text: str) -> str:
+    """Give DuckDB's ``E'...'``: a carriage return or a tab would not survive being pasted.
+
+    A quote is doubled: after ``\\'`` DuckDB takes the text for ended and makes each no-break space a space (2.0).
+    """
+    if "\0" in text:  # the one character that it can't escape
+        return "(" + " || CHR(0) || ".join(_escape_string(part) for part in text.split("\0")) + ")"
+    escaped = text.replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n")
+    return "E'" + _CONTROL.sub(lambda m: _ESCAPES.get(m[0]) or f"\\x{ord(m[0]):02x}", escaped) + "'"
+
+
+_ESCAPES = {"\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
+
+
+def _marks(texts: Sequence[str]) -> Iterator[str]:
+    """Give marks that stand in none of the texts and can't overlap with the end of one."""
+    for number in count():
+        mark = f"\ue000{number}\ue001"
+        if not any(mark in text for text in texts):
+            yield mark
+
+
+def print_sql(engine: Engine, statement: Sql, *, pretty: bool = True) -> str:
+    """Print nodes in the dialect they were built for.
+
+    Spark substitutes ``${...}`` in literals before it parses (measured on 4.3, as ``$\\{`` it does not) and reads
+    sqlglot's NUL, ``\\0``, together with digits after it as another character, and
+    sqlglot's own placeholder for line breaks must not occur in a text or a name: both are handled here, once.
+    """
+    statement = exp.Paren(this=statement.copy())  # a root of its own: what replaces a root is lost
+    marks = _marks([node.name for node in statement.find_all(exp.Literal, exp.Identifier, exp.Var)])
+    line_break, dollar_brace, nul = next(marks), next(marks), next(marks)
+    if engine.dialect in ("spark", "databricks"):
+        for node in statement.find_all(exp.Literal):
+            if node.is_string and ("${" in node.this or "\0" in node.this):
+                node.set("this", node.this.replace("${", dollar_brace).replace("\0", nul))
+    if engine.dialect == "duckdb":
+        for node in statement.find_all(exp.Literal):
+            if node.is_string and _CONTROL.search(node.this):
+                node.replace(exp.var(_escape_string(node.this)))
+    generator = sqlglot.Dialect.get_or_raise(engine.dialect).generator(
+        pretty=pretty, normalize_functions=False, comments=True, max_text_width=100
+    )
+    generator.SENTINEL_LINE_BREAK = line_break  # type: ignore[misc]
+    printed = generator.generate(statement.this.pop(), copy=False)
+    return printed.replace(dollar_brace, "$\\{").replace(nul, "\\u0000")

@@ -1,0 +1,1 @@
+"""BigQuery: ``AI.GENERATE_TEXT`` over a remote model."""

@@ -1,0 +1,365 @@
+"""BigQuery reads JSON: the functions of the answer checks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from sqlglot import exp
+
+from sqlenrich.core.sql import (
+    BLANK,
+    MORE_DIGITS,
+    WIDEST,
+    Sql,
+    all_of,
+    any_of,
+    as_spelt,
+    case,
+    double,
+    func,
+    is_blank,
+    literal,
+    lower_ascii,
+    named_func,
+    plain_number,
+)
+from sqlenrich.core.types import Array, Coerced, Scalar, Struct, Type
+from sqlenrich.engines.bigquery.text import boxed, safe_cast, text_of, type_text
+from sqlenrich.engines.shared import strict_json as strict
+from sqlenrich.schema.checks.grammar import MAX_DEPTH
+from sqlenrich.schema.checks.patterns import FENCE, portable
+
+# JSON -------------------------------------------------------------------------------------------------------------
+
+
+def _kind(value: Sql, *labels: str) -> Sql:
+    return exp.In(this=func("JSON_TYPE", value), expressions=[literal(label) for label in labels])
+
+
+def _string(value: Sql) -> Sql:
+    return func("JSON_VALUE", value)
+
+
+def _number(value: Sql) -> Sql:
+    return safe_cast(_string(value), "FLOAT64")
+
+
+def _bigint(value: Sql) -> Sql:
+    # 1.0 is an integer in JSON Schema; a text "1.0" is none to INT64.
+    return safe_cast(safe_cast(_string(value), "BIGNUMERIC"), "INT64")
+
+
+def _is(value: Sql, kinds: tuple[str, ...]) -> Sql:
+    labels = [kind for kind in kinds if kind != "integer"]
+    tests = [_kind(value.copy(), *labels)] if labels else []
+    if "integer" in kinds and "number" not in kinds:
+        number = _number(value.copy())
+        whole = exp.EQ(this=number, expression=func("TRUNC", number.copy()))
+        tests.append(exp.paren(all_of(_kind(value, "number"), whole), copy=False))
+    return any_of(*tests)
+
+
+def _found(text: Sql, pattern: str) -> Sql:
+    return func("REGEXP_CONTAINS", text, literal(pattern))
+
+
+def _replace(text: Sql, pattern: str, by: str) -> Sql:
+    return func("REGEXP_REPLACE", text, literal(pattern), literal(by))
+
+
+def _rows(items: Sql, name: str, position: str | None = None) -> exp.Unnest:
+    alias = exp.TableAlias(columns=[exp.to_identifier(name)])
+    return exp.Unnest(expressions=[items], alias=alias, offset=exp.to_identifier(position) if position else None)
+
+
+def _deeper(brackets: Sql) -> Sql:
+    change = strict.step(exp.column("b"), func("CHAR_LENGTH", exp.column("b")))
+    order = exp.Order(expressions=[exp.Ordered(this=exp.column("o"), nulls_first=True)])
+    depth = exp.Window(this=exp.Sum(this=change), order=order)
+    depths = exp.select(exp.alias_(depth, "d"), copy=False)
+    depths = depths.from_(_rows(func("REGEXP_EXTRACT_ALL", brackets, literal(strict.RUNS)), "b", "o"), copy=False)
+    most = exp.select(exp.Max(this=exp.column("d")), copy=False).from_(
+        depths.subquery("depths", copy=False), copy=False
+    )
+    return exp.GT(this=most.subquery(copy=False), expression=literal(MAX_DEPTH))
+
+
+_READER = strict.Reader(
+    "re2",
+    whole=lambda text, pattern: _found(text, f"^(?:{pattern})$"),
+    found=_found,
+    replace=_replace,
+    length=named_func("CHAR_LENGTH"),
+    deeper=_deeper,
+)
+
+
+def _names(text: Sql) -> Sql:
+    """The number of object names in a JSON text: colons, once the strings are emptied."""
+    emptied = _replace(text, r'"(?:[^"\\]|\\.)*"', '""')
+    return func("LENGTH", _replace(emptied, "[^:]+", ""))
+
+
+_LARGEST = "1.7976931348623157e308"
+_TOKENS = r'"(?:[^"\\]|\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+'
+_MAY_BE_WIDE = r"[0-9]{250}|[0-9][eE]\+?[0-9]{2}"
+
+
+def _narrow(text: Sql) -> Sql:
+    """A JSON text with its numbers beyond doubles put at the largest double: the parser refuses them."""
+    token = exp.column("t")
+    number = exp.And(this=_found(token, "^-?[0-9]"), expression=func("IS_INF", safe_cast(token.copy(), "FLOAT64")))
+    largest = case(
+        (func("STARTS_WITH", token.copy(), literal("-")), literal(f"-{_LARGEST}")), default=literal(_LARGEST)
+    )
+    put = case((number, largest), default=token.copy())
+    in_order = exp.Order(this=put, expressions=[exp.Ordered(this=exp.column("o"), nulls_first=True)])
+    joined = exp.GroupConcat(this=in_order, separator=literal(""))
+    tokens = _rows(func("REGEXP_EXTRACT_ALL", text, literal(_TOKENS)), "t", "o")
+    return exp.select(joined, copy=False).from_(tokens, copy=False).subquery(copy=False)
+
+
+def _doc(text: Sql) -> Sql:
+    """Without 'round' a wide number would look like broken JSON; one beyond doubles still does."""
+    doc = func("SAFE.PARSE_JSON", text, wide_number_mode=literal("round"))
+    again = func("SAFE.PARSE_JSON", _narrow(text.copy()), wide_number_mode=literal("round"))
+    return exp.Coalesce(this=doc, expressions=[case((_found(text.copy(), _MAY_BE_WIDE), again))])
+
+
+def _parse(text: Sql) -> Sql:
+    """Of two equal names the first would win: the names in the text are counted against those of the document
+    printed again."""
+    names = _names(text.copy())
+
+    def once(doc: Sql) -> Sql:
+        return case((exp.EQ(this=names, expression=_names(func("TO_JSON_STRING", doc))), doc.copy()))
+
+    return strict.parsed(_READER, text, _let(_doc(text.copy()), once, "parsed"))
+
+
+def _one(value: Sql, name: str) -> exp.Unnest:
+    """A value as the only row of a column: bound once, however often it is read."""
+    return _rows(exp.Array(expressions=[value]), name)
+
+
+def _exists(query: exp.Select, test: Sql) -> Sql:
+    return exp.Exists(this=query.where(test, copy=False))
+
+
+def _items(value: Sql) -> Sql:
+    """NULL, and so no rows, for what is no array."""
+    return func("JSON_QUERY_ARRAY", value)
+
+
+def _any_item(value: Sql, name: str, test: Callable[[Sql], Sql], start: int = 0) -> Sql:
+    position = f"{name}_at" if start else None
+    query = exp.select("1", copy=False).from_(_rows(_items(value), name, position), copy=False)
+    if position:
+        query = query.where(exp.GTE(this=exp.column(position), expression=literal(start)), copy=False)
+    return _exists(query, test(exp.column(name)))
+
+
+def _count_items(value: Sql, name: str, test: Callable[[Sql], Sql]) -> Sql:
+    query = exp.select(func("COUNT", exp.Star()), copy=False).from_(_rows(_items(value), name), copy=False)
+    found = query.where(test(exp.column(name)), copy=False).subquery(copy=False)
+    return case((_kind(value.copy(), "array"), found))
+
+
+def _map_items(value: Sql, name: str, body: Callable[[Sql], Sql]) -> Sql:
+    position = f"{name}_at"
+    query = exp.select(body(exp.column(name)), copy=False).from_(_rows(_items(value), name, position), copy=False)
+    return func("ARRAY", query.order_by(exp.column(position), copy=False))
+
+
+def _keys(value: Sql) -> Sql:
+    """The names of an object, some as JSON texts (see :func:`_name`); none for what is no object."""
+    return func("JSON_KEYS", value, literal(1))
+
+
+def _name(key: Sql) -> Sql:
+    """A name as it is: JSON_KEYS writes one with a quote, and others with special characters, as a JSON text."""
+    quoted = func("STARTS_WITH", key, literal('"'))
+    return case((quoted, func("JSON_VALUE", func("SAFE.PARSE_JSON", key.copy()))), default=key.copy())
+
+
+def _members(select: Sql | str, value: Sql, key: str, name: str) -> exp.Select:
+    """Over the members of an object, with their names and values as columns."""
+    raw = f"{key}_raw"
+    member = exp.Bracket(this=value.copy(), expressions=[exp.column(key)])
+    query = exp.select(select, copy=False).from_(_rows(_keys(value), raw), copy=False)
+    query = query.join(_one(_name(exp.column(raw)), key), join_type="cross", copy=False)
+    return query.join(_one(member, name), join_type="cross", copy=False)
+
+
+def _any_member(value: Sql, key: str, name: str, test: Callable[[Sql, Sql], Sql]) -> Sql:
+    return _exists(_members("1", value, key, name), test(exp.column(key), exp.column(name)))
+
+
+def _map_members(value: Sql, key: str, name: str, body: Callable[[Sql, Sql], Sql]) -> Sql:
+    query = _members(body(exp.column(key), exp.column(name)), value, key, name)
+    return func("ARRAY", query.order_by(exp.column(key), copy=False))
+
+
+def _join_texts(texts: Sql) -> Sql:
+    """NULL where a text is: STRING_AGG would leave it out."""
+    joined = func("COALESCE", _joined(exp.column("part"), exp.column("part_at")), literal(""))
+    whole = exp.EQ(this=func("COUNT", exp.column("part")), expression=func("COUNT", exp.Star()))
+    query = exp.select(case((whole, joined)), copy=False).from_(_rows(texts, "part", "part_at"), copy=False)
+    return query.subquery(copy=False)
+
+
+def _joined(part: Sql, position: Sql) -> Sql:
+    ordered = exp.Order(this=part, expressions=[exp.Ordered(this=position, nulls_first=True)])
+    return exp.GroupConcat(this=ordered, separator=literal(","))
+
+
+def _repeats(texts: Sql) -> Sql:
+    """COUNT(DISTINCT) counts no NULL."""
+    distinct = exp.Count(this=exp.Distinct(expressions=[exp.column("part")]))
+    fewer = exp.LT(this=distinct, expression=func("COUNT", exp.Star()))
+    return exp.select(fewer, copy=False).from_(_rows(texts, "part"), copy=False).subquery(copy=False)
+
+
+def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
+    key: Sql = exp.column("k")
+    if not all(re.fullmatch(r"[A-Za-z0-9_]+", name) for name in names):
+        key = _name(key)
+    allowed = [literal(name) for name in names]
+    other = exp.Not(this=exp.In(this=key, expressions=allowed)) if allowed else literal(True)
+    return _exists(exp.select("1", copy=False).from_(_rows(_keys(value), "k"), copy=False), other)
+
+
+def _too_wide(value: Sql) -> Sql:
+    """:func:`_parse` puts a number beyond doubles at the greatest; one in a text is infinite."""
+    given = exp.Not(this=exp.Is(this=_string(value), expression=exp.Null()))
+    wide = exp.GTE(this=func("ABS", _number(value.copy())), expression=double(WIDEST))
+    return all_of(given, func("COALESCE", wide, literal(True)))
+
+
+def _number_text(value: Sql) -> Sql:
+    exact = case((_is(value, ("integer",)), text_of(_bigint(value.copy()))))
+    return func("COALESCE", exact, text_of(_number(value.copy())))
+
+
+def _is_multiple(value: Sql, step: int | float) -> Sql:
+    """A double's shortest text as a decimal: the first of 15, 16 and 17 digits that reads back as the double.
+
+    What has more decimals than BIGNUMERIC holds is rounded by it, in the worst case to 0.
+    """
+    number = exp.column("number")
+
+    def text(digits: int) -> Sql:
+        return func("FORMAT", literal(f"%.{digits}g"), number.copy())
+
+    def same(digits: int) -> Sql:
+        return exp.EQ(this=safe_cast(text(digits), "FLOAT64"), expression=number.copy())
+
+    exact = safe_cast(case((same(15), text(15)), (same(16), text(16)), default=text(17)), "BIGNUMERIC")
+    divisor = safe_cast(literal(plain_number(step)), "BIGNUMERIC")
+    whole = exp.EQ(this=exp.Mod(this=exp.column("exact"), expression=divisor), expression=literal(0))
+    zero = exp.EQ(this=number.copy(), expression=literal(0))
+    kept = any_of(exp.NEQ(this=exp.column("exact"), expression=literal(0)), zero)
+    query = exp.select(all_of(whole, kept), copy=False).from_(_one(_number(value), "number"), copy=False)
+    return query.join(_one(exact, "exact"), join_type="cross", copy=False).subquery(copy=False)
+
+
+def _text(value: Sql) -> Sql:
+    """Of NULL the function would make the text ``null``."""
+    return case((exp.Not(this=exp.Is(this=value, expression=exp.Null())), func("TO_JSON_STRING", value.copy())))
+
+
+def _let(value: Sql, body: Callable[[Sql], Sql], name: str = "doc") -> Sql:
+    return exp.select(body(exp.column(name)), copy=False).from_(_one(value, name), copy=False).subquery(copy=False)
+
+
+def _at(value: Sql, part: str | int) -> Sql:
+    """A member by any name, an element by its position; NULL for a value that has none."""
+    return exp.Bracket(this=value, expressions=[literal(part)])
+
+
+JSON: dict[str, Callable[..., Any]] = {
+    **strict.repairs(_READER),
+    "parse": _parse,
+    "accepted": _doc,
+    "get": _at,
+    "at": _at,
+    "is": _is,
+    "string": _string,
+    "number": _number,
+    "bigint": _bigint,
+    "text": _text,
+    "too_wide": _too_wide,
+    "number_text": _number_text,
+    "is_multiple": _is_multiple,
+    "is_date": lambda text: exp.Not(
+        this=exp.Is(this=safe_cast(func("LEFT", text, literal(10)), "DATE"), expression=exp.Null())
+    ),
+    "lower_ascii": lower_ascii,
+    "any_item": _any_item,
+    "any_member": _any_member,
+    "count_items": _count_items,
+    "map_items": _map_items,
+    "map_members": _map_members,
+    "join_texts": _join_texts,
+    "repeats": _repeats,
+    "count": lambda value: func("ARRAY_LENGTH", _items(value)),
+    "name_count": lambda value: case((_kind(value, "object"), func("ARRAY_LENGTH", _keys(value.copy())))),
+    "has_other_names": _has_other_names,
+    "length": named_func("CHAR_LENGTH"),
+    "search": lambda text, pattern: func("REGEXP_CONTAINS", text, literal(portable(pattern))),
+    "trim": lambda text: func("TRIM", text, literal(BLANK)),
+    "blank": lambda text: is_blank(func("TRIM", text, literal(BLANK))),
+    "unfence": lambda text: (
+        func("REGEXP_CONTAINS", text, literal(FENCE)),
+        func("REGEXP_EXTRACT", text.copy(), literal(FENCE)),
+    ),
+    "first_word": lambda text: func("REGEXP_EXTRACT", text, literal("^[^ ]+")),
+    "let": _let,
+    "let_text": _let,
+}
+
+
+def _coerced(value: Sql, kind: Coerced) -> Sql:
+    if kind.values:
+        return as_spelt(_string(value), kind.values)
+    return column(value, kind.type)
+
+
+def _timestamp(text: Sql) -> Sql:
+    """An instant. Digits beyond microseconds are cut."""
+    return safe_cast(func("REGEXP_REPLACE", func("UPPER", text), literal(MORE_DIGITS), literal(r"\1")), "TIMESTAMP")
+
+
+def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
+    """Give the typed column of a JSON value that passed its checks."""
+    match kind:
+        case Coerced():
+            return _coerced(value, kind)
+        case Scalar("json"):
+            given = exp.Not(this=_kind(value, "null"))
+            return case((given, func("TO_JSON_STRING", value.copy())))
+        case Scalar("timestamp"):
+            return _timestamp(_string(value))
+        case Scalar("string"):
+            return _string(value)
+        case Scalar("bigint"):
+            return _bigint(value)
+        case Scalar("double"):
+            return _number(value)
+        case Scalar("boolean"):
+            return safe_cast(_string(value), "BOOL")
+        case Array(item):
+            name, position = f"x{depth}", f"o{depth}"
+            element = column(exp.column(name), item, depth + 1)
+            if isinstance(item, Array):
+                element = boxed(element)
+            query = exp.select(element, copy=False).from_(_rows(_items(value), name, position), copy=False)
+            return func("ARRAY", query.order_by(exp.column(position), copy=False))
+        case Struct(fields):
+            pairs = [
+                exp.alias_(column(_at(value.copy(), name), field, depth), name, quoted=True) for name, field in fields
+            ]
+            return case((_kind(value.copy(), "object"), func("STRUCT", *pairs)))
+    return safe_cast(_string(value), type_text(kind))

@@ -1,0 +1,1 @@
+"""DuckDB, embedded: a Python client asks the model."""

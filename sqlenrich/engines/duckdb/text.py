@@ -1,0 +1,241 @@
+"""DuckDB's types, texts and arrays: the functions of the prompts."""
+
+from __future__ import annotations
+
+from decimal import Decimal as PyDecimal
+
+from sqlglot import exp
+
+from sqlenrich.core.sql import (
+    BLANK,
+    LAST_WORD,
+    TRAILING_ZEROS,
+    Body,
+    Build,
+    Sql,
+    all_of,
+    case,
+    cast,
+    concat,
+    double_divide,
+    double_function,
+    func,
+    lambda_,
+    literal,
+    named_func,
+    plain_decimal,
+    wrapped,
+)
+from sqlenrich.core.types import Array, Coerced, Decimal, Scalar, Struct, Type
+from sqlenrich.engines.shared.case_mapping import EXPANDING, FINAL_SIGMA, NEW_CASE, guarded, joined
+
+_TYPES = {
+    "string": "VARCHAR",
+    "json": "VARCHAR",
+    "bigint": "BIGINT",
+    "double": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+}
+
+
+def sql_type(value: Type) -> exp.DataType:
+    """Give DuckDB's name of a portable type."""
+    match value:
+        case Coerced(kind):
+            return sql_type(kind)
+        case Scalar(name):
+            return exp.DataType.build(_TYPES[name], dialect="duckdb")
+        case Decimal(precision, scale):
+            return exp.DataType.build(f"DECIMAL({precision}, {scale})", dialect="duckdb")
+        case Array(item):
+            return exp.DataType(this=exp.DataType.Type.ARRAY, expressions=[sql_type(item)], nested=True)
+        case Struct(fields):
+            definitions = [
+                exp.ColumnDef(this=exp.to_identifier(name, quoted=True), kind=sql_type(kind)) for name, kind in fields
+            ]
+            return exp.DataType(this=exp.DataType.Type.STRUCT, expressions=definitions, nested=True)
+
+
+def _trimming(name: str) -> Build:
+    return lambda text, chars: func(name, text, chars)
+
+
+_matches = named_func("REGEXP_MATCHES")
+
+
+def _upper(text: Sql) -> Sql:
+    """Python's upper(): DuckDB maps one to one (measured on 2.0 over all of Unicode), so ß is replaced before."""
+    mapped = func("UPPER", func("REPLACE", text, literal("ß"), literal("SS")))
+    return guarded(_matches, text, mapped, joined(EXPANDING, NEW_CASE))
+
+
+def _lower(text: Sql) -> Sql:
+    """Python's lower(): DuckDB knows no final sigma."""
+    mapped = func("LOWER", func("REPLACE", text, literal("İ"), literal("i̇")))
+    return guarded(_matches, text, mapped, f"{NEW_CASE}|{FINAL_SIGMA}")
+
+
+def _text_timestamp(value: Sql) -> Sql:
+    """Python's text: microseconds only where there are some."""
+    some = exp.NEQ(this=func("MICROSECOND", value), expression=func("SECOND", value.copy()) * literal(1_000_000))
+    second = func("STRFTIME", value.copy(), literal("%Y-%m-%d %H:%M:%S"))
+    return case((some, func("STRFTIME", value.copy(), literal("%Y-%m-%d %H:%M:%S.%f"))), default=second)
+
+
+def _decimal(value: str, scale: int) -> Sql:
+    """A constant below 1, or 1, of the least precision: more beside a precise decimal would make both doubles."""
+    return cast(exp.Literal.number(value), f"DECIMAL({max(scale, 1)}, {scale})")
+
+
+def _round_decimal(value: Sql, digits: int, before: Decimal, kind: Decimal) -> Sql:
+    """Half to even: ROUND takes a half away from zero, ROUND_EVEN takes doubles only."""
+    step, half = (_decimal(f"{PyDecimal(n).scaleb(-at):f}", at) for n, at in ((1, digits), (5, digits + 1)))
+    away = func("ROUND", value, literal(digits))
+    small = digits == 0 and before.precision == before.scale  # its type can't hold 1
+    apart = func("ABS", value.copy() if small else func("MOD", value.copy(), step.copy()))
+    even = func("MOD", away.copy(), exp.Literal.number(f"{PyDecimal(2).scaleb(-digits):f}"))
+    tie = all_of(exp.EQ(this=apart, expression=half), exp.NEQ(this=even, expression=literal(0)))
+    below = exp.LT(this=value.copy(), expression=literal(0))
+    back = case(
+        (below, exp.Add(this=away.copy(), expression=step)), default=exp.Sub(this=away.copy(), expression=step.copy())
+    )
+    return cast(case((tie, back), default=away.copy()), sql_type(kind))
+
+
+def _text_decimal(value: Sql, kind: Decimal) -> Sql:
+    """A decimal without a digit before the point would be printed without a zero there."""
+    return cast(cast(value, f"DECIMAL(38, {kind.scale})") if kind.precision == kind.scale else value, "VARCHAR")
+
+
+TEXT: dict[str, Build] = {
+    "upper": _upper,
+    "lower": _lower,
+    "trim": _trimming("TRIM"),
+    "ltrim": _trimming("LTRIM"),
+    "rtrim": _trimming("RTRIM"),
+    "replace": named_func("REPLACE"),
+    "translate": named_func("TRANSLATE"),
+    "cut_word": lambda text: func("REGEXP_REPLACE", text, literal(LAST_WORD), literal("")),
+    "length": named_func("LENGTH"),
+    "bytes": named_func("STRLEN"),
+    "substr": named_func("SUBSTRING"),
+    "greatest": named_func("GREATEST"),
+    "contains": named_func("CONTAINS"),
+    "startswith": named_func("STARTS_WITH"),
+    "endswith": named_func("ENDS_WITH"),
+    "text_bigint": lambda value: cast(value, "VARCHAR"),
+    "text_date": lambda value: cast(value, "VARCHAR"),
+    "try_add": lambda a, b: exp.Try(this=exp.Add(this=wrapped(a), expression=wrapped(b))),
+    "try_subtract": lambda a, b: exp.Try(this=exp.Sub(this=wrapped(a), expression=wrapped(b))),
+    "try_multiply": lambda a, b: exp.Try(this=exp.Mul(this=wrapped(a), expression=wrapped(b))),
+    "try_negative": lambda a: exp.Try(this=exp.Neg(this=wrapped(a))),
+    "double": lambda value: cast(value, "DOUBLE"),
+    "double_add": double_function(exp.Add),
+    "double_subtract": double_function(exp.Sub),
+    "double_multiply": double_function(exp.Mul),
+    "double_divide": double_divide,
+    "double_abs": named_func("ABS"),
+    "double_of_text": lambda text: cast(func("TRIM", text, literal(BLANK)), "DOUBLE"),
+    "is_nan": named_func("ISNAN"),
+    "floor": named_func("FLOOR"),
+    "ceil": named_func("CEIL"),
+    "truncated": lambda value: cast(func("TRUNC", value), "BIGINT", safe=True),
+    "round": lambda value, digits: cast(func("PRINTF", literal(f"%.{digits}f"), value), "DOUBLE"),
+    "decimal": plain_decimal,
+    "round_decimal": _round_decimal,
+    "fixed": lambda value, digits: func("PRINTF", literal(f"%.{digits}f"), value),
+    "strip_zeros": lambda text: func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal(r"\1\2")),
+    "text_double": lambda value, _: cast(value, "VARCHAR"),
+    "text_decimal": _text_decimal,
+    "text_timestamp": _text_timestamp,
+    **{name: named_func(name.upper()) for name in ("year", "month", "day", "hour", "minute", "second")},
+    "divide_whole": lambda a, b: exp.IntDiv(this=wrapped(a), expression=wrapped(b)),
+    "bigint": lambda text: cast(func("TRIM", text, literal(BLANK)), "BIGINT", safe=True),
+    "matches": _matches,
+}
+
+# Arrays: positions count from 0; DuckDB counts from 1 and gives NULL beyond the ends.
+
+
+def _map(array: Sql, item: str, position: str | None, body: Body, _kind: Type) -> Sql:
+    if position is None:
+        return func("LIST_TRANSFORM", array, lambda_(item, lambda x: body(x, None)))
+    parameters = [exp.to_identifier(item), exp.to_identifier(position)]
+    zero_based = exp.paren(exp.Sub(this=exp.column(position), expression=literal(1)), copy=False)
+    return func("LIST_TRANSFORM", array, exp.Lambda(this=body(exp.column(item), zero_based), expressions=parameters))
+
+
+def _where(array: Sql, item: str, test: Body, _kind: Type) -> Sql:
+    return func("LIST_FILTER", array, lambda_(item, lambda x: test(x, None)))
+
+
+def _exists(array: Sql, item: str, position: str | None, test: Body, kind: Type) -> Sql:
+    return func("COALESCE", func("LIST_BOOL_OR", _map(array, item, position, test, kind)), literal(False))
+
+
+def _element(array: Sql, index: Sql, _kind: Type) -> Sql:
+    if isinstance(index, exp.Literal):
+        return func("LIST_EXTRACT", array, literal(int(index.this) + 1))
+    if isinstance(index, exp.Neg):
+        return func("LIST_EXTRACT", array, index)
+    at = case(
+        (exp.LT(this=index, expression=literal(0)), index.copy()),
+        default=exp.Try(this=exp.Add(this=index.copy(), expression=literal(1))),
+    )
+    return func("LIST_EXTRACT", array, at)
+
+
+def _slice(array: Sql, start: Sql, stop: Sql | None = None) -> Sql:
+    first = exp.Add(this=start, expression=literal(1))
+    return func("LIST_SLICE", array, first, stop if stop is not None else func("LEN", array.copy()))
+
+
+def _found(position: Sql) -> Sql:
+    return exp.Sub(this=func("NULLIF", position, literal(0)), expression=literal(1))
+
+
+def _sort(array: Sql, item: str, key: Body, _kind: Type, descending: bool) -> Sql:
+    """Sorted structs of key, position and element; a position falls where the keys do."""
+    row = f"{item}_row"
+
+    def keyed(element: Sql, at: Sql) -> Sql:
+        pairs = (("k", key(element, None)), ("i", exp.Neg(this=at) if descending else at), ("v", element.copy()))
+        return func("STRUCT_PACK", *(exp.PropertyEQ(this=exp.to_identifier(n), expression=v) for n, v in pairs))
+
+    parameters = [exp.to_identifier(item), exp.to_identifier(f"{item}_at")]
+    rows = exp.Lambda(this=keyed(exp.column(item), exp.column(f"{item}_at")), expressions=parameters)
+    made = func("LIST_SORT", func("LIST_TRANSFORM", array, rows), *([literal("DESC")] if descending else []))
+    return func("LIST_TRANSFORM", made, lambda_(row, lambda x: exp.Dot(this=x, expression=exp.to_identifier("v"))))
+
+
+def _unique(array: Sql, item: str, key: Body, _kind: Type) -> Sql:
+    keys = func("LIST_TRANSFORM", array.copy(), lambda_(item, lambda x: key(x, None)))
+    parameters = [exp.to_identifier(item), exp.to_identifier(f"{item}_at")]
+    first = exp.EQ(this=func("LIST_POSITION", keys, key(exp.column(item), None)), expression=exp.column(f"{item}_at"))
+    return func("LIST_FILTER", array, exp.Lambda(this=first, expressions=parameters))
+
+
+ARRAYS: dict[str, Build] = {
+    "map": _map,
+    "unique": _unique,
+    "flat_map": lambda *args: func("FLATTEN", _map(*args)),
+    "sort": _sort,
+    "sum": lambda array: cast(func("COALESCE", func("LIST_SUM", array), literal(0)), "BIGINT", safe=True),
+    "array_concat": lambda *arrays: exp.paren(concat(*arrays), copy=False),  # LIST_CONCAT would leave a NULL out
+    "where": _where,
+    "exists": _exists,
+    "element": _element,
+    "array": lambda *values: exp.Array(expressions=list(values)),
+    "array_index": lambda array, value: _found(func("LIST_POSITION", array, value)),
+    "array_join": named_func("ARRAY_TO_STRING"),
+    "array_slice": _slice,
+    "field": lambda value, name, _kind: exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True)),
+    "least": named_func("LEAST"),
+    "sequence": named_func("RANGE"),
+    "size": named_func("LEN"),
+    "split": named_func("STRING_SPLIT"),
+    "text_index": lambda text, part: _found(func("STRPOS", text, part)),
+    "abs": named_func("ABS"),
+}

@@ -1,0 +1,1 @@
+"""SQL that several engines build in the same way."""

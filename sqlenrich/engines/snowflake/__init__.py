@@ -1,0 +1,1 @@
+"""Snowflake: ``AI_COMPLETE``."""

@@ -1,0 +1,1 @@
+"""Open-source Spark: ``ai_query`` is a function that sqlenrich registers."""

@@ -1,0 +1,312 @@
+"""What Databricks and Spark share: the SQL of Spark 4, measured on 4.3. Functions only; no engine stands here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlglot import exp
+
+from sqlenrich.core.engine import Answered, Call
+from sqlenrich.core.json import compact_json
+from sqlenrich.core.sql import (
+    BLANK,
+    LAST_WORD,
+    TRAILING_ZEROS,
+    Body,
+    Build,
+    Sql,
+    case,
+    concat,
+    double_divide,
+    double_function,
+    func,
+    half_even,
+    lambda_,
+    literal,
+    named_func,
+    plain_decimal,
+    wrapped,
+)
+from sqlenrich.core.types import Array, Coerced, Decimal, Scalar, Struct, Type
+from sqlenrich.engines.shared import case_mapping as casing
+
+RETRYABLE = r"(?i)(429|500|502|503|504|rate.?limit|REQUEST_LIMIT_EXCEEDED|RESOURCE_EXHAUSTED|timed? ?out|temporarily)"
+_TYPES = {
+    "string": "STRING",
+    "json": "STRING",
+    "bigint": "BIGINT",
+    "double": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+}
+
+
+def type_text(value: Type) -> str:
+    """Give Spark's name of a portable type."""
+    match value:
+        case Coerced(kind):
+            return type_text(kind)
+        case Scalar(name):
+            return _TYPES[name]
+        case Decimal(precision, scale):
+            return f"DECIMAL({precision}, {scale})"
+        case Array(item):
+            return f"ARRAY<{type_text(item)}>"
+        case Struct(fields):
+            return f"STRUCT<{', '.join(f'{_quoted(name)}: {type_text(kind)}' for name, kind in fields)}>"
+
+
+def sql_type(value: Type) -> exp.DataType:
+    """Give Spark's type of a portable type."""
+    return exp.DataType.build(type_text(value), dialect="spark")
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def try_cast(value: Sql, to: str) -> Sql:
+    """Give TRY_CAST. sqlglot prints its own node as CAST for Spark, which fails the query at the first bad value."""
+    return func("TRY_CAST", exp.Alias(this=value, alias=exp.var(to)))
+
+
+def _trimming(position: str) -> Build:
+    return lambda text, chars: exp.Trim(this=text, expression=chars, position=position)
+
+
+def _cast(value: Sql, to: str) -> Sql:
+    return exp.Cast(this=value, to=exp.DataType.build(to, dialect="spark"))
+
+
+def _text_double(value: Sql, digits: int) -> Sql:
+    """A cast would print ten millions as 1.0E7."""
+    text = func("FORMAT_STRING", literal(f"%.{max(digits, 1)}f"), value)
+    return text if digits < 2 else func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal("$1$2"))
+
+
+def _text_timestamp(value: Sql) -> Sql:
+    """Python's text: microseconds only where there are some."""
+    some = exp.NEQ(this=func("DATE_FORMAT", value, literal("SSSSSS")), expression=literal("000000"))
+    second = func("DATE_FORMAT", value.copy(), literal("yyyy-MM-dd HH:mm:ss"))
+    return case((some, func("DATE_FORMAT", value.copy(), literal("yyyy-MM-dd HH:mm:ss.SSSSSS"))), default=second)
+
+
+matches = named_func("REGEXP_LIKE")
+_contains = named_func("CONTAINS")
+
+TEXT: dict[str, Build] = {
+    "upper": casing.upper(matches),
+    "lower": casing.lower(matches, _contains),
+    "trim": _trimming("BOTH"),
+    "ltrim": _trimming("LEADING"),
+    "rtrim": _trimming("TRAILING"),
+    "replace": named_func("REPLACE"),
+    "translate": named_func("TRANSLATE"),
+    "cut_word": lambda text: func("REGEXP_REPLACE", text, literal(LAST_WORD), literal("")),
+    "length": named_func("CHAR_LENGTH"),
+    "bytes": named_func("OCTET_LENGTH"),
+    "substr": named_func("SUBSTRING"),
+    "greatest": named_func("GREATEST"),
+    "contains": _contains,
+    "startswith": named_func("STARTSWITH"),
+    "endswith": named_func("ENDSWITH"),
+    "text_bigint": lambda value: exp.Cast(this=value, to=exp.DataType.build("STRING", dialect="spark")),
+    "text_date": lambda value: exp.Cast(this=value, to=exp.DataType.build("STRING", dialect="spark")),
+    "try_add": named_func("TRY_ADD"),
+    "try_subtract": named_func("TRY_SUBTRACT"),
+    "try_multiply": named_func("TRY_MULTIPLY"),
+    "try_negative": lambda value: func("TRY_SUBTRACT", literal(0), value),
+    "double": lambda value: _cast(value, "DOUBLE"),
+    "double_add": double_function(exp.Add),
+    "double_subtract": double_function(exp.Sub),
+    "double_multiply": double_function(exp.Mul),
+    "double_divide": double_divide,
+    "double_abs": named_func("ABS"),
+    "double_of_text": lambda text: _cast(exp.Trim(this=text, expression=literal(BLANK), position="BOTH"), "DOUBLE"),
+    "is_nan": named_func("ISNAN"),
+    "floor": lambda value: _cast(func("FLOOR", value), "DOUBLE"),
+    "ceil": lambda value: _cast(func("CEIL", value), "DOUBLE"),
+    "truncated": lambda value: try_cast(value, "BIGINT"),
+    "round": lambda value, digits: half_even(value, digits, named_func("RINT")),
+    "decimal": plain_decimal,
+    "round_decimal": lambda value, digits, *_: func("BROUND", value, literal(digits)),
+    "fixed": lambda value, digits: func(
+        "FORMAT_STRING", literal(f"%.{digits}f"), half_even(value, digits, named_func("RINT"))
+    ),
+    "strip_zeros": lambda text: func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal("$1$2")),
+    "text_double": _text_double,
+    "text_decimal": lambda value, _: _cast(value, "STRING"),
+    "text_timestamp": _text_timestamp,
+    **{name: named_func(name.upper()) for name in ("year", "month", "day", "hour", "minute", "second")},
+    "divide_whole": lambda a, b: exp.IntDiv(this=wrapped(a), expression=wrapped(b)),
+    "matches": matches,
+    "bigint": lambda text: try_cast(exp.Trim(this=text, expression=literal(BLANK), position="BOTH"), "BIGINT"),
+}
+
+# Arrays: positions count from 0.
+
+
+def _map(array: Sql, item: str, position: str | None, body: Body, _kind: Type) -> Sql:
+    if position is None:
+        return func("TRANSFORM", array, lambda_(item, lambda x: body(x, None)))
+    parameters = [exp.to_identifier(item), exp.to_identifier(position)]
+    inner = body(exp.column(item), exp.column(position))
+    return func("TRANSFORM", array, exp.Lambda(this=inner, expressions=parameters))
+
+
+def _exists(array: Sql, item: str, position: str | None, test: Body, kind: Type) -> Sql:
+    if position is None:
+        return func("EXISTS", array, lambda_(item, lambda x: func("COALESCE", test(x, None), literal(False))))
+    found = _map(array, item, position, lambda x, i: func("COALESCE", test(x, i), literal(False)), kind)
+    return func("ARRAY_CONTAINS", found, literal(True))
+
+
+def _element(array: Sql, index: Sql, _kind: Type) -> Sql:
+    """GET gives NULL beyond the ends; brackets and ELEMENT_AT would fail the query."""
+    if isinstance(index, exp.Literal):
+        return func("GET", array, index)
+    from_end = exp.Add(this=func("SIZE", array.copy()), expression=index.copy())
+    if isinstance(index, exp.Neg):
+        return func("GET", array, from_end)
+    at = case((exp.LT(this=index, expression=literal(0)), from_end), default=index.copy())
+    return func("GET", array, try_cast(at, "INT"))
+
+
+def _slice(array: Sql, start: Sql, stop: Sql | None = None) -> Sql:
+    end = stop if stop is not None else func("SIZE", array.copy())
+    size = func("GREATEST", exp.Sub(this=wrapped(end), expression=wrapped(start.copy())), literal(0))
+    return func("SLICE", array, _int(exp.Add(this=wrapped(start), expression=literal(1))), _int(size))
+
+
+def _int(value: Sql) -> Sql:
+    """An INT, as array functions count; a number beyond it lies beyond any array, and would fail the query."""
+    if isinstance(value, exp.Literal):
+        return value
+    return exp.Cast(this=value, to=exp.DataType.build("INT", dialect="spark"))
+
+
+def _sequence(count: Sql) -> Sql:
+    """SEQUENCE(0, -1) counts down."""
+    empty = exp.Cast(this=func("ARRAY"), to=exp.DataType.build("ARRAY<BIGINT>", dialect="spark"))
+    last = exp.Sub(this=exp.paren(count.copy(), copy=False), expression=literal(1))
+    return case(
+        (exp.GT(this=count, expression=literal(0)), func("SEQUENCE", _bigint(literal(0)), _bigint(last))), default=empty
+    )
+
+
+def _bigint(value: Sql) -> Sql:
+    return exp.Cast(this=value, to=exp.DataType.build("BIGINT", dialect="spark"))
+
+
+def _found(position: Sql) -> Sql:
+    return exp.Sub(this=func("NULLIF", position, literal(0)), expression=literal(1))
+
+
+def _sort(array: Sql, item: str, key: Body, _kind: Type, descending: bool) -> Sql:
+    """Sorted structs of key, position and element; a position falls where the keys do."""
+    at = exp.column(f"{item}_at")
+    row = func(
+        "NAMED_STRUCT",
+        *(literal("k"), key(exp.column(item), None)),
+        *(literal("i"), exp.Neg(this=at) if descending else at),
+        *(literal("v"), exp.column(item)),
+    )
+    parameters = [exp.to_identifier(item), exp.to_identifier(f"{item}_at")]
+    rows = func("TRANSFORM", array, exp.Lambda(this=row, expressions=parameters))
+    made = func("SORT_ARRAY", rows, literal(not descending))
+    element = exp.to_identifier("v")
+    return func("TRANSFORM", made, lambda_(f"{item}_row", lambda x: exp.Dot(this=x, expression=element)))
+
+
+def _sum(array: Sql) -> Sql:
+    parameters = [exp.to_identifier("total"), exp.to_identifier("x")]
+    added = exp.Lambda(this=func("TRY_ADD", exp.column("total"), exp.column("x")), expressions=parameters)
+    return func("AGGREGATE", array, _bigint(literal(0)), added)
+
+
+def _unique(array: Sql, item: str, key: Body, _kind: Type) -> Sql:
+    keys = func("TRANSFORM", array.copy(), lambda_(item, lambda x: key(x, None)))
+    parameters = [exp.to_identifier(item), exp.to_identifier(f"{item}_at")]
+    place = exp.Add(this=exp.column(f"{item}_at"), expression=literal(1))
+    first = exp.EQ(this=func("ARRAY_POSITION", keys, key(exp.column(item), None)), expression=place)
+    return func("FILTER", array, exp.Lambda(this=first, expressions=parameters))
+
+
+ARRAYS: dict[str, Build] = {
+    "map": _map,
+    "unique": _unique,
+    "flat_map": lambda *args: func("FLATTEN", _map(*args)),
+    "sort": _sort,
+    "sum": _sum,
+    "array_concat": named_func("CONCAT"),
+    "where": lambda array, item, test, _kind: func("FILTER", array, lambda_(item, lambda x: test(x, None))),
+    "exists": _exists,
+    "element": _element,
+    "array": named_func("ARRAY"),
+    "array_index": lambda array, value: _found(func("ARRAY_POSITION", array, value)),
+    "array_join": named_func("ARRAY_JOIN"),
+    "array_slice": _slice,
+    "field": lambda value, name, _kind: exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True)),
+    "least": named_func("LEAST"),
+    "sequence": _sequence,
+    "size": lambda array: _bigint(func("SIZE", array)),
+    "split": lambda text, separator: func("SPLIT", text, literal("\\Q" + separator.this + "\\E"), literal(-1)),
+    "text_index": lambda text, part: _found(func("INSTR", text, part)),
+    "abs": named_func("ABS"),
+}
+
+
+def call(pending: Sql, request: Call) -> Answered:
+    """Ask through ``ai_query``, written once in a subquery: each copy of the text would be a call of its own."""
+    prompt: Sql = exp.column("prompt")
+    if request.hint is not None:
+        prompt = concat(prompt, literal("\n\n" + request.hint))
+    arguments: dict[str, Sql] = {}
+    if request.response_format is not None:
+        arguments["responseFormat"] = literal(compact_json(request.response_format))
+    if request.params:
+        pairs = [part for name, value in request.params.items() for part in (literal(name), parameter(value))]
+        arguments["modelParameters"] = func("named_struct", *pairs)
+    arguments["failOnError"] = literal(False)
+    answer = func("ai_query", literal(request.model), prompt, **arguments)
+    asked = exp.select(*map(exp.column, request.carried), exp.alias_(answer, "answer", copy=False), copy=False).from_(
+        pending, copy=False
+    )
+    error = func("NULLIF", exp.column(ERROR_FIELD, table="answer"), literal(""))
+    columns = {
+        "response": exp.column(RESULT_FIELD, table="answer"),
+        "call_error": error,
+        "retryable": exp.Coalesce(
+            this=func("REGEXP_LIKE", error.copy(), literal(RETRYABLE)), expressions=[literal(False)]
+        ),
+        "run_id": exp.Cast(this=exp.CurrentTimestamp(), to=exp.DataType.build("STRING", dialect="spark")),
+    }
+    return Answered(exp.alias_(asked.subquery(copy=False), "asked", table=True, copy=False), columns)
+
+
+RESULT_FIELD, ERROR_FIELD = "result", "errorMessage"
+"""The struct of ``failOnError => false``. Read in nine public files, several of live runs; unconfirmed by the vendor's
+own page (2026-11-20)."""
+
+
+def parameter(value: Any) -> Sql:
+    """Give a model parameter: a number, a text, or an array of texts."""
+    if isinstance(value, list | tuple):
+        return func("array", *(literal(item) for item in value))
+    return literal(value)
+
+
+def dollar_brace(name: str) -> str | None:
+    """Spark substitutes ``${...}`` inside a quoted name too, where nothing can escape it."""
+    return "holds ${, which Spark substitutes inside names" if "${" in name else None
+
+
+PARAMS: Mapping[str, str | None] = {
+    "temperature": "temperature",
+    "max_tokens": "max_tokens",
+    "top_p": "top_p",
+    "seed": "seed",
+    "stop": "stop",
+}

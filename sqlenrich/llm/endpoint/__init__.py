@@ -1,0 +1,1 @@
+"""An OpenAI-compatible endpoint: its settings, HTTP, responses and health."""

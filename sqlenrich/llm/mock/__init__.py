@@ -1,0 +1,1 @@
+"""The mock model: free invented answers that fit the schema."""

@@ -1,0 +1,170 @@
+"""A model that makes up valid answers: for trying things out, for tests, for measuring everything else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from sqlenrich.llm.messages import Answer, Request
+from sqlenrich.llm.mock.draw import Draw
+from sqlenrich.llm.mock.schema import Judge, maker
+
+FAILURES = ("bad_json", "missing_field", "error", "refusal", "truncation")
+NAME = "mock"
+_REFUSAL = "I'm sorry, but I can't help with that."
+_CHARS_PER_TOKEN = 4
+
+
+class MockModel:
+    """A Model whose answers fit a JSON Schema and follow from the prompt, the attempt and ``seed`` alone.
+
+    ``failures`` gives the share (0 to 1) of requests that fail in each of the FAILURES; each attempt at a
+    prompt draws anew. Where the schema requires nothing, ``missing_field`` breaks the JSON text instead.
+    ``latency_s`` is the time an answer takes. ``judge`` gives the test of a schema, for what can only be tried
+    (``not``, ``if``); without one, such an answer may be wrong. Raises ValueError for wrong failures, and for a
+    schema without a possible value.
+    """
+
+    name = NAME
+
+    def __init__(
+        self,
+        schema: Mapping[str, object],
+        *,
+        failures: Mapping[str, float] | None = None,
+        latency_s: float = 0.0,
+        seed: int = 0,
+        judge: Judge | None = None,
+    ) -> None:
+        shares = dict(failures or {})
+        for kind, share in shares.items():
+            if kind not in FAILURES:
+                raise ValueError(f'unknown failure "{kind}": known are {", ".join(FAILURES)}')
+            if not 0 <= share <= 1:
+                raise ValueError(f"the share of {kind} must be from 0 to 1, not {share}")
+        if math.fsum(shares.values()) > 1:
+            raise ValueError("the shares of failures add up to more than 1")
+        self.latency_s = latency_s
+        self.instant = latency_s <= 0
+        self._limits = _limits(shares)
+        self._seed = f"{seed}\x00".encode()
+        self._make = maker(schema, judge)
+        self._required = [str(name) for name in _required(schema)]
+
+    async def open(self) -> None:
+        """Do nothing: there is nothing to open."""
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+    async def ask(self, request: Request) -> Answer:
+        """Give the answer after ``latency_s``."""
+        if self.latency_s > 0:
+            await asyncio.sleep(self.latency_s)
+        return self._answer(request, datetime.now(UTC))
+
+    def answers(self, requests: list[Request]) -> list[Answer]:
+        """Give all answers at once, without a loop."""
+        now = datetime.now(UTC)
+        return [self._answer(request, now) for request in requests]
+
+    def text(self, prompt: str, attempt: int = 1) -> str:
+        """Give the text of a good answer, failures aside."""
+        return _json(self._make(self._draws(prompt, attempt)[1]))
+
+    def _draws(self, prompt: str, attempt: int) -> tuple[Draw, Draw]:
+        """Give the chance for failing and that for the value: so failures don't change good answers."""
+        seed = self._seed + f"{attempt}\x00{prompt}".encode("utf-8", "surrogatepass")
+        return Draw(b"fail" + seed, prompt), Draw(b"make" + seed, prompt)
+
+    def _answer(self, request: Request, now: datetime) -> Answer:
+        prompt = request.prompt
+        chance, draw = self._draws(prompt, request.attempt)
+        kind = self._failure(chance) if self._limits else None
+        response: str | None = None
+        error: str | None = None
+        reason: str | None = "stop"
+        if kind == "error":
+            error, reason = "mock: HTTP 500: a made-up failure", None
+        elif kind == "refusal":
+            response, reason = _REFUSAL, "refusal"
+        else:
+            value = self._make(draw)
+            if kind == "missing_field" and isinstance(value, dict) and self._required:
+                del value[chance.pick(self._required)]
+                kind = None
+            response = _json(value)
+            if kind == "truncation":
+                response, reason = _cut(response, chance), "length"
+            elif kind is not None:
+                response = _broken(response, chance)
+        return Answer(
+            request.request_hash,
+            request.attempt,
+            request.sent_hash or request.request_hash,
+            response,
+            error,
+            error is not None,
+            reason,
+            NAME,
+            None if error else len(prompt) // _CHARS_PER_TOKEN + 1,
+            None if error else 0,
+            None if response is None else len(response) // _CHARS_PER_TOKEN + 1,
+            round(self.latency_s * 1000),
+            now,
+            1,
+        )
+
+    def _failure(self, chance: Draw) -> str | None:
+        point = chance.share()
+        for kind, limit in self._limits:
+            if point < limit:
+                return kind
+        return None
+
+
+def _limits(shares: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Give each kind with the upper end of its part of 0 to 1, in the fixed order of FAILURES."""
+    limits = []
+    total = 0.0
+    for kind in FAILURES:
+        if shares.get(kind, 0) > 0:
+            total += shares[kind]
+            limits.append((kind, total))
+    return limits
+
+
+def _required(schema: Mapping[str, Any]) -> list[str]:
+    required = schema.get("required", [])
+    return list(required) if isinstance(required, list | tuple) else []
+
+
+def _json(value: object) -> str:
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:  # integers of more than 64 bits, lone surrogates
+        return json.dumps(value, separators=(",", ":"))
+
+
+def _cut(text: str, chance: Draw) -> str:
+    """Cut a JSON text so that what is left is none: a prefix of a number could be one, hence the bracket."""
+    if text[0] not in '{["':
+        return "[" + text
+    return text[: 1 + chance.below(len(text) - 1)]
+
+
+def _broken(text: str, chance: Draw) -> str:
+    how = chance.below(4)
+    if how == 0:
+        return f"Sure! Here is the JSON you asked for:\n\n{text}\n\nLet me know if you need anything else."
+    if how == 1:
+        return f"```json\n{_cut(text, chance)}"
+    if how == 2:
+        return "The text does not say enough to answer in the form that was asked for."
+    return _cut(text, chance) + "\n```"

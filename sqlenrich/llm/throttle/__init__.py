@@ -1,0 +1,1 @@
+"""Flow control: token buckets, rate headers, concurrency limit, circuit breaker, budget."""

@@ -1,0 +1,1 @@
+"""An enrichment and an engine to a plan of five steps."""

@@ -1,0 +1,261 @@
+"""Where computing an expression fails: conditions, made shorter by what is known of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from sqlenrich.core.types import BIGINT, BOOLEAN, DOUBLE
+from sqlenrich.prompt.ir.nodes import (
+    FALSE,
+    OPERATIONS,
+    TRUE,
+    Const,
+    Element,
+    Exists,
+    Expr,
+    Fail,
+    Field,
+    FlatMap,
+    If,
+    Join,
+    Map,
+    Op,
+    Pick,
+    Sort,
+    Unique,
+    Var,
+    Where,
+    none_possible,
+)
+
+
+def failure(expr: Expr) -> Expr | None:
+    """Give the boolean expression that holds where evaluating ``expr`` fails, or None where it can't fail."""
+    match expr:
+        case Fail():
+            return TRUE
+        case Field(base, _, _):
+            return either(failure(base), none(base))
+        case Map(array, item, position, body):
+            inner = failure(body)
+            each = None if inner is None else Exists(array, item, position, inner)
+            return either(missing(array), each)
+        case FlatMap(array, item, position, body):
+            inner = missing(body)
+            return either(missing(array), None if inner is None else Exists(array, item, position, inner))
+        case Sort(array, item, by, _):
+            inner = missing(by)
+            if by.type == DOUBLE:
+                inner = either(inner, Op("is_nan", (by,), BOOLEAN))
+            each = None if inner is None else Exists(array, item, Var(f"{item.name}_at", BIGINT), inner)
+            return either(missing(array), each)
+        case Where(array, item, test) | Unique(array, item, test):
+            inner = failure(test)
+            each = None if inner is None else Exists(array, item, Var(f"{item.name}_at", BIGINT), inner)
+            return either(missing(array), each)
+        case Exists(array, _, _, _):
+            return missing(array)
+        case Element(array, index, inside, _):
+            broken = either(missing(array), missing(index))
+            return broken if inside else either(broken, beyond(array, index))
+        case If(test, then, orelse):
+            in_then, in_else = failure(then), failure(orelse)
+            arms = None
+            if in_then == TRUE and in_else is None:
+                arms = test
+            elif in_then is not None or in_else is not None:
+                arms = branch(test, in_then or FALSE, in_else or FALSE)
+            return either(failure(test), arms)
+        case Pick(subject, arms):
+            keys = tuple(Const(key) for key, _ in arms)
+            unknown = Op("not", (Op("in", (subject, *keys), BOOLEAN),), BOOLEAN)
+            broken = either(failure(subject), unknown)
+            for key, value in arms:
+                if (in_arm := failure(value)) is not None:
+                    broken = either(broken, branch(Op("eq", (subject, Const(key)), BOOLEAN), in_arm, FALSE))
+            return broken
+        case Join(parts):
+            broken = None
+            for part in parts:
+                broken = either(broken, failure(part))
+                broken = either(broken, none(part))  # as in text + None; what is printed is never None
+            return broken
+        case Op(("and" | "or") as name, args, _):
+            # Python stops at the first operand that decides: what follows can't fail then.
+            broken = failure(args[-1])
+            for arg in reversed(args[:-1]):
+                if broken is not None:
+                    broken = branch(arg, broken, FALSE) if name == "and" else branch(arg, FALSE, broken)
+                broken = either(failure(arg), broken)
+            return broken
+        case Op(name, args, _):
+            kind = OPERATIONS[name]
+            broken = None
+            if kind == "partial":
+                for arg in args:  # where the SQL of an argument would not be NULL
+                    broken = either(broken, None if hidden_failure(arg) is None else failure(arg))
+                return either(broken, is_none(expr))
+            for arg in args:
+                broken = either(broken, failure(arg))
+                if kind == "strict":
+                    broken = either(broken, none(arg))
+            return broken
+    return None
+
+
+def at_once(expr: Expr) -> Expr | None:
+    """Give the condition that computing ``expr`` fails: not where it is only undefined, an error once it is used."""
+    match expr:
+        case Fail(error, _):
+            return TRUE if error else None
+        case Field(base, _, _):
+            return failure(base)
+        case Pick(subject, _) | Op("character", (subject,), _):
+            return failure(subject)
+        case Element(array, index, _, strict):
+            return either(missing(array) if strict else failure(array), failure(index))
+        case If(test, then, orelse):
+            in_then, in_else = at_once(then), at_once(orelse)
+            if in_then is None and in_else is None:
+                return failure(test)
+            return failure(
+                If(
+                    test,
+                    Const("") if in_then is None else If(in_then, Fail(True), Const("")),
+                    Const("") if in_else is None else If(in_else, Fail(True), Const("")),
+                )
+            )
+        case Map(array, item, position, body):
+            inner = at_once(body)
+            return either(missing(array), None if inner is None else Exists(array, item, position, inner))
+    return failure(expr)
+
+
+def requiring(broken: Expr | None, value: Expr) -> Expr:
+    """Give a value that fails where a condition holds."""
+    return value if broken is None else If(broken, Fail(True), value)
+
+
+def missing(expr: Expr) -> Expr | None:
+    """Give the condition that a value fails or is None."""
+    return either(failure(expr), none(expr))
+
+
+def none(expr: Expr) -> Expr | None:
+    """Give the condition that a value that does not fail is None, or None where it can't be."""
+    if isinstance(expr, If):
+        then, orelse = none(expr.then), none(expr.orelse)
+        return None if then is orelse is None else branch(expr.test, then or FALSE, orelse or FALSE)
+    return is_none(expr) if none_possible(expr) else None
+
+
+def beyond(array: Expr, index: Expr) -> Expr:
+    """Give the condition that an index lies beyond the ends of an array."""
+    size = Op("size", (array,), BIGINT)
+    if isinstance(index, Const) and isinstance(index.value, int):
+        needed = index.value + 1 if index.value >= 0 else -index.value
+        return Op("lt", (size, Const(needed)), BOOLEAN)
+    after = Op("gteq", (index, size), BOOLEAN)
+    before = Op("lt", (index, Op("subtract", (Const(0), size), BIGINT)), BOOLEAN)  # the sum may need over 64 bits
+    return Op("or", (after, before), BOOLEAN)
+
+
+def hidden_failure(expr: Expr) -> Expr | None:
+    """Give the condition that ``expr`` fails, but its SQL may not be NULL; None where it always is."""
+    match expr:
+        case If(test, then, orelse):
+            in_then, in_else = hidden_failure(then), hidden_failure(orelse)
+            return either(None, branch(test, in_then or FALSE, in_else or FALSE)) if in_then or in_else else None
+        case Pick(subject, arms):
+            return _any(map(hidden_failure, (subject, *(value for _, value in arms))))
+        case Field(base, _, _):
+            return hidden_failure(base)
+        case Join(args):
+            return _any(map(hidden_failure, args))
+        case Element(array, index, _, _):
+            return _any(map(hidden_failure, (array, index)))
+        case Op(name, args, _) if name not in ("and", "or") and OPERATIONS[name] in ("strict", "partial"):
+            return _any(map(hidden_failure, args))
+        case Map() | FlatMap() | Sort() | Unique() | Where() | Exists() | Op():
+            return failure(expr)
+    return None
+
+
+def _any(conditions: Iterable[Expr | None]) -> Expr | None:
+    found: Expr | None = None
+    for condition in conditions:
+        found = either(found, condition)
+    return found
+
+
+def is_none(expr: Expr) -> Expr:
+    """Give the test whether a value is None (or failed)."""
+    return Op("is_none", (expr,), BOOLEAN)
+
+
+def either(a: Expr | None, b: Expr | None) -> Expr | None:
+    """Give ``a or b`` for two conditions, either of which may be absent; what ``a`` rules out is left out of ``b``."""
+    a, b = (None if part == FALSE else part for part in (a, b))
+    if a is None or b is None or a == b:
+        return a if b is None else b
+    if TRUE in (a, b):
+        return TRUE
+    rest = assuming(b, facts_of(a, False))
+    if isinstance(rest, Const):
+        return TRUE if rest.value else a
+    return Op("or", (a, rest), BOOLEAN)
+
+
+def either_of(condition: Expr | None) -> Iterator[Expr]:
+    """Give the conditions of which one must hold."""
+    match condition:
+        case Op("or", args, _):
+            for arg in args:
+                yield from either_of(arg)
+        case _ if condition is not None:
+            yield condition
+
+
+def facts_of(condition: Expr, holds: bool) -> dict[Expr, bool]:
+    """Give what is known where a condition holds, or does not."""
+    match condition:
+        case Op("not", (inner,), _):
+            return facts_of(inner, not holds)
+        case Op(name, args, _) if name == ("and" if holds else "or"):
+            return {fact: known for arg in args for fact, known in facts_of(arg, holds).items()}
+    return {condition: holds}
+
+
+def assuming(condition: Expr, facts: dict[Expr, bool]) -> Expr:
+    """Give a condition made shorter by what is known of others."""
+    if (known := facts.get(condition)) is not None:
+        return TRUE if known else FALSE
+    match condition:
+        case Op("or", (a, b), _):
+            return either(assuming(a, facts), assuming(b, facts)) or FALSE
+        case Op("and", (a, b), _):
+            first = assuming(a, facts)
+            return branch(first, assuming(b, facts), FALSE)
+        case Op("not", (inner,), _):
+            rest = assuming(inner, facts)
+            return Const(not rest.value) if isinstance(rest, Const) else Op("not", (rest,), BOOLEAN)
+        case If(test, then, orelse):
+            return branch(assuming(test, facts), assuming(then, facts), assuming(orelse, facts))
+    return condition
+
+
+def branch(test: Expr, then: Expr, orelse: Expr) -> Expr:
+    """Give the condition ``then if test else orelse``."""
+    if isinstance(test, Const):
+        return then if test.value else orelse
+    then, orelse = assuming(then, facts_of(test, True)), assuming(orelse, facts_of(test, False))
+    if then == orelse:
+        return then
+    if orelse == FALSE:
+        return test if then == TRUE else Op("and", (test, then), BOOLEAN)
+    if then == TRUE:
+        return either(test, orelse) or FALSE
+    if then == FALSE:
+        inverse = Op("not", (test,), BOOLEAN)
+        return inverse if orelse == TRUE else Op("and", (inverse, orelse), BOOLEAN)
+    return If(test, then, orelse)

@@ -1,0 +1,1 @@
+"""The compiler of Jinja templates: a handler for each kind of node."""

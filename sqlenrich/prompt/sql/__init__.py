@@ -1,0 +1,1 @@
+"""The typed text expression as SQL."""

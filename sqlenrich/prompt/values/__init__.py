@@ -1,0 +1,1 @@
+"""What a template computes with: values, and the functions on them."""

@@ -1,0 +1,57 @@
+"""Texts made anew character by character: titles, and another text between the characters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, Array
+from sqlenrich.prompt.ir.failures import either, missing, requiring
+from sqlenrich.prompt.ir.nodes import Const, Expr, If, Join, Map, Op
+from sqlenrich.prompt.ir.walk import columns_of, variables_of
+from sqlenrich.prompt.values import functions
+from sqlenrich.prompt.values.arrays import Names
+
+ODD_TITLE = (
+    "[ªºßİĸŉΣ\u0180-\u02ff\u037a\u0390\u03b0\u03d0-\u03ff\u0560\u0587\u0588\u10a0-\u10ff\u1c80-\u1cbf\u1d00-\u1dbf"
+    "\u1e96-\u1e9f\u1f00-\u1fff\u2070-\u209f\u2100-\u214f\u2c00-\u2dff\ua640-\uabff\ufb00-\ufb17"
+    "\U00010400-\U0001efff\U0001f130-\U0001f189]"
+)
+"""Letters that are cased with one case alone, whose capital in a title is not their upper case, or that are young."""
+WORD_STARTS = functions.WHITESPACE + "-({[<"
+"""After these Jinja's ``title`` writes a capital."""
+
+
+def interleaved(text: Expr, between: Expr) -> Expr:
+    """Give a text with another before, between and after its characters."""
+    characters = Op("sequence", (Op("length", (text,), BIGINT),), Array(BIGINT))
+    taken = {*columns_of(text), *columns_of(between), *(v.name for v in variables_of(Join((text, between))))}
+    at, place = Names(taken).fresh(characters)
+    one = Op("substr", (text, Op("add", (at, Const(1)), BIGINT), Const(1)), STRING)
+    return Join((between, Op("array_join", (Map(characters, at, place, Join((one, between))), Const("")), STRING)))
+
+
+def titled(names: Names, text: Expr, capital: Callable[[Expr], Expr], odd: str) -> Expr:
+    """Give a text with a capital where ``capital`` holds of the character before, and at its start."""
+    characters = Op("sequence", (Op("length", (text,), BIGINT),), Array(BIGINT))
+    at, place = names.fresh(characters)
+    one = Op("substr", (text, Op("add", (at, Const(1)), BIGINT), Const(1)), STRING)
+    before = Op("substr", (text, at, Const(1)), STRING)
+    starts = Op("or", (Op("eq", (at, Const(0)), BOOLEAN), capital(before)), BOOLEAN)
+    letters = Map(characters, at, place, If(starts, Op("upper", (one,), STRING), Op("lower", (one,), STRING)))
+    made = Op("array_join", (letters, Const("")), STRING)
+    return requiring(either(missing(text), Op("matches", (text, Const(odd)), BOOLEAN)), made)
+
+
+def title(names: Names, text: Expr) -> Expr:
+    """Give Jinja's ``title``: a capital after white space or one of ``-({[<``; a capital sigma fails."""
+    starts = lambda before: Op("contains", (Const(WORD_STARTS), before), BOOLEAN)  # noqa: E731
+    return titled(names, text, starts, "Σ")
+
+
+def python_title(names: Names, text: Expr) -> Expr:
+    """Give ``text.title()``: a capital after what has no case; letters that engines know less well fail."""
+
+    def uncased(before: Expr) -> Expr:
+        return Op("eq", (Op("upper", (before,), STRING), Op("lower", (before,), STRING)), BOOLEAN)
+
+    return titled(names, text, uncased, ODD_TITLE)

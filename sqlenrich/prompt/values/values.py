@@ -1,0 +1,244 @@
+"""What a Jinja expression is worth at compile time: known, a list of values, or an expression over the row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
+
+from sqlenrich.core.nodes import Node, node
+from sqlenrich.core.types import BOOLEAN, Array, Struct, Type, type_json
+from sqlenrich.prompt.ir.failures import failure
+from sqlenrich.prompt.ir.nodes import (
+    FALSE,
+    TRUE,
+    Column,
+    Const,
+    Element,
+    Exists,
+    Expr,
+    Fail,
+    Field,
+    FlatMap,
+    If,
+    Join,
+    Map,
+    Op,
+    Pick,
+    Sort,
+    Unique,
+    Var,
+    Where,
+    none_possible,
+)
+
+
+@node
+class Known(Node):
+    """A Python value that no row changes."""
+
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        # 1 == True == 1.0 in Python, but they are printed differently, in lists too.
+        if not isinstance(other, Known):
+            return False
+        return self.value is other.value or (self.value == other.value and repr(self.value) == repr(other.value))
+
+    __hash__ = Node.__hash__
+
+
+@node
+class Items(Node):
+    """A list literal, or a tuple, that holds at least one value of the row."""
+
+    values: tuple[Value, ...]
+    is_tuple: bool = False
+
+
+@node
+class Table(Node):
+    """A mapping literal that holds at least one value of the row."""
+
+    entries: tuple[tuple[Any, Value], ...]
+
+
+@node
+class Zip(Node):
+    """Several lists side by side, as long as the shortest; at least one is of the row."""
+
+    parts: tuple[Value, ...]
+
+
+@node
+class Lazy(Node):
+    """What map, select and their kin give: it can be read once, and has no length."""
+
+    array: Expr
+
+
+@node
+class Loop(Node):
+    """The ``loop`` variable inside a loop over an array of the row."""
+
+    array: Expr
+    position: Var
+
+
+@node
+class Ref(Node):
+    """A list, a mapping or a namespace that the template changes in place; what it is worth stands in the state."""
+
+    cell: int
+    kind: str
+
+
+@node
+class Changing(Node):
+    """What an entry of the state is worth inside a loop that changes it: not known before the loop has ended."""
+
+    place: tuple[int, Any]
+    loop: int
+
+
+@node
+class Part(Node):
+    """What one turn of a loop adds, where ``test`` holds: an ``item`` or a ``list``, a ``text``, or a ``number``."""
+
+    test: Expr
+    value: Value
+    kind: str
+
+
+@node
+class Growing(Node):
+    """A :class:`Changing` value with what a turn has added to it."""
+
+    place: tuple[int, Any]
+    loop: int
+    parts: tuple[Part, ...]
+
+
+@node
+class Replaced(Node):
+    """A :class:`Changing` value that a turn has set anew, where ``test`` holds."""
+
+    place: tuple[int, Any]
+    loop: int
+    test: Expr
+    value: Stored
+
+
+Value: TypeAlias = Known | Items | Table | Zip | Lazy | Loop | Expr
+Stored: TypeAlias = Value | Ref | Changing | Growing | Replaced
+"""What a name or an entry of the state can hold."""
+Dynamic = (Const, Column, Field, Op, If, Pick, Join, Fail, Var, Map, FlatMap, Sort, Unique, Where, Exists, Element)
+
+
+class Once:
+    """What a filter such as map gives for constants: a generator, which is empty when it is read again."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self._items = list(items)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def __repr__(self) -> str:
+        raise Refusal(f"printing {ONCE}")
+
+
+ONCE = "a map, a select, a zip or the like: it can be read only once; write |list after it"
+
+
+def only_once(value: object) -> bool:
+    """Tell whether a value can be read only once."""
+    return isinstance(value, Lazy | Zip) or (isinstance(value, Known) and isinstance(value.value, Once))
+
+
+READ_IN_LOOP = (
+    "reading a value that this loop changes: no engine can carry it from row element to row element; "
+    "build a list in the loop and read it after the loop"
+)
+
+
+class Refusal(Exception):  # noqa: N818 (not an error by itself: the compiler adds the place and raises PromptError)
+    """Why a construct can't be compiled, and what to write instead."""
+
+
+def lift(value: Stored) -> Expr:
+    """Give a value as an expression. Raises :class:`Refusal` for lists and mappings."""
+    if isinstance(value, Known):
+        if value.value is None or isinstance(value.value, str | bool | int | float):
+            if isinstance(value.value, float) and not math.isfinite(value.value):
+                raise Refusal(f"the constant {value.value}; engines disagree about it")
+            return Const(value.value)
+        raise Refusal(f"a {type(value.value).__name__} where one value is needed; join it or index it")
+    if isinstance(value, Items | Zip):
+        raise Refusal("a list where one value is needed; join it or index it")
+    if isinstance(value, Lazy):
+        raise Refusal("what map and select give can be read only once; write |list after it")
+    if isinstance(value, Table | Loop | Ref):
+        raise Refusal("a mapping where one value is needed; index it")
+    if isinstance(value, Changing | Growing | Replaced):
+        raise Refusal(READ_IN_LOOP)
+    return value
+
+
+def describe(value: Type) -> str:
+    """Give a type in words."""
+    if isinstance(value, Array):
+        return f"array of {describe(value.item)}"
+    return "struct" if isinstance(value, Struct) else str(type_json(value))
+
+
+def truth(value: Value) -> Expr:
+    """Give the boolean expression of Python's ``bool(value)``."""
+    if isinstance(value, Known):
+        return TRUE if value.value else FALSE
+    if isinstance(value, Items | Table | Loop):
+        return TRUE
+    if isinstance(value, Zip):
+        raise Refusal("whether a zip is empty; test one of its lists")
+    if isinstance(value, Lazy):
+        raise Refusal("whether a map or a select is empty; write |list after it")
+    match value:
+        case Const(constant):
+            return TRUE if constant else FALSE
+        case If(test, then, orelse):
+            return choose(test, truth(then), truth(orelse))
+        case Fail(_, blank):
+            return FALSE if blank else value
+    if value.type == BOOLEAN and not none_possible(value):
+        return value
+    return Op("truth", (value,), BOOLEAN)
+
+
+def negate(test: Expr) -> Expr:
+    """Give ``not test``."""
+    match test:
+        case Const(constant):
+            return Const(not constant)
+        case Op("not", (inner,), _):
+            return inner
+    return Op("not", (test,), BOOLEAN)
+
+
+def choose(test: Expr, then: Expr, orelse: Expr) -> Expr:
+    """Give ``then if test else orelse``, folded where the test is known or both arms are equal."""
+    if isinstance(test, Const):
+        return then if test.value else orelse
+    if isinstance(test, Fail):
+        return test
+    if then == orelse and failure(test) is None:
+        return then
+    if then == TRUE and orelse == FALSE:
+        return test
+    if then == FALSE and orelse == TRUE:
+        return negate(test)
+    return If(test, then, orelse)
+
+
+def same_type(a: Expr, b: Expr) -> bool:
+    """Tell whether two arms can share one SQL column: equal types, or one of them a bare None."""
+    return any(arm == Const(None) or isinstance(arm, Fail) for arm in (a, b)) or a.type == b.type

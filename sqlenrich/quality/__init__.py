@@ -1,0 +1,1 @@
+"""How good the answers are: comparison of two runs, metrics, statistics."""

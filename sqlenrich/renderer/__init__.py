@@ -1,0 +1,1 @@
+"""Readers of a plan that print SQL."""

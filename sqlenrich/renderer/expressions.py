@@ -1,0 +1,79 @@
+"""Single SQL expressions: a prompt, a verdict, a repair, for whoever builds a query of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlglot import exp
+
+from sqlenrich.core.engine import Engine
+from sqlenrich.core.errors import ConfigError, UnsupportedError, did_you_mean
+from sqlenrich.core.names import column
+from sqlenrich.core.printer import print_sql
+from sqlenrich.core.sql import Sql
+from sqlenrich.core.types import parse_type
+from sqlenrich.engines import get_engine
+from sqlenrich.prompt import compile_prompt
+from sqlenrich.prompt.sql import printer as printer
+from sqlenrich.schema import build_tests, normalise
+from sqlenrich.schema.checks.repairs import REPAIRS, repaired_sql
+from sqlenrich.schema.checks.sql import verdict_sql
+from sqlenrich.spec.enrichment import DEFAULT_REPAIRS
+
+
+def prompt_sql(
+    template: str,
+    engine: str,
+    columns: Mapping[str, Any] | None = None,
+    vars: Mapping[str, Any] | None = None,
+    folder: Path | None = None,
+) -> str:
+    """Give the SQL expression of a template over the columns' names: NULL where the template fails for the row.
+
+    ``columns`` maps names to types; a name that is neither there nor in ``vars`` is refused. ``folder`` is where
+    included templates lie. Raises :class:`~sqlenrich.PromptError` with every construct that can't be compiled and
+    its place, :class:`~sqlenrich.UnsupportedError` for what the engine has not.
+    """
+    target = get_engine(engine)
+    types = {name: parse_type(kind) for name, kind in (columns or {}).items()}
+    compiled = compile_prompt(template, columns=types, vars=vars, default=None, folder=folder)
+    made = printer.prompt_sql(compiled.expr, target.text, lambda name: column(target, name))
+    return _print(target, made)
+
+
+def check_sql(schema: Any, engine: str, column: str = "response", assert_format: bool = False) -> str:
+    """Give the SQL expression of an answer's verdict: NULL = accepted, else the reason code.
+
+    Judges the text of ``column`` as it is. ``schema`` is any JSON Schema whose value is an object; with
+    ``assert_format`` its formats are checked. Raises :class:`~sqlenrich.UnsupportedError` for a schema that the engine
+    can't check.
+    """
+    target = get_engine(engine)
+    plain, problems = normalise(schema, "schema", columns=False, assert_format=assert_format)
+    if problems:
+        raise UnsupportedError(engine, "; ".join(str(p) for p in problems), "write the schema without it")
+    text = _column(target, column)
+    verdicts = build_tests(plain)
+    doc = target.json["parse"](text)
+    checked = target.json["let"](doc, lambda d: verdict_sql(target.json, text.copy(), d, verdicts, detail=False))
+    return _print(target, checked)
+
+
+def repair_sql(engine: str, column: str = "response", repairs: Sequence[str] = DEFAULT_REPAIRS) -> str:
+    """Give the SQL expression of a text after the declared repairs."""
+    target = get_engine(engine)
+    for repair in repairs:
+        if repair not in REPAIRS:
+            known = ", ".join(REPAIRS)
+            raise ConfigError(f'unknown repair "{repair}"{did_you_mean(repair, REPAIRS)}; there are: {known}')
+    return _print(target, repaired_sql(target.json, _column(target, column), repairs))
+
+
+def _column(engine: Engine, name: str) -> exp.Column:
+    return column(engine, name)
+
+
+def _print(engine: Engine, value: Sql) -> str:
+    return print_sql(engine, value)

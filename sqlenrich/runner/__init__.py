@@ -1,0 +1,1 @@
+"""A plan, a backend and a model to tables and a report."""

@@ -1,0 +1,1 @@
+"""Where the steps of a plan run and its tables live."""

@@ -1,0 +1,1 @@
+"""The backend of an embedded DuckDB database."""

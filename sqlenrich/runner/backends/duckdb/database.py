@@ -1,0 +1,194 @@
+"""One open DuckDB database: bounded memory, errors as one line, and the names of what it reads and writes."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import duckdb
+
+from sqlenrich.core.errors import RunError
+from sqlenrich.core.names import identifier
+from sqlenrich.engines.duckdb.engine import ENGINE
+
+T = TypeVar("T")
+INPUT = "sqlenrich_input"
+_LOCK = threading.Lock()
+_OPEN: set[str] = set()
+"""The databases open in this process: DuckDB itself keeps out only other processes."""
+MEMORY_MIB = 320
+MEMORY_MOST_MIB = 16_384
+THREADS = 4
+"""Each thread takes a share of the memory; more of them would make a run no faster, since the model is slower."""
+ROW_GROUP_ROWS = 8192
+"""DuckDB works in parallel by groups of rows: with its own 122,880 a table of 100 thousand rows is made by one thread.
+
+Each commit writes into the last group, and a checkpoint compresses the changed ones again: small ones make both cheap.
+"""
+
+
+def name_parts(table: str) -> list[str]:
+    """Give the parts of a table's name: ``raw.messages``, with dots inside quotes kept."""
+    parts = re.findall(r'"(?:[^"]|"")*"|[^.]+', table)
+    return [part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts]
+
+
+def quote(name: str) -> str:
+    """Give a name as DuckDB reads it exactly."""
+    return identifier(ENGINE, name).sql("duckdb")
+
+
+def text(value: str) -> str:
+    """Give a text literal."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+class Database:
+    """One open database. Use as a context manager; only the thread that opened it may use it."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or make the database. Raises RunError where another process has it open, naming the process."""
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"{path} can't be made: {error.strerror}: {error.filename}") from None
+        self.place = str(path.resolve())
+        with _LOCK:
+            if self.place in _OPEN:
+                raise RunError(f"{path} is in use by another run of this process ({os.getpid()}); wait for it")
+            _OPEN.add(self.place)
+        threads = min(THREADS, os.cpu_count() or 1)
+        try:
+            self.db = _open(path, {"memory_limit": f"{MEMORY_MIB}MiB", "threads": threads})
+        except duckdb.Error as error:
+            _OPEN.discard(self.place)
+            raise cannot_open(path, error) from None
+        self.memory_mib = MEMORY_MIB
+        self.paths: tuple[str, str] | None = None
+        self.db.execute("SET preserve_insertion_order = true")
+        self.db.execute("SET enable_progress_bar = false")  # it goes to stdout, which is for data
+        spill = Path(f"{path}.tmp")
+        _clear(spill)
+        self.db.execute(f"SET temp_directory = {text(str(spill))}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self.db.close()
+        _OPEN.discard(self.place)
+        if isinstance(error, duckdb.OutOfMemoryException):
+            raise RunError(f"{self.path}: not enough memory; cut long texts in a source query, or run it in parts")
+        if isinstance(error, duckdb.Error):
+            raise RunError(problem(error, f"{self.path}: ")) from None
+
+    def one(self, sql: str) -> Any:
+        """Run a query and give the first value of its first row."""
+        row = self.db.execute(sql).fetchone()
+        return row[0] if row is not None else None
+
+    def roomy(self, work: Callable[[], T]) -> T:
+        """Do what can be done again from its start, with twice the memory where there was too little.
+
+        Most runs stay within the first limit, however many rows they have; very long rows, and millions of them, don't.
+        """
+        while True:
+            try:
+                return work()
+            except duckdb.OutOfMemoryException:
+                with suppress(duckdb.TransactionException):
+                    self.db.execute("ROLLBACK")
+                if self.memory_mib >= MEMORY_MOST_MIB:
+                    raise
+                self.memory_mib *= 2
+                self.db.execute(f"SET memory_limit = '{self.memory_mib}MiB'")
+
+    def attach(self, path: Path) -> None:
+        """Attach the input's database; names of the source mean its tables first."""
+        try:
+            self.db.execute(f"ATTACH {text(str(path))} AS {INPUT} (READ_ONLY)")
+        except duckdb.Error as error:
+            raise cannot_open(path, error) from None
+        own = f"{quote(self.catalog())}.main"
+        self.paths = (f"{INPUT}.main,{own}", f"{own},{INPUT}.main")
+        self.db.execute(f"SET search_path = {text(self.paths[1])}")
+
+    def reading(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run a statement that reads the source: its names mean the tables of the input's database first."""
+        if self.paths is None:
+            return self.roomy(lambda: self.db.execute(sql).fetchall())
+        self.db.execute(f"SET search_path = {text(self.paths[0])}")
+        try:
+            return self.roomy(lambda: self.db.execute(sql).fetchall())
+        finally:
+            self.db.execute(f"SET search_path = {text(self.paths[1])}")
+
+    def catalog(self) -> str:
+        return str(self.one("SELECT current_database()"))
+
+
+def _open(path: Path, config: dict[str, Any]) -> duckdb.DuckDBPyConnection:
+    """Open or make a database: attached, since only there the size of its row groups can be said."""
+    db = duckdb.connect(config=config)
+    try:
+        # The connection's own database has this name already.
+        named = f" AS {quote('memory_db')}" if path.name.split(".")[0].lower() == "memory" else ""
+        db.execute(f"ATTACH {text(str(path))}{named} (ROW_GROUP_SIZE {ROW_GROUP_ROWS})")
+        name = db.execute("SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL").fetchall()[0][0]
+        db.execute(f"USE {quote(name)}.main")
+    except duckdb.Error:
+        db.close()
+        raise
+    return db
+
+
+def _clear(spill: Path) -> None:
+    """Remove what a killed process had no memory for: DuckDB itself does so only once it spills again."""
+    with suppress(OSError):
+        for file in spill.glob("duckdb_temp_*"):
+            file.unlink()
+        spill.rmdir()
+
+
+def problem(error: Exception, place: str) -> str:
+    """Give one line for a database's message; what is wrong in a delimited file is told by file and line."""
+    message = str(error).strip()
+    file = re.search(r"^  file = (.*)$", message, re.MULTILINE)
+    if file is None:
+        candidates = re.search(r"^Candidate bindings: (.*)$", message, re.MULTILINE)
+        return f"{place}{reason(error)}{f' There are: {candidates[1]}' if candidates else ''}"
+    line = re.search(r"CSV Error on Line: (\d+)", message)
+    where = f"{file[1]}, line {line[1]}" if line else file[1]
+    if fields := re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", message):
+        return f"{where}: {fields[2]} fields where the header has {fields[1]}"
+    for sign, meaning in _CSV_PROBLEMS.items():
+        if sign in message:
+            return f"{where}: {meaning}"
+    return f"{where}: {reason(error)}"
+
+
+_CSV_PROBLEMS = {
+    "unterminated quote": "a quote is not closed",
+    "Invalid unicode": "no UTF-8 text; save the file as UTF-8",
+    "invalid state": "it is no plain CSV: a quote stands inside an unquoted field, or the lines end in different "
+    "ways (\\n and \\r\\n); write the file again",
+}
+
+
+def reason(error: Exception) -> str:
+    """The first line of a database's message, without its class."""
+    return re.sub(r"^\w[\w ]* Error: ", "", str(error).strip().splitlines()[0].strip())
+
+
+def cannot_open(path: Path, error: Exception) -> RunError:
+    if match := re.search(r"PID (\d+)", str(error)):
+        return RunError(f"{path} is in use by the process {match[1]}; wait for it, or end it, then run again")
+    if "different configuration" in str(error) or "Unique file handle" in str(error):
+        return RunError(f"{path} is open in this process: close your own connection to it first")
+    return RunError(f"{path} can't be opened: {reason(error)}")

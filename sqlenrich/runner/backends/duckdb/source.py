@@ -1,0 +1,244 @@
+"""The source of a run, read in place: CSV, TSV, JSON lines, Parquet, a table or a query of DuckDB."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import duckdb
+
+from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Array, Decimal, Struct, Type
+from sqlenrich.runner.backends.duckdb.database import Database, name_parts, problem, quote, text
+
+SOURCE = "sqlenrich_source"
+MAX_LINE = 2**24
+_DELIMITERS = {".csv": ",;\t|", ".tsv": "\t"}
+"""What may separate the fields of a file: the first one, unless only another one divides its header."""
+_JSON_LINES = (".jsonl", ".ndjson")
+_DATABASES = (".duckdb", ".db")
+_FILES = (*_DELIMITERS, *_JSON_LINES, ".parquet", *_DATABASES)
+# JSON has texts only: what DuckDB takes for one of these stays the text it is. A field may be called DATE, too.
+_GUESSED = re.compile(r'("(?:[^"]|"")*")|(?:^|(?<=[^,] ))(?:TIMESTAMP WITH TIME ZONE|TIMESTAMP|DATE|TIME|UUID|JSON)\b')
+_SCALARS: Mapping[str, Type] = {
+    **dict.fromkeys(
+        ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"), BIGINT
+    ),
+    "HUGEINT": BIGINT,
+    "VARCHAR": STRING,
+    "BOOLEAN": BOOLEAN,
+    "DATE": DATE,
+    "DOUBLE": DOUBLE,
+    "FLOAT": DOUBLE,
+    "TIMESTAMP": TIMESTAMP,
+    "TIMESTAMP WITH TIME ZONE": TIMESTAMP,
+    "TIMESTAMP_S": TIMESTAMP,
+    "TIMESTAMP_MS": TIMESTAMP,
+    "TIMESTAMP_NS": TIMESTAMP,
+}
+
+
+def open_source(
+    database: Database, source: str | None, table: str | None, query: str | None, *, number_rows: bool
+) -> dict[str, Type]:
+    """Make the view :data:`SOURCE` over the input; give its columns and their types.
+
+    ``source`` is a CSV, TSV, JSON lines or Parquet file, a DuckDB database (with ``table`` or ``query``), or None:
+    the output database itself. With ``number_rows`` the column ``_row`` counts from 1.
+    Raises ConfigError for what is missing or unreadable.
+    """
+    place = database.roomy(lambda: relation(database, source, table, query))
+    numbered = "row_number() OVER () AS _row, * " if number_rows else "* "
+    try:
+        described = database.reading(f"DESCRIBE {query if query is not None else f'SELECT * FROM {place}'}")
+    except duckdb.Error as error:
+        raise ConfigError(problem(error, f"{source or database.path} can't be read: ")) from None
+    columns = {str(row[0]): str(row[1]) for row in described}
+    check_names(str(source or database.path), list(columns))
+    types = {name: portable_type(kind) for name, kind in columns.items()}
+    casts = [f"CAST({quote(n)} AS VARCHAR) AS {quote(n)}" for n, kind in types.items() if kind is None]
+    replace = f"REPLACE ({', '.join(casts)}) " if casts else ""
+    database.reading(f"CREATE OR REPLACE TEMP VIEW {SOURCE} AS SELECT {numbered}{replace}FROM {place}")
+    found: dict[str, Type] = {name: kind or STRING for name, kind in types.items()}
+    return {"_row": BIGINT, **found} if number_rows else found
+
+
+def relation(database: Database, source: str | None, table: str | None, query: str | None) -> str:
+    if source is None:
+        return stored(table, query)
+    path = Path(source)
+    if not path.is_file():
+        raise ConfigError(f"{source}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
+    suffix = path.suffix.lower()
+    if suffix not in _FILES:
+        raise ConfigError(f"{source}: unknown kind of file; there are: {', '.join(_FILES)}")
+    if path.stat().st_size == 0:
+        raise ConfigError(f"{source} is empty: it has not even a header")
+    if suffix in _DATABASES:
+        if path.resolve() != database.path.resolve() and database.paths is None:
+            database.attach(path)
+        return stored(table, query)
+    if suffix in _DELIMITERS:
+        return delimited(path, choose_delimiter(path, _DELIMITERS[suffix]))
+    if suffix in _JSON_LINES:
+        return json_lines(database, path)
+    return parquet_file(path)
+
+
+def stored(table: str | None, query: str | None) -> str:
+    if query is not None:
+        return f"(\n{query}\n)"
+    if table is None:
+        raise ConfigError("which table? Write source: in the header, or give a file as --input")
+    return ".".join(quote(part) for part in name_parts(table))
+
+
+def choose_delimiter(path: Path, delimiters: str) -> str:
+    """Give what separates the fields of a file: the header tells. Raises ConfigError where it does not."""
+    first, others = delimiters[0], delimiters[1:]
+    if not others:
+        return first
+    error: ConfigError | None = None
+    try:
+        header, _ = read_header(path, first)
+    except ConfigError as problem:  # "a";"b" is no header of fields between commas
+        error, header = problem, []
+    if re.fullmatch(r"sep=[,;|\t]?", header[0] if header else ""):
+        raise ConfigError(f'{path}: line 1 is "sep=", which is no header; take that line away')
+    # A quote inside a field belongs to one that another delimiter ends: a;"b, c".
+    if error is None and len(header) > 1 and not any('"' in name for name in header):
+        return first
+    dividing = [other for other in others if _divides(path, other)]
+    if len(dividing) == 1:
+        return dividing[0]
+    if error is not None:
+        raise error
+    if dividing and len(header) == 1:
+        shown = " and ".join("tabs" if other == "\t" else other for other in dividing)
+        raise ConfigError(f"{path}: is it separated by {shown}? The header has both; write it with commas")
+    return first
+
+
+def _divides(path: Path, delimiter: str) -> bool:
+    try:
+        header, _ = read_header(path, delimiter)
+    except ConfigError:
+        return False
+    return len(header) > 1 and not any('"' in name for name in header)
+
+
+def read_header(path: Path, delimiter: str) -> tuple[list[str], str]:
+    """Give the fields of a file's header, and its last line as it stands there. Raises ConfigError."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines: list[str] = []
+            header = next(csv.reader(_kept(file, lines), delimiter=delimiter, strict=True), [])
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} can't be read: it is no UTF-8 text; save it as UTF-8") from None
+    except (csv.Error, OSError) as error:
+        raise ConfigError(f"{path} can't be read: {error} (in the header)") from None
+    if not header:
+        raise ConfigError(f"{path}: line 1 is blank; the header must stand there")
+    return header, lines[-1]
+
+
+def delimited(path: Path, delimiter: str) -> str:
+    """Read every field as text. The header is read here and nothing is guessed: DuckDB's sniffer takes lines
+    that start with # for comments, leaves out a header that does not look like one, and renames columns."""
+    header, last = read_header(path, delimiter)
+    names = [name or f"column{index}" for index, name in enumerate(header)]
+    check_names(str(path), names)
+    columns = ", ".join(f"{text(name)}: 'VARCHAR'" for name in names)
+    end = re.search(r"\r?\n?$", last)
+    written = end[0].replace("\r", "\\r").replace("\n", "\\n") if end else ""
+    new_line = f"new_line = {text(written)}, " if written else ""
+    return (
+        f"read_csv({text(str(path))}, auto_detect = false, header = true, columns = {{{columns}}}, "
+        f"{new_line}delim = {text(delimiter)}, quote = '\"', escape = '\"', "
+        f"max_line_size = {MAX_LINE}, buffer_size = {2 * MAX_LINE})"
+    )
+
+
+def json_lines(database: Database, path: Path) -> str:
+    """Read JSON lines with the types of JSON: a text that looks like a date stays the text it is."""
+    given = f"{text(str(path))}, maximum_object_size = {MAX_LINE}"
+    try:
+        described = database.db.execute(f"DESCRIBE SELECT * FROM read_ndjson({given}, sample_size = -1)").fetchall()
+        if [row[:2] for row in described] == [("json", "JSON")]:
+            raise ConfigError(f"{path} can't be read: a line is no JSON object")
+        keys = database.db.execute(
+            f"SELECT DISTINCT unnest(json_keys(json)) FROM read_ndjson_objects({given}) ORDER BY ALL"
+        ).fetchall()
+    except duckdb.OutOfMemoryException:
+        raise
+    except duckdb.Error as error:
+        raise ConfigError(problem(error, f"{path} can't be read: ")) from None
+    check_names(str(path), [str(key) for (key,) in keys])
+    types = {str(row[0]): _GUESSED.sub(lambda m: m[1] or "VARCHAR", str(row[1])) for row in described}
+    columns = ", ".join(f"{text(name)}: {text(kind)}" for name, kind in types.items())
+    return f"read_ndjson({given}, columns = {{{columns}}})"
+
+
+def parquet_file(path: Path) -> str:
+    """DuckDB renames columns that are equal but for case: look at the names as they stand in the file."""
+    from pyarrow import ArrowException, parquet
+
+    try:
+        names = list(parquet.read_schema(path).names)
+    except (ArrowException, OSError) as error:
+        raise ConfigError(f"{path} can't be read: {str(error).splitlines()[0]}") from None
+    check_names(str(path), names)
+    return f"read_parquet({text(str(path))})"
+
+
+def check_names(source: str, names: Sequence[str]) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.get(name.lower())
+        if other == name:
+            raise ConfigError(f'{source}: the column "{name}" stands twice; rename one')
+        if other is not None:
+            raise ConfigError(f'{source}: the columns "{other}" and "{name}" are the same but for case; rename one')
+        seen[name.lower()] = name
+
+
+def _kept(lines: Iterable[str], seen: list[str]) -> Iterator[str]:
+    for line in lines:
+        seen.append(line)
+        yield line
+
+
+def portable_type(written: str) -> Type | None:
+    """Give the portable type of a DuckDB type, None for one that is read as text."""
+    written = written.strip()
+    if written in _SCALARS:
+        return _SCALARS[written]
+    if match := re.fullmatch(r"DECIMAL\((\d+),\s*(\d+)\)", written):
+        return Decimal(int(match[1]), int(match[2]))
+    if written.endswith("[]"):
+        item = portable_type(written[:-2])
+        return None if item is None else Array(item)
+    if written.startswith("STRUCT(") and written.endswith(")"):
+        fields: list[tuple[str, Type]] = []
+        for part in _split(written[7:-1]):
+            match = re.fullmatch(r'("(?:[^"]|"")*"|\S+) (.+)', part.strip(), re.DOTALL)
+            kind = portable_type(match[2]) if match else None
+            if match is None or kind is None:
+                return None
+            name = match[1]
+            fields.append((name[1:-1].replace('""', '"') if name.startswith('"') else name, kind))
+        return Struct(tuple(fields))
+    return None
+
+
+def _split(fields: str) -> Iterator[str]:
+    depth, start, quoted = 0, 0, False
+    for position, char in enumerate(fields):
+        quoted ^= char == '"'
+        depth += 0 if quoted else (char == "(") - (char == ")")
+        if char == "," and depth == 0 and not quoted:
+            yield fields[start:position]
+            start = position + 1
+    yield fields[start:]

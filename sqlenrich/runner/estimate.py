@@ -1,0 +1,323 @@
+"""``sqlenrich plan``: what a run would ask, spend and wait for, told before anything is asked."""
+
+from __future__ import annotations
+
+import json
+import math
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlenrich.core.errors import ConfigError
+from sqlenrich.plan.compile import RELATIONS, compile_plan
+from sqlenrich.runner.model_choice import choose_model
+from sqlenrich.runner.run import bind_source, check_apart, database_path, with_settings
+from sqlenrich.runner.scratch import scratch_folder
+from sqlenrich.runner.token_estimates import KEPT_BELOW, Pending, TokensIn, TokensOut
+from sqlenrich.runner.usage import NO_PRICES
+from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.limits import TOO_LONG
+from sqlenrich.spec.prices import Prices, money
+from sqlenrich.spec.settings import LIMITS, Config, Endpoint, find_config, with_prices
+
+if TYPE_CHECKING:  # "import sqlenrich" does not load duckdb
+    from sqlenrich.plan.plan import Plan
+    from sqlenrich.runner.backends.duckdb.store import Store
+
+OUTPUT = "sqlenrich_output"
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a run would do. ``calls`` are the requests without an answer; no retries are counted in.
+
+    A cost and a time are two ends; an end that is unknown is None, never 0. ``limit`` is what the time follows from.
+    """
+
+    name: str
+    model: str
+    rows: int
+    not_asked: Mapping[str, int]
+    distinct_requests: int
+    cached: int
+    calls: int
+    tokens_in: TokensIn | None
+    tokens_out: TokensOut | None
+    cost_low: float | None
+    cost_high: float | None
+    cost_unknown: str | None
+    currency: str | None
+    prices_as_of: str | None
+    seconds_low: float | None
+    seconds_high: float | None
+    limit: str | None
+    cached_taken: int = 0
+    """The tokens in that the lower end of the cost takes for cached."""
+    where: str = ""
+    output: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the facts by name, as the JSON has them."""
+        facts = asdict(self)
+        for hidden in ("where", "output", "cached_taken"):
+            del facts[hidden]
+        facts["endpoint"] = self.where.removeprefix(" at ") or None
+        for name in ("cost", "seconds"):
+            low, high = facts.pop(f"{name}_low"), facts.pop(f"{name}_high")
+            facts[name] = None if low is None else {"low": low, "high": high}
+        return facts
+
+    def to_json(self) -> str:
+        """Give the forecast as one line of JSON."""
+        return json.dumps(self.to_dict())
+
+    def to_text(self, width: int | None = None) -> str:
+        """Give the forecast for a terminal of ``width`` columns: what, how much, and how that is known."""
+        reasons = ", ".join(f"{count:,} {code}" for code, count in self.not_asked.items() if count)
+        lines = [
+            ("rows", f"{self.rows:,}", ""),
+            ("not asked", f"{sum(self.not_asked.values()):,}", reasons),
+            ("requests", f"{self.distinct_requests:,}", "distinct"),
+            ("answered", f"{self.cached:,}", f"in {self.output}" if self.output else "no --output to look into"),
+            ("calls", f"{self.calls:,}", ""),
+        ]
+        if self.tokens_in is not None:
+            lines.append(("tokens in", f"{self.tokens_in.total:,}", self.tokens_in.to_text()))
+        if self.tokens_out is not None:
+            out = self.tokens_out
+            lines.append(("tokens out", _span(out.total_low, out.total_high, "{:,}".format), out.to_text()))
+        if self.cost_low is None:
+            lines.append(("cost", "unknown", str(self.cost_unknown)))
+        else:
+            cost = f"{_span(self.cost_low, self.cost_high, money)} {self.currency}"
+            lines.append(("cost", cost, f"prices of {self.prices_as_of}, {self._cached()}, no retries"))
+        if self.seconds_low is None:
+            lines.append(("time", "unknown", "no rpm or tpm is set, and no stored answer tells a latency"))
+        else:
+            lines.append(("time", _span(self.seconds_low, self.seconds_high, duration), f"{self.limit}"))
+        values = max(len(value) for _, value, _ in lines)
+        room = None if width is None else max(width - values - 14, 20)
+        table = []
+        for label, value, note in lines:
+            first, *rest = textwrap.wrap(note, room, break_long_words=False) or [""] if room else [note]
+            table.append(f"{label:<12}{value:<{values}}  {first}".rstrip())
+            table += [" " * (values + 14) + line for line in rest]
+        why = None if self.tokens_in is None else self.tokens_in.why
+        known = [f"tokens in are an estimate: {why}"] if why is not None else []
+        return "\n".join([f"plan of {self.name}: {self.model}{self.where}; nothing was asked", *table, *known])
+
+    def _cached(self) -> str:
+        """How much input the lower end of the cost takes for cached."""
+        if not self.cached_taken:
+            return "no input taken for cached"
+        return f"the lower end with {self.cached_taken:,} tokens in cached: the constant beginning"
+
+
+def plan(
+    enrichment: Enrichment,
+    *,
+    input: str | Path | None = None,
+    output: str | Path | None = None,
+    endpoint: str | None = None,
+    model: str | None = None,
+    mock: bool = False,
+    mock_failures: Mapping[str, float] | None = None,
+    concurrency: int | None = None,
+    key: Sequence[str] | None = None,
+    columns: Mapping[str, str] | None = None,
+    where: str | None = None,
+    responses: str | None = None,
+    prices: str | Path | Prices | None = None,
+    sample: int = 100,
+    config: Config | None = None,
+) -> Forecast:
+    """Tell what :func:`~sqlenrich.runner.run` with the same arguments would ask and spend; no completion is asked for.
+
+    ``output`` is only read, and may be absent: its answers are not asked again, and tell how long answers are and how
+    long they take. The tokens of ``sample`` prompts are counted by the endpoint where it offers that; with 0 no prompt
+    leaves the machine. ``prices`` is a file of prices.
+    """
+    from sqlenrich.runner.backends.duckdb.database import text
+    from sqlenrich.runner.backends.duckdb.source import SOURCE
+    from sqlenrich.runner.backends.duckdb.store import Store
+
+    enrichment = with_settings(enrichment, key=key, columns=columns, where=where)
+    config = with_prices(config if config is not None else find_config(enrichment.path), prices)
+    ask = choose_model(
+        enrichment, config, endpoint=endpoint, model=model, mock=mock, failures=mock_failures, concurrency=concurrency
+    )
+    settings = None if mock else config.endpoint(endpoint)
+    fixed = settings is None or bool(concurrency or settings.concurrency)
+    database = None if output is None else database_path(Path(output))
+    if output is not None:
+        check_apart(enrichment, input, Path(output))
+    source = input if input is not None else database
+    if source is None:
+        raise ConfigError("which rows? Give --input PATH")
+    with scratch_folder() as folder, Store(folder / "plan.duckdb") as store:
+        enrichment, types = bind_source(store, enrichment, source)
+        compiled = compile_plan(enrichment, "duckdb", {"source": SOURCE}, model=ask.resolved, source_types=types)
+        found = _look_up(store, compiled, database, responses or RELATIONS["responses"].format(enrichment.name))
+        prompts = compiled.step("prompts")
+        # Its length stands in the place of each prompt; of a large table a few texts are kept, to be counted.
+        kept = f"CASE WHEN request_hash < {text(KEPT_BELOW)} THEN prompt END AS kept"
+        too_long = TOO_LONG if TOO_LONG in prompts.columns else f"false AS {TOO_LONG}"
+        lengths = f"SELECT request_hash, strlen(prompt) AS prompt, {too_long}, {kept} FROM ({prompts.sql})"
+        store.make(replace(prompts, sql=lengths))
+        rows, distinct = store.size(compiled)
+        no_input, bad_prompt = store.db.execute(
+            f"SELECT count(*) FILTER (prompt IS NOT NULL AND NOT {TOO_LONG}), "
+            f"count(*) FILTER (prompt IS NULL OR {TOO_LONG}) "
+            f"FROM {prompts.relation} WHERE request_hash IS NULL"
+        ).fetchall()[0]
+        calls = store.refresh(compiled, compiled.step("responses"))
+        pending = Pending(store, compiled, enrichment, ask, settings, calls)
+        latency_ms = pending.latency_ms()
+        tokens_in = pending.tokens_in(sample) if calls else None
+        tokens_out = pending.tokens_out() if calls else None
+    cost_low, cost_high, unknown, cached_taken = _cost(config.prices, ask.resolved.name, tokens_in, tokens_out)
+    low, high, limit = _time(settings, calls, tokens_in, tokens_out, latency_ms, ask.concurrency, fixed=fixed)
+    return Forecast(
+        name=enrichment.name,
+        model=ask.resolved.name,
+        rows=rows,
+        not_asked={"NO_INPUT": no_input, "BAD_PROMPT": bad_prompt},
+        distinct_requests=distinct,
+        cached=distinct - calls,
+        calls=calls,
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
+        cost_low=cost_low,
+        cost_high=cost_high,
+        cost_unknown=unknown,
+        currency=None if config.prices is None else config.prices.currency,
+        prices_as_of=None if config.prices is None else config.prices.as_of.isoformat(),
+        seconds_low=low,
+        seconds_high=high,
+        limit=limit,
+        cached_taken=cached_taken,
+        where=ask.where,
+        output=f"{output}{'' if found else _nothing_in(database)}" if output is not None else "",
+    )
+
+
+def _nothing_in(database: Path | None) -> str:
+    """Say why no answer is found."""
+    return ", which holds none yet" if database is not None and database.is_file() else ", which is not there yet"
+
+
+def _look_up(store: Store, plan: Plan, database: Path | None, table: str) -> bool:
+    """Make the responses a view of the stored ones, which are never written to; tell whether there are any."""
+    import duckdb
+
+    from sqlenrich.runner.backends.duckdb.database import INPUT, cannot_open, name_parts, quote, text
+
+    step = plan.step("responses")
+    select = step.sql  # of no rows
+    if database is not None and database.is_file():
+        attached = store.db.execute("SELECT path FROM duckdb_databases() WHERE path IS NOT NULL").fetchall()
+        place = INPUT if database.resolve() in {Path(path).resolve() for (path,) in attached} else OUTPUT
+        if place == OUTPUT:
+            try:
+                store.db.execute(f"ATTACH {text(str(database))} AS {OUTPUT} (READ_ONLY)")
+            except duckdb.Error as error:
+                raise cannot_open(database, error) from None
+        schema, name = ["main", *name_parts(table)][-2:]
+        stored = ".".join(map(quote, (place, schema, name)))
+        try:
+            columns = {row[0] for row in store.db.execute(f"DESCRIBE {stored}").fetchall()}
+        except duckdb.CatalogException:
+            columns = set()
+        if columns and set(step.columns) - columns:
+            raise ConfigError(f"{database}: {table} does not hold answers of this version of sqlenrich")
+        if columns:
+            select = f"SELECT * FROM {stored}"
+    store.db.execute(f"CREATE VIEW {step.relation} AS {select}")
+    return select != step.sql
+
+
+def _cost(
+    prices: Prices | None, model: str, tokens_in: TokensIn | None, tokens_out: TokensOut | None
+) -> tuple[float | None, float | None, str | None, int]:
+    """Give both ends of the cost, or why it is unknown, and the tokens that the lower end takes for cached.
+
+    Those are the constant beginning of all prompts but the first: an endpoint may have it cached, and more than that.
+    """
+    if prices is None:
+        return None, None, NO_PRICES, 0
+    price = prices.models.get(model)
+    if price is None:
+        return None, None, f"no price of {model}{f' in {prices.path}' if prices.path else ''}", 0
+    if tokens_in is None or tokens_out is None:  # nothing is asked
+        return 0.0, 0.0, None, 0
+    cached = tokens_in.shared if price.cached < price.input else 0
+    dearest = tokens_in.total if price.cached > price.input else 0
+    low = price.cost(tokens_in.total, cached, tokens_out.total_low)
+    return low, price.cost(tokens_in.total, dearest, tokens_out.total_high), None, cached
+
+
+def _time(
+    settings: Endpoint | None,
+    calls: int,
+    tokens_in: TokensIn | None,
+    tokens_out: TokensOut | None,
+    latency_ms: int | None,
+    concurrency: int,
+    *,
+    fixed: bool,
+) -> tuple[float | None, float | None, str | None]:
+    """Give both ends of the seconds at the endpoint's limits and the stored latency, and what binds.
+
+    Without a latency, or without a ``fixed`` concurrency, the upper end is unknown: an endpoint may be slower than its
+    limits, and how many it takes at a time shows in the run.
+    """
+    from sqlenrich.llm.throttle.token_bucket import seconds_for
+
+    if tokens_in is None or tokens_out is None:
+        return 0.0, 0.0, "nothing is asked"
+    into, low, high = tokens_in.total, tokens_out.total_low, tokens_out.total_high
+    amounts: dict[str, tuple[int, int | None]] = {
+        "rpm": (calls, calls),
+        "tpm": (into + low, None if high is None else into + high),
+        "input_tpm": (into, into),
+        "output_tpm": (low, high),
+    }
+    ends: list[tuple[float, float | None, str]] = []
+    for name in LIMITS:
+        if settings is not None and (limit := getattr(settings, name)) is not None:
+            first, last = amounts[name]
+            slow = None if last is None else seconds_for(limit, calls, last)
+            ends.append((seconds_for(limit, calls, first), slow, f"{name} {limit:,}"))
+    if latency_ms is not None:
+        width = min(concurrency, calls)
+        waited = calls * latency_ms / 1000 / width
+        at_most = "" if fixed else "at most "
+        ends.append((waited, waited if fixed else None, f"{latency_ms:,} ms an answer, {at_most}{width:,} at a time"))
+    if not ends:
+        return None, None, None
+    least, _, limit_name = max(ends, key=lambda end: end[0])
+    known = [last for _, last, _ in ends if last is not None]
+    most = max(known) if latency_ms is not None and len(known) == len(ends) else None
+    return round(least, 3), None if most is None else round(most, 3), limit_name
+
+
+def _span(low: Any, high: Any, written: Callable[[Any], str]) -> str:
+    if high is None:
+        return f"at least {written(low)}"
+    first, last = written(low), written(high)
+    return first if first == last else f"{first} to {last}"
+
+
+def duration(seconds: float) -> str:
+    """Give a time in words, in its two largest units."""
+    whole = math.ceil(seconds)
+    for size, unit, small, lesser in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            big, rest = divmod(whole, size)
+            return f"{big:,} {unit}" + (f" {rest // small} {lesser}" if rest // small and big < 10 else "")
+    return f"{whole} s"
+
+
+__all__ = ["Forecast", "TokensIn", "TokensOut", "plan"]

@@ -1,0 +1,214 @@
+"""``sqlenrich preview``: the exact prompts and requests for free, or a few answers and what the rest would take."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlenrich.core.errors import ConfigError
+from sqlenrich.engines import get_engine
+from sqlenrich.plan.compile import compile_plan, output_of, resolve_model
+from sqlenrich.plan.request import ResolvedModel
+from sqlenrich.runner.model_choice import Ask, choose_model
+from sqlenrich.runner.observer import Observer, PlanLine, Silent, Stopper
+from sqlenrich.runner.report import counted
+from sqlenrich.runner.run import bind_source, with_settings
+from sqlenrich.runner.scratch import scratch_folder
+from sqlenrich.schema import judge
+from sqlenrich.schema.checks.json_text import repair
+from sqlenrich.schema.checks.repairs import kept_nulls
+from sqlenrich.schema.json_schema import hint_text
+from sqlenrich.schema.vendor.response_format import dialect_of, json_schema_format
+from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.limits import CUT, TOO_LONG
+from sqlenrich.spec.settings import Config, Endpoint, find_config
+
+if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
+    from sqlenrich.llm.messages import Answer
+
+RULE = "-" * 72
+FEW = 20
+"""So many rows are asked without a question."""
+
+
+@dataclass(frozen=True)
+class PreviewLine(PlanLine):
+    """What a preview is about to send, told before the first call."""
+
+    whole: int = 0
+
+    def to_text(self) -> str:
+        """Give the one line."""
+        return (
+            f"preview: {self.rows:,} of {counted(self.whole, 'row')}, {counted(self.calls, 'call')} to "
+            f"{self.model}{self.where}; nothing is stored"
+        )
+
+
+def preview(
+    enrichment: Enrichment,
+    *,
+    input: str | Path | None = None,
+    rows: int = 5,
+    prompt_only: bool = False,
+    endpoint: str | None = None,
+    model: str | None = None,
+    mock: bool = False,
+    mock_failures: Mapping[str, float] | None = None,
+    key: Sequence[str] | None = None,
+    columns: Mapping[str, str] | None = None,
+    where: str | None = None,
+    config: Config | None = None,
+    observer: Observer | None = None,
+    stopper: Stopper | None = None,
+) -> str:
+    """Give the text of a preview of the first ``rows`` rows. Nothing is stored.
+
+    With ``prompt_only``, or where the ``observer`` does not agree, nothing is sent: the prompts, and the request around
+    them. Else the rows are asked and judged, and what the whole table would take is told from them.
+    """
+    from sqlenrich.runner.backends.duckdb.database import Database
+    from sqlenrich.runner.backends.duckdb.source import SOURCE
+
+    enrichment = with_settings(enrichment, key=key, columns=columns, where=where)
+    config = config if config is not None else find_config(enrichment.path)
+    ask = None
+    if not prompt_only:
+        ask = choose_model(
+            enrichment, config, endpoint=endpoint, model=model, mock=mock, failures=mock_failures, concurrency=rows
+        )
+    resolved = ask.resolved if ask is not None else _resolve(enrichment, config, model)
+    if input is None:
+        raise ConfigError("which rows? Give --input PATH")
+    with scratch_folder() as folder, Database(folder / "preview.duckdb") as store:
+        enrichment, types = bind_source(store, enrichment, input)
+        plan = compile_plan(enrichment, "duckdb", {"source": SOURCE}, model=resolved, source_types=types)
+        prompts = plan.step("prompts")
+        total = store.reading(f"SELECT count(*) FROM ({prompts.sql})")[0][0]
+        found = store.reading(f"SELECT * FROM ({prompts.sql}) LIMIT {rows}")
+        shown = [dict(zip(prompts.columns, row, strict=True)) for row in found]
+        requests = {row["request_hash"]: row["prompt"] for row in shown if row["request_hash"]}
+        observer, agreed = observer or Silent(), False
+        if ask is not None:
+            name, calls = ask.resolved.name, len(requests)
+            agreed = not calls or observer.plan(PreviewLine(len(shown), calls, 0, calls, name, ask.where, whole=total))
+        if ask is None or not agreed:
+            return _prompts(enrichment, shown, resolved, _endpoint(config, endpoint), total)
+        distinct = store.reading(f"SELECT count(DISTINCT request_hash) FROM ({prompts.sql})")[0][0]
+        started = time.monotonic()
+        answers = _ask(ask, requests, observer, stopper or Stopper())
+        return _answers(enrichment, shown, answers, ask, time.monotonic() - started, total, distinct)
+
+
+def _resolve(enrichment: Enrichment, config: Config, model: str | None) -> ResolvedModel:
+    """Give the model and the parameters that a run would send, without asking the endpoint for its model."""
+    found = config.model(model or enrichment.model, "endpoint") or config.model("default", "endpoint")
+    name, changed = (found.name, found.params) if found is not None else ("(the endpoint's model)", None)
+    return resolve_model(enrichment, get_engine("duckdb"), name, changed)
+
+
+def _endpoint(config: Config, endpoint: str | None) -> Endpoint | None:
+    try:
+        return config.endpoint(endpoint)
+    except ConfigError:  # no endpoint is named: a preview needs none
+        return None
+
+
+def _title(enrichment: Enrichment, row: Mapping[str, Any], number: int) -> str:
+    place = ", ".join(f"{name} {row[name]}" for name in enrichment.key)
+    limit = enrichment.limit
+    cut = f" ({limit.cut} is cut to fit max_input_tokens {limit.tokens})" if limit and row.get(CUT) else ""
+    return f"{RULE}\nrow {number}: {place}{cut}"
+
+
+def _state(enrichment: Enrichment, row: Mapping[str, Any]) -> str | None:
+    if row["prompt"] is None:
+        return "BAD_PROMPT: the template fails for this row; it is not sent"
+    if enrichment.limit is not None and row[TOO_LONG]:
+        return f"BAD_PROMPT: {enrichment.limit.detail}; it is not sent"
+    return "NO_INPUT: a required column is blank; it is not sent" if row["request_hash"] is None else None
+
+
+def _prompts(
+    enrichment: Enrichment, rows: list[dict[str, Any]], resolved: ResolvedModel, endpoint: Endpoint | None, total: int
+) -> str:
+    lines: list[str] = []
+    for number, row in enumerate(rows, start=1):
+        lines += [_title(enrichment, row, number), _state(enrichment, row) or row["prompt"]]
+    content = "<the prompt>"
+    if enrichment.hint == "always":
+        content += "\n\n" + hint_text(enrichment.schema)
+    body: dict[str, Any] = {"model": resolved.name, **dict(sorted(resolved.params.items()))}
+    if enrichment.hint != "always":
+        dialect = dialect_of(endpoint.url if endpoint is not None else "")
+        body["response_format"] = json_schema_format(output_of(enrichment, resolved), dialect).form
+    body |= dict(sorted(endpoint.extra_body.items())) if endpoint is not None else {}
+    body["messages"] = [{"role": "user", "content": content}]
+    lines += [RULE, "each is sent as POST /chat/completions:", json.dumps(body, indent=2, ensure_ascii=False)]
+    lines += [RULE, f"{len(rows)} of {total:,} rows; nothing was sent"]
+    return "\n".join(lines)
+
+
+def _ask(ask: Ask, prompts: Mapping[str, str], observer: Observer, stopper: Stopper) -> dict[str, Answer]:
+    """Give the answers by request: ``prompts`` gives the prompt of each."""
+    from sqlenrich.llm.client import Client
+    from sqlenrich.llm.messages import Request
+
+    answers: dict[str, Answer] = {}
+    pending = [Request(hashed, 1, prompt) for hashed, prompt in prompts.items()]
+    with Client(ask.model, concurrency=ask.concurrency) as client:
+        stopper.watch(client)
+        answers |= {answer.request_hash: answer for answer in client.preflight(pending[:3])}
+        observer.answered(list(answers.values()), len(prompts))
+        for batch in client.stream(request for request in pending if request.request_hash not in answers):
+            answers |= {answer.request_hash: answer for answer in batch}
+            observer.answered(batch, len(prompts))
+        for line in client.heard():
+            observer.note(line)
+        stopper.watch(None)
+    return answers
+
+
+def _answers(
+    enrichment: Enrichment,
+    rows: list[dict[str, Any]],
+    answers: Mapping[str, Answer],
+    ask: Ask,
+    seconds: float,
+    total: int,
+    distinct: int,
+) -> str:
+    lines: list[str] = []
+    accepted = asked = 0
+    for number, row in enumerate(rows, start=1):
+        lines.append(_title(enrichment, row, number))
+        if (state := _state(enrichment, row)) is not None:
+            lines.append(state)
+            continue
+        asked += 1
+        answer = answers[row["request_hash"]]
+        lines += [row["prompt"], ""]
+        if answer.call_error is not None:
+            lines.append(f"CALL_ERROR: {answer.call_error}")
+            continue
+        lines.append(f"answer: {answer.response}")
+        repaired = repair(answer.response, enrichment.repairs, kept_nulls(enrichment.schema))
+        verdict = judge(enrichment.verdicts, repaired)
+        lines.append("accepted" if verdict is None else f"{verdict[0]}: {verdict[1]}")
+        accepted += verdict is None
+    lines += [
+        RULE,
+        f"{accepted} of {asked} asked rows accepted, in {seconds:.1f} s at {ask.concurrency} at a time",
+    ]
+    known_in = [a.tokens_in for a in answers.values() if a.tokens_in is not None]
+    known_out = [a.tokens_out for a in answers.values() if a.tokens_out is not None]
+    whole = f"the whole table: {total:,} rows, {distinct:,} distinct requests"
+    if known_in and known_out:
+        share_in, share_out = sum(known_in) / len(known_in), sum(known_out) / len(known_out)
+        whole += f", about {share_in * distinct:,.0f} tokens in and {share_out * distinct:,.0f} out (from these rows)"
+    lines.append(whole)
+    return "\n".join(lines)

@@ -1,0 +1,156 @@
+"""The short form of an output, after Dotprompt's Picoschema: ``name: type, description``, expanded to JSON Schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlenrich.core.errors import did_you_mean
+from sqlenrich.schema.keywords import ANNOTATIONS, TYPES, json_kind
+
+SCALARS: Mapping[str, dict[str, Any]] = {
+    "string": {"type": "string"},
+    "integer": {"type": "integer"},
+    "number": {"type": "number"},
+    "boolean": {"type": "boolean"},
+    "null": {"type": "null"},
+    "any": {},
+    "date": {"type": "string", "format": "date"},
+    "date-time": {"type": "string", "format": "date-time"},
+}
+KINDS = ("enum", "array", "object")
+WILDCARD = "(*)"
+_KEY = re.compile(r"([^?(]*?)\s*(\?)?\s*(?:\(\s*([^,]*?)\s*(?:,\s*(.*?)\s*)?\))?", re.DOTALL)
+_STANDS = {"properties": Mapping, "$ref": str, "$schema": str, "allOf": list, "anyOf": list, "oneOf": list}
+_KEYWORDS = frozenset(
+    {*ANNOTATIONS, *_STANDS, "type", "$defs", "$id", "$anchor", "definitions", "enum", "const", "format", "pattern",
+     "items", "prefixItems", "contains", "minContains", "maxContains", "minItems", "maxItems", "uniqueItems",
+     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "required",
+     "additionalProperties", "patternProperties", "propertyNames", "minProperties", "maxProperties",
+     "dependentRequired", "dependentSchemas", "not", "if", "then", "else"}
+)  # fmt: skip
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """A JSON Schema, what is wrong with the short form, and where each part of the schema was written.
+
+    Problems and ``places`` hold paths of keys as they are written: ``("intent(enum)",)``.
+    """
+
+    schema: Any
+    problems: list[tuple[str, Path]] = field(default_factory=list)
+    places: dict[Path, Path] = field(default_factory=dict)
+
+    def written(self, place: Path) -> Path:
+        """Give where a part of the JSON Schema was written, or the nearest part above it."""
+        if not self.places:
+            return place
+        parts = (place[:end] for end in range(len(place), -1, -1))
+        return next(self.places[part] for part in parts if part in self.places)
+
+
+def is_short(written: Any) -> bool:
+    """Tell the short form from JSON Schema, whose ``type``, ``properties`` or the like stands at the top.
+
+    ``{type: string, urgency: integer}`` is short: an answer is no text, and ``urgency`` no keyword.
+    """
+    if not isinstance(written, Mapping) or not written:
+        return False
+    if any(isinstance(written.get(key), kind) for key, kind in _STANDS.items()):
+        return False
+    kinds = written.get("type")
+    if isinstance(kinds, str):
+        return kinds not in TYPES or (kinds != "object" and not set(written) <= _KEYWORDS)
+    return not (isinstance(kinds, list) and kinds and all(kind in TYPES for kind in kinds))
+
+
+def expand(written: Any) -> Expanded:
+    """Give the JSON Schema of an output in the short form; any other as it is."""
+    if not is_short(written):
+        return Expanded(written)
+    expanded = Expanded({}, places={(): ()})
+    expanded.schema.update(_members(written, (), (), expanded))
+    return expanded
+
+
+def _members(written: Mapping[Any, Any], path: Path, at: Path, out: Expanded) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+    for key, value in written.items():
+        here = (*path, str(key))
+        if key == WILDCARD:
+            out.places[(*at, "additionalProperties")] = here
+            rest = _value(None, value, here, (*at, "additionalProperties"), out)
+            schema["additionalProperties"] = rest or True
+            continue
+        parts = _KEY.fullmatch(str(key).strip())
+        if parts is None or not parts[1]:
+            out.problems.append((f'"{key}" is no field: write name, name? or name(enum, description)', here))
+            continue
+        name, optional, kind, description = parts.groups()
+        if name in schema["properties"]:
+            out.problems.append((f'"{name}" stands twice', here))
+        place = (*at, "properties", name)
+        out.places[place] = here
+        child = _value(kind, value, here, place, out)
+        if description:
+            child["description"] = description
+        if optional is None:
+            schema["required"].append(name)
+        else:
+            child = _nullable(child)
+        schema["properties"][name] = child
+    return schema
+
+
+def _value(kind: str | None, value: Any, here: Path, at: Path, out: Expanded) -> dict[str, Any]:
+    if kind == "enum":
+        return _enum(value, here, out)
+    if kind == "array":
+        return {"type": "array", "items": _value(None, value, here, (*at, "items"), out)}
+    if kind is not None and kind != "object":
+        out.problems.append((f'unknown kind "{kind}"{did_you_mean(kind, KINDS)}; there are: {", ".join(KINDS)}', here))
+        return {}
+    if isinstance(value, Mapping) and value:
+        return _members(value, here, at, out)
+    if kind == "object":
+        out.problems.append((f"an object is a mapping of its fields, not {value!r}", here))
+    elif isinstance(value, str):
+        return _scalar(value, here, out)
+    elif value is None:
+        out.problems.append(("a type is missing: write name: string", here))
+    elif isinstance(value, list):
+        out.problems.append(("a list of values is an enum: write name(enum): [a, b]", here))
+    else:
+        out.problems.append((f"a field is a type, as in name: string, what it is; not {value!r}", here))
+    return {}
+
+
+def _scalar(value: str, here: Path, out: Expanded) -> dict[str, Any]:
+    kind, _, description = (part.strip() for part in value.partition(","))
+    if kind not in SCALARS:
+        near = did_you_mean(kind, SCALARS)
+        out.problems.append((f'unknown type "{kind}"{near}; there are: {", ".join(SCALARS)}', here))
+        return {}
+    return {**SCALARS[kind], **({"description": description} if description else {})}
+
+
+def _enum(value: Any, here: Path, out: Expanded) -> dict[str, Any]:
+    if not isinstance(value, list) or not value or any(isinstance(one, list | Mapping) for one in value):
+        out.problems.append((f"an enum is a list of its values, as in [a, b], not {value!r}", here))
+        return {}
+    kinds = {json_kind(one) for one in value}
+    return {**({"type": kinds.pop()} if len(kinds) == 1 else {}), "enum": list(value)}
+
+
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    """What is optional may be missing or null."""
+    if "enum" in schema and None not in schema["enum"]:
+        schema = {**schema, "enum": [*schema["enum"], None]}
+    if schema.get("type", "null") == "null":
+        return schema
+    return {**schema, "type": [schema["type"], "null"]}

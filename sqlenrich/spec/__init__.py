@@ -1,0 +1,1 @@
+"""What a user writes: the prompt file, the settings, the prices."""

@@ -1,0 +1,102 @@
+"""An enrichment: what is asked of each row of a table, and what must come back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlenrich.core.types import STRING, Type, stored
+from sqlenrich.prompt import Prompt, compile_prompt
+from sqlenrich.schema import Verdicts, build_tests, output_columns
+from sqlenrich.spec.limits import Limit
+
+RESERVED_COLUMNS = (
+    "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "_request_hash", "request_hash",
+    "_model", "_version", "_fingerprint", "answer", "_no_input", "_too_long", "_truncated",
+)  # fmt: skip
+"""Names that sqlenrich's own columns take in a result table."""
+DEFAULT_REPAIRS = ("trim", "fence")
+
+
+@dataclass(frozen=True)
+class SourceColumn:
+    """A column that the template reads: its type, None where the source decides, and its name in the source."""
+
+    type: Type | None
+    source_name: str
+
+
+@dataclass(frozen=True)
+class Enrichment:
+    """What is asked of each row, and what must come back. Made by :func:`~sqlenrich.load`."""
+
+    name: str
+    template: str
+    schema: Mapping[str, Any]
+    """The output's JSON Schema in its plain form (see :mod:`sqlenrich.schema.normalise`)."""
+    fingerprint: str
+    path: Path | None = None
+    template_line: int = 1
+    description: str = ""
+    version: str | None = None
+    source: str | None = None
+    query: str | None = None
+    key: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    columns: Mapping[str, SourceColumn] = field(default_factory=dict)
+    require: tuple[str, ...] | None = None
+    where: str | None = None
+    model: str = "default"
+    params: Mapping[str, Any] = field(default_factory=dict)
+    engine_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    vars: Mapping[str, Any] = field(default_factory=dict)
+    hint: str = "auto"
+    repairs: tuple[str, ...] = DEFAULT_REPAIRS
+    max_attempts: int = 3
+    feedback: bool = False
+    """Whether a retry tells the model why its last answer was refused."""
+    escalate: str | None = None
+    """The model that a retry asks instead: an alias or a model's own name."""
+    max_quarantine: float | None = None
+    limit: Limit | None = None
+    """How long a request may be, and what becomes of a longer one."""
+
+    def prompt(self, types: Mapping[str, Type] | None = None) -> Prompt:
+        """Compile the template. ``types`` are the source's real column types by template name, where known."""
+        declared = {name: column.type for name, column in self.columns.items() if column.type is not None}
+        return compile_prompt(
+            self.template,
+            columns={**(types or {}), **declared},
+            vars={"output": self.schema.get("properties", {}), **self.vars},
+            default=STRING if types is None else None,
+            source=self.place,
+            first_line=self.template_line,
+            folder=self.path.resolve().parent if self.path is not None else None,
+        )
+
+    @property
+    def place(self) -> str:
+        """The file's name as messages print it."""
+        return str(self.path) if self.path is not None else f"{self.name}.prompt"
+
+    @property
+    def verdicts(self) -> Verdicts:
+        """The checks of an answer."""
+        return build_tests(self.schema)
+
+    @property
+    def output_columns(self) -> dict[str, Type]:
+        """One typed column per output property."""
+        return {name: stored(kind) for name, kind in self.readings.items()}
+
+    @property
+    def readings(self) -> dict[str, Type]:
+        """The output columns by how they are read from an answer."""
+        return output_columns(self.schema)
+
+    def source_name(self, column: str) -> str:
+        """Give the name in the source of a column that the template, the key or ``keep`` names."""
+        spec = self.columns.get(column)
+        return spec.source_name if spec is not None else column

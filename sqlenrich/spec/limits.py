@@ -1,0 +1,128 @@
+"""A prompt longer than its limit: never asked, or one column cut at its end until it fits. Decided before anything is
+paid, by the same integers in SQL and in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlenrich.core.sql import BLANK
+from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
+from sqlenrich.core.types import STRING
+from sqlenrich.prompt.ir.nodes import Expr
+from sqlenrich.prompt.layout import printed_columns
+from sqlenrich.prompt.values.values import describe
+from sqlenrich.schema.json_schema import hint_text
+
+TOO_LONG, CUT = "_too_long", "_truncated"
+_TRUNCATE = "truncate:"
+WIDEST_CHARACTER = 4
+"""The most bytes of one character in UTF-8."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How long a request may be, in tokens as they are estimated, and the column that is cut where it is longer."""
+
+    tokens: int
+    schema: int
+    """The tokens of the output's schema in words, counted on every engine, whatever its vendor is told of it."""
+    cut: str | None = None
+
+    @property
+    def bytes(self) -> int:
+        """The most UTF-8 bytes of a prompt that fits."""
+        return BYTES_PER_TOKEN * (self.tokens - self.schema)
+
+    @property
+    def recorded(self) -> tuple[str, ...]:
+        """What is recorded beside each row, in all tables of rows: one boolean column where one is cut."""
+        return () if self.cut is None else (CUT,)
+
+    @property
+    def detail(self) -> str:
+        """What is wrong with a row that is not asked."""
+        return f"longer than max_input_tokens {self.tokens}"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What becomes of one row's prompt."""
+
+    prompt: str | None
+    too_long: bool = False
+    truncated: bool = False
+
+
+def read_limit(header: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[Limit | None, list[tuple[str, str]]]:
+    """Give the limit that a header sets, and its problems, each with its key."""
+    tokens, written = header.get("max_input_tokens"), header.get("on_overflow", "quarantine")
+    if tokens is None:
+        return None, [
+            ("on_overflow needs max_input_tokens, e.g. 8000", "on_overflow")
+        ] if "on_overflow" in header else []
+    problems: list[tuple[str, str]] = []
+    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
+        problems.append((f"max_input_tokens is an integer of at least 1, not {tokens!r}", "max_input_tokens"))
+    cut = written.removeprefix(_TRUNCATE).strip() if isinstance(written, str) else ""
+    if written != "quarantine" and (not cut or cut == written):
+        problems.append((f"on_overflow is quarantine or truncate:COLUMN, not {written!r}", "on_overflow"))
+    if problems:
+        return None, problems
+    limit = Limit(tokens, estimate_tokens(hint_text(schema)), None if written == "quarantine" else cut)
+    if limit.bytes <= 0:
+        message = (
+            f"max_input_tokens {tokens} leaves nothing for a prompt: the output's schema alone is about {limit.schema}"
+        )
+        problems.append((message, "max_input_tokens"))
+    return limit, problems
+
+
+def cut_problem(name: str, prompt: Expr) -> str | None:
+    """Give why a column can't be cut to shorten a prompt; None where it can."""
+    printed = dict(printed_columns(prompt))
+    if name not in printed:
+        return f'"{name}" can\'t be cut: the prompt does not print its text; it prints: {", ".join(printed) or "none"}'
+    if printed[name] != STRING:
+        return f'"{name}" can\'t be cut: it is {describe(printed[name])}, no text'
+    return None
+
+
+def fit(render: Callable[[Mapping[str, Any]], str | None], row: Mapping[str, Any], limit: Limit) -> Fitted:
+    """Give what becomes of a row's prompt, as the SQL of every engine does. ``render`` gives None where it fails.
+
+    Whether the row has anything to ask about (NO_INPUT) is decided before.
+    """
+    prompt = render(row)
+    if prompt is None or _size(prompt) <= limit.bytes:
+        return Fitted(prompt)
+    if limit.cut is not None and (text := row.get(limit.cut)):
+        first = render({**row, limit.cut: text[0]})
+        kept = text[: _kept(text, limit.bytes, _size(prompt), None if first is None else _size(first))]
+        again = render({**row, limit.cut: kept}) if kept.strip(BLANK) else None
+        if again is not None and _size(again) <= limit.bytes:
+            return Fitted(again, truncated=True)
+    return Fitted(prompt, too_long=True)
+
+
+def _kept(text: str, limit: int, whole: int, least: int | None) -> int:
+    """How many characters of a text stay, where the prompt has ``whole`` bytes, and ``least`` with the first one alone.
+
+    What is between them grows with the text, or, where only a part of it is printed, with its beginning.
+    """
+    first = _size(text[0])
+    rest = _size(text) - first
+    least = whole - rest if least is None else least
+    room, grows = limit - least, max(rest, whole - least)
+    if room < 0 or grows == 0:
+        return 0
+    count, most = 1 + (len(text) - 1) * room // grows, first + rest * room // grows
+    if _size(text[:count]) <= most:
+        return count
+    # It begins with the wider characters: fewer, by the bytes that are too many, or as if all of them were the widest.
+    return max(len(text) - (first + rest - most), 1 + (most - first) // WIDEST_CHARACTER)
+
+
+def _size(text: str) -> int:
+    return len(text.encode())

@@ -1,0 +1,361 @@
+"""A prompt file to an enrichment: its header read and validated, all its problems told at once."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from sqlenrich.core.errors import PromptError, SpecError, did_you_mean
+from sqlenrich.core.types import parse_type
+from sqlenrich.engines import ENGINES
+from sqlenrich.schema import expand, normalise
+from sqlenrich.schema.checks.repairs import REPAIRS
+from sqlenrich.spec.enrichment import DEFAULT_REPAIRS, RESERVED_COLUMNS, Enrichment, SourceColumn
+from sqlenrich.spec.header import FOREIGN, HEADER, PARAMS, RESERVED, Header
+from sqlenrich.spec.limits import Limit, cut_problem, read_limit
+
+
+def templates() -> dict[str, Path]:
+    """Give the ready-made enrichments: name to file."""
+    here = Path(__file__).parents[1]
+    for folder in (here / "templates", here.parent / "templates"):
+        if folder.is_dir():
+            return {p.stem: p for p in sorted(folder.glob("*/*.prompt"))}
+    return {}
+
+
+def load(path: str | Path) -> Enrichment:
+    """Load an enrichment file, or a ready-made enrichment by its name.
+
+    Raises :class:`~sqlenrich.SpecError` with all the problems of the file, each with its line and place.
+    """
+    file = Path(path)
+    if not file.exists():
+        known = templates()
+        if str(path) not in known:
+            hint = did_you_mean(str(path), known) if file.suffix != ".prompt" else ""
+            raise SpecError(str(path), [f"no such file, and no template of that name{hint}; see: sqlenrich templates"])
+        # Its settings are those of the folder where it is used, not of the package.
+        return replace(load(known[str(path)]), path=None)
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = "it is no UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise SpecError(str(path), [f"can't be read: {reason}"]) from None
+    return loads(text, name=file.stem, path=file)
+
+
+def loads(text: str, *, name: str, path: Path | None = None) -> Enrichment:
+    """Load an enrichment from its text. Raises as :func:`load` does."""
+    return _Loader(text, name, path).load()
+
+
+class _Loader:
+    def __init__(self, text: str, name: str, path: Path | None) -> None:
+        self.text = text.replace("\r\n", "\n")
+        self.name, self.path = name, path
+        self.problems: list[str] = []
+        self.wrong: set[str] = set()
+        self.source = str(path) if path is not None else f"{name}.prompt"
+
+    def load(self) -> Enrichment:
+        header_text, template, template_line = self.split()
+        try:
+            self.header = Header(header_text, 2)
+        except ValueError as error:
+            raise SpecError(self.source, [str(error)]) from None
+        self.values: dict[str, Any] = self.header.values
+        self.foreign()
+        if not self.name.replace("_", "").isalnum() or not self.name.isascii() or self.name[0].isdigit():
+            self.report(f'the name "{self.name}" becomes a table: letters, digits and _, not a digit first', ())
+        self.keys()
+        schema = self.output()
+        params, engine_params = self.params()
+        source, query = self.table()
+        retry = self.mapping("retry")
+        if not isinstance(retry.get("feedback", False), bool):
+            self.report(f"feedback is true or false, not {retry['feedback']!r}", ("retry", "feedback"))
+        escalate = retry.get("escalate")
+        if escalate is not None and not (isinstance(escalate, str) and escalate):
+            self.report(f"escalate is an alias or a model's name, not {escalate!r}", ("retry", "escalate"))
+        version = self.values.get("version")
+        if isinstance(version, bool) or not isinstance(version, int | float | str | None):
+            self.report(f"version is a number or a text, not {version!r}", ("version",))
+        enrichment = Enrichment(
+            name=self.name,
+            template=template,
+            schema=schema,
+            fingerprint=hashlib.sha256(self.text.encode()).hexdigest()[:16],
+            path=self.path,
+            template_line=template_line,
+            description=self.value("description", str, ""),
+            version=None if version is None else str(version),
+            source=source,
+            query=query,
+            key=self.names("key"),
+            keep=self.names("keep"),
+            columns=self.columns(),
+            require=self.names("require") if "require" in self.values else None,
+            where=self.value("where", str, None),
+            model=self.value("model", str, "default"),
+            params=params,
+            engine_params=engine_params,
+            vars=self.mapping("vars"),
+            hint=self.choice("hint", ("auto", "always", "never"), "auto"),
+            repairs=self.repairs(),
+            max_attempts=retry.get("max_attempts", 3),
+            feedback=retry.get("feedback", False),
+            escalate=escalate,
+            max_quarantine=self.value("max_quarantine", (int, float), None),
+            limit=self.limit(schema),
+        )
+        self.ranges(enrichment)
+        if not self.wrong & {"columns", "vars", "output"}:  # else a template's problems may only follow from these
+            self.cross_check(enrichment)
+        if self.problems:
+            raise SpecError(self.source, self.problems)
+        return enrichment
+
+    def report(self, message: str, path: Sequence[str]) -> None:
+        place = f" @ {'.'.join(path)}" if path else ""
+        line = f"line {self.header.line(path)}: " if path else ""
+        self.wrong.update(path[:1])
+        self.problems.append(f"{line}{message}{place}")
+
+    def split(self) -> tuple[str, str, int]:
+        lines = self.text.split("\n")
+        if lines[0].rstrip() != "---":
+            raise SpecError(self.source, ['line 1: the file starts with "---", the YAML header and another "---"'])
+        for number, line in enumerate(lines[1:], start=1):
+            if line.rstrip() == "---":
+                template = "\n".join(lines[number + 1 :])
+                return "\n".join(lines[1:number]), template.removesuffix("\n"), number + 2
+        raise SpecError(self.source, ['the header is not closed: write "---" on a line of its own before the prompt'])
+
+    def foreign(self) -> None:
+        kind = next((k for k, marks in FOREIGN.items() if any(mark in self.values for mark in marks)), None)
+        if kind:
+            raise SpecError(
+                self.source,
+                [
+                    f"this is a {kind} file: write its model settings as model and params, its input as columns, "
+                    "and its output as a JSON Schema under output; sqlenrich new NAME shows the form"
+                ],
+            )
+
+    def keys(self) -> None:
+        for key in self.values:
+            if key in RESERVED:
+                self.report(f'"{key}" is not supported yet', (str(key),))
+            elif key not in HEADER:
+                self.report(f'unknown key "{key}"{did_you_mean(str(key), HEADER)}', (str(key),))
+
+    # Values ----------------------------------------------------------------------------------------------------
+
+    def value(self, key: str, kind: type | tuple[type, ...], default: Any) -> Any:
+        value = self.values.get(key, default)
+        if value is default or (isinstance(value, kind) and not isinstance(value, bool)):
+            return value
+        word = "a text" if kind is str else "a number"
+        self.report(f"{key} is {word}, not {value!r}", (key,))
+        return default
+
+    def mapping(self, key: str) -> dict[str, Any]:
+        value = self.values.get(key, {})
+        if isinstance(value, dict):
+            known = HEADER[key].get("properties", {})
+            if HEADER[key].get("additionalProperties") is False:
+                for name in value:
+                    if name not in known:
+                        self.report(f'unknown key "{name}"{did_you_mean(str(name), known)}', (key, str(name)))
+            return {str(name): inner for name, inner in value.items()}
+        self.report(f"{key} is a mapping, not {value!r}", (key,))
+        return {}
+
+    def choice(self, key: str, allowed: tuple[str, ...], default: str) -> str:
+        value = self.values.get(key, default)
+        if value in allowed:
+            return str(value)
+        self.report(f'{key} is one of {", ".join(allowed)}, not "{value}"', (key,))
+        return default
+
+    def names(self, key: str) -> tuple[str, ...]:
+        value = self.values.get(key, [])
+        if isinstance(value, list) and all(isinstance(name, str) and name for name in value):
+            for name in {name for name in value if value.count(name) > 1}:
+                self.report(f'"{name}" stands twice', (key,))
+            return tuple(dict.fromkeys(value))
+        self.report(f"{key} is a list of column names, not {value!r}", (key,))
+        return ()
+
+    def repairs(self) -> tuple[str, ...]:
+        value = self.values.get("repairs", list(DEFAULT_REPAIRS))
+        if not isinstance(value, list):
+            self.report(f"repairs is a list, not {value!r}", ("repairs",))
+            return ()
+        for index, repair in enumerate(value):
+            if repair not in REPAIRS:
+                self.report(
+                    f'unknown repair "{repair}"{did_you_mean(str(repair), REPAIRS)}; there are: {", ".join(REPAIRS)}',
+                    ("repairs", str(index)),
+                )
+        return tuple(repair for repair in REPAIRS if repair in value)
+
+    def limit(self, schema: Mapping[str, Any]) -> Limit | None:
+        limit, problems = read_limit(self.values, schema)
+        for message, key in problems:
+            self.report(message, (key,))
+        return limit
+
+    def table(self) -> tuple[str | None, str | None]:
+        source = self.values.get("source")
+        if source is None or (isinstance(source, str) and source):
+            return source, None
+        if isinstance(source, dict) and list(source) == ["query"] and isinstance(source["query"], str):
+            return None, source["query"]
+        self.report('source is a table name or {query: "SELECT ..."}', ("source",))
+        return None, None
+
+    def columns(self) -> dict[str, SourceColumn]:
+        columns: dict[str, SourceColumn] = {}
+        for name, written in self.mapping("columns").items():
+            kind, source_name = written, name
+            if isinstance(written, dict) and ("type" in written or "from" in written):
+                for key in written:
+                    if key not in ("type", "from"):
+                        near = did_you_mean(str(key), ("type", "from"))
+                        self.report(f'unknown key "{key}"{near}', ("columns", name, str(key)))
+                kind, source_name = written.get("type"), str(written.get("from", name))
+            try:
+                columns[name] = SourceColumn(None if kind is None else parse_type(kind), source_name)
+            except ValueError as error:
+                self.report(str(error), ("columns", name))
+        return columns
+
+    def params(self) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+        params: dict[str, Any] = {}
+        engines: dict[str, dict[str, Any]] = {}
+        for name, value in self.mapping("params").items():
+            if name in ENGINES or name == "endpoint":
+                if isinstance(value, dict):
+                    engines[name] = value
+                else:
+                    self.report(f"params.{name} is a mapping", ("params", name))
+            elif name not in PARAMS:
+                near = did_you_mean(name, PARAMS)
+                self.report(
+                    f'unknown parameter "{name}"{near}; a vendor\'s own stands under its engine, '
+                    f"as params: {{snowflake: {{{name}: ...}}}}",
+                    ("params", name),
+                )
+            elif problem := _param_problem(PARAMS[name], value):
+                self.report(f"{name} {problem}, not {value!r}", ("params", name))
+            else:
+                params[name] = value
+        return params, engines
+
+    def output(self) -> dict[str, Any]:
+        written = self.values.get("output")
+        if written is None:
+            self.report("output is missing: the JSON Schema of the answer", ())
+            self.wrong.add("output")
+            return {"type": ["object"], "properties": {}, "required": [], "additionalProperties": True}
+        if isinstance(written, dict) and "pydantic" in written:
+            written = self.pydantic(written)
+        expanded = expand(written)
+        for message, place in expanded.problems:
+            self.report(message, ("output", *place))
+        reported = {place for _, place in expanded.problems}
+        plain, problems = normalise(expanded.schema)
+        for problem in problems:
+            place = expanded.written(tuple(problem.place.split("."))[1:])
+            if place not in reported:  # else it only follows from what is wrong there
+                self.report(problem.message, ("output", *place))
+        return plain
+
+    def pydantic(self, written: dict[str, Any]) -> Any:
+        reference = written["pydantic"]
+        module, _, attribute = str(reference).partition(":")
+        folder = str(self.path.resolve().parent) if self.path is not None else None
+        if folder is not None:
+            sys.path.insert(0, folder)  # a module beside the prompt file, wherever the command is run
+        try:
+            model = getattr(import_module(module), attribute)
+            return model.model_json_schema()
+        except Exception as error:
+            self.report(f'"{reference}" gives no Pydantic model ({error}); write "package.module:Model"', ("output",))
+            return {"type": "object", "properties": {"_": {"type": "string"}}}
+        finally:
+            if folder is not None:
+                sys.path.remove(folder)
+
+    # What only the whole file shows ------------------------------------------------------------------------------
+
+    def ranges(self, enrichment: Enrichment) -> None:
+        if enrichment.max_quarantine is not None and not 0 <= enrichment.max_quarantine <= 1:
+            self.report("max_quarantine is a share from 0 to 1", ("max_quarantine",))
+        attempts = enrichment.max_attempts
+        if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
+            self.report("max_attempts is an integer of at least 1", ("retry", "max_attempts"))
+
+    def cross_check(self, enrichment: Enrichment) -> None:
+        try:
+            compiled = enrichment.prompt()
+        except PromptError as error:
+            self.problems += [problem.described(enrichment.place) for problem in error.problems]
+        else:
+            for name in enrichment.columns:
+                if name not in compiled.columns and name not in (
+                    *enrichment.key,
+                    *enrichment.keep,
+                    *(enrichment.require or ()),
+                ):
+                    near = did_you_mean(name, compiled.columns)
+                    self.report(f'the column "{name}"{near} is not used by the prompt', ("columns", name))
+            cut = enrichment.limit.cut if enrichment.limit is not None else None
+            if cut is not None and (problem := cut_problem(cut, compiled.expr)):
+                self.report(problem, ("on_overflow",))
+            if not compiled.columns:
+                self.problems.append(
+                    f"line {enrichment.template_line}: the prompt reads no column: all rows would ask the same"
+                )
+        lower: dict[str, str] = {}
+        groups: dict[str, tuple[str, ...]] = {
+            "key": enrichment.key,
+            "keep": enrichment.keep,
+            "output": tuple(enrichment.output_columns),
+        }
+        for place, columns in groups.items():
+            for name in columns:
+                if name.lower() in RESERVED_COLUMNS or (name == "_row" and place != "key"):
+                    self.report(f'"{name}" is a name of sqlenrich\'s own columns', (place,))
+                other = lower.setdefault(name.lower(), name)
+                if other is not name:
+                    words = (
+                        f'"{name}" stands twice' if other == name else f'"{other}" and "{name}" are equal but for case'
+                    )
+                    self.report(f"{words}: a result table has each column once", (place,))
+        for name in enrichment.vars:
+            if name in enrichment.columns or name == "output":
+                self.report(
+                    f'"{name}" is both a constant and {"reserved" if name == "output" else "a column"}', ("vars", name)
+                )
+
+
+def _param_problem(schema: Mapping[str, Any], value: Any) -> str | None:
+    kinds: dict[str, tuple[type, ...]] = {"number": (int, float), "integer": (int,), "array": (list,)}
+    words = {"number": "a number", "integer": "an integer", "array": "a list of texts"}
+    kind = schema["type"]
+    if isinstance(value, bool) or not isinstance(value, kinds[kind]):
+        return f"is {words[kind]}"
+    if isinstance(value, list):
+        fits = all(isinstance(item, str) for item in value) and len(value) <= schema["maxItems"]
+        return None if fits else f"is a list of at most {schema['maxItems']} texts"
+    if not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+        return f"is from {schema['minimum']}" + (f" to {schema['maximum']}" if "maximum" in schema else "")
+    return None

@@ -1,0 +1,217 @@
+"""A signal at any moment: never a traceback, one line that says so, and the exit status of what was stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.support.endpoint import ScriptedEndpoint
+from tests.support.runs import COMMAND, TIMEOUT_S, call, rows, write_csv, write_prompt
+
+ENDS_S = 5.0
+STOPPED = "stopped"
+STORED = "stopped: what is answered is stored, run the same command again to continue"
+# The child holds on where it is told: in Python, or in a query that never gives the main thread back.
+HELD = """
+import importlib, sys, time
+def hold(*_, **__):
+    print("here", flush=True)
+    if {in_sql}:
+        import duckdb
+        duckdb.sql("SELECT count(*) FROM range(1000000000000) AS t(i) WHERE hash(i) = 1").fetchall()
+    time.sleep(60)
+from sqlenrich.__main__ import main
+module, *path, last = {place!r}.split(":")
+owner = importlib.import_module(module)
+for name in path:
+    owner = getattr(owner, name)
+setattr(owner, last, hold)
+main()
+"""
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_csv(tmp_path / "in.csv", [(i, f"text {i}") for i in range(20)])
+
+
+def started(*arguments: object, code: str = COMMAND[-1], path: Path | None = None) -> subprocess.Popen[str]:
+    """Start Python in a process; ``path`` is looked through for modules first."""
+    folders = [str(path)] if path is not None else []
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([*folders, str(Path(__file__).parents[2])])}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=env,
+    )
+
+
+def ended(process: subprocess.Popen[str], number: signal.Signals) -> tuple[int, list[str], float]:
+    """Send a signal; give the status, the lines of stderr, and how long the end took."""
+    process.send_signal(number)
+    sent = time.monotonic()
+    try:
+        _, err = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+    assert "Traceback" not in err
+    return process.returncode, err.splitlines(), time.monotonic() - sent
+
+
+def stream(pipe: IO[str] | None) -> Iterator[str]:
+    assert pipe is not None
+    return iter(pipe)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("module", ["sqlglot", "click", "duckdb"])
+def test_while_modules_are_loaded(tmp_path: Path, data: Path, module: str, number: signal.Signals) -> None:
+    (tmp_path / f"{module}.py").write_text("import time\nprint('here', flush=True)\ntime.sleep(60)\n", "utf-8")
+    process = started("run", write_prompt(tmp_path), "--input", data, "--output", "o.csv", "--mock", path=tmp_path)
+    assert next(stream(process.stdout)) == "here\n"
+    status, lines, seconds = ended(process, number)
+    assert (status, lines) == (4, [STOPPED])
+    assert seconds < ENDS_S
+
+
+RUN = ("run", "{prompt}", "--input", "{data}", "--output", "{output}", "--mock")
+PLAN = "plan: 20 rows, 20 distinct requests, 0 already answered, 20 calls to mock"
+
+
+@pytest.mark.parametrize("in_sql", [True, False])
+@pytest.mark.parametrize(
+    ("command", "place", "lines"),
+    [
+        (RUN, "sqlenrich.runner.backends.duckdb.source:open_source", [STOPPED]),
+        (RUN, "sqlenrich.runner.backends.duckdb.store:Store:_prepare", [STOPPED]),
+        (RUN, "sqlenrich.runner.backends.duckdb.store:Store:_finish", [PLAN, STORED]),
+        (RUN, "sqlenrich.runner.backends.duckdb.store:Store:export", [PLAN, STORED]),
+        (("plan", *RUN[1:]), "sqlenrich.runner.backends.duckdb.store:Store:make", [STOPPED]),
+        (("preview", *RUN[1:4], "--mock"), "sqlenrich.runner.backends.duckdb.source:open_source", [STOPPED]),
+        (
+            ("compare", "{prompt}", "{prompt}", *RUN[2:]),
+            "sqlenrich.runner.backends.duckdb.source:open_source",
+            [STOPPED],
+        ),
+        (
+            ("compare", "{prompt}", "{prompt}", *RUN[2:]),
+            "sqlenrich.runner.backends.duckdb.store:Store:_finish",
+            ["A: {prompt}", PLAN, STORED],
+        ),
+        (
+            ("retry", "{prompt}", "--output", "{ran}", "--mock"),
+            "sqlenrich.runner.backends.duckdb.store:Store:_judge",
+            [STOPPED],
+        ),
+        (
+            ("retry", "{prompt}", "--output", "{ran}", "--mock"),
+            "sqlenrich.runner.backends.duckdb.store:Store:_finish",
+            None,
+        ),
+        (("render", "{prompt}", "--engine", "duckdb"), "sqlenrich.renderer.script:render", [STOPPED]),
+    ],
+)
+def test_in_each_phase(
+    tmp_path: Path, data: Path, command: tuple[str, ...], place: str, lines: list[str] | None, in_sql: bool
+) -> None:
+    prompt, ran, folder = write_prompt(tmp_path), tmp_path / "ran.duckdb", tmp_path / "tmp"
+    if command[0] == "retry":
+        call("run", prompt, "--input", data, "--output", ran, "--mock", "--mock-failures", "bad_json=0.5")
+    folder.mkdir()
+    written = {"prompt": prompt, "data": data, "ran": ran, "output": tmp_path / "out.csv"}
+    arguments = [part.format(**written) for part in command]
+    code = f"import tempfile; tempfile.tempdir = {str(folder)!r}\n" + HELD.format(place=place, in_sql=in_sql)
+    process = started(*arguments, code=code)
+    assert next(stream(process.stdout)) == "here\n"
+    time.sleep(0.1)  # it is in there
+    status, found, seconds = ended(process, signal.SIGINT)
+    assert status == 4
+    assert seconds < ENDS_S
+    assert lines is None or found == [line.format(**written) for line in lines]
+    assert found[-1] in (STOPPED, STORED)
+    assert not list(folder.iterdir())  # nor is anything left of the data
+    if command[0] == "run":
+        again = call(*arguments, "--json")
+        assert (again.status, again.report["enriched"]) == (0, 20)
+        assert again.report["cached"] == (20 if found[-1] == STORED else 0)
+
+
+@pytest.mark.parametrize("command", ["run", "preview", "compare"])
+def test_while_a_model_is_asked(tmp_path: Path, data: Path, command: str) -> None:
+    """Nothing answers: what stores its answers waits for what is in flight, until a second signal."""
+    prompt = write_prompt(tmp_path)
+    with ScriptedEndpoint(script=dict.fromkeys(range(9_000), "hang")) as endpoint:
+        files = [prompt, prompt] if command == "compare" else [prompt]
+        options = ["--endpoint", endpoint.url, "--model", "mock"]
+        output = [] if command == "preview" else ["--output", tmp_path / "out.duckdb"]
+        process = started(command, *files, "--input", data, *output, *options)
+        until = time.monotonic() + 30
+        while not endpoint.asked and time.monotonic() < until:
+            time.sleep(0.01)
+        if output:
+            process.send_signal(signal.SIGTERM)
+            lines = stream(process.stderr)
+            while (line := next(lines)) != "stopping: waiting for what is in flight (again: without it)\n":
+                assert line.startswith(("plan: ", "A: "))
+        status, left, seconds = ended(process, signal.SIGINT)
+    assert status == 4
+    assert seconds < ENDS_S
+    assert any("stopped" in line for line in left) or command == "compare", left
+
+
+def caught(process: subprocess.Popen[str]) -> bool:
+    """Tell whether the process handles SIGTERM by now: before that it is Python alone that starts."""
+    try:
+        told = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
+    except OSError:
+        return True
+    masks = [int(line.split()[1], 16) for line in told.splitlines() if line.startswith("SigCgt")]
+    return not masks or bool(masks[0] >> (signal.SIGTERM - 1) & 1)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
+@pytest.mark.parametrize("command", ["run", "plan", "preview", "compare", "retry"])
+def test_at_many_moments(tmp_path: Path, command: str) -> None:
+    """From the first moment to the last: done, or stopped, and nothing between."""
+    prompt, data = write_prompt(tmp_path), write_csv(tmp_path / "in.csv", [(i, f"text {i}") for i in range(3_000)])
+    output = tmp_path / "out.duckdb"
+    arguments = {
+        "run": ("run", prompt, "--input", data, "--output", output, "--mock"),
+        "plan": ("plan", prompt, "--input", data, "--mock"),
+        "preview": ("preview", prompt, "--input", data, "--mock"),
+        "compare": ("compare", prompt, prompt, "--input", data, "--output", output, "--mock"),
+        "retry": ("retry", prompt, "--output", output, "--mock"),
+    }[command]
+    if command == "retry":
+        call(*("run", prompt, "--input", data, "--output", output, "--mock", "--mock-failures", "bad_json=0.5"))
+    began = time.monotonic()
+    whole = started(*arguments)
+    whole.communicate(timeout=TIMEOUT_S)
+    takes_s = time.monotonic() - began
+    moments = int(os.environ.get("SQLENRICH_SIGNALS", "5"))
+    statuses = []
+    for moment in range(moments):
+        process = started(*arguments)
+        while not caught(process):
+            time.sleep(0.0005)
+        time.sleep(takes_s * moment / moments)
+        status, lines, seconds = ended(process, signal.SIGINT if moment % 2 else signal.SIGTERM)
+        assert status in (0, 4), lines
+        assert seconds < ENDS_S
+        assert (status == 0) or "stopped" in lines[-1], lines
+        statuses.append(status)
+    assert statuses[0] == 4
+    if command == "run":
+        assert call(*arguments).status == 0
+        assert rows(output, "SELECT count(*) FROM intent") == [(3_000,)]

@@ -1,0 +1,66 @@
+"""The ready-made enrichments, rendered for each engine, equal the files in ``golden/``.
+
+``pytest --update-golden`` rewrites them: read the diff before you commit it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import sqlenrich as se
+from sqlenrich.engines import ENGINES
+from sqlenrich.spec.limits import Limit
+from sqlenrich.spec.loader import templates
+from sqlenrich.spec.settings import Config
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+TEMPLATES = tuple(templates())
+RETRY = "review_aspects.retry"
+"""The script of a retry, with all that it can do."""
+TRUNCATE = "review_aspects.truncate"
+"""The script of an enrichment whose longer prompts are cut."""
+SCRIPTS = (*TEMPLATES, RETRY, TRUNCATE)
+
+
+def rendered(template: str, engine: str) -> str:
+    """The script without sqlenrich's own version, which would change every file at each release."""
+    name, _, variant = template.partition(".")
+    limit = Limit(2000, schema=500, cut="review") if variant == "truncate" else None
+    enrichment = replace(se.load(name), feedback=variant == "retry", limit=limit)
+    sql = se.render(enrichment, engine=engine, config=Config(), retry=variant == "retry")
+    return re.sub(r"(?m)^(-- .*; made by sqlenrich) \S+$", r"\1", sql, count=1)
+
+
+def test_there_are_ten_templates() -> None:
+    assert len(TEMPLATES) == 10
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("template", SCRIPTS)
+def test_rendered_as_stored(template: str, engine: str, request: pytest.FixtureRequest) -> None:
+    sql = rendered(template, engine)
+    assert "made by sqlenrich\n" in sql
+    path = GOLDEN / engine / f"{template}.sql"
+    if request.config.getoption("--update-golden"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(sql.encode())
+    stored = path.read_bytes().decode() if path.exists() else ""
+    if sql != stored:
+        name = str(path.relative_to(GOLDEN.parent))
+        lines = difflib.unified_diff(stored.splitlines(True), sql.splitlines(True), f"{name} (stored)", "rendered now")
+        pytest.fail("".join(lines) or "they differ in their line ends", pytrace=False)
+
+
+def test_every_file_belongs_to_a_template(request: pytest.FixtureRequest) -> None:
+    expected = {GOLDEN / engine / f"{template}.sql" for engine in ENGINES for template in SCRIPTS}
+    strays = sorted(path for path in GOLDEN.rglob("*") if path.is_file() and path not in expected)
+    if request.config.getoption("--update-golden"):
+        for path in strays:
+            path.unlink()
+        strays = []
+    assert strays == []

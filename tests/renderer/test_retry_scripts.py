@@ -1,0 +1,354 @@
+"""The retry as a script: what it selects is the same on every engine, and whole scripts mend what can be mended."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import sqlenrich as se
+from sqlenrich.core.types import BIGINT, STRING, Type
+from sqlenrich.engines import ENGINES, get_engine
+from sqlenrich.plan.compile import RetryCall, compile_retry
+from sqlenrich.plan.pending_step import NO_FEEDBACK, NOT_TO_ASK, feedback_text
+from sqlenrich.plan.plan import RESPONSES
+from sqlenrich.plan.request import ResolvedModel, request_constant, request_hash
+from sqlenrich.schema import CODES
+from sqlenrich.spec.loader import loads, templates
+from sqlenrich.spec.settings import Config, Model
+from tests.prompt.test_conformance import Row, columns_of_snowflake, fill_duckdb, fill_spark, typed
+from tests.standins.grammar import check_sqlfluff, check_sqlglot
+from tests.support.hostile import HOSTILE
+from tests.support.runs import call
+
+MARKS = {"bigquery": pytest.mark.zetasql, "spark": pytest.mark.spark, "databricks": pytest.mark.spark}
+each_engine = pytest.mark.parametrize("engine", [pytest.param(e, marks=MARKS.get(e, ())) for e in ENGINES])
+each_script = pytest.mark.parametrize(
+    "engine", [pytest.param(e, marks=MARKS[e]) for e in ("bigquery", "spark", "databricks")]
+)
+LIMIT = 50
+FILE = f"""---
+source: source
+key: [id]
+version: 1
+params: {{temperature: 0, max_tokens: {LIMIT}}}
+retry: {{feedback: true}}
+output:
+  type: object
+  properties: {{label: {{type: string, enum: [a, b]}}, n: {{type: integer, maximum: 5}}}}
+  required: [label, n]
+---
+{{{{ body }}}}"""
+CHECKED: dict[str, Type] = {
+    "id": STRING, "prompt": STRING, "request_hash": STRING, "_attempts": BIGINT, "_error": STRING,
+    "_error_detail": STRING,
+}  # fmt: skip
+LIMITED = ("bigquery", "duckdb")
+"""Where an answer that was cut is reported: so it can be asked again with a larger limit."""
+LIMITS = {"bigquery": "max_output_tokens"}
+
+
+def enrichment(**changed: Any) -> se.Enrichment:
+    return replace(loads(FILE, name="again"), **changed)
+
+
+# The selection --------------------------------------------------------------------------------------------------------
+
+
+def checked_rows() -> list[Row]:
+    """Every reason and number of attempts, with and without a detail, each request twice; hostile texts."""
+    found: list[Row] = []
+    for code in (None, *CODES):
+        for attempts in range(1, 6):
+            name = f"{code} {attempts}"
+            found += [(key, name, f"hash {name}", attempts, code, f"detail of {code}") for key in ("a", None)]
+    found += [("x", text, f"hash {name}", 1, "BAD_JSON", None) for name, text in HOSTILE.items() if text is not None]
+    found += [("y", "p", f"hash of {name}", 2, "SCHEMA", text) for name, text in HOSTILE.items()]
+    return found
+
+
+def selected(engine: str, call: RetryCall, rows: Sequence[Row]) -> list[Row]:
+    """What a call of a retry is to ask, by the engine."""
+    sql = str(call.step.pending_sql)
+    if engine == "duckdb":
+        with duckdb.connect() as db:
+            fill_duckdb(db, "again_checked", CHECKED, rows)
+            return db.execute(sql).fetchall()
+    if engine == "bigquery":
+        from tests.standins.googlesql import googlesql
+
+        return googlesql().evaluate(sql, {"again_checked": (typed(engine, CHECKED), rows)})
+    if engine == "snowflake":
+        from tests.standins import snowflake
+
+        assert sql.count("SELECT DISTINCT") == 1  # the stand-in has none
+        plain = sql.replace("SELECT DISTINCT", "SELECT")
+        return sorted(set(snowflake.rows(plain, {"again_checked": (columns_of_snowflake(CHECKED), rows)})))
+    from tests.standins import spark
+
+    fill_spark("again_checked", CHECKED, rows)
+    try:
+        return spark.rows(sql)
+    finally:
+        spark.rows("DROP VIEW again_checked")
+
+
+@each_engine
+@pytest.mark.parametrize("feedback", [False, True])
+@pytest.mark.parametrize(
+    ("reasons", "attempts"), [((), 3), (("BAD_JSON", "SCHEMA"), 4), (("CALL_ERROR",), 2), (("TRUNCATED",), 6), ((), 1)]
+)
+def test_the_selection_equals_the_reference(
+    engine: str, feedback: bool, reasons: tuple[str, ...], attempts: int
+) -> None:
+    e = enrichment(feedback=feedback)
+    model = ResolvedModel("big", {LIMITS.get(engine, "max_tokens"): LIMIT})
+    calls = compile_retry(e, engine, model=model, reasons=reasons or None, max_attempts=attempts)
+    rows = checked_rows()
+    found = {row for call in calls for row in selected(engine, call, rows)}
+    assert len(found) == sum(len(selected(engine, call, rows)) for call in calls), "a request is in two calls"
+    expected = set()
+    for _, prompt, hash_, count, code, detail in rows:
+        if code is None or code in NOT_TO_ASK or (reasons and code not in reasons) or count >= attempts:
+            continue
+        sent = str(prompt) + (feedback_text(str(code), detail) if feedback else "")
+        limit = LIMIT * 2 ** min(count, 3) if code == "TRUNCATED" and engine in LIMITED else LIMIT
+        constant = _constant(engine, e, limit)
+        expected.add((hash_, count + 1, sent, request_hash(constant, sent)))
+    assert found == expected
+
+
+def _constant(engine: str, e: se.Enrichment, limit: int) -> str:
+    return request_constant(ResolvedModel("big", {LIMITS.get(engine, "max_tokens"): limit}), e.schema, None)
+
+
+def test_feedback_tells_no_text_of_an_answer() -> None:
+    """What is told is the code and the static words of the check; of an error on the way nothing is told."""
+    for code in NO_FEEDBACK:
+        assert feedback_text(code, "secret") == ""
+    told = "Your last answer was refused: BAD_LENGTH x is longer than 40. Answer again, with one JSON object that fits."
+    assert feedback_text("BAD_LENGTH", "x is longer than 40") == f"\n\n{told}"
+
+
+# Whole scripts --------------------------------------------------------------------------------------------------------
+
+Reply = Callable[[str, str, int], tuple[str | None, str | None, str]]
+"""The model, the prompt and how often it was asked before to a text, an error and why the model stopped."""
+Tables = dict[str, list[dict[str, Any]]]
+GOOD = '{"label":"a","n":1}'
+
+
+class Asked:
+    """A model that answers by a rule and keeps what it was asked: (model, prompt, limit)."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.reply = reply
+        self.log: list[tuple[str, str, int | None]] = []
+
+    def ask(self, model: str, prompt: str, limit: int | None = None) -> tuple[str | None, str | None, str]:
+        before = sum(asked.partition("\n\n")[0] == prompt.partition("\n\n")[0] for _, asked, _ in self.log)
+        self.log.append((model, prompt, limit))
+        return self.reply(model, prompt, before)
+
+
+@contextmanager
+def warehouse(engine: str, columns: Mapping[str, Type], rows: Sequence[Row], asked: Asked) -> Iterator[Any]:
+    """A function that runs a script over the same source and what the scripts before it left; it gives the tables."""
+    e = enrichment()
+    plan = se.compile_plan(e, engine)
+    names = {step.name: step.relation.strip("`") for step in plan.steps}
+    if engine == "bigquery":
+        from tests.standins.googlesql import googlesql
+
+        data: dict[str, Any] = {"source": (typed(engine, columns), rows)}
+
+        def run(script: str) -> Tables:
+            def ask(prompt: str | None) -> dict[str, Any]:
+                text, error, finish = asked.ask("", str(prompt))
+                full = {"candidates": [{"finish_reason": finish}]}
+                return {"result": text, "status": error or "", "full_response": json.dumps(full)}
+
+            made = googlesql().evaluate_script(script, data, ask).tables
+            for step in ("prompts", "responses"):
+                if names[step] in made:
+                    types = typed(engine, dict(plan.step(step).columns))
+                    data[names[step]] = (types, made[names[step]])
+            held = {step: made.get(name, data.get(name, (None, []))[1]) for step, name in names.items()}
+            return {step: [dict(row) for row in found] for step, found in held.items()}
+
+        yield run
+        return
+    from tests.standins import spark
+
+    def answer(call: spark.AiCall) -> spark.AiAnswer:
+        limit = (call.model_parameters or {}).get("max_tokens")
+        text, error, _ = asked.ask(str(call.endpoint), str(call.request), limit)
+        return spark.AiAnswer(text, error)
+
+    spark.spark_session()
+    spark.register_ai_query(answer)
+    with spark.mem_catalog():
+        fill_spark("source", columns, rows)
+
+        def run_spark(script: str) -> Tables:
+            spark.run_script(script)
+            return {
+                step.name: [
+                    dict(zip(step.columns, row, strict=True)) for row in spark.rows(f"SELECT * FROM {step.relation}")
+                ]
+                for step in plan.steps
+            }
+
+        yield run_spark
+        spark.rows("DROP VIEW source")
+
+
+BODIES = {
+    "good": (0, GOOD, None),
+    "prose": (1, "no", None),
+    "enum": (2, '{"label":"z","n":1}', None),
+    "range": (9, '{"label":"a","n":6}', None),
+    "silent": (1, "", None),
+    "failed": (1, None, "INVALID_ARGUMENT: no"),
+    "cut": (2, '{"label":"a', None),
+}
+"""How often each prompt fails, and how."""
+
+
+def reply(_model: str, prompt: str, before: int) -> tuple[str | None, str | None, str]:
+    times, text, error = BODIES[prompt.partition("\n\n")[0]]
+    if before >= times:
+        return GOOD, None, "STOP"
+    return text, error, "MAX_TOKENS" if prompt.startswith("cut") else "STOP"
+
+
+def by_body(tables: Tables) -> dict[str, tuple[str | None, int]]:
+    """The reason and the attempts of each prompt."""
+    found: dict[str, tuple[str | None, int]] = {}
+    for row in tables["checked"]:
+        found[row["prompt"]] = (row["_error"], row["_attempts"])
+    return found
+
+
+@each_script
+def test_retry_scripts_mend_what_can_be_mended(engine: str) -> None:
+    rows = [*((name, name) for name in BODIES), ("again", "prose"), (None, "good"), ("none", None)]
+    columns: dict[str, Type] = {"id": STRING, "body": STRING}
+    config = Config(models={"strong": {name: Model("large") for name in ENGINES}})
+    asked = Asked(reply)
+    cut = "TRUNCATED" if engine in LIMITED else "BAD_JSON"
+    limited = cut == "TRUNCATED"
+    with warehouse(engine, columns, rows, asked) as run:
+        first = run(se.render(enrichment(), engine, config=config))
+        assert len(asked.log) == len(BODIES)
+        answers = [row for row in first["responses"] if row["attempt"] == 1]
+        refused = {
+            "prose": "BAD_JSON", "enum": "NOT_IN_ENUM", "range": "OUT_OF_RANGE", "silent": "NO_RESPONSE",
+            "failed": "CALL_ERROR", "cut": cut,
+        }  # fmt: skip
+        assert by_body(first) == {
+            "good": (None, 1),
+            **{n: (code, 1) for n, code in refused.items()},
+            "": ("NO_INPUT", 0),
+        }
+
+        # Only one reason; then all of them, from another model.
+        one = run(se.render(enrichment(), engine, config=config, retry=True, reasons=["OUT_OF_RANGE"]))
+        (sent,) = asked.log[len(BODIES) :]
+        told = "OUT_OF_RANGE n is"
+        assert sent[1].startswith(f"range\n\nYour last answer was refused: {told}")
+        assert by_body(one)["range"] == ("OUT_OF_RANGE", 2)
+
+        before = len(asked.log)
+        script = se.render(enrichment(escalate="strong"), engine, config=config, retry=True, max_attempts=3)
+        second = run(script)
+        sent_now = [(m, p.partition("\n\n")[0], n) for m, p, n in asked.log[before:]]
+        assert Counter(prompt for _, prompt, _ in sent_now) == Counter(dict.fromkeys(refused, 1))
+        if engine != "bigquery":
+            assert {(model, limit) for model, _, limit in sent_now} == {("large", LIMIT)}
+        assert by_body(second) == {
+            "good": (None, 1), "prose": (None, 2), "silent": (None, 2), "failed": (None, 2), "": ("NO_INPUT", 0),
+            "enum": ("NOT_IN_ENUM", 2), "cut": (cut, 2), "range": ("OUT_OF_RANGE", 3),
+        }  # fmt: skip
+        rest = run(script)
+        assert by_body(rest)["enum"] == by_body(rest)["cut"] == (None, 3)
+        assert by_body(rest)["range"] == ("OUT_OF_RANGE", 3)
+        assert len(asked.log) == len(BODIES) + 1 + 6 + 2, "a script asks nothing that has no attempts left"
+        assert len(rest["enriched"]) + len(rest["quarantine"]) == len(rest["checked"]) == len(rows)
+        assert {row["_error"] for row in rest["quarantine"]} == {"OUT_OF_RANGE", "NO_INPUT"}
+    # No answer is dropped, and each row tells what was really sent.
+    assert [row for row in rest["responses"] if row["attempt"] == 1] == answers
+    assert set(rest["responses"][0]) == set(RESPONSES)
+    plan = se.compile_plan(enrichment(), engine)
+    texts = {request_hash(plan.constant, name): name for name in BODIES}
+    for row in rest["responses"]:
+        if row["attempt"] == 1:
+            assert row["sent_hash"] == row["request_hash"]
+            continue
+        body = texts[row["request_hash"]]
+        model = "large" if row["model"] == "large" else plan.model
+        assert (row["model"] == "large") == (not (body == "range" and row["attempt"] == 2))
+        limit = LIMIT * 2 ** (row["attempt"] - 1) if body == "cut" and limited else LIMIT
+        params = {"temperature": 0, LIMITS.get(engine, "max_tokens"): limit}
+        constant = request_constant(ResolvedModel(model, params), enrichment().schema, None)
+        sent_hashes = {
+            request_hash(constant, prompt) for _, prompt, _ in asked.log if prompt.partition("\n\n")[0] == body
+        }
+        assert row["sent_hash"] in sent_hashes
+
+
+# Texts ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", [e for e in ENGINES if e != "duckdb"])
+@pytest.mark.parametrize("template", list(templates())[::3])
+def test_every_retry_script_prints_back(engine: str, template: str) -> None:
+    e = replace(se.load(template), feedback=True)
+    sql = se.render(e, engine=engine, config=Config(), retry=True)
+    check_sqlglot(sql, get_engine(engine).dialect)
+    if engine in ("snowflake", "databricks"):
+        check_sqlfluff(sql, engine)
+
+
+def test_only_what_reports_a_cut_answer_asks_with_a_larger_limit() -> None:
+    for engine in ENGINES:
+        sql = se.render(enrichment(), engine, config=Config(), retry=True)
+        assert ("what was truncated, with 2 times the limit" in sql) == (engine in LIMITED)
+        bare = se.render(enrichment(params={}), engine, config=Config(), retry=True)
+        assert "what was truncated" not in bare
+
+
+def test_the_command_prints_the_function_s_script(tmp_path: Path) -> None:
+    (tmp_path / "again.prompt").write_text(FILE)
+    (tmp_path / "sqlenrich.toml").write_text('[targets.prod]\nengine = "bigquery"\nschema = "ds"\n')
+    options = ("--retry", "--reason", "BAD_JSON", "--reason", "SCHEMA", "--model", "big", "--max-attempts", 5)
+    printed = call("render", tmp_path / "again.prompt", "--engine", "spark", *options)
+    given: dict[str, Any] = {"reasons": ["SCHEMA", "BAD_JSON"], "model": "big", "max_attempts": 5}
+    expected = se.render(se.load(tmp_path / "again.prompt"), "spark", config=Config(), retry=True, **given)
+    assert (printed.status, printed.out) == (0, expected), printed.err
+    placed = call("render", tmp_path / "again.prompt", "--target", "prod", "--retry")
+    assert "FROM `ds`.`again_checked`" in placed.out
+    assert call("render", tmp_path / "again.prompt", "--engine", "spark", "--reason", "BAD_JSON").status == 2
+
+
+def test_wrong_uses() -> None:
+    config = Config(models={"strong": {"bigquery": Model("large")}})
+    cases: dict[str, dict[str, Any]] = {
+        r'the model "strong" has no name for snowflake: write snowflake under \[models.strong\]': {
+            "model": "strong", "retry": True,
+        },
+        "a retry has no single step": {"retry": True, "step": "checked"},
+        "--reason and --max-attempts go with --retry": {"reasons": ["BAD_JSON"]},
+        "NOT_ASKED can't be retried": {"retry": True, "reasons": ["NOT_ASKED"]},
+        r'no reason "BADJSON" \(BAD_JSON\?\)': {"retry": True, "reasons": ["BADJSON"]},
+    }  # fmt: skip
+    for message, options in cases.items():
+        with pytest.raises(se.ConfigError, match=message):
+            se.render(enrichment(), "snowflake", config=config, **options)

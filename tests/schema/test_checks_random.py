@@ -1,0 +1,246 @@
+"""Random schemas over random answers: the reference accepts what another validator does, each engine gives its codes.
+
+SQLENRICH_EXAMPLES=2000 pytest tests/schema/test_checks_random.py -s      # so many schemas of another seed
+SQLENRICH_EXAMPLES=2000 SQLENRICH_SEED=7 pytest ...                # the same ones again
+
+BigQuery's parser takes no number beyond a double: there such an answer may be BAD_JSON.
+
+Left out of the comparison with the validator, which differs by design: numbers that doubles don't hold exactly,
+``coerce``, asserted formats. Said to it in its own words: patterns (its are Python's), exact multiples, and arrays of
+unique items that nest too deep.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+import jsonschema
+import pytest
+
+import sqlenrich as se
+from sqlenrich.schema.checks.ir import LEVELS
+from tests.support.judges import ENGINES, Asked, Judge, Judged, by_reference, judge_of
+from tests.support.random_schemas import EXACT, PATTERNS, Maker, shrunk
+
+EXAMPLES = int(os.environ.get("SQLENRICH_EXAMPLES", "0"))
+SEED = int(os.environ.get("SQLENRICH_SEED", "0")) or (random.randrange(1, 10**6) if EXAMPLES else 1)
+SHARE = {"python": 150, "duckdb": 50, "spark": 20, "bigquery": 20, "snowflake": 20}
+"""How many schemas are tried by default."""
+MARKS = {"spark": [pytest.mark.spark], "bigquery": [pytest.mark.zetasql]}
+ANSWERS = 60
+"""Of each schema."""
+BATCH = 20
+HOPELESS = 12
+"""A run ends after so many disagreements."""
+BAD_TEXT = ("NO_RESPONSE", "BAD_JSON", "NOT_OBJECT")
+
+
+# Another validator ----------------------------------------------------------------------------------------------------
+
+
+def _multiple(_: Any, step: Any, value: Any, __: Any) -> Iterator[jsonschema.ValidationError]:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        exact = Decimal(repr(value)) if abs(value) < 10**20 else None
+        if exact is None or exact % Decimal(repr(step)):
+            yield jsonschema.ValidationError("no multiple")
+
+
+def _unique(validator: Any, unique: Any, value: Any, schema: Any) -> Iterator[jsonschema.ValidationError]:
+    if unique and isinstance(value, list) and max(map(depth, value), default=0) > LEVELS:
+        yield jsonschema.ValidationError("nested too deep")
+    yield from jsonschema.Draft202012Validator.VALIDATORS["uniqueItems"](validator, unique, value, schema)
+
+
+Validator = jsonschema.validators.extend(
+    jsonschema.Draft202012Validator, {"multipleOf": _multiple, "uniqueItems": _unique}
+)
+
+
+def depth(value: Any) -> int:
+    """How many arrays and objects are in each other."""
+    if isinstance(value, list | dict):
+        inner = value.values() if isinstance(value, dict) else value
+        return 1 + max(map(depth, inner), default=0)
+    return 0
+
+
+def parts(value: Any) -> Iterator[Any]:
+    """A value and all values in it."""
+    yield value
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from parts(part)
+
+
+def in_python(schema: Any, *, names: bool = False) -> Any:
+    """A schema with its patterns in Python's words."""
+    if isinstance(schema, list):
+        return [in_python(child) for child in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {}
+    for key, value in schema.items():
+        if names:
+            made[key] = in_python(value)
+        elif key == "pattern":
+            made[key] = PATTERNS[value][0]
+        elif key == "patternProperties":
+            # Two patterns of one meaning are one name.
+            made[key] = {PATTERNS[name][0]: in_python(child) for name, child in value.items()}
+        elif key in ("enum", "const"):
+            made[key] = value
+        else:
+            made[key] = in_python(value, names=key in ("properties", "dependentSchemas", "$defs"))
+    return made
+
+
+def _wide(value: Any) -> bool:
+    return isinstance(value, int | float) and not abs(value) <= sys.float_info.max
+
+
+def exact(value: Any) -> bool:
+    """Whether each number in it is one that doubles tell from its neighbours."""
+    numbers = (part for part in parts(value) if isinstance(part, int | float) and not isinstance(part, bool))
+    return all(abs(number) < EXACT for number in numbers)
+
+
+class Other:
+    """The other validator on one schema."""
+
+    def __init__(self, asked: Asked) -> None:
+        own = "coerce" in str(asked.schema) or (asked.assert_format and "'format'" in str(asked.schema))
+        self.validator = None if own or not exact(asked.schema) else Validator(in_python(asked.schema))
+
+    def accepts(self, text: str, code: str | None) -> bool | None:
+        """Whether it accepts an answer that is an object, None where the two can't be compared."""
+        if self.validator is None or code in BAD_TEXT:
+            return None
+        value = json.loads(text)
+        return bool(self.validator.is_valid(value)) if exact(value) else None
+
+
+# Trying ---------------------------------------------------------------------------------------------------------------
+
+
+def drawn(places: Iterable[int], seed: int) -> list[Asked]:
+    """The schemas of these places with their answers."""
+    made = []
+    for place in places:
+        maker = Maker(f"{seed} {place}")
+        schema = maker.schema()
+        texts = tuple(dict.fromkeys(maker.answer(schema) for _ in range(ANSWERS)))
+        made.append(Asked(schema, texts, assert_format=maker.chance(0.5)))
+    return made
+
+
+class Trial:
+    """Schemas tried by one judge, and what came of them."""
+
+    def __init__(self, engine: str, judge: Judge) -> None:
+        self.engine, self.judge = engine, judge
+        self.counts: Counter[str] = Counter()
+        self.codes: Counter[str] = Counter()
+        self.found: list[str] = []
+
+    def run(self, count: int, seed: int) -> None:
+        """Try so many schemas."""
+        for start in range(0, count, BATCH):
+            some = drawn(range(start, min(start + BATCH, count)), seed)
+            for one, judged in zip(some, self.judge(some), strict=True):
+                self.counts["schemas"] += 1
+                if isinstance(judged, se.SqlenrichError):
+                    self.counts["refused"] += 1
+                    self.codes[str(judged).split(" @ ")[0][-60:]] += 0
+                elif (wrong := self.wrong(one, judged, count=True)) is not None:
+                    self.report(one, wrong)
+            if len(self.found) > HOPELESS:
+                return
+
+    def wrong(self, asked: Asked, judged: Judged, *, count: bool = False) -> tuple[str, str] | None:
+        """The first answer that is judged wrongly, and how."""
+        if isinstance(judged, Exception):
+            return asked.texts[0] or "", f"{type(judged).__name__}: {str(judged)[:300]}"
+        reference = by_reference(asked) if self.engine != "python" else judged
+        assert not isinstance(reference, Exception)
+        other = Other(asked) if self.engine == "python" else None
+        for text, code, wanted in zip(asked.texts, judged, reference, strict=True):
+            if count:
+                self.counts["pairs"] += 1
+                self.codes[code or "accepted"] += 1
+            if code != wanted and not self.unread(str(text), code):
+                return str(text), f"{code}, the reference {wanted}"
+            accepted = other.accepts(str(text), code) if other else None
+            if count and accepted is not None:
+                self.counts["compared"] += 1
+            if accepted is not None and accepted is not (code is None):
+                return str(text), f"{code}, jsonschema {'accepts' if accepted else 'refuses'}"
+        return None
+
+    def unread(self, text: str, code: str | None) -> bool:
+        """Whether the engine's own parser takes no such number: it is refused, with another code."""
+        return self.engine == "bigquery" and code == "BAD_JSON" and any(map(_wide, parts(json.loads(text))))
+
+    def report(self, asked: Asked, wrong: tuple[str, str]) -> None:
+        """Make what disagrees small and keep it in words."""
+        text, how = wrong
+
+        def told(schema: Any, text: str) -> str | None:
+            one = Asked(schema, (text,), asked.assert_format)
+            try:
+                (judged,) = self.judge([one])
+                if isinstance(judged, se.SqlenrichError):
+                    return None
+                found = self.wrong(one, judged)
+            except Exception:
+                return None
+            return found and found[1]
+
+        if told(asked.schema, text) is not None:
+            schema, text = shrunk(asked.schema, text, lambda *both: told(*both) is not None)
+            how = told(schema, text) or how
+        else:
+            schema = asked.schema  # only beside its other answers
+        self.found.append(
+            f"{self.engine}: {how}\n  schema {json.dumps(schema, ensure_ascii=False)}\n  answer {text!r}"
+            f"\n  formats {'asserted' if asked.assert_format else 'annotations'}"
+        )
+
+    def __str__(self) -> str:
+        c = self.counts
+        codes = ", ".join(f"{code} {count}" for code, count in self.codes.most_common() if count)
+        compared = f" ({c['compared']} compared with jsonschema)" if self.engine == "python" else ""
+        return (
+            f"{self.engine}, seed {SEED}: {c['schemas']} schemas, {c['refused']} refused, "
+            f"{c['pairs']} answers{compared}: {codes}; {len(self.found)} disagreements"
+        )
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("engine", [pytest.param(name, marks=MARKS.get(name, [])) for name in ENGINES])
+def test_random_answers_have_one_verdict(engine: str) -> None:
+    with judge_of(engine) as judge:
+        trial = Trial(engine, judge)
+        trial.run(EXAMPLES or SHARE[engine], SEED)
+    sys.stdout.write(f"{trial}\n")
+    assert not trial.found, "\n".join([str(trial), *trial.found])
+    assert trial.counts["refused"] < trial.counts["schemas"] / 10
+    assert trial.codes["accepted"] > trial.counts["pairs"] / 10
+    if engine == "python":
+        assert trial.counts["compared"] > trial.counts["pairs"] / 2
+
+
+def test_the_other_validator_is_told_what_differs() -> None:
+    table: list[tuple[Mapping[str, Any], Any, bool]] = [
+        ({"multipleOf": 0.1}, 0.3, True),
+        ({"multipleOf": 3}, 10**20, False),
+        ({"uniqueItems": True}, [[[[1]]]], True),
+        ({"uniqueItems": True}, [[[[[1]]]]], False),
+    ]
+    for schema, value, valid in table:
+        assert Validator(schema).is_valid(value) is valid, (schema, value)

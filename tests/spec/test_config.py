@@ -1,0 +1,304 @@
+"""Settings: sqlenrich.toml, found upward, then the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sqlenrich as se
+from sqlenrich.spec.settings import Config, Endpoint, Model, Target, find_config, read_config
+
+FULL = """
+[models.default]
+endpoint = "qwen"
+snowflake = "llama"
+bigquery = {model = "analytics.ai.gemini", temperature = "", max_tokens = 9}
+
+[models.small]
+databricks = "tiny"
+
+[endpoints.local]
+url = "http://127.0.0.1:8000/v1/"
+api_key_env = "VLLM_API_KEY"
+concurrency = 256
+timeout = 5
+extra_body = {top_k = 1}
+
+[targets.prod]
+engine = "snowflake"
+profile = "analytics:prod"
+database = "ANALYTICS"
+schema = "ENRICHED"
+responses = "ANALYTICS.LLM.{name}_responses"
+"""
+
+
+def config(tmp_path: Path, text: str) -> Config:
+    """The settings of a file with this text."""
+    file = tmp_path / "sqlenrich.toml"
+    file.write_text(text, encoding="utf-8")
+    return read_config(file)
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY", "VLLM_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "engine", "model"),
+    [
+        pytest.param("default", "endpoint", Model("qwen"), id="alias"),
+        pytest.param(
+            "default", "bigquery", Model("analytics.ai.gemini", {"temperature": None, "max_tokens": 9}), id="table"
+        ),
+        pytest.param("default", "spark", None, id="not set for the engine"),
+        pytest.param("small", "databricks", Model("tiny"), id="another alias"),
+        pytest.param("small", "snowflake", None, id="alias of other engines"),
+        pytest.param("claude-4", "snowflake", Model("claude-4"), id="a model's own name"),
+    ],
+)
+def test_models(tmp_path: Path, name: str, engine: str, model: Model | None) -> None:
+    assert config(tmp_path, FULL).model(name, engine) == model
+
+
+def test_no_file_has_no_default_model() -> None:
+    assert Config().model("default", "snowflake") is None
+
+
+def test_several_urls_and_limits(tmp_path: Path) -> None:
+    written = """[endpoints.a]
+url = ["http://one/v1/", "http://two/v1"]
+rpm = 600
+tpm = 60000
+input_tpm = 50000
+output_tpm = 10000
+prefix_order = false
+"""
+    assert config(tmp_path, written).endpoint("a") == Endpoint(
+        "http://one/v1",
+        others=("http://two/v1",),
+        rpm=600,
+        tpm=60_000,
+        input_tpm=50_000,
+        output_tpm=10_000,
+        prefix_order=False,
+        origin="endpoints.a",
+    )
+
+
+def test_endpoint_and_target(tmp_path: Path) -> None:
+    loaded = config(tmp_path, FULL)
+    local = Endpoint(
+        "http://127.0.0.1:8000/v1",
+        "VLLM_API_KEY",
+        concurrency=256,
+        timeout=5,
+        extra_body={"top_k": 1},
+        origin="endpoints.local",
+    )
+    assert loaded.endpoint(None) == loaded.endpoint("local") == local
+    assert loaded.target("prod") == Target(
+        "prod", "snowflake", "ANALYTICS", "ENRICHED", "ANALYTICS.LLM.{name}_responses", "analytics:prod"
+    )
+    names = {"enriched": "{}", "responses": "{}_responses"}
+    assert loaded.target("prod").relations(names, "x") == {
+        "enriched": "ANALYTICS.ENRICHED.x",
+        "responses": "ANALYTICS.LLM.x_responses",
+    }
+    assert Target("t", "duckdb").relations(names, "x") == {"enriched": "x", "responses": "x_responses"}
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        pytest.param("[model.default]", ['unknown key "model" (models?) @ model'], id="table"),
+        pytest.param("models = 3", ["[models.NAME] is a table of settings @ models"], id="no table"),
+        pytest.param('[models]\nendpoint = "x"', ["[models.NAME] is a table of settings @ models"], id="no alias"),
+        pytest.param(
+            '[models.a]\nsnowflak = "x"',
+            [
+                'unknown key "snowflak" (snowflake?) @ models.a.snowflak',
+            ],
+            id="engine",
+        ),
+        pytest.param(
+            "[models.a]\nspark = 3", ['a model is a name or {model = "name", ...} @ models.a.spark'], id="model"
+        ),
+        pytest.param(
+            "[models.a]\nspark = {temperature = 1}",
+            ['a model is a name or {model = "name", ...} @ models.a.spark'],
+            id="no name",
+        ),
+        pytest.param("[endpoints.a]", ["url is missing @ endpoints.a"], id="url"),
+        pytest.param(
+            "[endpoints.a]\nurl = 3",
+            ["url is a text in quotes, or a list of them @ endpoints.a.url"],
+            id="url's type",
+        ),
+        pytest.param(
+            '[endpoints.a]\nurl = "http://x"\nconcurrency = true',
+            ["concurrency is a whole number, not True @ endpoints.a.concurrency"],
+            id="boolean",
+        ),
+        pytest.param(
+            '[endpoints.a]\nurl = ["x", 3]\nrpm = 0\ntpm = 2.5',
+            [
+                "rpm is above 0, not 0 @ endpoints.a.rpm",
+                "tpm is a whole number, not 2.5 @ endpoints.a.tpm",
+                "url is one or more texts in quotes @ endpoints.a.url",
+            ],
+            id="limits",
+        ),
+        pytest.param(
+            "[endpoints.a]\nurl = []\nprefix_order = 1",
+            [
+                "prefix_order is true or false, not 1 @ endpoints.a.prefix_order",
+                "url is one or more texts in quotes @ endpoints.a.url",
+            ],
+            id="no url",
+        ),
+        pytest.param(
+            '[endpoints.a]\nurl = ["http://a/v1", "a:8000/v1", "ftp://a", "http://[a", "http://a/v1/"]',
+            [
+                *(
+                    f"url {number} of 5 has no http:// or no host: write it as http://host:port/v1 @ endpoints.a.url"
+                    for number in (2, 3, 4)
+                ),
+                "url 5 of 5 is there twice: each server once @ endpoints.a.url",
+            ],
+            id="bad urls",
+        ),
+        pytest.param(
+            '[endpoints.a]\nurl = "u:pw-secret@a/v1"',
+            ["url has no http:// or no host: write it as http://host:port/v1 @ endpoints.a.url"],
+            id="a password is not shown",
+        ),
+        pytest.param(
+            '[endpoints.a]\nurl = "http://x"\napi_key = "k"',
+            ['unknown key "api_key" (api_key_env?) @ endpoints.a.api_key'],
+            id="key itself",
+        ),
+        pytest.param(
+            "[targets.a]",
+            ["engine is one of databricks, snowflake, bigquery, spark, duckdb, not None @ targets.a"],
+            id="no engine",
+        ),
+        pytest.param('[targets.a]\nengine = "spark"\nschema = 3', ["schema is a text @ targets.a.schema"], id="schema"),
+        pytest.param(
+            'x = 1\n[endpoints.a]\nurl = 3\n[targets.b]\nengine = "spak"\nshema = "x"',
+            [
+                'unknown key "x" @ x',
+                "url is a text in quotes, or a list of them @ endpoints.a.url",
+                'unknown key "shema" (schema?) @ targets.b.shema',
+                "engine is one of databricks, snowflake, bigquery, spark, duckdb, not 'spak' @ targets.b",
+            ],
+            id="all at once",
+        ),
+    ],
+)
+def test_problems(tmp_path: Path, text: str, problems: list[str]) -> None:
+    with pytest.raises(se.ConfigError) as caught:
+        config(tmp_path, text)
+    assert str(caught.value).splitlines() == [f"{tmp_path / 'sqlenrich.toml'}: {problem}" for problem in problems]
+
+
+def test_no_toml(tmp_path: Path) -> None:
+    with pytest.raises(se.ConfigError, match=r"sqlenrich\.toml: .*line 1"):
+        config(tmp_path, "a = \n")
+
+
+def test_found_upward(tmp_path: Path) -> None:
+    deep = tmp_path / "a" / "b"
+    deep.mkdir(parents=True)
+    (tmp_path / "sqlenrich.toml").write_text('[models.default]\nspark = "far"')
+    assert find_config(deep / "x.prompt").model("default", "spark") == Model("far")
+    (tmp_path / "a" / "sqlenrich.toml").write_text('[models.default]\nspark = "near"')
+    assert find_config(deep / "x.prompt").path == tmp_path / "a" / "sqlenrich.toml"
+    assert find_config(deep / "x.prompt").model("default", "spark") == Model("near")
+
+
+def test_found_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_config(None).path is None
+    (tmp_path / "sqlenrich.toml").write_text("")
+    assert find_config(None).path == tmp_path / "sqlenrich.toml"
+
+
+@pytest.mark.parametrize(
+    ("environment", "flag", "expected"),
+    [
+        pytest.param({}, "http://h/v1/", ("http://h/v1", "--endpoint"), id="flag"),
+        pytest.param({"OPENAI_BASE_URL": "http://b/v1/"}, None, ("http://b/v1", "OPENAI_BASE_URL"), id="base url"),
+        pytest.param({"OPENAI_API_KEY": "k"}, None, ("https://api.openai.com/v1", "OPENAI_API_KEY"), id="key"),
+        pytest.param({"OPENAI_BASE_URL": "http://b/v1"}, "http://h", ("http://h", "--endpoint"), id="flag first"),
+    ],
+)
+def test_the_environment(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], flag: str | None, expected: tuple[str, str]
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    found = Config().endpoint(flag)
+    assert (found.url, found.origin) == expected
+    assert found.api_key == environment.get("OPENAI_API_KEY")
+
+
+def test_a_file_s_endpoint_comes_before_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://b/v1")
+    assert config(tmp_path, FULL).endpoint(None).origin == "endpoints.local"
+
+
+@pytest.mark.parametrize(
+    ("text", "flag", "words"),
+    [
+        pytest.param(
+            "",
+            None,
+            "no model to ask: give --endpoint URL, or write [endpoints.NAME] in sqlenrich.toml "
+            "(or set OPENAI_BASE_URL), or use --mock for free invented answers",
+            id="none",
+        ),
+        pytest.param(FULL, "locl", '"locl" is neither an URL nor an endpoint of sqlenrich.toml (local?)', id="typo"),
+        pytest.param(
+            '[endpoints.a]\nurl = "http://u"\n[endpoints.b]\nurl = "http://v"',
+            None,
+            "choose one with --endpoint a|b",
+            id="several",
+        ),
+    ],
+)
+def test_no_endpoint(tmp_path: Path, text: str, flag: str | None, words: str) -> None:
+    with pytest.raises(se.ConfigError) as caught:
+        config(tmp_path, text).endpoint(flag)
+    assert words in str(caught.value)
+
+
+def test_the_endpoint_named_default_is_taken(tmp_path: Path) -> None:
+    both = '[endpoints.a]\nurl = "http://u"\n[endpoints.default]\nurl = "http://v"'
+    assert config(tmp_path, both).endpoint(None).url == "http://v"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", 'no target "prd"; there are: none; write [targets.prd] in sqlenrich.toml'),
+        (FULL, 'no target "prd" (prod?); there are: prod'),
+    ],
+)
+def test_no_target(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(se.ConfigError) as caught:
+        config(tmp_path, text).target("prd")
+    assert str(caught.value) == words
+
+
+def test_a_key_is_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", "the-secret")
+    loaded = config(tmp_path, FULL)
+    assert loaded.endpoint("local").api_key == "the-secret"
+    assert "the-secret" not in repr(loaded) + repr(loaded.endpoint("local"))
+    with pytest.raises(se.ConfigError) as caught:
+        config(tmp_path, '[endpoints.a]\nurl = "http://u"\napi_key = "the-secret"\napi_key_env = 3')
+    assert "the-secret" not in str(caught.value)

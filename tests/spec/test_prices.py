@@ -1,0 +1,252 @@
+"""The file of prices, a cost by hand, and what a run's report says of it."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import sqlenrich as se
+from sqlenrich.runner.usage import account, percentiles
+from sqlenrich.spec.prices import Price, Prices, money, read_prices
+from sqlenrich.spec.settings import Config, read_config
+from tests.support.endpoint import ScriptedEndpoint
+from tests.support.runs import ask, call, rows, run, write_csv, write_prompt
+
+FULL = """
+as_of = 2026-11-01
+currency = "EUR"
+[models."gpt-4.1-mini"]
+input = 0.40
+cached = 0.10
+output = 1.60
+[models.local]
+input = 0
+output = 0
+"""
+PRICE = Price(Decimal("0.40"), Decimal("0.10"), Decimal("1.60"))
+
+
+def write_prices(folder: Path, text: str, name: str = "prices.toml") -> Path:
+    """Write a file of prices."""
+    file = folder / name
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_a_file(tmp_path: Path) -> None:
+    file = write_prices(tmp_path, FULL)
+    free = Price(Decimal(0), Decimal(0), Decimal(0))
+    assert read_prices(file) == Prices(date(2026, 11, 1), "EUR", {"gpt-4.1-mini": PRICE, "local": free}, file)
+
+
+def test_what_may_be_left_out(tmp_path: Path) -> None:
+    prices = read_prices(write_prices(tmp_path, "as_of = 2026-11-01\n[models.m]\ninput = 3\noutput = 15.5"))
+    assert prices.currency == "USD"
+    assert prices.models == {"m": Price(Decimal(3), Decimal(3), Decimal("15.5"))}
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        pytest.param(
+            "",
+            [
+                "as_of is the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of",
+                'no model has a price: write [models."NAME"] with input and output @ models',
+            ],
+            id="empty",
+        ),
+        pytest.param(
+            'as_of = "2026-11-01"\ncurrency = 3\nmodel = 1\n'
+            '[models.a]\ninput = -0.1\noutput = "1"\ncache = 1\n[models.b]\ninput = nan\noutput = inf\n'
+            "[models.c]\ncached = true\n[models]\nd = 1",
+            [
+                'unknown key "model" (models?) @ model',
+                "as_of is the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of",
+                'currency is a short text, e.g. currency = "USD" @ currency',
+                'unknown key "cache" (cached?) @ models.a.cache',
+                "input is a price of 0 or more, not -0.1 @ models.a.input",
+                "output is a number, the price of a million tokens, not '1' @ models.a.output",
+                "input is a price of 0 or more, not NaN @ models.b.input",
+                "output is a price of 0 or more, not Infinity @ models.b.output",
+                "input is missing: the price of a million tokens @ models.c",
+                "cached is a number, the price of a million tokens, not True @ models.c.cached",
+                "output is missing: the price of a million tokens @ models.c",
+                "a model's price is a table with input and output @ models.d",
+            ],
+            id="all at once",
+        ),
+        pytest.param(
+            "as_of = 2026-11-01T00:00:00\n[models.gpt-4.1-mini]\ninput = 1\noutput = 1",
+            [
+                "as_of is the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of",
+                'a name with a dot stands in quotes: [models."gpt-4.1-mini"] @ models.gpt-4',
+            ],
+            id="a dot outside quotes",
+        ),
+    ],
+)
+def test_problems(tmp_path: Path, text: str, problems: list[str]) -> None:
+    file = write_prices(tmp_path, text)
+    with pytest.raises(se.ConfigError) as caught:
+        read_prices(file)
+    assert str(caught.value).splitlines() == [f"{file}: {problem}" for problem in problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"), [(None, "No such file or directory"), ("as_of = \n", "Invalid value (at line 1, column 9)")]
+)
+def test_no_toml(tmp_path: Path, text: str | None, problem: str) -> None:
+    file = tmp_path / "prices.toml" if text is None else write_prices(tmp_path, text)
+    with pytest.raises(se.ConfigError) as caught:
+        read_prices(file)
+    assert str(caught.value) == f"{file}: {problem}"
+
+
+@pytest.mark.parametrize(
+    ("tokens_in", "tokens_cached", "tokens_out", "cost"),
+    [
+        (1_000_000, 0, 0, 0.40),
+        (1_000_000, 1_000_000, 0, 0.10),
+        (0, 0, 1_000_000, 1.60),
+        (12_345, 8000, 1234, 0.0045124),  # (4,345 x 0.40 + 8,000 x 0.10 + 1,234 x 1.60) / 1,000,000
+        (12_345, None, 1234, 0.0069124),
+        (10, 20, 0, 0.000001),
+        (1, 0, 0, 0.0000004),
+        (0, None, 0, 0.0),
+        (None, 0, 1, None),
+        (1, 0, None, None),
+    ],
+)
+def test_cost(tokens_in: int | None, tokens_cached: int | None, tokens_out: int | None, cost: float | None) -> None:
+    assert PRICE.cost(tokens_in, tokens_cached, tokens_out) == cost
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(0, "0"), (1234.567, "1,234.57"), (1.0, "1.00"), (0.5, "0.500"), (0.0123456, "0.0123"), (4e-7, "0.000000400")],
+)
+def test_money(amount: float, text: str) -> None:
+    assert money(amount) == text
+
+
+def test_prices_of_the_settings(tmp_path: Path) -> None:
+    file = write_prices(tmp_path, FULL)
+    settings = tmp_path / "sqlenrich.toml"
+    settings.write_text('prices = "prices.toml"', encoding="utf-8")
+    assert read_config(settings).prices == read_prices(file)
+    settings.write_text("prices = 3", encoding="utf-8")
+    with pytest.raises(se.ConfigError, match=r'prices is the path of a file: prices = "prices\.toml" @ prices'):
+        read_config(settings)
+    settings.write_text('prices = "price.toml"', encoding="utf-8")
+    with pytest.raises(se.ConfigError, match=r"price\.toml: No such file"):
+        read_config(settings)
+    assert Config().prices is None
+
+
+# A run's answers: model, call_error, tokens in, cached, out, latency.
+OK = ("m", None, 1_000_000, 500_000, 100_000, 10)
+FAILED = ("m", "HTTP 500", None, None, None, 120_000)
+MODELS = {"m": PRICE, "big": Price(Decimal(4), Decimal(4), Decimal(16)), "free": Price(*[Decimal(0)] * 3)}
+
+
+@pytest.mark.parametrize(
+    ("answers", "cost", "unknown"),
+    [
+        pytest.param([OK], 0.41, "", id="one"),  # 0.5 x 0.40 + 0.5 x 0.10 + 0.1 x 1.60
+        pytest.param([], 0.0, "", id="none"),
+        pytest.param([OK, FAILED], 0.41, "", id="a failed call takes nothing"),
+        pytest.param([OK, ("big", None, 1_000_000, None, 0, 1)], 4.41, "", id="two models"),
+        pytest.param([("free", None, 9, 9, 9, 1)], 0.0, "", id="free"),
+        pytest.param([("m", None, 10, 20, 0, 1)], 0.000001, "", id="more cached than sent"),
+        pytest.param([OK, ("m", None, None, None, 5, 1)], None, "1 answers of m without token counts", id="no counts"),
+        pytest.param([OK, ("m", None, 5, 0, None, 1)], None, "1 answers of m without token counts", id="no out"),
+        pytest.param([OK, ("other", None, 1, 0, 1, 1)], None, "no price of other", id="no price"),
+    ],
+)
+def test_the_cost_of_a_run(answers: list[tuple[Any, ...]], cost: float | None, unknown: str) -> None:
+    facts = account(stored(answers), "r", "run", Prices(date(2026, 11, 1), "EUR", MODELS))
+    assert (facts["cost"], facts["cost_unknown"]) == (cost, unknown)
+    assert (facts["currency"], facts["prices_as_of"]) == ("EUR", "2026-11-01")
+
+
+def test_counts_and_latencies_of_a_run() -> None:
+    facts = account(stored([OK, FAILED, ("n", None, 5, None, None, 30)]), "r", "run", None)
+    assert (facts["tokens_in"], facts["tokens_cached"], facts["tokens_out"]) == (1_000_005, 500_000, 100_000)
+    assert (facts["cost"], facts["currency"], facts["prices_as_of"]) == (None, None, None)
+    assert facts["latency_ms"] == {"p50": 10, "p95": 30, "p99": 30}
+    nothing = account(stored([FAILED]), "r", "run", None)
+    assert [nothing[name] for name in ("tokens_in", "tokens_cached", "tokens_out", "latency_ms")] == [None] * 4
+
+
+class Opened:
+    """A database in memory, as far as the accounts ask it."""
+
+    def __init__(self) -> None:
+        self.db = duckdb.connect()
+
+    def roomy(self, work: Any) -> Any:
+        """Do it."""
+        return work()
+
+
+def stored(answers: list[tuple[Any, ...]]) -> Any:
+    """Responses of the run "run", and one of another run, which never counts."""
+    database = Opened()
+    database.db.execute(
+        "CREATE TABLE r (model VARCHAR, call_error VARCHAR, tokens_in BIGINT, tokens_cached BIGINT, tokens_out BIGINT, "
+        "latency_ms BIGINT, run_id VARCHAR)"
+    )
+    for answer in [("unknown", None, 1, 1, 1, 1, "other"), *((*answer, "run") for answer in answers)]:
+        database.db.execute("INSERT INTO r VALUES (?, ?, ?, ?, ?, ?, ?)", answer)
+    return database
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ("SELECT range AS v FROM range(1, 101)", [1, 50, 95, 99, 100]),
+        ("SELECT range AS v FROM range(1, 4)", [1, 2, 3, 3, 3]),
+        ("SELECT unnest([7, NULL, 7, 9]) AS v", [7, 7, 9, 9, 9]),
+        ("SELECT NULL::INT AS v", None),
+    ],
+)
+def test_percentiles(values: str, expected: list[int] | None) -> None:
+    assert percentiles(stored([]), values, (1, 50, 95, 99, 100)) == expected
+
+
+def test_reports_of_run_and_retry(tmp_path: Path) -> None:
+    """A text has a token, and one more for each four bytes; what is equal to the prompt before comes from the cache."""
+    prices = write_prices(tmp_path, "as_of = 2026-11-01\n[models.mock]\ninput = 1\ncached = 0.5\noutput = 2")
+    data, out, prompt = (
+        write_csv(tmp_path / "in.csv", [(1, "aa"), (2, "bb")]),
+        tmp_path / "o.duckdb",
+        write_prompt(tmp_path, template="x" * 70 + " {{ body }}"),
+    )
+    with ScriptedEndpoint(content=lambda text: '{"label":"a","urgency":3}' if "aa" in text else "no") as endpoint:
+        first = ask(prompt, data, out, endpoint.url, "--prices", prices)
+        assert first.report["tokens_in"] == 2 * (73 // 4 + 1) == 38
+        assert (first.report["tokens_cached"], first.report["tokens_out"]) == (16, 24 // 4 + 1 + 1)
+        assert first.report["cost"] == 0.000046  # 22 x 1 + 16 x 0.5 + 8 x 2, of a million
+        assert "38 tokens in (16 cached), 8 out; 0.0000460 USD (prices of 2026-11-01)" in first.err
+        assert set(first.report["latency_ms"]) == {"p50", "p95", "p99"}
+        options = ("--endpoint", endpoint.url, "--max-attempts", 2, "--json")
+        again = call("retry", prompt, "--output", out, *options, "--prices", prices)
+        assert (again.report["calls"], again.report["cost"]) == (1, 0.000013)  # 3 x 1 + 16 x 0.5 + 1 x 2
+        (tmp_path / "sqlenrich.toml").write_text('prices = "prices.toml"', encoding="utf-8")
+        assert ask(prompt, data, out, endpoint.url).report["cost"] == 0.0
+    assert rows(out, "SELECT count(*) FROM intent_responses") == [(3,)]
+
+
+def test_a_bad_file_ends_a_run_before_it_starts(tmp_path: Path) -> None:
+    prices = write_prices(tmp_path, "as_of = 2026-11-01")
+    data = write_csv(tmp_path / "in.csv", [(1, "a")])
+    result = run(write_prompt(tmp_path), data, tmp_path / "out.duckdb", "--prices", prices)
+    assert result.status == 2
+    assert result.error == f'{prices}: no model has a price: write [models."NAME"] with input and output @ models'
+    assert not (tmp_path / "out.duckdb").exists()

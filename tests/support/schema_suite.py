@@ -1,0 +1,310 @@
+"""The JSON Schema Test Suite of draft 2020-12, judged by the reference and by each engine's SQL.
+
+python -m tests.support.schema_suite                                every keyword on every engine, as a table
+python -m tests.support.schema_suite --engine duckdb --keyword enum
+python -m tests.support.schema_suite --refused                      what is not supported, with its reason
+python -m tests.support.schema_suite --markdown                     the tables of docs/schema-suite.md
+
+An answer is an object, so each schema is the required property ``value`` of one, and references to the root of the
+document become references to that property.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import click
+
+import sqlenrich as se
+from sqlenrich.schema.keywords import FORMATS
+from tests.support.corpus import CORPORA, NAMES
+from tests.support.judges import ENGINES, Asked, Judged, by_reference, judge_of
+
+FOLDER = CORPORA / "json-schema-test-suite"
+BATCH = 25
+"""So many schemas are one query."""
+LEFT_OUT = {
+    "dynamicRef": "$dynamicRef",
+    "vocabulary": "$vocabulary",
+    "refRemote": "remote references",
+    "anchor": "$anchor",
+    "unevaluatedItems": "unevaluatedItems",
+    "unevaluatedProperties": "unevaluatedProperties",
+}
+"""Files of keywords that no answer's schema has, and what they are of."""
+FOREIGN = ("$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "unevaluatedItems", "unevaluatedProperties")
+NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+"""Keywords that hold schemas by names of the user's."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One schema of the suite and its cases."""
+
+    keyword: str
+    description: str
+    asked: Asked
+    cases: tuple[str, ...]
+    valid: tuple[bool, ...]
+
+    def __str__(self) -> str:
+        return f"{self.keyword}: {self.description}"
+
+
+def schemas(schema: Any) -> Iterator[Mapping[str, Any]]:
+    """Every schema in a schema, itself too; what enum and const hold is none."""
+    if isinstance(schema, Mapping):
+        yield schema
+        for keyword, value in schema.items():
+            if keyword in NAMED and isinstance(value, Mapping):
+                for child in value.values():
+                    yield from schemas(child)
+            elif keyword not in ("enum", "const"):
+                yield from schemas(value)
+    elif isinstance(schema, list):
+        for child in schema:
+            yield from schemas(child)
+
+
+def left_out(schema: Any) -> str | None:
+    """What a schema has that is left out, or None."""
+    for one in schemas(schema):
+        for keyword in FOREIGN:
+            if isinstance(one.get(keyword), str if keyword.startswith("$") else bool | Mapping):
+                return keyword
+        if isinstance(one.get("$ref"), str) and not one["$ref"].startswith("#"):
+            return "remote references"
+    return None
+
+
+def moved(schema: Any, *, names: bool = False) -> Any:
+    """A schema whose references to the root are to the property ``value``."""
+    if isinstance(schema, list):
+        return [moved(child) for child in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    made = {}
+    for key, value in schema.items():
+        if key == "$ref" and not names and isinstance(value, str):
+            made[key] = f"#/properties/value{value[1:]}"
+        elif key in ("enum", "const") and not names:
+            made[key] = value
+        else:
+            made[key] = moved(value, names=key in NAMED and not names)
+    return made
+
+
+def wrapped(schema: Any) -> dict[str, Any]:
+    """The schema of an answer with one value."""
+    return {"type": "object", "properties": {"value": moved(schema)}, "required": ["value"]}
+
+
+@cache
+def suite() -> tuple[tuple[Group, ...], Counter[str]]:
+    """The groups of the suite that are asked, and how many cases are left out for what."""
+    groups, counts = [], Counter[str]()
+    for file in sorted(FOLDER.glob("*.json")):
+        for entry in json.loads(file.read_text(encoding="utf-8")):
+            cases = entry["tests"]
+            if (foreign := LEFT_OUT.get(file.stem) or left_out(entry["schema"])) is not None:
+                counts[foreign] += len(cases)
+                continue
+            texts = tuple(json.dumps({"value": case["data"]}, ensure_ascii=False) for case in cases)
+            asked = Asked(wrapped(entry["schema"]), texts)
+            names, valid = (tuple(case[key] for case in cases) for key in ("description", "valid"))
+            groups.append(Group(file.stem, entry["description"], asked, names, valid))
+    return tuple(groups), counts
+
+
+def asserted() -> list[Group]:
+    """The groups of format.json with formats as assertions: what "is only an annotation" is invalid."""
+    return [
+        replace(
+            group,
+            asked=replace(group.asked, assert_format=True),
+            valid=tuple(not case.startswith("invalid ") for case in group.cases),
+        )
+        for group in suite()[0]
+        if group.keyword == "format"
+    ]
+
+
+def format_of(group: Group) -> str:
+    """The format that a group of format.json is of."""
+    return str(group.asked.schema["properties"]["value"]["format"])
+
+
+# Judging --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Tally:
+    """What became of some groups by one judge."""
+
+    cases: int = 0
+    supported: int = 0
+    right: int = 0
+    refused: list[tuple[Group, str]] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def add(self, other: Tally) -> Tally:
+        """Count another tally in."""
+        for name in ("cases", "supported", "right", "refused", "wrong"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        return self
+
+
+def reason(error: se.SqlenrichError) -> str:
+    """A refusal in one line, without its places."""
+    told = (
+        error.feature if isinstance(error, se.UnsupportedError) else "; ".join(getattr(error, "problems", [str(error)]))
+    )
+    return re.sub(r" @ [^\s;]+", "", told)
+
+
+def tally(group: Group, judged: Judged) -> Tally:
+    """Compare the codes of one group's answers with the suite's verdicts and with the reference's codes."""
+    made = Tally(len(group.cases))
+    if isinstance(judged, Exception):
+        if isinstance(judged, se.SqlenrichError):
+            made.refused.append((group, reason(judged)))
+        else:
+            made.supported = len(group.cases)
+            made.wrong.append(f"{group}: {type(judged).__name__}: {str(judged)[:300]}")
+        return made
+    reference = by_reference(group.asked)
+    codes = [None] * len(judged) if isinstance(reference, Exception) else reference
+    made.supported = len(judged)
+    for case, valid, code, other in zip(group.cases, group.valid, judged, codes, strict=True):
+        if (code is None) is valid and code == other:
+            made.right += 1
+        else:
+            wanted = "accepted" if valid else "refused"
+            made.wrong.append(f"{group}: {case}: {code}, the reference {other}, to be {wanted}")
+    return made
+
+
+def tallies(engine: str, groups: Sequence[Group]) -> list[tuple[Group, Tally]]:
+    """The tally of each group by one engine."""
+    made: list[tuple[Group, Tally]] = []
+    with judge_of(engine) as judge:
+        for start in range(0, len(groups), BATCH):
+            some = groups[start : start + BATCH]
+            found = judge([group.asked for group in some])
+            made += [(group, tally(group, judged)) for group, judged in zip(some, found, strict=True)]
+    return made
+
+
+def by_keyword(made: Iterable[tuple[Group, Tally]]) -> dict[str, Tally]:
+    """The tally of each keyword."""
+    found: dict[str, Tally] = {}
+    for group, one in made:
+        found.setdefault(group.keyword, Tally()).add(one)
+    return found
+
+
+def total(made: Iterable[tuple[Group, Tally]]) -> Tally:
+    """All groups as one."""
+    whole = Tally()
+    for _, one in made:
+        whole.add(one)
+    return whole
+
+
+# Telling --------------------------------------------------------------------------------------------------------------
+
+Made = Mapping[str, Sequence[tuple[Group, Tally]]]
+
+
+def _name(engine: str) -> str:
+    return NAMES.get(engine, "Python")
+
+
+def markdown(made: Made, formats: Made) -> str:
+    """The tables of docs/schema-suite.md."""
+    engines = tuple(made)
+    heads = " | ".join(_name(engine) for engine in engines)
+    lines = [f"| keyword | cases | {heads} |", "| --- |" + " ---: |" * (len(engines) + 1)]
+    tables = {engine: by_keyword(made[engine]) for engine in engines}
+    whole = {engine: total(made[engine]) for engine in engines}
+    for keyword, first in [*tables[engines[0]].items(), ("all", whole[engines[0]])]:
+        parts = [whole[engine] if keyword == "all" else tables[engine][keyword] for engine in engines]
+        cells = " | ".join(f"{part.right} of {part.supported}" for part in parts)
+        lines.append(f"| {keyword} | {first.cases} | {cells} |")
+    shares = " | ".join(f"{100 * part.supported / part.cases:.1f} %" for part in whole.values())
+    lines += [f"| supported | | {shares} |", "", "| refused | cases | engines | reason |", "| --- | ---: | --- | --- |"]
+    refused: dict[tuple[str, int, str], list[str]] = {}
+    for engine in engines:
+        for group, why in whole[engine].refused:
+            refused.setdefault((str(group), len(group.cases), why), []).append(_name(engine))
+    for (told, count, why), who in refused.items():
+        named = "all" if len(who) == len(engines) else ", ".join(who)
+        lines.append(f"| {told} | {count} | {named} | {why.replace('|', chr(92) + '|')} |")
+    lines += ["", "| left out | cases |", "| --- | ---: |"]
+    lines += [f"| {what} | {count} |" for what, count in suite()[1].most_common()]
+    lines += ["", f"| format, asserted | cases | {heads} |", "| --- |" + " ---: |" * (len(engines) + 1)]
+    for place, (group, first) in enumerate(formats[engines[0]]):
+        parts = [formats[engine][place][1] for engine in engines]
+        cells = " | ".join("refused" if part.refused else f"{part.right} of {part.supported}" for part in parts)
+        lines.append(f"| {format_of(group)} | {first.cases} | {cells} |")
+    return "\n".join(lines)
+
+
+def plain(engine: str, made: Sequence[tuple[Group, Tally]], seconds: float) -> str:
+    """One engine's lines."""
+    lines = []
+    for keyword, part in [*by_keyword(made).items(), ("all", total(made))]:
+        lines.append(f"{engine:10} {keyword:24} {part.right} right of {part.supported} supported of {part.cases}")
+    return "\n".join([*lines, *(f"  {one}" for one in total(made).wrong), f"  {seconds:.1f} s"])
+
+
+@click.command()
+@click.option("--engine", "engines", multiple=True, type=click.Choice(tuple(ENGINES)), help="Default: all.")
+@click.option("--keyword", "keywords", multiple=True, help="A file of the suite. Default: all.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print the tables of docs/schema-suite.md.")
+@click.option("--refused", is_flag=True, help="List what is not supported, with its reason.")
+def main(engines: tuple[str, ...], keywords: tuple[str, ...], as_markdown: bool, refused: bool) -> None:
+    """Judge the suite; exits with 1 where a verdict is wrong."""
+    if not FOLDER.is_dir():
+        raise click.ClickException(f"no suite at {FOLDER}; set SQLENRICH_CORPORA to the folder that holds it")
+    groups = [group for group in suite()[0] if not keywords or group.keyword in keywords]
+    if not groups:
+        known = ", ".join(dict.fromkeys(group.keyword for group in suite()[0]))
+        raise click.ClickException(f"no such keyword; there are: {known}")
+    made, formats, failed = {}, {}, False
+    for engine in engines or tuple(ENGINES):
+        start = time.monotonic()
+        made[engine] = tallies(engine, groups)
+        formats[engine] = tallies(engine, asserted() if as_markdown or not keywords or "format" in keywords else [])
+        wrong = total([*made[engine], *formats[engine]]).wrong
+        failed |= bool(wrong) or unchecked_formats(formats[engine])
+        if not as_markdown or wrong:
+            seconds = time.monotonic() - start
+            click.echo(plain(engine, [*made[engine], *renamed(formats[engine])], seconds), err=as_markdown)
+        for group, why in total(made[engine]).refused if refused else ():
+            click.echo(f"  {group} ({len(group.cases)}): {why}")
+    if as_markdown:
+        click.echo(markdown(made, formats))
+    if failed:
+        raise SystemExit(1)
+
+
+def renamed(made: Sequence[tuple[Group, Tally]]) -> list[tuple[Group, Tally]]:
+    """The groups of asserted formats under a name of their own."""
+    return [(replace(group, keyword="format, asserted"), one) for group, one in made]
+
+
+def unchecked_formats(made: Sequence[tuple[Group, Tally]]) -> bool:
+    """Whether a format is neither checked nor refused as it should be."""
+    return any(bool(one.refused) is (format_of(group) in FORMATS) for group, one in made)
+
+
+if __name__ == "__main__":
+    main()
