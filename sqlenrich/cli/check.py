@@ -10,7 +10,8 @@ from sqlenrich.core.engine import Engine, Told
 from sqlenrich.core.errors import ConfigError, SqlenrichError
 from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
 from sqlenrich.engines import ENGINES, get_engine
-from sqlenrich.plan.compile import compile_plan, output_of
+from sqlenrich.plan.compile import compile_plan
+from sqlenrich.plan.model import output_of
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.prompt import Prompt
 from sqlenrich.prompt.layout import layout

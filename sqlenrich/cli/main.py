@@ -113,13 +113,13 @@ def preview(
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 def plan(file: str, input_: str | None, output: str | None, target: str | None, as_json: bool, **options: Any) -> None:
     """Tell what a run would ask, spend and wait for. Asks for no completion."""
-    from sqlenrich.runner.estimate import plan as look_ahead
+    from sqlenrich.runner.estimate import estimate
 
     enrichment = load(file)
     output, options["responses"] = _place(enrichment, file, target, output, options["responses"])
-    forecast = look_ahead(enrichment, input=input_, output=output, **options)
+    found = estimate(enrichment, input=input_, output=output, **options)
     width = max(shutil.get_terminal_size().columns, 60) if sys.stdout.isatty() else None
-    click.echo(forecast.to_json() if as_json else forecast.to_text(width))
+    click.echo(found.to_json() if as_json else found.to_text(width))
 
 
 @cli.command()
@@ -303,7 +303,7 @@ def _confirm(question: str) -> bool:
 @click.option("-o", "out", metavar="PATH", type=click.Path(dir_okay=False), help="Write to a file.")
 def render(file: str, engine: str | None, target: str | None, out: str | None, **options: Any) -> None:
     """Print the SQL script for a warehouse."""
-    from sqlenrich.plan.compile import RELATIONS
+    from sqlenrich.plan.relations import RELATIONS
     from sqlenrich.renderer.script import render as script
     from sqlenrich.spec.settings import find_config
 

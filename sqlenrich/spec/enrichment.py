@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -81,17 +82,17 @@ class Enrichment:
         """The file's name as messages print it."""
         return str(self.path) if self.path is not None else f"{self.name}.prompt"
 
-    @property
+    @cached_property
     def verdicts(self) -> Verdicts:
         """The checks of an answer."""
         return build_tests(self.schema)
 
-    @property
+    @cached_property
     def output_columns(self) -> dict[str, Type]:
         """One typed column per output property."""
         return {name: stored(kind) for name, kind in self.readings.items()}
 
-    @property
+    @cached_property
     def readings(self) -> dict[str, Type]:
         """The output columns by how they are read from an answer."""
         return output_columns(self.schema)

@@ -55,8 +55,9 @@ class Model:
 class Endpoint:
     """One OpenAI-compatible endpoint. The key itself is read from the environment when a client is made.
 
-    ``others`` are further urls that serve the same model. ``concurrency`` None: found by trying. Requests and tokens
-    a minute (``rpm``, ``tpm``, ``input_tpm``, ``output_tpm``) None: no limit known.
+    ``others`` are further URLs that serve the same model. ``concurrency`` None: the run finds it. Requests and tokens
+    a minute (``rpm``, ``tpm``, ``input_tpm``, ``output_tpm``) None: no known limit. ``model`` is a model's name or an
+    alias, None: the file's.
     """
 
     url: str
@@ -70,6 +71,7 @@ class Endpoint:
     timeout: float = 120.0
     prefix_order: bool = True
     extra_body: Mapping[str, Any] = field(default_factory=dict)
+    model: str | None = None
     origin: str = ""
 
     @property

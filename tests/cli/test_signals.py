@@ -94,10 +94,10 @@ PLAN = "plan: 20 rows, 20 distinct requests, 0 already answered, 20 calls to moc
     ("command", "place", "lines"),
     [
         (RUN, "sqlenrich.runner.backends.duckdb.source:open_source", [STOPPED]),
-        (RUN, "sqlenrich.runner.backends.duckdb.store:Store:_prepare", [STOPPED]),
-        (RUN, "sqlenrich.runner.backends.duckdb.store:Store:_finish", [PLAN, STORED]),
-        (RUN, "sqlenrich.runner.backends.duckdb.store:Store:export", [PLAN, STORED]),
-        (("plan", *RUN[1:]), "sqlenrich.runner.backends.duckdb.store:Store:make", [STOPPED]),
+        (RUN, "sqlenrich.runner.backends.duckdb.backend:DuckDBBackend:_prepare", [STOPPED]),
+        (RUN, "sqlenrich.runner.backends.duckdb.backend:DuckDBBackend:_finish", [PLAN, STORED]),
+        (RUN, "sqlenrich.runner.backends.duckdb.backend:DuckDBBackend:publish", [PLAN, STORED]),
+        (("plan", *RUN[1:]), "sqlenrich.runner.backends.duckdb.backend:DuckDBBackend:run_step", [STOPPED]),
         (("preview", *RUN[1:4], "--mock"), "sqlenrich.runner.backends.duckdb.source:open_source", [STOPPED]),
         (
             ("compare", "{prompt}", "{prompt}", *RUN[2:]),
@@ -106,17 +106,17 @@ PLAN = "plan: 20 rows, 20 distinct requests, 0 already answered, 20 calls to moc
         ),
         (
             ("compare", "{prompt}", "{prompt}", *RUN[2:]),
-            "sqlenrich.runner.backends.duckdb.store:Store:_finish",
+            "sqlenrich.runner.backends.duckdb.backend:DuckDBBackend:_finish",
             ["A: {prompt}", PLAN, STORED],
         ),
         (
             ("retry", "{prompt}", "--output", "{ran}", "--mock"),
-            "sqlenrich.runner.backends.duckdb.store:Store:_judge",
+            "sqlenrich.runner.backends.duckdb.backend:DuckDBBackend:_judge",
             [STOPPED],
         ),
         (
             ("retry", "{prompt}", "--output", "{ran}", "--mock"),
-            "sqlenrich.runner.backends.duckdb.store:Store:_finish",
+            "sqlenrich.runner.backends.duckdb.backend:DuckDBBackend:_finish",
             None,
         ),
         (("render", "{prompt}", "--engine", "duckdb"), "sqlenrich.renderer.script:render", [STOPPED]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -11,7 +12,11 @@ import duckdb
 import pytest
 
 import sqlenrich as se
-from sqlenrich.runner.usage import account, percentiles
+from sqlenrich.plan.compile import compile_plan
+from sqlenrich.plan.plan import Plan
+from sqlenrich.runner.backends.dbapi import DbApiBackend
+from sqlenrich.runner.usage import account
+from sqlenrich.spec.loader import loads
 from sqlenrich.spec.prices import Price, Prices, money, read_prices
 from sqlenrich.spec.settings import Config, read_config
 from tests.support.endpoint import ScriptedEndpoint
@@ -170,54 +175,45 @@ MODELS = {"m": PRICE, "big": Price(Decimal(4), Decimal(4), Decimal(16)), "free":
     ],
 )
 def test_the_cost_of_a_run(answers: list[tuple[Any, ...]], cost: float | None, unknown: str) -> None:
-    facts = account(stored(answers), "r", "run", Prices(date(2026, 11, 1), "EUR", MODELS))
+    facts = account(*stored(answers), "run", Prices(date(2026, 11, 1), "EUR", MODELS))
     assert (facts["cost"], facts["cost_unknown"]) == (cost, unknown)
     assert (facts["currency"], facts["prices_as_of"]) == ("EUR", "2026-11-01")
 
 
 def test_counts_and_latencies_of_a_run() -> None:
-    facts = account(stored([OK, FAILED, ("n", None, 5, None, None, 30)]), "r", "run", None)
+    facts = account(*stored([OK, FAILED, ("n", None, 5, None, None, 30)]), "run", None)
     assert (facts["tokens_in"], facts["tokens_cached"], facts["tokens_out"]) == (1_000_005, 500_000, 100_000)
     assert (facts["cost"], facts["currency"], facts["prices_as_of"]) == (None, None, None)
     assert facts["latency_ms"] == {"p50": 10, "p95": 30, "p99": 30}
-    nothing = account(stored([FAILED]), "r", "run", None)
+    nothing = account(*stored([FAILED]), "run", None)
     assert [nothing[name] for name in ("tokens_in", "tokens_cached", "tokens_out", "latency_ms")] == [None] * 4
 
 
-class Opened:
-    """A database in memory, as far as the accounts ask it."""
-
-    def __init__(self) -> None:
-        self.db = duckdb.connect()
-
-    def roomy(self, work: Any) -> Any:
-        """Do it."""
-        return work()
-
-
-def stored(answers: list[tuple[Any, ...]]) -> Any:
+def stored(answers: list[tuple[Any, ...]]) -> tuple[DbApiBackend, Plan]:
     """Responses of the run "run", and one of another run, which never counts."""
-    database = Opened()
-    database.db.execute(
-        "CREATE TABLE r (model VARCHAR, call_error VARCHAR, tokens_in BIGINT, tokens_cached BIGINT, tokens_out BIGINT, "
-        "latency_ms BIGINT, run_id VARCHAR)"
+    db = duckdb.connect()
+    db.execute(
+        "CREATE TABLE e_responses (model VARCHAR, call_error VARCHAR, tokens_in BIGINT, tokens_cached BIGINT, "
+        "tokens_out BIGINT, latency_ms BIGINT, run_id VARCHAR)"
     )
     for answer in [("unknown", None, 1, 1, 1, 1, "other"), *((*answer, "run") for answer in answers)]:
-        database.db.execute("INSERT INTO r VALUES (?, ?, ?, ?, ?, ?, ?)", answer)
-    return database
+        db.execute("INSERT INTO e_responses VALUES (?, ?, ?, ?, ?, ?, ?)", answer)
+    header = "---\nsource: t\nkey: [id]\noutput: {properties: {a: {type: string}}}\n---\n{{ body }}"
+    return DbApiBackend(db, engine="duckdb"), compile_plan(loads(header, name="e"), "duckdb")
 
 
 @pytest.mark.parametrize(
-    ("values", "expected"),
+    ("latencies", "expected"),
     [
-        ("SELECT range AS v FROM range(1, 101)", [1, 50, 95, 99, 100]),
-        ("SELECT range AS v FROM range(1, 4)", [1, 2, 3, 3, 3]),
-        ("SELECT unnest([7, NULL, 7, 9]) AS v", [7, 7, 9, 9, 9]),
-        ("SELECT NULL::INT AS v", None),
+        (range(1, 101), [1, 50, 95, 99, 100]),
+        (range(1, 4), [1, 2, 3, 3, 3]),
+        ([7, None, 7, 9], [7, 7, 9, 9, 9]),
+        ([None], None),
     ],
 )
-def test_percentiles(values: str, expected: list[int] | None) -> None:
-    assert percentiles(stored([]), values, (1, 50, 95, 99, 100)) == expected
+def test_percentiles(latencies: Iterable[int | None], expected: list[int] | None) -> None:
+    backend, plan = stored([("m", None, 1, 1, 1, latency) for latency in latencies])
+    assert backend.latencies(plan, "run", (1, 50, 95, 99, 100)) == expected
 
 
 def test_reports_of_run_and_retry(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from operator import attrgetter
 
 import pyarrow as pa
 
 from sqlenrich.llm.messages import Answer
+from sqlenrich.runner.backends.base import Origin
 
 _ANSWERS = pa.schema(
     [
@@ -29,14 +31,13 @@ _ANSWERS = pa.schema(
         ("asked_at", pa.timestamp("us")),
     ]
 )
-_TOLD = tuple(name for name in _ANSWERS.names if name not in ("version", "fingerprint", "run_id"))
-_told = attrgetter(*_TOLD)
-"""What an answer itself says of its row; its ``asked_at`` has a time zone, and is stored in UTC without one."""
+_REPORTED = tuple(name for name in _ANSWERS.names if name not in ("version", "fingerprint", "run_id"))
+"""The columns that an answer itself has. Its ``asked_at`` has a time zone; Arrow stores it in UTC without one."""
+_reported = attrgetter(*_REPORTED)
 
 
-def answer_table(answers: Sequence[Answer], *, run_id: str, version: str | None, fingerprint: str) -> pa.Table:
-    """Give at least one answer as rows of the responses."""
-    count = len(answers)
-    columns = dict(zip(_TOLD, zip(*map(_told, answers), strict=True), strict=True))
-    columns |= {"version": (version,) * count, "fingerprint": (fingerprint,) * count, "run_id": (run_id,) * count}
+def answer_table(answers: Sequence[Answer], origin: Origin) -> pa.Table:
+    """Give at least one answer as rows of ``responses``."""
+    columns = dict(zip(_REPORTED, zip(*map(_reported, answers), strict=True), strict=True))
+    columns |= {name: (value,) * len(answers) for name, value in asdict(origin).items()}
     return pa.table(columns, schema=_ANSWERS)

@@ -16,9 +16,10 @@ import sqlenrich as se
 from sqlenrich.core.errors import RunError
 from sqlenrich.core.types import parse_type
 from sqlenrich.llm.messages import Answer
-from sqlenrich.runner.backends.duckdb.database import name_parts
-from sqlenrich.runner.backends.duckdb.source import portable_type
-from sqlenrich.runner.backends.duckdb.store import CHUNK_ROWS, Store
+from sqlenrich.runner.backends.base import Origin
+from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
+from sqlenrich.runner.backends.duckdb.database import Database, Policy, name_parts
+from sqlenrich.runner.backends.duckdb.types import portable_type
 from tests.support.runs import rows, run, write_prompt
 
 
@@ -73,7 +74,7 @@ def test_row_numbers_of_a_large_file_follow_the_file(tmp_path: Path, kind: str) 
         )
     result = run(write_prompt(tmp_path, "key: []\nwhere: body <> 'text 5'\n", "{{ body[:10] }}"), data, output)
     assert result.report["rows_in"] == count
-    assert result.report["calls"] == result.report["distinct_requests"] > CHUNK_ROWS * 2
+    assert result.report["calls"] == result.report["distinct_requests"] > Policy.page_rows * 2
     wrong = "SELECT count(*) FROM intent_prompts WHERE prompt <> ('text ' || (_row - 1) || repeat('x', 400))[:10]"
     assert rows(output, wrong) == [(0,)]
     twice = "SELECT count(*) FROM (SELECT request_hash FROM intent_responses GROUP BY ALL HAVING count(*) > 1)"
@@ -81,16 +82,17 @@ def test_row_numbers_of_a_large_file_follow_the_file(tmp_path: Path, kind: str) 
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
-def test_a_file_larger_than_the_memory_limit(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sqlenrich.runner.backends.duckdb.database.MEMORY_MIB", 80)
+def test_a_file_larger_than_the_memory_limit(tmp_path: Path, kind: str) -> None:
     data, count = tmp_path / f"in.{kind}", 20_000
     line = '{"id":"%d","body":"%s"}\n' if kind == "jsonl" else '%d,"%s"\n'
     with data.open("w", encoding="utf-8") as file:
         file.write("id,body\n" if kind == "csv" else "")
         file.writelines(line % (i, "x" * 10_000) for i in range(count))
     assert data.stat().st_size > 190 * 2**20
-    result = run(write_prompt(tmp_path, template="{{ body[:9] }} {{ id }}"), data, tmp_path / "out.duckdb")
-    assert (result.status, result.report["calls"]) == (0, count), result.err
+    enrichment = se.load(write_prompt(tmp_path, template="{{ body[:9] }} {{ id }}"))
+    backend = DuckDBBackend(tmp_path / "out.duckdb", Policy(memory_mib=80))
+    report = se.run(enrichment, input=data, output=backend, mock=True)
+    assert (report.exit_status, report.calls) == (0, count)
 
 
 def test_columns_that_are_read_as_text(tmp_path: Path) -> None:
@@ -104,8 +106,8 @@ def test_columns_that_are_read_as_text(tmp_path: Path) -> None:
 
 def test_a_failing_statement_is_one_line_and_the_store_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "out.duckdb"
-    with pytest.raises(RunError) as raised, Store(path) as store:
-        store.one("SELECT * FROM nowhere")
+    with pytest.raises(RunError) as raised, Database(path) as database:
+        database.rows("SELECT * FROM nowhere")
     assert str(raised.value) == f"{path}: Table with name nowhere does not exist!"
     duckdb.connect(str(path)).close()
 
@@ -118,10 +120,8 @@ def test_an_answer_is_stored_with_its_moment_in_utc(tmp_path: Path) -> None:
     plan = se.compile_plan(replace(enrichment, source="t"), engine="duckdb")
     asked_at = datetime(2026, 1, 2, 3, tzinfo=east)
     answer = Answer("h", 2, "s", "{}", None, False, "stop", "m", 1, 0, None, 5, asked_at, 1)
-    with Store(path) as store:
-        store.append(
-            plan, [answer, replace(answer, asked_at=asked_at.astimezone(UTC))], run_id="r", version="7", fingerprint="f"
-        )
+    with DuckDBBackend(path) as backend:
+        backend.append(plan, [answer, replace(answer, asked_at=asked_at.astimezone(UTC))], Origin("r", "7", "f"))
     found = rows(path, f"SELECT * FROM {plan.step('responses').relation} WHERE run_id = 'r'")
     stored = ("h", 2, "s", "{}", None, False, "stop", "m", "7", "f", 1, 0, None, 5, "r", datetime(2026, 1, 1, 22))
     assert found == [stored, stored]
@@ -140,16 +140,14 @@ def test_the_ledger_tells_of_failed_and_stopped_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("slice_rows", [1, 3, 11, 40])
-def test_tables_are_the_same_in_slices_of_any_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slice_rows: int
-) -> None:
+def test_tables_are_the_same_in_slices_of_any_size(tmp_path: Path, slice_rows: int) -> None:
     data = tmp_path / "in.csv"
     data.write_text("id,body\n" + "".join(f"{i},{'' if i % 9 == 0 else i % 17}\n" for i in range(40)), encoding="utf-8")
     prompt, tables = write_prompt(tmp_path), []
     for size in (1_000_000, slice_rows):
-        monkeypatch.setattr("sqlenrich.runner.backends.duckdb.store.SLICE_ROWS", size)
         output = tmp_path / f"{size}.duckdb"
-        assert run(prompt, data, output).status == 0
+        backend = DuckDBBackend(output, Policy(slice_rows=size))
+        assert se.run(se.load(prompt), input=data, output=backend, mock=True).exit_status == 0
         steps = ("intent", "intent_quarantine", "intent_checked")
         tables.append([rows(output, f"SELECT * FROM {step} ORDER BY ALL") for step in steps])
     assert tables[0] == tables[1]
@@ -159,7 +157,7 @@ def test_tables_are_the_same_in_slices_of_any_size(
 SPILLS = """
 import os, sys
 from pathlib import Path
-from sqlenrich.database import Database
+from sqlenrich.runner.backends.duckdb.database import Database
 with Database(Path(sys.argv[1])) as database:
     database.db.execute("SET memory_limit = '24MiB'")
     database.db.execute("CREATE TEMP TABLE t AS SELECT uuid() AS a, uuid() AS b FROM range(2000000)")
@@ -174,6 +172,6 @@ def test_what_a_killed_process_spilled_is_removed(tmp_path: Path, own: str) -> N
     assert sum(file.stat().st_size for file in spill.iterdir()) > 1_000_000
     if own:
         (spill / own).write_text("not DuckDB's")
-    with Store(output):
+    with Database(output):
         assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["out.duckdb"] + [own] * bool(own)
     assert spill.exists() == bool(own)

@@ -45,7 +45,7 @@ def no_endpoint_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def plan(prompt: Path, data: Path | None, **options: Any) -> dict[str, Any]:
     """The facts of ``se.plan`` for the model m of an endpoint that nobody runs."""
     given = {"endpoint": NOBODY, "model": "m", **options}
-    return se.plan(se.load(prompt), input=data, **given).to_dict()
+    return se.estimate(se.load(prompt), input=data, **given).to_dict()
 
 
 class Counter:
@@ -352,7 +352,7 @@ def test_cost_with_a_cached_beginning(tmp_path: Path, cached: str, low: float, h
     assert facts["cost"] == pytest.approx(
         {"low": (into + 18 * low + 700) / 1e6, "high": (into * (1 + high) + 5000) / 1e6}
     )
-    shown = se.plan(se.load(tmp_path / "intent.prompt"), input=data, prices=prices, endpoint=NOBODY, model="m")
+    shown = se.estimate(se.load(tmp_path / "intent.prompt"), input=data, prices=prices, endpoint=NOBODY, model="m")
     assert f"prices of 2026-11-01, {words}, no retries" in shown.to_text()
 
 
@@ -539,7 +539,7 @@ def test_the_command(tmp_path: Path, counter: Counter) -> None:
         "cost        0.000810 to 0.00511 USD  prices of 2026-11-01, no input taken for cached, no retries",
         "time        at least 4 min 36 s      rpm 2",
     ]
-    forecast = se.plan(se.load(prompt), input=data, model="m")
+    forecast = se.estimate(se.load(prompt), input=data, model="m")
     narrow = forecast.to_text(80)
     assert max(map(len, narrow.splitlines()[1:])) <= 80
     assert narrow.split() == forecast.to_text().split() == shown.out.split()
