@@ -6,11 +6,14 @@ import csv
 import os
 import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.core.types import Array, Struct
 from sqlenrich.plan.plan import Plan
-from sqlenrich.runner.backends.duckdb.database import Database, quote, text
+
+if TYPE_CHECKING:  # a path needs no driver
+    from sqlenrich.runner.backends.duckdb.database import Database
 
 DATABASE_SUFFIXES = (".duckdb", ".db")
 FILE_SUFFIXES = (".csv", ".parquet")
@@ -41,6 +44,8 @@ def quarantine_file(output: Path) -> Path:
 
 def export(database: Database, plan: Plan, output: Path) -> None:
     """Write NAME to a CSV or Parquet file, and NAME_quarantine beside it. In CSV arrays and structs are JSON."""
+    from sqlenrich.runner.backends.duckdb.database import quote, text
+
     parquet = output.suffix.lower() == ".parquet"
     form = f"{'FORMAT parquet' if parquet else 'FORMAT csv, HEADER'}, USE_TMP_FILE false"
     for name, path in (("enriched", output), ("quarantine", quarantine_file(output))):
