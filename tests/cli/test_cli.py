@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -83,7 +84,7 @@ def test_no_model_is_a_usage_error_that_names_the_three_ways(tmp_path: Path, dat
             ("{run}", "--endpoint", "http://127.0.0.1:1/v1", "--mock-failures", "error=1"),
             "--mock-failures goes with --mock",
         ),
-        (("{run}", "--endpoint", "loca"), '"loca" is neither an URL nor an endpoint of sqlenrich.toml'),
+        (("{run}", "--endpoint", "loca"), '"loca" is neither a URL nor an endpoint of sqlenrich.toml'),
         (("nope",), "No such command 'nope'"),
         (("render", "{prompt}"), "give --engine E or --target NAME"),
         (("render", "{prompt}", "--engine", "duckdb", "--target", "x"), "give --engine E or --target NAME"),
@@ -298,33 +299,32 @@ def test_check_says_where_each_setting_comes_from(tmp_path: Path) -> None:
     ]
 
 
-def test_check_says_what_the_model_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prompt = tmp_path / "told.prompt"
+def test_check_says_which_part_of_the_schema_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompt = tmp_path / "part.prompt"
     fields = "a: {type: string, maxLength: 9}, b: {type: integer, minimum: 1}, c: {type: object}"
     header = f"key: [id]\noutput: {{type: object, properties: {{{fields}}}}}"
     prompt.write_text(f"---\n{header}\n---\n{{{{ body }}}}", encoding="utf-8")
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
 
-    def told() -> list[str]:
-        return [line.strip() for line in call("check", prompt).out.splitlines() if "the model is " in line]
+    def lines() -> list[str]:
+        return [line.strip() for line in call("check", prompt).out.splitlines() if "schema" in line.split("tokens")[0]]
 
-    assert told() == [
-        "the model is not told: a.maxLength, b.minimum (our checks hold them)",
-        "the model is not told: a.maxLength, b.minimum (our checks hold them)",
-        "the model is told no schema (c: an object without named properties): the hint stands in",
-        "the model is told the whole schema",
-        "the model is told the whole schema",
+    def response_format(engine: str) -> Any:
+        return json.loads(call("check", prompt, "--response-format", engine).out)
+
+    assert lines() == [
+        "the request's schema omits: a.maxLength, b.minimum (only the checks use them)",
+        "the request's schema omits: a.maxLength, b.minimum (only the checks use them)",
+        "the request has no schema (c: an object without named properties): the hint replaces it",
+        "the request has the whole schema",
+        "the request has the whole schema",
     ]
-    told_snowflake = json.loads(call("check", prompt, "--told", "snowflake").out)
-    assert told_snowflake["schema"]["properties"]["b"] == {"type": "integer"}
-    assert call("check", prompt, "--told", "bigquery").out == "null\n"
+    assert response_format("snowflake")["schema"]["properties"]["b"] == {"type": "integer"}
+    assert response_format("bigquery") is None
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    assert told()[-1] == "the model is not told: a.maxLength (our checks hold them)"
-    told_openai = json.loads(call("check", prompt, "--told", "duckdb").out)
-    assert told_openai["json_schema"]["schema"]["properties"]["a"] == {"type": "string"}
+    assert lines()[-1] == "the request's schema omits: a.maxLength (only the checks use them)"
+    assert response_format("duckdb")["json_schema"]["schema"]["properties"]["a"] == {"type": "string"}
     prompt.write_text(f"---\n{header}\nhint: always\n---\n{{{{ body }}}}", encoding="utf-8")
-    assert told()[-1] == "the model is told no schema (hint: always): the hint stands in"
+    assert lines()[-1] == "the request has no schema (hint: always): the hint replaces it"
 
 
 def test_check_of_several_files_and_of_bad_ones(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_what_may_be_left_out(tmp_path: Path) -> None:
         pytest.param(
             "",
             [
-                "as_of is the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of",
+                "as_of must be the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of",
                 'no model has a price: write [models."NAME"] with input and output @ models',
             ],
             id="empty",
@@ -67,25 +67,25 @@ def test_what_may_be_left_out(tmp_path: Path) -> None:
             "[models.c]\ncached = true\n[models]\nd = 1",
             [
                 'unknown key "model" (models?) @ model',
-                "as_of is the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of",
-                'currency is a short text, e.g. currency = "USD" @ currency',
+                "as_of must be the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of",
+                'currency must be a short text, e.g. currency = "USD" @ currency',
                 'unknown key "cache" (cached?) @ models.a.cache',
-                "input is a price of 0 or more, not -0.1 @ models.a.input",
-                "output is a number, the price of a million tokens, not '1' @ models.a.output",
-                "input is a price of 0 or more, not NaN @ models.b.input",
-                "output is a price of 0 or more, not Infinity @ models.b.output",
+                "input must be 0 or more, not -0.1 @ models.a.input",
+                "output must be a number, the price of a million tokens, not '1' @ models.a.output",
+                "input must be 0 or more, not NaN @ models.b.input",
+                "output must be 0 or more, not Infinity @ models.b.output",
                 "input is missing: the price of a million tokens @ models.c",
-                "cached is a number, the price of a million tokens, not True @ models.c.cached",
+                "cached must be a number, the price of a million tokens, not True @ models.c.cached",
                 "output is missing: the price of a million tokens @ models.c",
-                "a model's price is a table with input and output @ models.d",
+                "a model's price must be a table with input and output @ models.d",
             ],
             id="all at once",
         ),
         pytest.param(
             "as_of = 2026-11-01T00:00:00\n[models.gpt-4.1-mini]\ninput = 1\noutput = 1",
             [
-                "as_of is the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of",
-                'a name with a dot stands in quotes: [models."gpt-4.1-mini"] @ models.gpt-4',
+                "as_of must be the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of",
+                'a name with a dot needs quotes: [models."gpt-4.1-mini"] @ models.gpt-4',
             ],
             id="a dot outside quotes",
         ),
@@ -141,7 +141,7 @@ def test_prices_of_the_settings(tmp_path: Path) -> None:
     settings.write_text('prices = "prices.toml"', encoding="utf-8")
     assert read_config(settings).prices == read_prices(file)
     settings.write_text("prices = 3", encoding="utf-8")
-    with pytest.raises(se.ConfigError, match=r'prices is the path of a file: prices = "prices\.toml" @ prices'):
+    with pytest.raises(se.ConfigError, match=r'prices must be the path of a file: prices = "prices\.toml" @ prices'):
         read_config(settings)
     settings.write_text('prices = "price.toml"', encoding="utf-8")
     with pytest.raises(se.ConfigError, match=r"price\.toml: No such file"):
