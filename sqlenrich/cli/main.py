@@ -86,7 +86,10 @@ def new(name: str, **options: Any) -> None:
 
 @cli.command()
 def templates() -> None:
-    """List the ready-made enrichments. A template's name works wherever FILE does."""
+    """List the ready-made enrichments.
+
+    A template's name works wherever FILE does.
+    """
     from sqlenrich.spec.loader import templates as ready_made
 
     for name, path in ready_made().items():
@@ -98,7 +101,10 @@ def templates() -> None:
 @model_option
 @click.option("--response-format", "engine", metavar="ENGINE", help="Print the part of the schema that its model gets.")
 def check(files: tuple[str, ...], model: str | None, engine: str | None) -> int:
-    """Report a file's problems, what each engine would refuse, and where each setting comes from."""
+    """Report the problems of prompt files.
+
+    Also reports what each engine would refuse, and where each setting comes from.
+    """
     from sqlenrich.cli.check import check as examine
     from sqlenrich.cli.check import response_format
 
@@ -123,7 +129,10 @@ def check(files: tuple[str, ...], model: str | None, engine: str | None) -> int:
 @source_options
 @click.option("--yes", is_flag=True, help="Don't ask before many calls.")
 def preview(file: str, input_: str | None, rows: int, yes: bool, **options: Any) -> None:
-    """Show the exact prompts for free, or ask a few rows and show what the whole table would take."""
+    """Show prompts, or ask a few rows.
+
+    Also shows what the whole table would take. Stores nothing.
+    """
     from sqlenrich.cli.progress import Progress
     from sqlenrich.runner.preview import FEW
     from sqlenrich.runner.preview import preview as show
@@ -156,7 +165,10 @@ def plan(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Estimate the calls, cost and time of a run. Requests no completion."""
+    """Estimate the calls, cost and time of a run.
+
+    Requests no completion.
+    """
     from sqlenrich.runner.estimate import plan as estimate
 
     enrichment = se.load(file)
@@ -189,7 +201,10 @@ def run(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Enrich a table: NAME gets the accepted rows, NAME_quarantine the refused ones with their reasons."""
+    """Enrich a table.
+
+    NAME gets the accepted rows, NAME_quarantine the refused ones with their reasons.
+    """
     enrichment = se.load(file)
     place = place_of(enrichment, target, Place(output, responses), f"sqlenrich render {file} --target {target}")
     options |= {"input": input_, "responses": place.responses}
@@ -210,7 +225,10 @@ def run(
 @yes_option
 @json_option("report")
 def retry(file: str, output: str | None, target: str | None, yes: bool, as_json: bool, **options: Any) -> int:
-    """Ask refused rows of the last run again, as further attempts. Accepted rows are never asked."""
+    """Ask refused rows of the last run again.
+
+    The new answers are further attempts. Accepted rows are never asked.
+    """
     enrichment = se.load(file)
     script = f"sqlenrich render {file} --target {target} --retry"
     place = place_of(enrichment, target, Place(output, None), script)
@@ -265,7 +283,10 @@ def _report(
 @yes_option
 @json_option("comparison")
 def compare(files: tuple[str, ...], input_: str | None, show: int, yes: bool, as_json: bool, **options: Any) -> int:
-    """Ask two prompts, or one prompt with two models, about the same rows, and show how the answers differ."""
+    """Compare two prompts or two models.
+
+    Asks two prompts, or one prompt with two models, about the same rows, and shows how the answers differ.
+    """
     from sqlenrich.cli.progress import Progress
 
     if len(files) > 2:

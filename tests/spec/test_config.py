@@ -139,15 +139,19 @@ def test_endpoint_and_target(tmp_path: Path) -> None:
             id="url's type",
         ),
         pytest.param(
-            '[endpoints.a]\nurl = "http://x"\nconcurrency = true',
-            ["concurrency must be a whole number, not True @ endpoints.a.concurrency"],
-            id="boolean",
+            '[endpoints.a]\nurl = "http://x"\nconcurrency = true\ntimeout = "3"',
+            [
+                "concurrency must be a whole number, not True @ endpoints.a.concurrency",
+                "timeout must be a number, not '3' @ endpoints.a.timeout",
+            ],
+            id="types",
         ),
         pytest.param(
-            '[endpoints.a]\nurl = ["x", 3]\nrpm = 0\ntpm = 2.5',
+            '[endpoints.a]\nurl = ["x", 3]\nrpm = 0\ntpm = 2.5\ntimeout = 0',
             [
                 "rpm must be above 0, not 0 @ endpoints.a.rpm",
                 "tpm must be a whole number, not 2.5 @ endpoints.a.tpm",
+                "timeout must be above 0, not 0 @ endpoints.a.timeout",
                 "url must be one or more texts in quotes @ endpoints.a.url",
             ],
             id="limits",
