@@ -68,7 +68,7 @@ BAD: tuple[Callable[[dict[str, Any]], Any], ...] = (
     lambda answer: answer["customer"].update(age=-1),
 )
 ACCEPTED_OF = 10
-"""One answer of so many is bad."""
+"""One answer of this number is bad."""
 
 
 def make_answers(count: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Settings: sqlenrich.toml, found upward, then the environment."""
+"""Settings: the nearest sqlenrich.toml, then the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An enrichment file: what it may say, and how all its problems are reported at once."""
+"""The prompt file: its keys, and the report of all its problems at once."""
 
 from __future__ import annotations
 

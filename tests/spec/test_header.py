@@ -1,4 +1,4 @@
-"""The header's own JSON Schema, and where each value stands."""
+"""The header's JSON Schema, and the line of each value."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_escaped_surrogates_are_one_character_or_an_error() -> None:
         Header('b: 1\na: "\\ud83d"\n', 2)
 
 
-def test_a_control_character_is_told_in_one_line() -> None:
+def test_a_control_character_is_reported_in_one_line() -> None:
     with pytest.raises(ValueError, match=r"^line 2: the header is not YAML: unacceptable character #x0001"):
         Header("a: \x01\n", 2)
 

@@ -1,4 +1,4 @@
-"""The file of prices, a cost by hand, and what a run's report says of it."""
+"""The file of prices, costs computed by hand, and the costs in a run's report."""
 
 from __future__ import annotations
 
@@ -185,13 +185,13 @@ def test_counts_and_latencies_of_a_run() -> None:
 
 
 class Opened:
-    """A database in memory, as far as the accounts ask it."""
+    """A database in memory with the methods that the accounts use."""
 
     def __init__(self) -> None:
         self.db = duckdb.connect()
 
     def roomy(self, work: Any) -> Any:
-        """Do it."""
+        """Call the function."""
         return work()
 
 
@@ -221,7 +221,7 @@ def test_percentiles(values: str, expected: list[int] | None) -> None:
 
 
 def test_reports_of_run_and_retry(tmp_path: Path) -> None:
-    """A text has a token, and one more for each four bytes; what is equal to the prompt before comes from the cache."""
+    """The endpoint counts one token plus one per four bytes. The common beginning with the last prompt is cached."""
     prices = write_prices(tmp_path, "as_of = 2026-11-01\n[models.mock]\ninput = 1\ncached = 0.5\noutput = 2")
     data, out, prompt = (
         write_csv(tmp_path / "in.csv", [(1, "aa"), (2, "bb")]),
