@@ -1,4 +1,4 @@
-"""The command line: what goes to stdout and to stderr, when it asks, exit statuses, and the small commands."""
+"""The command line: stdout and stderr, confirmation, exit statuses, and the small commands."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def no_endpoint_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_data_on_stdout_and_talk_on_stderr(tmp_path: Path, data: Path) -> None:
-    """As a process of its own: nothing else writes to either of them."""
+    """In a separate process, so nothing else writes to either of them."""
     prompt = write_prompt(tmp_path)
     result = wait(start("run", prompt, "--input", data, "--output", tmp_path / "out.duckdb", "--mock", "--json"))
     assert result.out.count("\n") == 1
@@ -113,7 +113,7 @@ def test_usage_errors(tmp_path: Path, data: Path, arguments: tuple[str, ...], ex
 
 
 def talk(arguments: list[str], answer: str | signal.Signals) -> tuple[int, str]:
-    """Run a command on a terminal of its own, answer its question, and give its status and all it wrote."""
+    """Run a command on a pseudo-terminal and answer its question. Give its status and its output."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
@@ -133,7 +133,7 @@ def talk(arguments: list[str], answer: str | signal.Signals) -> tuple[int, str]:
             if isinstance(answer, str):
                 os.write(ours, answer.encode())
             else:
-                time.sleep(0.3)  # the question is there before the process waits for its answer
+                time.sleep(0.3)  # the question is printed before the process waits for its answer
                 process.send_signal(answer)
             answered = True
         if process.poll() is not None and not select.select([ours], [], [], 0)[0]:
@@ -169,7 +169,7 @@ def test_a_terminal_is_asked_before_the_first_call(
     assert rows(output, "SELECT count(*) FROM intent_responses") == [(calls,)]
     if isinstance(answer, str):
         assert rows(output, "SELECT count(*) FROM intent_quarantine") == [(3 if status else 0,)]
-    else:  # the end comes at once
+    else:  # the command ends at once
         assert shown.splitlines()[-1].endswith("stopped")
         assert "intent_quarantine" not in [name for (name,) in rows(output, "SELECT table_name FROM duckdb_tables()")]
     again, shown = talk([*command, "--yes"], "")
@@ -345,7 +345,7 @@ def test_help_and_version() -> None:
 
 
 def test_a_shared_responses_table(tmp_path: Path, data: Path) -> None:
-    """Two enrichments that ask the same share what was paid for."""
+    """Two enrichments with the same requests share the answers."""
     output = tmp_path / "out.duckdb"
     assert run(write_prompt(tmp_path), data, output, "--responses", "paid").report["calls"] == 2
     other = run(write_prompt(tmp_path, name="other"), data, output, "--responses", "paid")
@@ -363,7 +363,7 @@ def test_the_report_is_one_line_of_json(tmp_path: Path, data: Path) -> None:
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-"])
 def test_a_run_without_a_place_to_write_to(tmp_path: Path, closed: str) -> None:
-    """As a daemon may start it."""
+    """With closed standard streams, as a daemon may start it."""
     data = write_csv(tmp_path / "in.csv", [(1, "text")])
     command = [*COMMAND, "run", str(write_prompt(tmp_path)), "--input", str(data), "--output", str(tmp_path / "o.csv")]
     done = subprocess.run(["sh", "-c", f'"$@" {closed}', "sh", *command, "--mock", "--yes"], check=False)

@@ -1,4 +1,4 @@
-"""A run that answers nothing for a while says what it waits for: a log that is quiet looks like a hang."""
+"""A run without answers for a while logs what it waits for."""
 
 from __future__ import annotations
 
