@@ -1,4 +1,4 @@
-"""The file of prices, a cost by hand, and what a run's report says of it."""
+"""The file of prices, costs computed by hand, and the costs in a run's report."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_what_may_be_left_out(tmp_path: Path) -> None:
         pytest.param(
             "",
             [
-                "as_of is the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of",
+                "as_of must be the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of",
                 'no model has a price: write [models."NAME"] with input and output @ models',
             ],
             id="empty",
@@ -72,25 +72,25 @@ def test_what_may_be_left_out(tmp_path: Path) -> None:
             "[models.c]\ncached = true\n[models]\nd = 1",
             [
                 'unknown key "model" (models?) @ model',
-                "as_of is the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of",
-                'currency is a short text, e.g. currency = "USD" @ currency',
+                "as_of must be the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of",
+                'currency must be a short text, e.g. currency = "USD" @ currency',
                 'unknown key "cache" (cached?) @ models.a.cache',
-                "input is a price of 0 or more, not -0.1 @ models.a.input",
-                "output is a number, the price of a million tokens, not '1' @ models.a.output",
-                "input is a price of 0 or more, not NaN @ models.b.input",
-                "output is a price of 0 or more, not Infinity @ models.b.output",
+                "input must be 0 or more, not -0.1 @ models.a.input",
+                "output must be a number, the price of a million tokens, not '1' @ models.a.output",
+                "input must be 0 or more, not NaN @ models.b.input",
+                "output must be 0 or more, not Infinity @ models.b.output",
                 "input is missing: the price of a million tokens @ models.c",
-                "cached is a number, the price of a million tokens, not True @ models.c.cached",
+                "cached must be a number, the price of a million tokens, not True @ models.c.cached",
                 "output is missing: the price of a million tokens @ models.c",
-                "a model's price is a table with input and output @ models.d",
+                "a model's price must be a table with input and output @ models.d",
             ],
             id="all at once",
         ),
         pytest.param(
             "as_of = 2026-11-01T00:00:00\n[models.gpt-4.1-mini]\ninput = 1\noutput = 1",
             [
-                "as_of is the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of",
-                'a name with a dot stands in quotes: [models."gpt-4.1-mini"] @ models.gpt-4',
+                "as_of must be the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of",
+                'a name with a dot needs quotes: [models."gpt-4.1-mini"] @ models.gpt-4',
             ],
             id="a dot outside quotes",
         ),
@@ -146,7 +146,7 @@ def test_prices_of_the_settings(tmp_path: Path) -> None:
     settings.write_text('prices = "prices.toml"', encoding="utf-8")
     assert read_config(settings).prices == read_prices(file)
     settings.write_text("prices = 3", encoding="utf-8")
-    with pytest.raises(se.ConfigError, match=r'prices is the path of a file: prices = "prices\.toml" @ prices'):
+    with pytest.raises(se.ConfigError, match=r'prices must be the path of a file: prices = "prices\.toml" @ prices'):
         read_config(settings)
     settings.write_text('prices = "price.toml"', encoding="utf-8")
     with pytest.raises(se.ConfigError, match=r"price\.toml: No such file"):
@@ -217,7 +217,7 @@ def test_percentiles(latencies: Iterable[int | None], expected: list[int] | None
 
 
 def test_reports_of_run_and_retry(tmp_path: Path) -> None:
-    """A text has a token, and one more for each four bytes; what is equal to the prompt before comes from the cache."""
+    """The endpoint counts one token plus one per four bytes. The common beginning with the last prompt is cached."""
     prices = write_prices(tmp_path, "as_of = 2026-11-01\n[models.mock]\ninput = 1\ncached = 0.5\noutput = 2")
     data, out, prompt = (
         write_csv(tmp_path / "in.csv", [(1, "aa"), (2, "bb")]),
