@@ -610,11 +610,6 @@ def test_duration(seconds: float, words: str) -> None:
     assert duration(seconds) == words
 
 
-def test_the_package_s_plan_is_the_function() -> None:
-    assert callable(se.plan)
-    assert se.Plan.__module__ == "sqlenrich.plan.plan"
-
-
 def test_a_database_that_a_killed_run_left(tmp_path: Path) -> None:
     """What stands only in the write-ahead log counts, and stays there."""
     prompt, data, database = answered(tmp_path, count=12)
