@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from jinja2 import nodes
 
 from sqlenrich.core.errors import did_you_mean
 from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, STRING, TIMESTAMP, Array, Struct
-from sqlenrich.prompt.ir.failures import at_once, either, is_none, requiring
+from sqlenrich.prompt.ir.failures import is_none
 from sqlenrich.prompt.ir.nodes import Const, Expr, Field, Pick, none_possible
-from sqlenrich.prompt.jinja.scope import Scope, list_of
+from sqlenrich.prompt.jinja.compiler import Compiler, describe_value, expression
+from sqlenrich.prompt.jinja.objects import entry
+from sqlenrich.prompt.jinja.scope import Scope
 from sqlenrich.prompt.values import arrays, dates, functions
+from sqlenrich.prompt.values.list_literals import beside, list_of
 from sqlenrich.prompt.values.values import (
     ONCE,
     Dynamic,
@@ -34,18 +36,20 @@ from sqlenrich.prompt.values.values import (
     truth,
 )
 
-if TYPE_CHECKING:
-    from sqlenrich.prompt.jinja.expressions import Expressions
 
-
-def attribute(x: Expressions, node: nodes.Node, base: Value, name: str) -> Value:
-    """Give ``base.name``."""
+@expression(nodes.Getattr)
+def attribute(compiler: Compiler, node: nodes.Getattr, scope: Scope) -> Stored:
+    """``base.name``."""
+    given, name = compiler.stored(node.node, scope), node.attr
+    if isinstance(given, Ref):
+        return entry(compiler, given, name, attribute=True)
+    base = compiler.settled(given)
     if isinstance(base, Loop):
         return arrays.loop_attribute(base, name)
     if name.startswith("__"):
         raise Refusal(f'".{name}"')
     if isinstance(base, Known):
-        return x.known(node, lambda: x.env.getattr(base.value, name))
+        return compiler.known(node, lambda: compiler.env.getattr(base.value, name))
     if isinstance(base, Table) and not hasattr(dict, name):
         return looked_up(base, Known(name))
     if isinstance(base, Dynamic) and isinstance(base.type, Struct):
@@ -54,7 +58,7 @@ def attribute(x: Expressions, node: nodes.Node, base: Value, name: str) -> Value
         return field(base, name)
     if isinstance(base, Dynamic) and base.type in (DATE, TIMESTAMP):
         return dates.part(base, name)
-    raise Refusal(f'".{name}" of {x.kind(base)}')
+    raise Refusal(f'".{name}" of {describe_value(base)}')
 
 
 def field(base: Expr, name: str) -> Expr:
@@ -66,25 +70,26 @@ def field(base: Expr, name: str) -> Expr:
     return Field(base, name, kind)
 
 
-def indexed(x: Expressions, node: nodes.Getitem, scope: Scope) -> Stored:
-    """Give ``base[key]``, or a slice."""
-    given = x.stored(node.node, scope)
+@expression(nodes.Getitem)
+def indexed(compiler: Compiler, node: nodes.Getitem, scope: Scope) -> Stored:
+    """``base[key]`` and ``base[start:stop]``."""
+    given = compiler.stored(node.node, scope)
     if isinstance(given, Ref) and given.kind != "list":
-        name = x.value(node.arg, scope)
+        name = compiler.value(node.arg, scope)
         if isinstance(name, Known):
-            return x.entry(given, name.value)
-    base = x.settled(given)
+            return entry(compiler, given, name.value)
+    base = compiler.settled(given)
     if isinstance(node.arg, nodes.Slice):
-        return sliced(x, node, node.arg, base, scope)
-    key = x.value(node.arg, scope)
+        return sliced(compiler, node, node.arg, base, scope)
+    key = compiler.value(node.arg, scope)
     if isinstance(base, Known) and isinstance(base.value, Once):
         raise Refusal(f"indexing {ONCE}")
     if isinstance(base, Known) and isinstance(key, Known):
-        return x.known(node, lambda: x.env.getitem(base.value, key.value))
+        return compiler.known(node, lambda: compiler.env.getitem(base.value, key.value))
     if isinstance(base, Table):
         return looked_up(base, key)
     if isinstance(base, Zip | Lazy | Loop):
-        raise Refusal(f"indexing {x.kind(base)}")
+        raise Refusal(f"indexing {describe_value(base)}")
     if isinstance(base, Known | Items):
         return picked(base, lift(key)) if not isinstance(key, Known) else listed(base, key)
     if isinstance(base.type, Array):
@@ -96,7 +101,7 @@ def indexed(x: Expressions, node: nodes.Getitem, scope: Scope) -> Stored:
         if at.type != BIGINT:
             raise Refusal(f"text indexed by {describe(at.type)}; it must be an integer")
         return functions.character(base, at)
-    raise Refusal(f"indexing {x.kind(base)}; take the element in the source query")
+    raise Refusal(f"indexing {describe_value(base)}; take the element in the source query")
 
 
 def looked_up(base: Table, key: Value) -> Value:
@@ -113,15 +118,6 @@ def looked_up(base: Table, key: Value) -> Value:
     if not all(same_type(arms[0][1], arm) for _, arm in arms):
         raise Refusal("a mapping to several types indexed by row; make its values the same type")
     return beside(Pick(subject, tuple(sorted(arms))), [value for _, value in base.entries])
-
-
-def beside(value: Value, others: Iterable[Value]) -> Value:
-    """A value of a list or a mapping, of which Jinja computes all: what fails there fails here."""
-    broken: Expr | None = None
-    for other in others:
-        if other is not value and isinstance(other, Dynamic):
-            broken = either(broken, at_once(other))
-    return value if broken is None else requiring(broken, lift(value))
 
 
 def listed(base: Known | Items, key: Known) -> Value:
@@ -160,13 +156,13 @@ def picked(base: Known | Items, key: Expr) -> Value:
     return beside(picked, base.values) if isinstance(base, Items) else picked
 
 
-def sliced(x: Expressions, node: nodes.Getitem, bounds: nodes.Slice, base: Value, scope: Scope) -> Value:
+def sliced(compiler: Compiler, node: nodes.Getitem, bounds: nodes.Slice, base: Value, scope: Scope) -> Value:
     """Give ``base[start:stop]``."""
     given = (bounds.start, bounds.stop, bounds.step)
-    start, stop, step = (Known(None) if b is None else x.value(b, scope) for b in given)
+    start, stop, step = (Known(None) if b is None else compiler.value(b, scope) for b in given)
     if isinstance(base, Known) and all(isinstance(b, Known) for b in (start, stop, step)):
         window = slice(*(b.value for b in (start, stop, step) if isinstance(b, Known)))
-        return x.known(node, lambda: base.value[window])
+        return compiler.known(node, lambda: base.value[window])
     if step not in (Known(None), Known(1)):
         raise Refusal("a slice with a step")
     if isinstance(base, Items) and isinstance(start, Known) and isinstance(stop, Known):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import nodes
 
 from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, Array
 from sqlenrich.prompt.ir.failures import either, failure, missing, requiring
 from sqlenrich.prompt.ir.nodes import Const, Element, Exists, Expr, Map, Op, Var, Where
-from sqlenrich.prompt.jinja.scope import Scope, guards, join, prints_nothing
+from sqlenrich.prompt.jinja.assignments import assign
+from sqlenrich.prompt.jinja.compiler import Compiler, statement
+from sqlenrich.prompt.jinja.printed_text import guards, join, prints_nothing
+from sqlenrich.prompt.jinja.scope import Scope
 from sqlenrich.prompt.values import arrays as arrays_
 from sqlenrich.prompt.values.state import Place as Entry
 from sqlenrich.prompt.values.state import State, after_loop, changed, merged
@@ -28,9 +31,6 @@ from sqlenrich.prompt.values.values import (
     choose,
     describe,
 )
-
-if TYPE_CHECKING:
-    from sqlenrich.prompt.jinja.compile import Statements
 
 
 class Turn:
@@ -55,53 +55,54 @@ class Turn:
         return f"<LoopContext {self.index}/{self.length}>"
 
 
-def looped(s: Statements, node: nodes.For, scope: Scope) -> list[Expr]:
-    """Give the parts of a loop."""
+@statement(nodes.For)
+def loop_statement(compiler: Compiler, node: nodes.For, scope: Scope) -> tuple[list[Expr], Scope]:
+    """``{% for target in iterable %}``."""
     if node.recursive:
-        s.x.refuse(node, "a recursive loop is not compiled to SQL; write the levels out")
-    before, s.x.read = s.x.read, set()
-    iterable = s.x.value(node.iter, scope)
-    gone_through, s.x.read = s.x.read - s.x.state.frozen, set()
-    s.x.state.frozen |= gone_through
-    parts = over(s, node, iterable, scope)
-    s.x.state.frozen -= gone_through - s.x.read  # what the body read it may have copied
-    s.x.read |= before | gone_through
-    return parts
+        compiler.refuse(node, "a recursive loop is not compiled to SQL; write the levels out")
+    before, compiler.read = compiler.read, set()
+    iterable = compiler.value(node.iter, scope)
+    gone_through, compiler.read = compiler.read - compiler.state.frozen, set()
+    compiler.state.frozen |= gone_through
+    parts = over(compiler, node, iterable, scope)
+    compiler.state.frozen -= gone_through - compiler.read  # what the body read it may have copied
+    compiler.read |= before | gone_through
+    return parts, scope
 
 
-def over(s: Statements, node: nodes.For, iterable: Value, scope: Scope) -> list[Expr]:
+def over(compiler: Compiler, node: nodes.For, iterable: Value, scope: Scope) -> list[Expr]:
     """Give the parts of a loop over a value."""
     if isinstance(iterable, Known):
         try:
             values: list[Value] = [Known(item) for item in iterable.value]
         except TypeError as error:
-            s.x.refuse(node, f"the loop fails for every row: {error}")
+            compiler.refuse(node, f"the loop fails for every row: {error}")
     elif isinstance(iterable, Items):
         values = list(iterable.values)
     elif isinstance(iterable, Lazy):
-        return over_array(s, node, iterable.array, scope)
+        return over_array(compiler, node, iterable.array, scope)
     elif isinstance(iterable, Zip):
-        return side_by_side(s, node, iterable, scope)
+        return side_by_side(compiler, node, iterable, scope)
     elif isinstance(iterable, Loop | Table) or not isinstance(iterable.type, Array):
         what = "a mapping" if isinstance(iterable, Loop | Table) else describe(iterable.type)
-        s.x.refuse(node, f"a loop over {what}; it must be an array")
+        compiler.refuse(node, f"a loop over {what}; it must be an array")
     else:
-        return over_array(s, node, iterable, scope)
-    before, s.x.read_entries = s.x.state.copy(), set()
+        return over_array(compiler, node, iterable, scope)
+    before, compiler.read_entries = compiler.state.copy(), set()
     if node.test is not None:
-        with s.x.where_it_depends():
-            values = [v for v in values if holds(s, node.test, s.assign(node.target, v, scope))]
-    filtered_by = frozenset(s.x.read_entries)
+        with compiler.where_it_depends():
+            values = [v for v in values if holds(compiler, node.test, assign(compiler, node.target, v, scope))]
+    filtered_by = frozenset(compiler.read_entries)
     parts: list[Expr] = []
     for index, value in enumerate(values):
         loop = Turn(index, len(values))
         for name, neighbour in (("previtem", index - 1), ("nextitem", index + 1)):
             if 0 <= neighbour < len(values) and isinstance(near := values[neighbour], Known):
                 setattr(loop, name, near.value)
-        inner = s.assign(node.target, value, scope).bind("loop", Known(loop))
-        parts.extend(s.body(node.body, inner)[0])
-    unread(changed(before, s.x.state), filtered_by)
-    return [*guards(iterable), *(parts if values else s.body(node.else_, scope)[0])]
+        inner = assign(compiler, node.target, value, scope).bind("loop", Known(loop))
+        parts.extend(compiler.statements(node.body, inner)[0])
+    unread(changed(before, compiler.state), filtered_by)
+    return [*guards(iterable), *(parts if values else compiler.statements(node.else_, scope)[0])]
 
 
 def unread(places: list[Entry], filtered_by: Set[Entry]) -> None:
@@ -110,34 +111,34 @@ def unread(places: list[Entry], filtered_by: Set[Entry]) -> None:
         raise Refusal("a loop filter that reads what the loop changes; put an if inside the loop")
 
 
-def over_array(s: Statements, node: nodes.For, array: Expr, scope: Scope) -> list[Expr]:
+def over_array(compiler: Compiler, node: nodes.For, array: Expr, scope: Scope) -> list[Expr]:
     """A loop over an array of the row: the text of its body for each element, one after another."""
-    s.x.read_entries = set()
+    compiler.read_entries = set()
     if node.test is not None:
-        item, position = s.x.names.fresh(array)
-        with s.x.where_it_depends():
-            test = s.x.test(node.test, s.assign(node.target, item, scope))
+        item, position = compiler.names.fresh(array)
+        with compiler.where_it_depends():
+            test = compiler.test(node.test, assign(compiler, node.target, item, scope))
         array = Where(array, item, test)
-    filtered_by = frozenset(s.x.read_entries)
-    item, position = s.x.names.fresh(array)
-    inner = s.assign(node.target, item, scope)
-    return repeat(s, node, array, item, position, inner, scope, filtered_by)
+    filtered_by = frozenset(compiler.read_entries)
+    item, position = compiler.names.fresh(array)
+    inner = assign(compiler, node.target, item, scope)
+    return repeat(compiler, node, array, item, position, inner, scope, filtered_by)
 
 
-def side_by_side(s: Statements, node: nodes.For, lists: Zip, scope: Scope) -> list[Expr]:
+def side_by_side(compiler: Compiler, node: nodes.For, lists: Zip, scope: Scope) -> list[Expr]:
     """A loop over zip(...): over the positions of the shortest list."""
     if node.test is not None:
-        s.x.refuse(node, "a filtered loop over zip; put an if inside the loop")
+        compiler.refuse(node, "a filtered loop over zip; put an if inside the loop")
     arrays = [arrays_.as_array(part) for part in lists.parts]
     shortest = arrays_.extreme("least", [arrays_.size(array) for array in arrays])
     positions = Op("sequence", (shortest,), Array(BIGINT))
-    at, position = s.x.names.fresh(positions)
+    at, position = compiler.names.fresh(positions)
     elements = Items(tuple(Element(array, at, inside=True) for array in arrays))
-    return repeat(s, node, positions, at, position, s.assign(node.target, elements, scope), scope)
+    return repeat(compiler, node, positions, at, position, assign(compiler, node.target, elements, scope), scope)
 
 
 def repeat(
-    s: Statements,
+    compiler: Compiler,
     node: nodes.For,
     array: Expr,
     item: Var,
@@ -147,23 +148,23 @@ def repeat(
     filtered_by: Set[Entry] = frozenset(),
 ) -> list[Expr]:
     """Give the parts of a loop over an array of the row, from those of one turn."""
-    before = s.x.state.copy()
+    before = compiler.state.copy()
     inner = inner.bind("loop", Loop(array, position))
-    parts, _ = s.body(node.body, inner)
-    for cell, name in s.x.state.entries:
+    parts, _ = compiler.statements(node.body, inner)
+    for cell, name in compiler.state.entries:
         if cell in before.made and (cell, name) not in before.entries:
             raise Refusal(f"a loop over an array that makes the entry {name!r}; set it before the loop")
-    if places := changed(before, s.x.state):
+    if places := changed(before, compiler.state):
         unread(places, filtered_by)
-        parts = carry(s, node, array, item, position, inner, before, places)
+        parts = carry(compiler, node, array, item, position, inner, before, places)
     text = loop_text(array, item, position, join(parts))
     if not node.else_:
         return [text]
     empty = Op("eq", (arrays_.size(array), Const(0)), BOOLEAN)
-    after, s.x.state = s.x.state, before.copy()
-    nothing = join(s.body(node.else_, outer)[0])
+    after, compiler.state = compiler.state, before.copy()
+    nothing = join(compiler.statements(node.else_, outer)[0])
     if after.entries:
-        s.x.state = merged(empty, s.x.state, after, lambda t, a, b: s.x.either(node, t, a, b))
+        compiler.state = merged(empty, compiler.state, after, lambda t, a, b: compiler.either(node, t, a, b))
     return [choose(empty, nothing, text)]
 
 
@@ -177,7 +178,7 @@ def loop_text(array: Expr, item: Var, position: Var, body: Expr) -> Expr:
 
 
 def carry(
-    s: Statements,
+    compiler: Compiler,
     node: nodes.For,
     array: Expr,
     item: Var,
@@ -187,30 +188,30 @@ def carry(
     places: list[Entry],
 ) -> list[Expr]:
     """The body's parts once more, with what it changes unknown, and the state after the loop."""
-    loop = s.x.cells.new()
-    s.x.state = before.copy()
+    loop = compiler.cells.new()
+    compiler.state = before.copy()
     for place in places:
-        s.x.state.entries[place] = Changing(place, loop)
-    start = s.x.state.copy()
-    parts, _ = s.body(node.body, inner)
-    turn, s.x.state = s.x.state, before.copy()
-    s.x.state.frozen |= turn.frozen & before.made
+        compiler.state.entries[place] = Changing(place, loop)
+    start = compiler.state.copy()
+    parts, _ = compiler.statements(node.body, inner)
+    turn, compiler.state = compiler.state, before.copy()
+    compiler.state.frozen |= turn.frozen & before.made
     if set(changed(start, turn)) - set(places):
         raise Refusal("a loop over an array that changes different values in each turn")
-    either = lambda t, a, b: s.x.either(node, t, a, b)  # noqa: E731
+    either = lambda t, a, b: compiler.either(node, t, a, b)  # noqa: E731
     for place in places:
         after, first = turn.entries[place], before.entries[place]
         if isinstance(first, Ref):
-            s.x.state.frozen |= before.reached(first)
-            s.x.read |= before.reached(first)
+            compiler.state.frozen |= before.reached(first)
+            compiler.read |= before.reached(first)
             first = before.read(first)
-        s.x.state.entries[place] = after_loop(s.x.names, array, item, position, first, after, either)
+        compiler.state.entries[place] = after_loop(compiler.names, array, item, position, first, after, either)
     return parts
 
 
-def holds(s: Statements, node: nodes.Node, scope: Scope) -> bool:
+def holds(compiler: Compiler, node: nodes.Node, scope: Scope) -> bool:
     """Tell whether the filter of a loop over constants holds."""
-    test = s.x.test(node, scope)
+    test = compiler.test(node, scope)
     if not isinstance(test, Const):
-        s.x.refuse(node, "a loop filter that differs by row; put an if inside the loop")
+        compiler.refuse(node, "a loop filter that differs by row; put an if inside the loop")
     return bool(test.value)
