@@ -13,7 +13,7 @@ from jinja2 import nodes
 from sqlenrich.core.errors import PromptError
 from sqlenrich.core.types import STRING, Type
 from sqlenrich.prompt.ir.nodes import Expr
-from sqlenrich.prompt.ir.walk import columns_of
+from sqlenrich.prompt.ir.traversal import columns_of
 from sqlenrich.prompt.jinja import (  # noqa: F401 (each registers its handlers)
     assignments,
     calls,
@@ -29,9 +29,9 @@ from sqlenrich.prompt.jinja import (  # noqa: F401 (each registers its handlers)
 )
 from sqlenrich.prompt.jinja.compiler import Compiler, TooManyParts
 from sqlenrich.prompt.jinja.scope import Scope
-from sqlenrich.prompt.values.arrays import Names
-from sqlenrich.prompt.values.functions import MUTATING
-from sqlenrich.prompt.values.values import Known
+from sqlenrich.prompt.values.arrays import VariableNames
+from sqlenrich.prompt.values.functions import MUTATING_METHODS
+from sqlenrich.prompt.values.value import Static
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +64,19 @@ def compile_prompt(
     try:
         tree = compiler.env.parse(template)
     except jinja2.TemplateSyntaxError as error:
-        raise compiler.problem(error.lineno, error.message or "syntax error") from None
+        raise compiler.error_at(error.lineno, error.message or "syntax error") from None
     compiler.tree = tree
     trees = [tree, *templates.used(compiler, tree)]
     names = {name.name for part in trees for name in part.find_all(nodes.Name)}
-    compiler.names = Names({*compiler.columns, *names})
+    compiler.variables = VariableNames({*compiler.columns, *names})
     compiler.mutable = any(map(_changes_values, trees))
-    scope = Scope({name: Known(value) for name, value in (vars or {}).items()})
+    scope = Scope({name: Static(value) for name, value in (vars or {}).items()})
     try:
         expr = compiler.text(tree.body, scope)
     except TooManyParts as error:
-        compiler.problems.append(error.error)
-    if compiler.problems:
-        found = {str(problem): problem for problem in compiler.problems}
+        compiler.errors.append(error.error)
+    if compiler.errors:
+        found = {str(error_at): error_at for error_at in compiler.errors}
         raise PromptError.of(list(found.values()))
     return Prompt(expr, tuple(dict.fromkeys(columns_of(expr))), compiler.lines)
 
@@ -84,6 +84,6 @@ def compile_prompt(
 def _changes_values(tree: nodes.Template) -> bool:
     """Tell whether a template changes lists, mappings or namespaces in place."""
     methods = any(
-        call.node.attr in MUTATING for call in tree.find_all(nodes.Call) if isinstance(call.node, nodes.Getattr)
+        call.node.attr in MUTATING_METHODS for call in tree.find_all(nodes.Call) if isinstance(call.node, nodes.Getattr)
     )
     return methods or any(name.name == "namespace" for name in tree.find_all(nodes.Name))

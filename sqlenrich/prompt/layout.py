@@ -8,23 +8,23 @@ from typing import NamedTuple
 from sqlenrich.core.types import STRING, Array, Type
 from sqlenrich.prompt.ir.nodes import (
     Column,
+    Concat,
     Const,
     Element,
     Expr,
     Fail,
     FlatMap,
     If,
-    Join,
     Map,
     Op,
-    Pick,
     Sort,
+    Switch,
     Unique,
     Where,
 )
-from sqlenrich.prompt.ir.walk import children, columns_of
+from sqlenrich.prompt.ir.traversal import children, columns_of
 
-_SHOWN = ("printed", "text", "written", "picked")
+_SHOWN = ("printed", "text", "materialized", "picked")
 """Operations that print what they are given as it is."""
 
 
@@ -51,7 +51,7 @@ def layout(expr: Expr, size: Callable[[str], int] = len) -> Layout:
             return Layout(size(str(value)))
         case Fail():
             return Layout(0)
-        case Join(parts):
+        case Concat(parts):
             found = Layout(0)
             for one in (layout(part, size) for part in parts):
                 if found.value is None:
@@ -61,9 +61,9 @@ def layout(expr: Expr, size: Callable[[str], int] = len) -> Layout:
             return found
         case If(_, then, orelse):
             return _shortest([layout(arm, size) for arm in (then, orelse) if not isinstance(arm, Fail)])
-        case Pick(_, arms):
+        case Switch(_, arms):
             return _shortest([layout(arm, size) for _, arm in arms])
-        case Op(name, (If() | Pick() | Join() as inner,), _) if name in _SHOWN:
+        case Op(name, (If() | Switch() | Concat() as inner,), _) if name in _SHOWN:
             return layout(inner, size)
         case Op("array_join", (Map(_, _, _, body), Const("")), _):
             # The row decides how many turns there are: what the first one begins with is no constant of all rows.
@@ -87,7 +87,7 @@ def printed_columns(expr: Expr) -> Iterator[tuple[str, Type]]:
         case Column(name, kind):
             yield name, kind
             return
-        case If() | Pick():
+        case If() | Switch():
             inner = children(expr)[1:]
         case Where(array, _, _) | Sort(array, _, _, _) | Unique(array, _, _) | Element(array, _, _, _):
             inner = (array,)

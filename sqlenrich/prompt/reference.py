@@ -13,13 +13,13 @@ from jinja2.lexer import Lexer, newline_re
 from sqlenrich.core.errors import PromptError
 
 
-class Place(int):
+class SourceLine(int):
     """A line that knows its column, both from 1."""
 
     column: int = 1
 
 
-class _PlacingLexer(Lexer):
+class _PositionLexer(Lexer):
     """Jinja's lexer, whose lines are places: nodes keep what their first token says."""
 
     def tokeniter(
@@ -30,7 +30,7 @@ class _PlacingLexer(Lexer):
         at = 0
         for line, token, value in super().tokeniter(source, name, filename, state):
             found = text.find(value, at)
-            place = Place(line)
+            place = SourceLine(line)
             if found >= 0:
                 place.column = found - (text.rfind("\n", 0, found) + 1) + 1
                 at = found + len(value)
@@ -40,7 +40,7 @@ class _PlacingLexer(Lexer):
 class _Environment(jinja2.Environment):
     @property
     def lexer(self) -> Lexer:
-        return _PlacingLexer(self)
+        return _PositionLexer(self)
 
 
 @functools.cache

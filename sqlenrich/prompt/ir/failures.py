@@ -9,6 +9,7 @@ from sqlenrich.prompt.ir.nodes import (
     FALSE,
     OPERATIONS,
     TRUE,
+    Concat,
     Const,
     Element,
     Exists,
@@ -17,11 +18,10 @@ from sqlenrich.prompt.ir.nodes import (
     Field,
     FlatMap,
     If,
-    Join,
     Map,
     Op,
-    Pick,
     Sort,
+    Switch,
     Unique,
     Var,
     Where,
@@ -39,25 +39,25 @@ def failure(expr: Expr) -> Expr | None:
         case Map(array, item, position, body):
             inner = failure(body)
             each = None if inner is None else Exists(array, item, position, inner)
-            return either(missing(array), each)
+            return either(fails_or_none(array), each)
         case FlatMap(array, item, position, body):
-            inner = missing(body)
-            return either(missing(array), None if inner is None else Exists(array, item, position, inner))
+            inner = fails_or_none(body)
+            return either(fails_or_none(array), None if inner is None else Exists(array, item, position, inner))
         case Sort(array, item, by, _):
-            inner = missing(by)
+            inner = fails_or_none(by)
             if by.type == DOUBLE:
                 inner = either(inner, Op("is_nan", (by,), BOOLEAN))
             each = None if inner is None else Exists(array, item, Var(f"{item.name}_at", BIGINT), inner)
-            return either(missing(array), each)
+            return either(fails_or_none(array), each)
         case Where(array, item, test) | Unique(array, item, test):
             inner = failure(test)
             each = None if inner is None else Exists(array, item, Var(f"{item.name}_at", BIGINT), inner)
-            return either(missing(array), each)
+            return either(fails_or_none(array), each)
         case Exists(array, _, _, _):
-            return missing(array)
+            return fails_or_none(array)
         case Element(array, index, inside, _):
-            broken = either(missing(array), missing(index))
-            return broken if inside else either(broken, beyond(array, index))
+            broken = either(fails_or_none(array), fails_or_none(index))
+            return broken if inside else either(broken, out_of_range(array, index))
         case If(test, then, orelse):
             in_then, in_else = failure(then), failure(orelse)
             arms = None
@@ -66,7 +66,7 @@ def failure(expr: Expr) -> Expr | None:
             elif in_then is not None or in_else is not None:
                 arms = branch(test, in_then or FALSE, in_else or FALSE)
             return either(failure(test), arms)
-        case Pick(subject, arms):
+        case Switch(subject, arms):
             keys = tuple(Const(key) for key, _ in arms)
             unknown = Op("not", (Op("in", (subject, *keys), BOOLEAN),), BOOLEAN)
             broken = either(failure(subject), unknown)
@@ -74,7 +74,7 @@ def failure(expr: Expr) -> Expr | None:
                 if (in_arm := failure(value)) is not None:
                     broken = either(broken, branch(Op("eq", (subject, Const(key)), BOOLEAN), in_arm, FALSE))
             return broken
-        case Join(parts):
+        case Concat(parts):
             broken = None
             for part in parts:
                 broken = either(broken, failure(part))
@@ -93,7 +93,7 @@ def failure(expr: Expr) -> Expr | None:
             broken = None
             if kind == "partial":
                 for arg in args:  # where the SQL of an argument would not be NULL
-                    broken = either(broken, None if hidden_failure(arg) is None else failure(arg))
+                    broken = either(broken, None if failure_without_null(arg) is None else failure(arg))
                 return either(broken, is_none(expr))
             for arg in args:
                 broken = either(broken, failure(arg))
@@ -103,19 +103,19 @@ def failure(expr: Expr) -> Expr | None:
     return None
 
 
-def at_once(expr: Expr) -> Expr | None:
+def immediate_failure(expr: Expr) -> Expr | None:
     """Give the condition that computing ``expr`` fails: not where it is only undefined, an error once it is used."""
     match expr:
         case Fail(error, _):
             return TRUE if error else None
         case Field(base, _, _):
             return failure(base)
-        case Pick(subject, _) | Op("character", (subject,), _):
+        case Switch(subject, _) | Op("character", (subject,), _):
             return failure(subject)
         case Element(array, index, _, strict):
-            return either(missing(array) if strict else failure(array), failure(index))
+            return either(fails_or_none(array) if strict else failure(array), failure(index))
         case If(test, then, orelse):
-            in_then, in_else = at_once(then), at_once(orelse)
+            in_then, in_else = immediate_failure(then), immediate_failure(orelse)
             if in_then is None and in_else is None:
                 return failure(test)
             return failure(
@@ -126,17 +126,17 @@ def at_once(expr: Expr) -> Expr | None:
                 )
             )
         case Map(array, item, position, body):
-            inner = at_once(body)
-            return either(missing(array), None if inner is None else Exists(array, item, position, inner))
+            inner = immediate_failure(body)
+            return either(fails_or_none(array), None if inner is None else Exists(array, item, position, inner))
     return failure(expr)
 
 
-def requiring(broken: Expr | None, value: Expr) -> Expr:
+def fail_where(broken: Expr | None, value: Expr) -> Expr:
     """Give a value that fails where a condition holds."""
     return value if broken is None else If(broken, Fail(True), value)
 
 
-def missing(expr: Expr) -> Expr | None:
+def fails_or_none(expr: Expr) -> Expr | None:
     """Give the condition that a value fails or is None."""
     return either(failure(expr), none(expr))
 
@@ -149,7 +149,7 @@ def none(expr: Expr) -> Expr | None:
     return is_none(expr) if none_possible(expr) else None
 
 
-def beyond(array: Expr, index: Expr) -> Expr:
+def out_of_range(array: Expr, index: Expr) -> Expr:
     """Give the condition that an index lies beyond the ends of an array."""
     size = Op("size", (array,), BIGINT)
     if isinstance(index, Const) and isinstance(index.value, int):
@@ -160,22 +160,22 @@ def beyond(array: Expr, index: Expr) -> Expr:
     return Op("or", (after, before), BOOLEAN)
 
 
-def hidden_failure(expr: Expr) -> Expr | None:
+def failure_without_null(expr: Expr) -> Expr | None:
     """Give the condition that ``expr`` fails, but its SQL may not be NULL; None where it always is."""
     match expr:
         case If(test, then, orelse):
-            in_then, in_else = hidden_failure(then), hidden_failure(orelse)
+            in_then, in_else = failure_without_null(then), failure_without_null(orelse)
             return either(None, branch(test, in_then or FALSE, in_else or FALSE)) if in_then or in_else else None
-        case Pick(subject, arms):
-            return _any(map(hidden_failure, (subject, *(value for _, value in arms))))
+        case Switch(subject, arms):
+            return _any(map(failure_without_null, (subject, *(value for _, value in arms))))
         case Field(base, _, _):
-            return hidden_failure(base)
-        case Join(args):
-            return _any(map(hidden_failure, args))
+            return failure_without_null(base)
+        case Concat(args):
+            return _any(map(failure_without_null, args))
         case Element(array, index, _, _):
-            return _any(map(hidden_failure, (array, index)))
+            return _any(map(failure_without_null, (array, index)))
         case Op(name, args, _) if name not in ("and", "or") and OPERATIONS[name] in ("strict", "partial"):
-            return _any(map(hidden_failure, args))
+            return _any(map(failure_without_null, args))
         case Map() | FlatMap() | Sort() | Unique() | Where() | Exists() | Op():
             return failure(expr)
     return None
@@ -206,12 +206,12 @@ def either(a: Expr | None, b: Expr | None) -> Expr | None:
     return Op("or", (a, rest), BOOLEAN)
 
 
-def either_of(condition: Expr | None) -> Iterator[Expr]:
+def disjuncts(condition: Expr | None) -> Iterator[Expr]:
     """Give the conditions of which one must hold."""
     match condition:
         case Op("or", args, _):
             for arg in args:
-                yield from either_of(arg)
+                yield from disjuncts(arg)
         case _ if condition is not None:
             yield condition
 

@@ -75,7 +75,7 @@ class If(Node):
 
 
 @node
-class Pick(Node):
+class Switch(Node):
     """The value of the arm whose constant equals ``subject``; fails where there is none."""
 
     subject: Expr
@@ -88,7 +88,7 @@ class Pick(Node):
 
 
 @node
-class Join(Node):
+class Concat(Node):
     """Printed parts, one after another: the text that Jinja writes."""
 
     parts: tuple[Expr, ...]
@@ -237,8 +237,8 @@ Expr: TypeAlias = (
     | Field
     | Op
     | If
-    | Pick
-    | Join
+    | Switch
+    | Concat
     | Fail
     | Var
     | Map
@@ -349,7 +349,7 @@ def none_possible(expr: Expr) -> bool:
             return none_inside(array)
         case If(_, then, orelse):
             return none_possible(then) or none_possible(orelse)
-        case Pick(_, arms):
+        case Switch(_, arms):
             return any(none_possible(value) for _, value in arms)
     return False
 

@@ -9,19 +9,19 @@ from sqlenrich.prompt.jinja.compiler import Compiler, statement
 from sqlenrich.prompt.jinja.objects import copied, new_object, part
 from sqlenrich.prompt.jinja.printed_text import guards, without_needless
 from sqlenrich.prompt.jinja.scope import Scope
-from sqlenrich.prompt.values.state import added
-from sqlenrich.prompt.values.values import (
-    ONCE,
+from sqlenrich.prompt.values.heap import new_updates
+from sqlenrich.prompt.values.value import (
+    GENERATOR,
     READ_IN_LOOP,
-    Changing,
-    Growing,
-    Items,
-    Known,
-    Part,
-    Ref,
-    Replaced,
-    Stored,
-    only_once,
+    ListValue,
+    LoopAccumulated,
+    LoopAssigned,
+    LoopCarried,
+    LoopUpdate,
+    ObjectRef,
+    Static,
+    Storable,
+    is_generator,
 )
 
 
@@ -30,25 +30,25 @@ def set_statement(compiler: Compiler, node: nodes.Assign, scope: Scope) -> tuple
     """``{% set name = value %}``."""
     made = new_object(compiler, node.node, scope) if compiler.mutable else None
     if made is not None:
-        return guards(compiler.state.read(made)), assign(compiler, node.target, made, scope)
+        return guards(compiler.heap.load(made)), assign(compiler, node.target, made, scope)
     given = copied(compiler, node.node, scope) if compiler.mutable else compiler.value(node.node, scope)
     parts = [each.value for each in _added(compiler, node.target, given, scope)]
     after = assign(compiler, node.target, given, scope)
     return [guard for value in (given, *parts) for guard in guards(value)], after
 
 
-def _added(compiler: Compiler, target: nodes.Node, given: Stored, scope: Scope) -> tuple[Part, ...]:
+def _added(compiler: Compiler, target: nodes.Node, given: Storable, scope: Scope) -> tuple[LoopUpdate, ...]:
     """Give what an assignment adds to an entry that a loop builds up."""
-    if not isinstance(target, nodes.NSRef) or not isinstance(owner := scope.names.get(target.name), Ref):
+    if not isinstance(target, nodes.NSRef) or not isinstance(owner := scope.symbols.get(target.name), ObjectRef):
         return ()
-    return added(compiler.state.entries.get((owner.cell, target.attr)), given)
+    return new_updates(compiler.heap.entries.get((owner.object_id, target.attr)), given)
 
 
 @statement(nodes.AssignBlock)
 def set_block(compiler: Compiler, node: nodes.AssignBlock, scope: Scope) -> tuple[list[Expr], Scope]:
     """``{% set name %}text{% endset %}``."""
     if not isinstance(node.target, nodes.Name):
-        compiler.refuse(node, "only a plain name can be set to a block; write {% set name %}...{% endset %}")
+        compiler.reject(node, "only a plain name can be set to a block; write {% set name %}...{% endset %}")
     text = compiler.block(node.body, node.filter, scope)
     return guards(text), scope.bind(node.target.name, text)
 
@@ -64,32 +64,32 @@ def with_statement(compiler: Compiler, node: nodes.With, scope: Scope) -> tuple[
     return without_needless([*before, *compiler.statements(node.body, inner)[0]]), scope
 
 
-def assign(compiler: Compiler, target: nodes.Node, value: Stored, scope: Scope) -> Scope:
+def assign(compiler: Compiler, target: nodes.Node, value: Storable, scope: Scope) -> Scope:
     """Give the scope after an assignment to a name, several names, or an attribute of a namespace."""
     if isinstance(target, nodes.NSRef):
-        owner = scope.names.get(target.name)
-        if not isinstance(owner, Ref) or owner.kind != "namespace":
-            compiler.refuse(target, f'"{target.name}" is no namespace here')
+        owner = scope.symbols.get(target.name)
+        if not isinstance(owner, ObjectRef) or owner.kind != "namespace":
+            compiler.reject(target, f'"{target.name}" is no namespace here')
         if compiler.conditional:
-            compiler.refuse(target, "setting a namespace where a condition decides; write {% if %} around it")
-        compiler.state.write((owner.cell, target.attr), value)
+            compiler.reject(target, "setting a namespace where a condition decides; write {% if %} around it")
+        compiler.heap.store((owner.object_id, target.attr), value)
         return scope
-    if isinstance(value, Changing | Growing | Replaced):
-        compiler.refuse(target, READ_IN_LOOP)
-    if only_once(value):
-        compiler.refuse(target, f"keeping {ONCE}")
+    if isinstance(value, LoopCarried | LoopAccumulated | LoopAssigned):
+        compiler.reject(target, READ_IN_LOOP)
+    if is_generator(value):
+        compiler.reject(target, f"keeping {GENERATOR}")
     if isinstance(target, nodes.Name):
         return scope.bind(target.name, value)
     if isinstance(target, nodes.Tuple):
-        if isinstance(value, Ref):
-            value = compiler.settled(value)
-        if isinstance(value, Known):
+        if isinstance(value, ObjectRef):
+            value = compiler.resolve(value)
+        if isinstance(value, Static):
             try:
-                value = Items(tuple(Known(item) for item in value.value))
+                value = ListValue(tuple(Static(item) for item in value.value))
             except TypeError as error:
-                compiler.refuse(target, f"unpacking fails for every row: {error}")
-        if isinstance(value, Items) and len(value.values) == len(target.items):
+                compiler.reject(target, f"unpacking fails for every row: {error}")
+        if isinstance(value, ListValue) and len(value.values) == len(target.items):
             for name, item in zip(target.items, value.values, strict=True):
                 scope = assign(compiler, name, item, scope)
             return scope
-    compiler.refuse(target, "only plain names can be set; write {% set name = ... %}")
+    compiler.reject(target, "only plain names can be set; write {% set name = ... %}")

@@ -8,32 +8,32 @@ from typing import Any
 from jinja2 import nodes
 
 from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, Array
-from sqlenrich.prompt.ir.failures import either, failure, missing, requiring
+from sqlenrich.prompt.ir.failures import either, fail_where, fails_or_none, failure
 from sqlenrich.prompt.ir.nodes import Const, Element, Exists, Expr, Map, Op, Var, Where
 from sqlenrich.prompt.jinja.assignments import assign
 from sqlenrich.prompt.jinja.compiler import Compiler, statement
 from sqlenrich.prompt.jinja.printed_text import guards, join, prints_nothing
 from sqlenrich.prompt.jinja.scope import Scope
 from sqlenrich.prompt.values import arrays as arrays_
-from sqlenrich.prompt.values.state import Place as Entry
-from sqlenrich.prompt.values.state import State, after_loop, changed, merged
-from sqlenrich.prompt.values.values import (
-    Changing,
-    Items,
-    Known,
-    Lazy,
-    Loop,
-    Ref,
-    Refusal,
-    Table,
+from sqlenrich.prompt.values.heap import Heap, after_loop, changed_slots, merge_heaps
+from sqlenrich.prompt.values.heap import Slot as Entry
+from sqlenrich.prompt.values.value import (
+    CompileError,
+    Generator,
+    ListValue,
+    LoopCarried,
+    LoopVariable,
+    MappingValue,
+    ObjectRef,
+    Static,
     Value,
-    Zip,
+    ZipValue,
     choose,
     describe,
 )
 
 
-class Turn:
+class StaticLoopVariable:
     """The ``loop`` variable in one turn of a loop over constants."""
 
     def __init__(self, index: int, length: int) -> None:
@@ -49,7 +49,7 @@ class Turn:
         return self.length
 
     def __iter__(self) -> Iterator[Any]:
-        raise Refusal('going through "loop" itself')
+        raise CompileError('going through "loop" itself')
 
     def __repr__(self) -> str:
         return f"<LoopContext {self.index}/{self.length}>"
@@ -59,81 +59,81 @@ class Turn:
 def loop_statement(compiler: Compiler, node: nodes.For, scope: Scope) -> tuple[list[Expr], Scope]:
     """``{% for target in iterable %}``."""
     if node.recursive:
-        compiler.refuse(node, "a recursive loop is not compiled to SQL; write the levels out")
+        compiler.reject(node, "a recursive loop is not compiled to SQL; write the levels out")
     before, compiler.read = compiler.read, set()
     iterable = compiler.value(node.iter, scope)
-    gone_through, compiler.read = compiler.read - compiler.state.frozen, set()
-    compiler.state.frozen |= gone_through
+    gone_through, compiler.read = compiler.read - compiler.heap.frozen, set()
+    compiler.heap.frozen |= gone_through
     parts = over(compiler, node, iterable, scope)
-    compiler.state.frozen -= gone_through - compiler.read  # what the body read it may have copied
+    compiler.heap.frozen -= gone_through - compiler.read  # what the body read it may have copied
     compiler.read |= before | gone_through
     return parts, scope
 
 
 def over(compiler: Compiler, node: nodes.For, iterable: Value, scope: Scope) -> list[Expr]:
     """Give the parts of a loop over a value."""
-    if isinstance(iterable, Known):
+    if isinstance(iterable, Static):
         try:
-            values: list[Value] = [Known(item) for item in iterable.value]
+            values: list[Value] = [Static(item) for item in iterable.value]
         except TypeError as error:
-            compiler.refuse(node, f"the loop fails for every row: {error}")
-    elif isinstance(iterable, Items):
+            compiler.reject(node, f"the loop fails for every row: {error}")
+    elif isinstance(iterable, ListValue):
         values = list(iterable.values)
-    elif isinstance(iterable, Lazy):
+    elif isinstance(iterable, Generator):
         return over_array(compiler, node, iterable.array, scope)
-    elif isinstance(iterable, Zip):
+    elif isinstance(iterable, ZipValue):
         return side_by_side(compiler, node, iterable, scope)
-    elif isinstance(iterable, Loop | Table) or not isinstance(iterable.type, Array):
-        what = "a mapping" if isinstance(iterable, Loop | Table) else describe(iterable.type)
-        compiler.refuse(node, f"a loop over {what}; it must be an array")
+    elif isinstance(iterable, LoopVariable | MappingValue) or not isinstance(iterable.type, Array):
+        what = "a mapping" if isinstance(iterable, LoopVariable | MappingValue) else describe(iterable.type)
+        compiler.reject(node, f"a loop over {what}; it must be an array")
     else:
         return over_array(compiler, node, iterable, scope)
-    before, compiler.read_entries = compiler.state.copy(), set()
+    before, compiler.read_entries = compiler.heap.copy(), set()
     if node.test is not None:
-        with compiler.where_it_depends():
+        with compiler.conditionally():
             values = [v for v in values if holds(compiler, node.test, assign(compiler, node.target, v, scope))]
     filtered_by = frozenset(compiler.read_entries)
     parts: list[Expr] = []
     for index, value in enumerate(values):
-        loop = Turn(index, len(values))
+        loop = StaticLoopVariable(index, len(values))
         for name, neighbour in (("previtem", index - 1), ("nextitem", index + 1)):
-            if 0 <= neighbour < len(values) and isinstance(near := values[neighbour], Known):
+            if 0 <= neighbour < len(values) and isinstance(near := values[neighbour], Static):
                 setattr(loop, name, near.value)
-        inner = assign(compiler, node.target, value, scope).bind("loop", Known(loop))
+        inner = assign(compiler, node.target, value, scope).bind("loop", Static(loop))
         parts.extend(compiler.statements(node.body, inner)[0])
-    unread(changed(before, compiler.state), filtered_by)
+    unread(changed_slots(before, compiler.heap), filtered_by)
     return [*guards(iterable), *(parts if values else compiler.statements(node.else_, scope)[0])]
 
 
 def unread(places: list[Entry], filtered_by: Set[Entry]) -> None:
     """Jinja filters a loop while it runs: a filter can't read what the loop changes."""
     if filtered_by & set(places):
-        raise Refusal("a loop filter that reads what the loop changes; put an if inside the loop")
+        raise CompileError("a loop filter that reads what the loop changes; put an if inside the loop")
 
 
 def over_array(compiler: Compiler, node: nodes.For, array: Expr, scope: Scope) -> list[Expr]:
     """A loop over an array of the row: the text of its body for each element, one after another."""
     compiler.read_entries = set()
     if node.test is not None:
-        item, position = compiler.names.fresh(array)
-        with compiler.where_it_depends():
+        item, position = compiler.variables.fresh(array)
+        with compiler.conditionally():
             test = compiler.test(node.test, assign(compiler, node.target, item, scope))
         array = Where(array, item, test)
     filtered_by = frozenset(compiler.read_entries)
-    item, position = compiler.names.fresh(array)
+    item, position = compiler.variables.fresh(array)
     inner = assign(compiler, node.target, item, scope)
     return repeat(compiler, node, array, item, position, inner, scope, filtered_by)
 
 
-def side_by_side(compiler: Compiler, node: nodes.For, lists: Zip, scope: Scope) -> list[Expr]:
+def side_by_side(compiler: Compiler, node: nodes.For, lists: ZipValue, scope: Scope) -> list[Expr]:
     """A loop over zip(...): over the positions of the shortest list."""
     if node.test is not None:
-        compiler.refuse(node, "a filtered loop over zip; put an if inside the loop")
+        compiler.reject(node, "a filtered loop over zip; put an if inside the loop")
     arrays = [arrays_.as_array(part) for part in lists.parts]
     shortest = arrays_.extreme("least", [arrays_.size(array) for array in arrays])
     positions = Op("sequence", (shortest,), Array(BIGINT))
-    at, position = compiler.names.fresh(positions)
-    elements = Items(tuple(Element(array, at, inside=True) for array in arrays))
+    at, position = compiler.variables.fresh(positions)
+    elements = ListValue(tuple(Element(array, at, inside=True) for array in arrays))
     return repeat(compiler, node, positions, at, position, assign(compiler, node.target, elements, scope), scope)
 
 
@@ -148,23 +148,23 @@ def repeat(
     filtered_by: Set[Entry] = frozenset(),
 ) -> list[Expr]:
     """Give the parts of a loop over an array of the row, from those of one turn."""
-    before = compiler.state.copy()
-    inner = inner.bind("loop", Loop(array, position))
+    before = compiler.heap.copy()
+    inner = inner.bind("loop", LoopVariable(array, position))
     parts, _ = compiler.statements(node.body, inner)
-    for cell, name in compiler.state.entries:
-        if cell in before.made and (cell, name) not in before.entries:
-            raise Refusal(f"a loop over an array that makes the entry {name!r}; set it before the loop")
-    if places := changed(before, compiler.state):
+    for object_id, name in compiler.heap.entries:
+        if object_id in before.made and (object_id, name) not in before.entries:
+            raise CompileError(f"a loop over an array that makes the entry {name!r}; set it before the loop")
+    if places := changed_slots(before, compiler.heap):
         unread(places, filtered_by)
         parts = carry(compiler, node, array, item, position, inner, before, places)
     text = loop_text(array, item, position, join(parts))
     if not node.else_:
         return [text]
     empty = Op("eq", (arrays_.size(array), Const(0)), BOOLEAN)
-    after, compiler.state = compiler.state, before.copy()
+    after, compiler.heap = compiler.heap, before.copy()
     nothing = join(compiler.statements(node.else_, outer)[0])
     if after.entries:
-        compiler.state = merged(empty, compiler.state, after, lambda t, a, b: compiler.either(node, t, a, b))
+        compiler.heap = merge_heaps(empty, compiler.heap, after, lambda t, a, b: compiler.select(node, t, a, b))
     return [choose(empty, nothing, text)]
 
 
@@ -173,7 +173,7 @@ def loop_text(array: Expr, item: Var, position: Var, body: Expr) -> Expr:
     if prints_nothing(body):
         broken = failure(body)
         inside = None if broken is None else Exists(array, item, position, broken)
-        return requiring(either(missing(array), inside), Const(""))
+        return fail_where(either(fails_or_none(array), inside), Const(""))
     return Op("array_join", (Map(array, item, position, body), Const("")), STRING)
 
 
@@ -184,28 +184,28 @@ def carry(
     item: Var,
     position: Var,
     inner: Scope,
-    before: State,
+    before: Heap,
     places: list[Entry],
 ) -> list[Expr]:
     """The body's parts once more, with what it changes unknown, and the state after the loop."""
-    loop = compiler.cells.new()
-    compiler.state = before.copy()
+    loop = compiler.ids.new()
+    compiler.heap = before.copy()
     for place in places:
-        compiler.state.entries[place] = Changing(place, loop)
-    start = compiler.state.copy()
+        compiler.heap.entries[place] = LoopCarried(place, loop)
+    start = compiler.heap.copy()
     parts, _ = compiler.statements(node.body, inner)
-    turn, compiler.state = compiler.state, before.copy()
-    compiler.state.frozen |= turn.frozen & before.made
-    if set(changed(start, turn)) - set(places):
-        raise Refusal("a loop over an array that changes different values in each turn")
-    either = lambda t, a, b: compiler.either(node, t, a, b)  # noqa: E731
+    turn, compiler.heap = compiler.heap, before.copy()
+    compiler.heap.frozen |= turn.frozen & before.made
+    if set(changed_slots(start, turn)) - set(places):
+        raise CompileError("a loop over an array that changes different values in each turn")
+    either = lambda t, a, b: compiler.select(node, t, a, b)  # noqa: E731
     for place in places:
         after, first = turn.entries[place], before.entries[place]
-        if isinstance(first, Ref):
-            compiler.state.frozen |= before.reached(first)
-            compiler.read |= before.reached(first)
-            first = before.read(first)
-        compiler.state.entries[place] = after_loop(compiler.names, array, item, position, first, after, either)
+        if isinstance(first, ObjectRef):
+            compiler.heap.frozen |= before.reachable(first)
+            compiler.read |= before.reachable(first)
+            first = before.load(first)
+        compiler.heap.entries[place] = after_loop(compiler.variables, array, item, position, first, after, either)
     return parts
 
 
@@ -213,5 +213,5 @@ def holds(compiler: Compiler, node: nodes.Node, scope: Scope) -> bool:
     """Tell whether the filter of a loop over constants holds."""
     test = compiler.test(node, scope)
     if not isinstance(test, Const):
-        compiler.refuse(node, "a loop filter that differs by row; put an if inside the loop")
+        compiler.reject(node, "a loop filter that differs by row; put an if inside the loop")
     return bool(test.value)

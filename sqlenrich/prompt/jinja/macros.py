@@ -6,15 +6,15 @@ from typing import Any
 
 from jinja2 import nodes
 
-from sqlenrich.prompt.ir.failures import at_once, either, either_of, failure, requiring
+from sqlenrich.prompt.ir.failures import disjuncts, either, fail_where, failure, immediate_failure
 from sqlenrich.prompt.ir.nodes import Const, Expr, Fail
 from sqlenrich.prompt.jinja.compiler import MAX_DEPTH, Compiler, statement
 from sqlenrich.prompt.jinja.objects import copied, part
 from sqlenrich.prompt.jinja.printed_text import parts_of
-from sqlenrich.prompt.jinja.scope import Macro, Module, Scope, Unsure
-from sqlenrich.prompt.reference import Place
-from sqlenrich.prompt.values.texts import written
-from sqlenrich.prompt.values.values import Dynamic, Known, Refusal, Stored, Value
+from sqlenrich.prompt.jinja.scope import Macro, Module, Scope, UnreadableSymbol
+from sqlenrich.prompt.reference import SourceLine
+from sqlenrich.prompt.values.printing import materialized
+from sqlenrich.prompt.values.value import CompileError, Dynamic, Static, Storable, Value
 
 _SETTING = (nodes.Assign, nodes.AssignBlock, nodes.For, nodes.Macro, nodes.With, nodes.Import, nodes.FromImport)
 
@@ -26,33 +26,33 @@ def macro(compiler: Compiler, node: nodes.Macro, scope: Scope) -> tuple[list[Exp
     return [], scope.bind(node.name, Macro(node, scope, compiler.source, compiler.first_line, later))
 
 
-def macro_of(node: nodes.Expr, scope: Scope) -> Macro | None:
+def called_macro(node: nodes.Expr, scope: Scope) -> Macro | None:
     """The macro that is called, if it is one."""
     found: Any = None
     if isinstance(node, nodes.Name):
-        found = scope.names.get(node.name)
+        found = scope.symbols.get(node.name)
     elif isinstance(node, nodes.Getattr) and isinstance(node.node, nodes.Name):
-        module = scope.names.get(node.node.name)
-        found = module.names.get(node.attr) if isinstance(module, Module) else None
+        module = scope.symbols.get(node.node.name)
+        found = module.symbols.get(node.attr) if isinstance(module, Module) else None
     return found if isinstance(found, Macro) else None
 
 
-def expanded(compiler: Compiler, macro: Macro, node: nodes.Call, scope: Scope) -> Value:
+def expand_macro(compiler: Compiler, macro: Macro, node: nodes.Call, scope: Scope) -> Value:
     """The text of a macro for its arguments."""
     if node.dyn_args is not None or node.dyn_kwargs is not None:
-        raise Refusal("arguments given with * or **; write them out")
+        raise CompileError("arguments given with * or **; write them out")
     names = [arg.name for arg in macro.node.args]
-    given: dict[str, Stored] = {}
+    given: dict[str, Storable] = {}
     for place, arg in enumerate(node.args):
         if place >= len(names):
-            raise Refusal(f'the macro "{macro.node.name}" takes {len(names)} arguments')
+            raise CompileError(f'the macro "{macro.node.name}" takes {len(names)} arguments')
         given[names[place]] = part(compiler, arg, scope) if compiler.mutable else copied(compiler, arg, scope)
     for pair in node.kwargs:
         if pair.key not in names or pair.key in given:
-            raise Refusal(f'the macro "{macro.node.name}" has no argument "{pair.key}" left')
+            raise CompileError(f'the macro "{macro.node.name}" has no argument "{pair.key}" left')
         given[pair.key] = part(compiler, pair.value, scope) if compiler.mutable else copied(compiler, pair.value, scope)
     if compiler.depth > MAX_DEPTH:
-        raise Refusal(f'the macro "{macro.node.name}" calls itself, and nothing ends it')
+        raise CompileError(f'the macro "{macro.node.name}" calls itself, and nothing ends it')
     place_of = compiler.source, compiler.first_line
     compiler.source, compiler.first_line, compiler.depth = macro.source, macro.first_line, compiler.depth + 1
     pending, outside = set(compiler.pending), compiler.pending_outside
@@ -61,7 +61,7 @@ def expanded(compiler: Compiler, macro: Macro, node: nodes.Call, scope: Scope) -
         inner = macro.scope.bind(macro.node.name, macro)
         for name in macro.set_later:
             why = f'the macro reads "{name}", which is set after it; pass it as an argument'
-            inner = inner.bind(name, Unsure(why))
+            inner = inner.bind(name, UnreadableSymbol(why))
         first_default = len(names) - len(macro.node.defaults)
         for place, name in enumerate(names):
             if name not in given and place >= first_default:
@@ -70,24 +70,24 @@ def expanded(compiler: Compiler, macro: Macro, node: nodes.Call, scope: Scope) -
             inner = inner.bind(name, given.get(name, Fail()))
         for read in macro.node.find_all(nodes.Name):
             if read.name in ("caller", "varargs", "kwargs"):
-                compiler.refuse(read, f'"{read.name}" of a macro; name its arguments')
+                compiler.reject(read, f'"{read.name}" of a macro; name its arguments')
         text = compiler.text(macro.node.body, inner)
     finally:
         (compiler.source, compiler.first_line), compiler.depth = place_of, compiler.depth - 1
         compiler.pending, compiler.pending_outside = pending, outside
-    fails = set(either_of(failure(text)))
+    fails = set(disjuncts(failure(text)))
     broken: Expr | None = None
     for value in given.values():  # computed though the macro may not read it
-        for reason in (at_once(each) for each in parts_of(value) if isinstance(each, Dynamic)):
-            if reason is not None and not fails.issuperset(either_of(reason)):
+        for reason in (immediate_failure(each) for each in parts_of(value) if isinstance(each, Dynamic)):
+            if reason is not None and not fails.issuperset(disjuncts(reason)):
                 broken = either(broken, reason)
-    text = requiring(broken, text)
-    return Known(text.value) if isinstance(text, Const) else written(text)
+    text = fail_where(broken, text)
+    return Static(text.value) if isinstance(text, Const) else materialized(text)
 
 
 def position(node: nodes.Node) -> tuple[int, int]:
     """Give the line and the column of a node."""
-    return node.lineno, node.lineno.column if isinstance(node.lineno, Place) else 0
+    return node.lineno, node.lineno.column if isinstance(node.lineno, SourceLine) else 0
 
 
 def set_after(node: nodes.Node, tree: nodes.Template) -> frozenset[str]:

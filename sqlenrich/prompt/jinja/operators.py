@@ -10,16 +10,26 @@ from typing import Any
 from jinja2 import nodes
 
 from sqlenrich.core.types import Array
-from sqlenrich.prompt.ir.failures import missing, requiring
+from sqlenrich.prompt.ir.failures import fail_where, fails_or_none
 from sqlenrich.prompt.ir.nodes import Const, Expr
 from sqlenrich.prompt.jinja.compiler import Compiler, expression, logical
 from sqlenrich.prompt.jinja.printed_text import join
 from sqlenrich.prompt.jinja.scope import Scope
 from sqlenrich.prompt.values import arrays, functions, numbers
 from sqlenrich.prompt.values.comparison_operators import comparison
-from sqlenrich.prompt.values.list_literals import elements, list_of
-from sqlenrich.prompt.values.state import plus, tilde
-from sqlenrich.prompt.values.values import Changing, Dynamic, Growing, Items, Known, Refusal, Stored, Value, lift
+from sqlenrich.prompt.values.heap import accumulate_sum, accumulate_text
+from sqlenrich.prompt.values.list_literals import elements, list_value
+from sqlenrich.prompt.values.value import (
+    CompileError,
+    Dynamic,
+    ListValue,
+    LoopAccumulated,
+    LoopCarried,
+    Static,
+    Storable,
+    Value,
+    lift,
+)
 
 ARITHMETIC: dict[type[nodes.BinExpr], tuple[str, Callable[[Any, Any], Any]]] = {
     nodes.Add: ("add", operator.add),
@@ -46,26 +56,26 @@ def compare(compiler: Compiler, node: nodes.Compare, scope: Scope) -> Value:
     left = compiler.value(node.expr, scope)
     result: Expr | None = None
     for operand in node.ops:
-        with nullcontext() if result is None else compiler.where_it_depends():
+        with nullcontext() if result is None else compiler.conditionally():
             right = compiler.value(operand.expr, scope)
-        test = comparison(compiler.names, operand.op, left, right)
+        test = comparison(compiler.variables, operand.op, left, right)
         result = test if result is None else logical("and", result, test)
         left = right
     if result is None:
-        raise Refusal("an empty comparison")
-    return Known(result.value) if isinstance(result, Const) else result
+        raise CompileError("an empty comparison")
+    return Static(result.value) if isinstance(result, Const) else result
 
 
 @expression(nodes.Concat)
-def concat(compiler: Compiler, node: nodes.Concat, scope: Scope) -> Stored:
+def concat(compiler: Compiler, node: nodes.Concat, scope: Scope) -> Storable:
     """``a ~ b``."""
     first = compiler.stored(node.nodes[0], scope)
-    if isinstance(first, Changing | Growing):
-        return tilde(first, [lift(compiler.value(child, scope)) for child in node.nodes[1:]])
-    values = [compiler.settled(first), *(compiler.value(child, scope) for child in node.nodes[1:])]
-    if all(isinstance(value, Known) for value in values):
-        return Known("".join(str(v.value) for v in values if isinstance(v, Known)))
-    return join(functions.soft_text(lift(value)) for value in values)
+    if isinstance(first, LoopCarried | LoopAccumulated):
+        return accumulate_text(first, [lift(compiler.value(child, scope)) for child in node.nodes[1:]])
+    values = [compiler.resolve(first), *(compiler.value(child, scope) for child in node.nodes[1:])]
+    if all(isinstance(value, Static) for value in values):
+        return Static("".join(str(v.value) for v in values if isinstance(v, Static)))
+    return join(functions.to_str(lift(value)) for value in values)
 
 
 @expression(nodes.Neg, nodes.Pos)
@@ -73,40 +83,40 @@ def signed(compiler: Compiler, node: nodes.Neg | nodes.Pos, scope: Scope) -> Val
     """``-value`` and ``+value``."""
     value = compiler.value(node.node, scope)
     sign = operator.neg if isinstance(node, nodes.Neg) else operator.pos
-    if isinstance(value, Known):
-        return compiler.known(node, lambda: sign(value.value))
+    if isinstance(value, Static):
+        return compiler.fold(node, lambda: sign(value.value))
     number = lift(value)
     negated = numbers.negative(number)
-    return negated if isinstance(node, nodes.Neg) else requiring(missing(number), number)
+    return negated if isinstance(node, nodes.Neg) else fail_where(fails_or_none(number), number)
 
 
 @expression(*ARITHMETIC)
-def binary(compiler: Compiler, node: nodes.BinExpr, scope: Scope) -> Stored:
+def binary(compiler: Compiler, node: nodes.BinExpr, scope: Scope) -> Storable:
     """``left + right`` and the like."""
     left = compiler.stored(node.left, scope)
-    if isinstance(node, nodes.Add) and isinstance(left, Changing | Growing):
-        return plus(left, compiler.value(node.right, scope))
-    return arithmetic(compiler, node, compiler.settled(left), compiler.value(node.right, scope))
+    if isinstance(node, nodes.Add) and isinstance(left, LoopCarried | LoopAccumulated):
+        return accumulate_sum(left, compiler.value(node.right, scope))
+    return arithmetic(compiler, node, compiler.resolve(left), compiler.value(node.right, scope))
 
 
 def arithmetic(compiler: Compiler, node: nodes.BinExpr, left: Value, right: Value) -> Value:
     """Give ``left + right`` and its kin."""
     name, function = ARITHMETIC[type(node)]
-    if isinstance(left, Known) and isinstance(right, Known):
-        return compiler.known(node, lambda: function(left.value, right.value))
+    if isinstance(left, Static) and isinstance(right, Static):
+        return compiler.fold(node, lambda: function(left.value, right.value))
     if name == "add" and arrays.is_list(left) and arrays.is_list(right):
         if not all(map(arrays.is_python_list, (left, right))):
-            raise Refusal("adding to a tuple; write a list")
+            raise CompileError("adding to a tuple; write a list")
         both = [*elements(left), *elements(right)]
-        return list_of(both, False)
+        return list_value(both, False)
     if name == "add" and any(isinstance(v, Dynamic) and isinstance(v.type, Array) for v in (left, right)):
         kind = next(v.type for v in (left, right) if isinstance(v, Dynamic))
         if not all(map(arrays.is_python_list, (left, right))):
-            raise Refusal("adding to what is no list, which fails; write |list after a range or a tuple")
-        return arrays.concatenated([arrays.as_array(arrays.alike(part, kind)) for part in (left, right)])
-    if name == "%" and isinstance(left, Known) and isinstance(left.value, str):
-        values = right.values if isinstance(right, Items) and isinstance(node.right, nodes.Tuple) else [right]
-        return join(numbers.percent(left.value, list(values), functions.soft_text))
+            raise CompileError("adding to what is no list, which fails; write |list after a range or a tuple")
+        return arrays.concatenated([arrays.as_array(arrays.as_array_like(part, kind)) for part in (left, right)])
+    if name == "%" and isinstance(left, Static) and isinstance(left.value, str):
+        values = right.values if isinstance(right, ListValue) and isinstance(node.right, nodes.Tuple) else [right]
+        return join(numbers.percent(left.value, list(values), functions.to_str))
     if (compute := ROW_ARITHMETIC.get(name)) is None:
-        raise Refusal(f'"{node.operator}" on row values; compute it in the source query')
+        raise CompileError(f'"{node.operator}" on row values; compute it in the source query')
     return compute(lift(left), lift(right))

@@ -8,7 +8,7 @@ from sqlenrich.core.errors import PromptError
 from sqlenrich.prompt.ir.nodes import Const, Expr
 from sqlenrich.prompt.jinja.compiler import Compiler, statement
 from sqlenrich.prompt.jinja.printed_text import guards
-from sqlenrich.prompt.jinja.scope import Reported, Scope
+from sqlenrich.prompt.jinja.scope import AlreadyReported, Scope
 
 
 @statement(nodes.Output)
@@ -22,9 +22,9 @@ def output(compiler: Compiler, node: nodes.Output, scope: Scope) -> tuple[list[E
                 parts.append(Const(child.data))
             else:
                 parts.append(compiler.printed(child, compiler.value(child, scope)))
-        except PromptError as problem:
-            compiler.problems.append(problem)
-        except Reported:
+        except PromptError as error_at:
+            compiler.errors.append(error_at)
+        except AlreadyReported:
             continue
     return parts, scope
 

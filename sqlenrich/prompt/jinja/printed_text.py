@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from sqlenrich.prompt.ir.failures import at_once, either_of, failure, requiring
-from sqlenrich.prompt.ir.nodes import Const, Expr, Fail, If, Join, none_possible
-from sqlenrich.prompt.values.values import Dynamic, Items, Stored, Table
+from sqlenrich.prompt.ir.failures import disjuncts, fail_where, failure, immediate_failure
+from sqlenrich.prompt.ir.nodes import Concat, Const, Expr, Fail, If, none_possible
+from sqlenrich.prompt.values.value import Dynamic, ListValue, MappingValue, Storable
 
 
 def join(parts: Iterable[Expr]) -> Expr:
@@ -14,8 +14,8 @@ def join(parts: Iterable[Expr]) -> Expr:
     merged: list[Expr] = []
     absent = False
     for part in parts:
-        flat = part.parts if isinstance(part, Join) else (part,)
-        absent = absent or (isinstance(part, Join) and any(map(none_possible, flat)))
+        flat = part.parts if isinstance(part, Concat) else (part,)
+        absent = absent or (isinstance(part, Concat) and any(map(none_possible, flat)))
         for piece in flat:
             if isinstance(piece, Const) and merged and isinstance(merged[-1], Const):
                 merged[-1] = Const(f"{merged[-1].value}{piece.value}")
@@ -24,14 +24,14 @@ def join(parts: Iterable[Expr]) -> Expr:
     if not merged:
         return Const("")
     if len(merged) == 1 and absent:  # text + "" fails for None, though nothing is added
-        return Join((merged[0], Const("")))
-    return merged[0] if len(merged) == 1 else Join(tuple(merged))
+        return Concat((merged[0], Const("")))
+    return merged[0] if len(merged) == 1 else Concat(tuple(merged))
 
 
-def guards(value: Stored) -> list[Expr]:
+def guards(value: Storable) -> list[Expr]:
     """Give empty texts that fail where a value that is set fails: Jinja computes it even where nothing reads it."""
-    broken = [at_once(v) for v in parts_of(value) if isinstance(v, Dynamic)]
-    return [requiring(condition, Const("")) for condition in broken if condition is not None]
+    broken = [immediate_failure(v) for v in parts_of(value) if isinstance(v, Dynamic)]
+    return [fail_where(condition, Const("")) for condition in broken if condition is not None]
 
 
 def without_needless(parts: list[Expr]) -> list[Expr]:
@@ -39,8 +39,8 @@ def without_needless(parts: list[Expr]) -> list[Expr]:
     kept = [part for part in parts if not is_guard(part)]
     if len(kept) == len(parts):
         return parts
-    reasons = {reason for part in kept for reason in either_of(failure(part))}
-    return [part for part in parts if not is_guard(part) or not reasons.issuperset(either_of(failure(part)))]
+    reasons = {reason for part in kept for reason in disjuncts(failure(part))}
+    return [part for part in parts if not is_guard(part) or not reasons.issuperset(disjuncts(failure(part)))]
 
 
 def prints_nothing(text: Expr) -> bool:
@@ -48,7 +48,7 @@ def prints_nothing(text: Expr) -> bool:
     match text:
         case If(_, then, orelse):
             return prints_nothing(then) and prints_nothing(orelse)
-        case Join(parts):
+        case Concat(parts):
             return all(prints_nothing(part) for part in parts)
     return text == Const("") or isinstance(text, Fail)
 
@@ -58,13 +58,13 @@ def is_guard(part: Expr) -> bool:
     return isinstance(part, If) and part.then == Fail(True) and part.orelse == Const("")
 
 
-def parts_of(value: Stored) -> Iterator[Stored]:
+def parts_of(value: Storable) -> Iterator[Storable]:
     """Give the values inside lists and mappings, or the value itself."""
     match value:
-        case Items(values):
+        case ListValue(values):
             for inner in values:
                 yield from parts_of(inner)
-        case Table(entries):
+        case MappingValue(entries):
             for _, inner in entries:
                 yield from parts_of(inner)
         case _:

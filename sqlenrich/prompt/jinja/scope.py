@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from jinja2 import nodes
 
-from sqlenrich.prompt.values.values import Stored
+from sqlenrich.prompt.values.value import Storable
 
 FILTERED_BLOCK = "filtered block"
 """Bound to the text of a block whose filters are compiled. No template can write this name: it has a space."""
@@ -18,12 +18,12 @@ FILTERED_BLOCK = "filtered block"
 class Scope:
     """Names and what they are worth at one point of the template. ``set`` in a loop does not reach outside it."""
 
-    names: Mapping[str, Bound]
-    bare: bool = False
+    symbols: Mapping[str, Symbol]
+    without_columns: bool = False
     """Whether columns are out of reach, as in an imported template."""
 
-    def bind(self, name: str, value: Bound) -> Scope:
-        return Scope({**self.names, name: value}, self.bare)
+    def bind(self, name: str, value: Symbol) -> Scope:
+        return Scope({**self.symbols, name: value}, self.without_columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,24 +42,24 @@ class Macro:
 class Module:
     """An imported template."""
 
-    names: Mapping[str, Any]
+    symbols: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Broken:
+class ErrorSymbol:
     """What a statement set that could not be compiled."""
 
 
 @dataclass(frozen=True)
-class Unsure:
+class UnreadableSymbol:
     """A name that can't be read, and why."""
 
     why: str
 
 
-Bound: TypeAlias = Stored | Macro | Module | Broken | Unsure
+Symbol: TypeAlias = Storable | Macro | Module | ErrorSymbol | UnreadableSymbol
 """What a name of the template can mean."""
 
 
-class Reported(Exception):  # noqa: N818 (its cause is in the list of problems already)
+class AlreadyReported(Exception):  # noqa: N818 (its cause is in the list of problems already)
     """A value that could not be compiled is used."""

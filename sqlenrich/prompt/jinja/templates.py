@@ -28,19 +28,19 @@ def used(compiler: Compiler, tree: nodes.Template) -> Iterator[nodes.Template]:
 def load(compiler: Compiler, node: nodes.Include | nodes.Import | nodes.FromImport) -> nodes.Template:
     """Give another template, parsed."""
     if not isinstance(node.template, nodes.Const) or not isinstance(node.template.value, str):
-        compiler.refuse(node, "the name of a template must be a constant text")
+        compiler.reject(node, "the name of a template must be a constant text")
     name = node.template.value
     if name in compiler.loaded:
         return compiler.loaded[name]
     if compiler.env.loader is None:
-        compiler.refuse(node, f'"{name}" can\'t be read: the prompt is no file, whose folder would hold it')
+        compiler.reject(node, f'"{name}" can\'t be read: the prompt is no file, whose folder would hold it')
     try:
         text, _, _ = compiler.env.loader.get_source(compiler.env, name)
         compiler.loaded[name] = compiler.env.parse(text, name)
     except jinja2.TemplateNotFound:
-        compiler.refuse(node, f'there is no "{name}" in the folder of the prompt')
+        compiler.reject(node, f'there is no "{name}" in the folder of the prompt')
     except jinja2.TemplateSyntaxError as error:
-        compiler.refuse(node, f"{name}:{error.lineno}: {error.message}")
+        compiler.reject(node, f"{name}:{error.lineno}: {error.message}")
     return compiler.loaded[name]
 
 
@@ -50,7 +50,7 @@ def elsewhere(
     """The parts of another template and the scope after them."""
     tree = load(compiler, node)
     if compiler.depth > MAX_DEPTH:
-        compiler.refuse(node, "templates that include each other without end")
+        compiler.reject(node, "templates that include each other without end")
     before, place = compiler.tree, (compiler.source, compiler.first_line)
     assert isinstance(node.template, nodes.Const)
     compiler.source, compiler.first_line, compiler.depth = str(node.template.value), 1, compiler.depth + 1
@@ -65,21 +65,21 @@ def elsewhere(
 @statement(nodes.Include)
 def include(compiler: Compiler, node: nodes.Include, scope: Scope) -> tuple[list[Expr], Scope]:
     """``{% include 'file' %}``."""
-    seen = Scope({name: value for name, value in scope.names.items() if name != "loop"})
-    return elsewhere(compiler, node, seen if node.with_context else Scope({}, bare=True))[0], scope
+    seen = Scope({name: value for name, value in scope.symbols.items() if name != "loop"})
+    return elsewhere(compiler, node, seen if node.with_context else Scope({}, without_columns=True))[0], scope
 
 
 @statement(nodes.Import, nodes.FromImport)
 def imported(compiler: Compiler, node: nodes.Import | nodes.FromImport, scope: Scope) -> tuple[list[Expr], Scope]:
     """``{% import 'file' as name %}`` and ``{% from 'file' import name %}``."""
-    before = compiler.state.made
-    _, after = elsewhere(compiler, node, scope if node.with_context else Scope({}, bare=True))
-    compiler.state.frozen |= compiler.state.made - before  # a module outlives the row, and so would its changes
+    before = compiler.heap.made
+    _, after = elsewhere(compiler, node, scope if node.with_context else Scope({}, without_columns=True))
+    compiler.heap.frozen |= compiler.heap.made - before  # a module outlives the row, and so would its changes
     if isinstance(node, nodes.Import):
-        return [], scope.bind(node.target, Module({n: v for n, v in after.names.items() if not n.startswith("_")}))
+        return [], scope.bind(node.target, Module({n: v for n, v in after.symbols.items() if not n.startswith("_")}))
     for entry in node.names:
         name, alias = entry if isinstance(entry, tuple) else (entry, entry)
-        if (found := after.names.get(name)) is None:
-            compiler.refuse(node, f'the template has no macro "{name}"{did_you_mean(name, after.names)}')
+        if (found := after.symbols.get(name)) is None:
+            compiler.reject(node, f'the template has no macro "{name}"{did_you_mean(name, after.symbols)}')
         scope = scope.bind(alias, found)
     return [], scope

@@ -16,10 +16,11 @@ from sqlglot import exp
 from sqlenrich.core.errors import PromptError
 from sqlenrich.core.sql import Body, Build, Sql, case, concat, double, literal
 from sqlenrich.core.types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Decimal, Type
-from sqlenrich.prompt.ir.failures import assuming, facts_of, failure, hidden_failure
+from sqlenrich.prompt.ir.failures import assuming, facts_of, failure, failure_without_null
 from sqlenrich.prompt.ir.nodes import (
     FALSE,
     Column,
+    Concat,
     Const,
     Element,
     Exists,
@@ -28,19 +29,18 @@ from sqlenrich.prompt.ir.nodes import (
     Field,
     FlatMap,
     If,
-    Join,
     Map,
     Op,
-    Pick,
     Sort,
+    Switch,
     Unique,
     Var,
     Where,
     none_possible,
 )
-from sqlenrich.prompt.ir.walk import variables_of
+from sqlenrich.prompt.ir.traversal import variables_of
 from sqlenrich.prompt.sql.arithmetic import arithmetic
-from sqlenrich.prompt.values import arrays, characters
+from sqlenrich.prompt.values import arrays, per_character
 
 MAX_EXPRESSIONS = 10_000
 """A prompt of more is refused: hundreds of kilobytes of SQL that no warehouse plans well."""
@@ -76,11 +76,11 @@ class _Printer:
 
     def safe(self, expr: Expr) -> Sql:
         """The value, NULL wherever computing it fails."""
-        if isinstance(expr, Join):
+        if isinstance(expr, Concat):
             return concat(*(self.safe(part) for part in expr.parts))
         if isinstance(expr, If):
             return self.branches(expr, self.safe)
-        if self.unknown(hidden_failure(expr)) is None or (broken := self.unknown(failure(expr))) is None:
+        if self.unknown(failure_without_null(expr)) is None or (broken := self.unknown(failure(expr))) is None:
             return self.value(expr)
         return case(
             (self.holds(broken), literal(None)), default=self.knowing(facts_of(broken, False), self.value, expr)
@@ -171,11 +171,11 @@ class _Printer:
                 return self.bounded(self.unboxed(found, expr.type))
             case Fail():
                 return literal(None)
-            case Join(parts):
+            case Concat(parts):
                 return exp.Paren(this=concat(*(self.value(part) for part in parts)))
             case If():
                 return self.branches(expr, self.value)
-            case Pick(subject, arms):
+            case Switch(subject, arms):
                 return self.pick(subject, arms)
         return self.bounded(self.operation(expr))
 
@@ -243,7 +243,7 @@ class _Printer:
                 titled = self.text["matches"](text.copy(), literal(_TITLED))
                 return case((titled, literal(None)), default=concat(head, tail))
             case "interleaved":
-                return self.value(characters.interleaved(*args))
+                return self.value(per_character.interleaved(*args))
             case "array" if any(_rounds(arg) for arg in args):
                 raise PromptError(ROUNDED)
             case "picked" | "written":

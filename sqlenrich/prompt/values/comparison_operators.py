@@ -5,20 +5,20 @@ from __future__ import annotations
 from sqlenrich.core.types import Array
 from sqlenrich.prompt.ir.nodes import Const, Expr
 from sqlenrich.prompt.values import arrays
-from sqlenrich.prompt.values.comparisons import KNOWN, contained, equal, ordered
-from sqlenrich.prompt.values.values import Dynamic, Known, Lazy, Refusal, Value, lift, negate
+from sqlenrich.prompt.values.comparisons import PYTHON_COMPARISONS, contained, equal, ordered
+from sqlenrich.prompt.values.value import CompileError, Dynamic, Generator, Static, Value, lift, negate
 
 
-def comparison(names: arrays.Names, name: str, left: Value, right: Value) -> Expr:
+def comparison(names: arrays.VariableNames, name: str, left: Value, right: Value) -> Expr:
     """Give ``left == right`` and its kin by name."""
-    if name in ("eq", "ne") and Known([]) in (left, right):
-        array = left if right == Known([]) else right
+    if name in ("eq", "ne") and Static([]) in (left, right):
+        array = left if right == Static([]) else right
         if isinstance(array, Dynamic) and isinstance(array.type, Array):
             if not arrays.is_python_list(array):
-                raise Refusal("comparing a range with a list, which it never equals; write |list after it")
+                raise CompileError("comparing a range with a list, which it never equals; write |list after it")
             empty = arrays.equals_empty(array)
             return empty if name == "eq" else negate(empty)
-    if isinstance(right, Lazy):
+    if isinstance(right, Generator):
         right = right.array
     if name in ("in", "notin") and isinstance(right, Dynamic) and isinstance(right.type, Array):
         inside = arrays.contains(names, right, left)
@@ -28,9 +28,9 @@ def comparison(names: arrays.Names, name: str, left: Value, right: Value) -> Exp
     if name in ("in", "notin"):
         found = contained(left, right)
         return found if name == "in" else negate(found)
-    if isinstance(left, Known) and isinstance(right, Known):
+    if isinstance(left, Static) and isinstance(right, Static):
         try:
-            return Const(KNOWN[name](left.value, right.value))
+            return Const(PYTHON_COMPARISONS[name](left.value, right.value))
         except TypeError as error:
-            raise Refusal(f"this fails for every row: {error}") from None
+            raise CompileError(f"this fails for every row: {error}") from None
     return ordered(name, lift(left), lift(right))

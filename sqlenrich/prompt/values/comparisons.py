@@ -11,13 +11,13 @@ from fractions import Fraction
 from typing import Any
 
 from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Array, Decimal, Struct
-from sqlenrich.prompt.ir.failures import at_once, failure, is_none, requiring
+from sqlenrich.prompt.ir.failures import fail_where, failure, immediate_failure, is_none
 from sqlenrich.prompt.ir.nodes import FALSE, TRUE, Const, Expr, If, Op, none_possible
-from sqlenrich.prompt.values.texts import blank_possible
-from sqlenrich.prompt.values.values import Items, Known, Refusal, Value, choose, describe, lift, negate
+from sqlenrich.prompt.values.printing import may_be_blank
+from sqlenrich.prompt.values.value import CompileError, ListValue, Static, Value, choose, describe, lift, negate
 
 NUMERIC = (BIGINT, DOUBLE)
-KNOWN: dict[str, Callable[[Any, Any], Any]] = {
+PYTHON_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "eq": operator.eq,
     "lt": operator.lt,
     "lteq": operator.le,
@@ -30,12 +30,12 @@ EXACT = 2**53
 
 def equal(a: Value, b: Value) -> Expr:
     """Give ``a == b`` as Python decides it: None equals only None, text never equals a number."""
-    if isinstance(a, Known) and isinstance(b, Known):
+    if isinstance(a, Static) and isinstance(b, Static):
         return TRUE if a.value == b.value else FALSE
     left, right = lift(a), lift(b)
     if isinstance(left, Const) and not isinstance(right, Const):
         left, right = right, left
-    if blank_possible(left) or blank_possible(right):
+    if may_be_blank(left) or may_be_blank(right):
         return unlike_blank(left, right)
     if right == Const(None):
         return is_none(left) if none_possible(left) else needing(left, FALSE)
@@ -48,14 +48,14 @@ def equal(a: Value, b: Value) -> Expr:
         if left.type == BOOLEAN and isinstance(right, Const) and right.value in (0, 1) and right.type == BIGINT:
             return equal(left, Const(bool(right.value)))
         if {left.type, right.type} == {BOOLEAN, BIGINT}:
-            raise Refusal("comparing a boolean with an integer; write the test out with if and else")
+            raise CompileError("comparing a boolean with an integer; write the test out with if and else")
         kinds = (STRING, BIGINT, DOUBLE, BOOLEAN, DATE, TIMESTAMP)
         numbers = (BIGINT, DOUBLE, BOOLEAN)
         if left.type in kinds and right.type in kinds and not (left.type in numbers and right.type in numbers):
             return unlike(left, right)
-        raise Refusal(f"comparing {describe(left.type)} with {describe(right.type)}")
+        raise CompileError(f"comparing {describe(left.type)} with {describe(right.type)}")
     if isinstance(left.type, Array | Struct):
-        raise Refusal("comparing arrays or structs; compare their elements")
+        raise CompileError("comparing arrays or structs; compare their elements")
     return Op("eq", (left, right), BOOLEAN)
 
 
@@ -69,11 +69,11 @@ def unlike(left: Expr, right: Expr) -> Expr:
 
 def unlike_blank(left: Expr, right: Expr) -> Expr:
     """Give ``left == right`` where one may be what an ``if`` without ``else`` gives: that equals nothing else."""
-    if not blank_possible(left):
+    if not may_be_blank(left):
         left, right = right, left
     if isinstance(left, If):
         return choose(left.test, equal(left.then, right), equal(left.orelse, right))
-    if isinstance(right, If) and blank_possible(right):
+    if isinstance(right, If) and may_be_blank(right):
         return choose(right.test, equal(left, right.then), equal(left, right.orelse))
     return TRUE if left == right else needing(right, FALSE)
 
@@ -85,21 +85,21 @@ def needing(operand: Expr, result: Expr) -> Expr:
 
 def contained(item: Value, container: Value) -> Expr:
     """Give ``item in container``."""
-    if isinstance(item, Known) and isinstance(container, Known):
+    if isinstance(item, Static) and isinstance(container, Static):
         try:
             return TRUE if item.value in container.value else FALSE
         except TypeError as error:
-            raise Refusal(f"this fails for every row: {error}") from None
-    if isinstance(container, Known) and isinstance(container.value, Mapping):
-        container = Known(list(container.value))
-    if isinstance(container, Known) and isinstance(container.value, list | tuple | set | range):
-        container = Items(tuple(Known(element) for element in container.value))
-    if isinstance(container, Items):
+            raise CompileError(f"this fails for every row: {error}") from None
+    if isinstance(container, Static) and isinstance(container.value, Mapping):
+        container = Static(list(container.value))
+    if isinstance(container, Static) and isinstance(container.value, list | tuple | set | range):
+        container = ListValue(tuple(Static(element) for element in container.value))
+    if isinstance(container, ListValue):
         subject = lift(item)
         if not container.values:
-            return requiring(at_once(subject), FALSE)
-        simple = subject.type == STRING and not blank_possible(subject)
-        if all(isinstance(v, Known) and type(v.value) is str for v in container.values) and simple:
+            return fail_where(immediate_failure(subject), FALSE)
+        simple = subject.type == STRING and not may_be_blank(subject)
+        if all(isinstance(v, Static) and type(v.value) is str for v in container.values) and simple:
             return Op("in", (subject, *(lift(v) for v in container.values)), BOOLEAN)
         found: Expr = FALSE
         for element in reversed(container.values):
@@ -108,7 +108,7 @@ def contained(item: Value, container: Value) -> Expr:
     left, right = lift(item), lift(container)
     if right.type == STRING and left.type == STRING:
         return Op("contains", (right, left), BOOLEAN)
-    raise Refusal(f"looking for {describe(left.type)} in {describe(right.type)}; it must be text in text")
+    raise CompileError(f"looking for {describe(left.type)} in {describe(right.type)}; it must be text in text")
 
 
 def number_beside_number(a: Expr, b: Expr) -> bool:
@@ -125,20 +125,22 @@ def ordered(name: str, a: Expr, b: Expr) -> Expr:
     if number_beside_number(a, b):
         return compare(name, a, b)
     if a.type != b.type or a.type not in (STRING, BIGINT, DATE, TIMESTAMP):
-        raise Refusal(f"ordering {describe(a.type)} and {describe(b.type)}; both must be text, or numbers, or dates")
+        raise CompileError(
+            f"ordering {describe(a.type)} and {describe(b.type)}; both must be text, or numbers, or dates"
+        )
     return Op(name, (a, b), BOOLEAN)
 
 
 def compare(name: str, a: Expr, b: Expr) -> Expr:
     """Give ``a < b`` and its kin for numbers of different types, or two doubles; NaN compares as in Python."""
     if isinstance(a, Const) and isinstance(b, Const):
-        return Const(bool(KNOWN[name](a.value, b.value)))
+        return Const(bool(PYTHON_COMPARISONS[name](a.value, b.value)))
     if isinstance(a, Const):
         return compare(_MIRRORED[name], b, a)
     if isinstance(b, Const) and isinstance(b.value, int | float) and a.type != DOUBLE:
         return _beside_constant(name, a, b.value)
     if isinstance(b, Const) and isinstance(b.value, int) and abs(b.value) > EXACT:
-        raise Refusal(f"comparing a double with {b.value}, which is none")
+        raise CompileError(f"comparing a double with {b.value}, which is none")
     if a.type == DOUBLE and (b.type == DOUBLE or isinstance(b, Const)):
         b = Const(float(b.value)) if isinstance(b, Const) and isinstance(b.value, int) else b
         test: Expr = Op(name, (a, b), BOOLEAN)
@@ -150,7 +152,7 @@ def compare(name: str, a: Expr, b: Expr) -> Expr:
         return If(is_none(greatest), test, number) if name == "eq" and none_possible(greatest) else number
     if a.type == b.type and isinstance(a.type, Decimal):
         return Op(name, (a, b), BOOLEAN)
-    raise Refusal(f"comparing {describe(a.type)} with {describe(b.type)}; cast one of them in the source query")
+    raise CompileError(f"comparing {describe(a.type)} with {describe(b.type)}; cast one of them in the source query")
 
 
 _MIRRORED = {"lt": "gt", "lteq": "gteq", "gt": "lt", "gteq": "lteq", "eq": "eq"}

@@ -6,13 +6,26 @@ from collections.abc import Callable
 from typing import Any
 
 from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, Array, Decimal, Scalar, Struct
-from sqlenrich.prompt.ir.failures import at_once, beyond, either, failure, is_none, requiring
-from sqlenrich.prompt.ir.nodes import FALSE, TRUE, Const, Element, Expr, Fail, Field, If, Join, Op, Pick, none_possible
-from sqlenrich.prompt.ir.walk import columns_of
+from sqlenrich.prompt.ir.failures import either, fail_where, failure, immediate_failure, is_none, out_of_range
+from sqlenrich.prompt.ir.nodes import (
+    FALSE,
+    TRUE,
+    Concat,
+    Const,
+    Element,
+    Expr,
+    Fail,
+    Field,
+    If,
+    Op,
+    Switch,
+    none_possible,
+)
+from sqlenrich.prompt.ir.traversal import columns_of
 from sqlenrich.prompt.values import numbers
 from sqlenrich.prompt.values.comparisons import equal, needing
-from sqlenrich.prompt.values.texts import as_text, printable
-from sqlenrich.prompt.values.values import Known, Refusal, Value, choose, describe, lift, negate, same_type, truth
+from sqlenrich.prompt.values.printing import as_text, printable
+from sqlenrich.prompt.values.value import CompileError, Static, Value, choose, describe, lift, negate, same_type, truth
 
 # str.strip() without an argument: every character for which str.isspace() holds (Unicode 14 and later agree).
 WHITESPACE = "".join(chr(c) for c in range(0x3001) if chr(c).isspace())
@@ -22,16 +35,16 @@ LONGEST = 1_000_000_000
 """No text is longer: a slice bound above it is the same, and fits the integers that engines count characters in."""
 
 
-def soft_text(value: Expr) -> Expr:
+def to_str(value: Expr) -> Expr:
     """Give Python's ``str(value)``, in which None is the text "None": what Jinja's text filters start from."""
     if isinstance(value, Const):
         return Const(str(value.value))
     if isinstance(value, Fail) and value.blank:
         return Const("")
     if isinstance(value, If):
-        return choose(value.test, soft_text(value.then), soft_text(value.orelse))
+        return choose(value.test, to_str(value.then), to_str(value.orelse))
     if not printable(value):
-        raise Refusal(unprintable(value))
+        raise CompileError(unprintable(value))
     return choose(is_none(value), Const("None"), as_text(value)) if none_possible(value) else as_text(value)
 
 
@@ -50,7 +63,7 @@ def unprintable(value: Expr) -> str:
     return f"printing {describe(value.type)} ({names}) is not the same on all engines; {instead}"
 
 
-def plain(name: str) -> Callable[[Expr], Expr]:
+def text_operation(name: str) -> Callable[[Expr], Expr]:
     """Give the function of one text that an engine has under ``name``."""
     return lambda text: Op(name, (text,), STRING)
 
@@ -58,38 +71,38 @@ def plain(name: str) -> Callable[[Expr], Expr]:
 def trimming(name: str) -> Callable[..., Expr]:
     """Give strip, lstrip or rstrip: of white space, or of the characters of a constant."""
 
-    def strip(text: Expr, chars: Value = Known(None)) -> Expr:
-        if not isinstance(chars, Known) or not isinstance(chars.value, str | None):
-            raise Refusal("stripping characters that differ by row; write them as a constant")
+    def strip(text: Expr, chars: Value = Static(None)) -> Expr:
+        if not isinstance(chars, Static) or not isinstance(chars.value, str | None):
+            raise CompileError("stripping characters that differ by row; write them as a constant")
         characters = WHITESPACE if chars.value is None else chars.value
         if not characters:
-            return whole(text)
+            return required_text(text)
         return Op(name, (text, Const(characters)), STRING)
 
     return strip
 
 
-def replace(text: Expr, old: Value, new: Value, count: Value = Known(None)) -> Expr:
+def replace(text: Expr, old: Value, new: Value, count: Value = Static(None)) -> Expr:
     """Give ``text.replace(old, new)``; Python finds an empty ``old`` of a row around all characters."""
-    if not isinstance(count, Known) or count.value not in (None, -1):
-        raise Refusal("replacing only the first occurrences; leave the count out")
-    sought = soft_text(lift(old))
+    if not isinstance(count, Static) or count.value not in (None, -1):
+        raise CompileError("replacing only the first occurrences; leave the count out")
+    sought = to_str(lift(old))
     if sought == Const(""):
-        raise Refusal("replacing an empty text; write the text to replace")
-    by = soft_text(lift(new))
+        raise CompileError("replacing an empty text; write the text to replace")
+    by = to_str(lift(new))
     made = Op("replace", (text, sought, by), STRING)
     if isinstance(sought, Const):
         return made
     between = Op("interleaved", (text, by), STRING)
-    return requiring(failure(sought), choose(Op("eq", (sought, Const("")), BOOLEAN), between, made))
+    return fail_where(failure(sought), choose(Op("eq", (sought, Const("")), BOOLEAN), between, made))
 
 
-def replace_text(text: Expr, old: Value, new: Value, count: Value = Known(None)) -> Expr:
+def replace_text(text: Expr, old: Value, new: Value, count: Value = Static(None)) -> Expr:
     """Give Python's own ``text.replace``, which takes texts only."""
     sought, by = lift(old), lift(new)
     if Const(None) in (sought, by) or sought.type != STRING or by.type != STRING:
-        raise Refusal("replacing what is no text; write x|replace(a, b), which takes any value")
-    return replace(text, whole(sought), whole(by), count)
+        raise CompileError("replacing what is no text; write x|replace(a, b), which takes any value")
+    return replace(text, required_text(sought), required_text(by), count)
 
 
 def find(text: Expr, part: Value) -> Expr:
@@ -100,74 +113,74 @@ def find(text: Expr, part: Value) -> Expr:
 
 def truncate(
     text: Expr,
-    length: Value = Known(255),
-    kill: Value = Known(False),
-    end: Value = Known("..."),
-    leeway: Value = Known(5),
+    length: Value = Static(255),
+    kill: Value = Static(False),
+    end: Value = Static("..."),
+    leeway: Value = Static(5),
 ) -> Expr:
     """Give Jinja's ``truncate``: at a word's end, unless words may be cut."""
-    values = [part.value if isinstance(part, Known) else None for part in (length, kill, end, leeway)]
+    values = [part.value if isinstance(part, Static) else None for part in (length, kill, end, leeway)]
     most, cut, dots, spare = values[0], values[1], values[2], 5 if values[3] is None else values[3]
     if type(most) is not int or type(spare) is not int or not isinstance(dots, str) or most < len(dots) or spare < 0:
-        raise Refusal("truncate with arguments that differ by row, or shorter than its end")
-    head = slice_text(text, Known(None), Known(most - len(dots)))
+        raise CompileError("truncate with arguments that differ by row, or shorter than its end")
+    head = slice_text(text, Static(None), Static(most - len(dots)))
     short = Op("lteq", (Op("length", (text,), BIGINT), Const(most + spare)), BOOLEAN)
-    return choose(short, text, Join((head if cut else Op("cut_word", (head,), STRING), Const(dots))))
+    return choose(short, text, Concat((head if cut else Op("cut_word", (head,), STRING), Const(dots))))
 
 
 def _startswith(name: str) -> Callable[..., Expr]:
     def test(text: Expr, affix: Value) -> Expr:
-        if isinstance(affix, Known) and isinstance(affix.value, tuple):
+        if isinstance(affix, Static) and isinstance(affix.value, tuple):
             found: Expr = FALSE
             for one in affix.value:
-                found = choose(test(text, Known(one)), TRUE, found)
+                found = choose(test(text, Static(one)), TRUE, found)
             return found
         other = lift(affix)
         if other.type != STRING:
-            raise Refusal(f"{name} of {describe(other.type)}; it must be text")
+            raise CompileError(f"{name} of {describe(other.type)}; it must be text")
         return Op(name, (text, other), BOOLEAN)
 
     return test
 
 
-def split(text: Expr, separator: Value = Known(None), most: Value = Known(-1)) -> Expr:
+def split(text: Expr, separator: Value = Static(None), most: Value = Static(-1)) -> Expr:
     """Give ``text.split(separator)`` for a constant separator."""
-    if separator == Known(None):
-        raise Refusal("splitting at white space with other arguments")
-    if not isinstance(separator, Known) or not isinstance(separator.value, str) or not separator.value:
-        raise Refusal("splitting at white space or at a text that differs by row; give a constant separator")
-    if most != Known(-1):
-        raise Refusal("split with a limit; slice the parts instead")
-    return Op("split", (whole(text), Const(separator.value)), Array(STRING))
+    if separator == Static(None):
+        raise CompileError("splitting at white space with other arguments")
+    if not isinstance(separator, Static) or not isinstance(separator.value, str) or not separator.value:
+        raise CompileError("splitting at white space or at a text that differs by row; give a constant separator")
+    if most != Static(-1):
+        raise CompileError("split with a limit; slice the parts instead")
+    return Op("split", (required_text(text), Const(separator.value)), Array(STRING))
 
 
 def text_index(text: Expr, part: Value) -> Expr:
     """Give ``text.index(part)`` for a constant part; fails where it is not there."""
-    if not isinstance(part, Known) or not isinstance(part.value, str) or not part.value:
-        raise Refusal("index of a text that differs by row, or of an empty one; write it as a constant")
+    if not isinstance(part, Static) or not isinstance(part.value, str) or not part.value:
+        raise CompileError("index of a text that differs by row, or of an empty one; write it as a constant")
     return Op("text_index", (text, Const(part.value)), BIGINT)
 
 
 def length(value: Expr) -> Expr:
     """Give ``len(value)``: characters of a text."""
     if value.type != STRING:
-        raise Refusal(f"the length of {describe(value.type)}; only text has a length here")
+        raise CompileError(f"the length of {describe(value.type)}; only text has a length here")
     return Op("length", (value,), BIGINT)
 
 
-def default(value: Expr, fallback: Value = Known(""), boolean: Value = Known(False)) -> Expr:
+def default(value: Expr, fallback: Value = Static(""), boolean: Value = Static(False)) -> Expr:
     """Give Jinja's ``default`` filter. A column is always defined, so only ``default(x, true)`` can matter."""
-    if not isinstance(boolean, Known):
-        raise Refusal("default with a second argument that differs by row")
+    if not isinstance(boolean, Static):
+        raise CompileError("default with a second argument that differs by row")
     instead = lift(fallback)
-    missing = undefined(value)
-    if (boolean.value or missing != FALSE) and not same_type(value, instead):
-        raise Refusal(
+    absent = undefined(value)
+    if (boolean.value or absent != FALSE) and not same_type(value, instead):
+        raise CompileError(
             f"a default that is {describe(instead.type)} of a value that is {describe(value.type)}; "
             "make both text with |string"
         )
     given = choose(truth(value), value, instead) if boolean.value else value
-    return requiring(at_once(instead), given if missing == FALSE else choose(missing, instead, given))
+    return fail_where(immediate_failure(instead), given if absent == FALSE else choose(absent, instead, given))
 
 
 def undefined(value: Expr) -> Expr:
@@ -181,72 +194,74 @@ def undefined(value: Expr) -> Expr:
             return FALSE
         absent = None if value.strict or not none_possible(value.array) else is_none(value.array)
         nowhere = is_none(value.index) if none_possible(value.index) else None
-        found = either(either(absent, nowhere), beyond(value.array, value.index)) or FALSE
-        return found if nowhere is None else requiring(failure(value.array), found)
-    if isinstance(value, Pick):
+        found = either(either(absent, nowhere), out_of_range(value.array, value.index)) or FALSE
+        return found if nowhere is None else fail_where(failure(value.array), found)
+    if isinstance(value, Switch):
         return negate(Op("in", (value.subject, *(Const(key) for key, _ in value.arms)), BOOLEAN))
     if isinstance(value, Op) and value.name == "character":
-        raise Refusal("asking whether a text has a character at a place; compare its length instead")
+        raise CompileError("asking whether a text has a character at a place; compare its length instead")
     return is_none(value.base) if isinstance(value, Field) and none_possible(value.base) else FALSE
 
 
-def whole(text: Expr) -> Expr:
+def required_text(text: Expr) -> Expr:
     """Give a text as it is; what is None fails, as a method or a slice of None does."""
     if none_possible(text):
         return Op("substr", (text, Const(1)), STRING)
     broken = failure(text)
-    return text if broken == at_once(text) else requiring(broken, text)  # what is undefined fails too
+    return text if broken == immediate_failure(text) else fail_where(broken, text)  # what is undefined fails too
 
 
 def _soft(function: Callable[..., Expr]) -> Callable[..., Expr]:
-    return lambda value, *args: function(soft_text(value), *args)
+    return lambda value, *args: function(to_str(value), *args)
 
 
 FILTERS: dict[str, Callable[..., Expr]] = {
     "abs": numbers.absolute,
-    "capitalize": _soft(plain("capitalize")),
+    "capitalize": _soft(text_operation("capitalize")),
     "default": default,
     "d": default,
     "float": numbers.floating,
     "int": numbers.integer,
     "length": length,
     "count": length,
-    "lower": _soft(plain("lower")),
+    "lower": _soft(text_operation("lower")),
     "replace": _soft(replace),
     "round": numbers.rounded,
-    "string": soft_text,
+    "string": to_str,
     "trim": _soft(trimming("trim")),
     "truncate": truncate,
-    "upper": _soft(plain("upper")),
+    "upper": _soft(text_operation("upper")),
 }
 """Filters by name; each takes the value and the filter's arguments. ``None`` is printed as "None", as Jinja does."""
 
 METHODS: dict[str, Callable[..., Expr]] = {
-    "capitalize": plain("capitalize"),
+    "capitalize": text_operation("capitalize"),
     "endswith": _startswith("endswith"),
     "find": find,
     "index": text_index,
-    "lower": plain("lower"),
+    "lower": text_operation("lower"),
     "lstrip": trimming("ltrim"),
     "replace": replace_text,
     "rstrip": trimming("rtrim"),
     "split": split,
     "startswith": _startswith("startswith"),
     "strip": trimming("trim"),
-    "upper": plain("upper"),
+    "upper": text_operation("upper"),
 }
 """Methods of text by name. A method of None fails for the row."""
 
 GLOBALS = ("range", "dict", "zip")
 """Jinja's global functions that always give the same: not lipsum, cycler, joiner, namespace."""
 
-MUTATING = frozenset("add append clear discard extend insert pop popitem remove reverse setdefault sort update".split())
+MUTATING_METHODS = frozenset(
+    "add append clear discard extend insert pop popitem remove reverse setdefault sort update".split()
+)
 """Methods that change a list or a mapping in place: at compile time they would, whatever the row."""
 
 
 def divisible(value: Expr, by: Value) -> Expr:
     """Give the test ``value is divisibleby(by)``."""
-    return equal(numbers.whole_division("%")(value, lift(by)), Known(0))
+    return equal(numbers.whole_division("%")(value, lift(by)), Static(0))
 
 
 def of_type(*names: str) -> Callable[[Expr], Expr]:
@@ -269,11 +284,11 @@ TESTS: dict[str, Callable[..., Expr]] = {
     "number": of_type("bigint", "double", "decimal", "boolean"),
     "string": of_type("string"),
     "divisibleby": divisible,
-    "even": lambda value: divisible(value, Known(2)),
-    "odd": lambda value: equal(numbers.whole_division("%")(value, Const(2)), Known(1)),
+    "even": lambda value: divisible(value, Static(2)),
+    "odd": lambda value: equal(numbers.whole_division("%")(value, Const(2)), Static(1)),
     "defined": lambda value: negate(undefined(value)),
     "undefined": undefined,
-    "none": lambda value: choose(undefined(value), FALSE, equal(value, Known(None))),
+    "none": lambda value: choose(undefined(value), FALSE, equal(value, Static(None))),
 }
 """Tests by name, beside the comparisons, which :mod:`.compile` knows."""
 
@@ -289,7 +304,7 @@ INSTEAD = {
 """What to write instead of a filter that is not compiled."""
 
 
-def within(position: Expr) -> Expr:
+def clamp_position(position: Expr) -> Expr:
     """Give a position; a constant beyond every text and array as one that an engine can still count from."""
     if isinstance(position, Const) and type(position.value) is int:
         return Const(max(-LONGEST, min(position.value, LONGEST)))
@@ -298,11 +313,11 @@ def within(position: Expr) -> Expr:
 
 def slice_bound(bound: Value, length: Expr, absent: Expr) -> Expr | None:
     """Give a bound of a slice as a position from 0; None for no bound, ``absent`` where it is None for the row."""
-    expr = within(lift(bound))
+    expr = clamp_position(lift(bound))
     if expr == Const(None):
         return None
     if expr.type != BIGINT:
-        raise Refusal(f"a slice bound that is {describe(expr.type)}; it must be an integer")
+        raise CompileError(f"a slice bound that is {describe(expr.type)}; it must be an integer")
     from_end = Op("greatest", (Op("add", (length, expr), BIGINT), Const(0)), BIGINT)
     if isinstance(expr, Const) and isinstance(expr.value, int):
         return from_end if expr.value < 0 else expr
@@ -316,7 +331,7 @@ def slice_text(text: Expr, start: Value, stop: Value) -> Expr:
     length = Op("length", (text,), BIGINT)
     first, last = slice_bound(start, length, Const(0)), slice_bound(stop, length, Const(LONGEST))
     if first is None or first == Const(0):
-        return whole(text) if last is None else Op("substr", (text, Const(1), last), STRING)
+        return required_text(text) if last is None else Op("substr", (text, Const(1), last), STRING)
     begin = _bounded("add", first, Const(1))
     if last is None:
         return Op("substr", (text, begin), STRING)
@@ -325,7 +340,7 @@ def slice_text(text: Expr, start: Value, stop: Value) -> Expr:
 
 def character(text: Expr, at: Expr) -> Expr:
     """Give ``text[at]``; fails beyond either end, and where the index is None."""
-    found = Op("character", (slice_text(text, at, Known(None)),), STRING)
+    found = Op("character", (slice_text(text, at, Static(None)),), STRING)
     if isinstance(at, Const) and isinstance(at.value, int):
         if at.value >= 0:
             return found

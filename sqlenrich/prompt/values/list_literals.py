@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlenrich.prompt.ir.failures import at_once, either, requiring
+from sqlenrich.prompt.ir.failures import either, fail_where, immediate_failure
 from sqlenrich.prompt.ir.nodes import Expr
-from sqlenrich.prompt.values.values import ONCE, Dynamic, Items, Known, Refusal, Value, lift, only_once
+from sqlenrich.prompt.values.value import GENERATOR, CompileError, Dynamic, ListValue, Static, Value, is_generator, lift
 
 
 def elements(value: Value) -> list[Value]:
     """Give the values of a list literal."""
-    if not isinstance(value, Known | Items):
-        raise Refusal("a list is needed")
-    return list(value.values) if isinstance(value, Items) else [Known(item) for item in value.value]
+    if not isinstance(value, Static | ListValue):
+        raise CompileError("a list is needed")
+    return list(value.values) if isinstance(value, ListValue) else [Static(item) for item in value.value]
 
 
-def list_of(values: list[Value], as_tuple: bool) -> Value:
+def list_value(values: list[Value], as_tuple: bool) -> Value:
     """Give values as a list or a tuple, known where all of them are."""
-    if any(map(only_once, values)):
-        raise Refusal(f"keeping {ONCE}")
-    if all(isinstance(value, Known) for value in values):
-        known = [value.value for value in values if isinstance(value, Known)]
-        return Known(tuple(known) if as_tuple else known)
-    return Items(tuple(values), as_tuple)
+    if any(map(is_generator, values)):
+        raise CompileError(f"keeping {GENERATOR}")
+    if all(isinstance(value, Static) for value in values):
+        known = [value.value for value in values if isinstance(value, Static)]
+        return Static(tuple(known) if as_tuple else known)
+    return ListValue(tuple(values), as_tuple)
 
 
-def beside(value: Value, others: Iterable[Value]) -> Value:
+def fail_beside(value: Value, others: Iterable[Value]) -> Value:
     """Give a value of a list or a mapping, failing where another value fails: Jinja computes all of them."""
     broken: Expr | None = None
     for other in others:
         if other is not value and isinstance(other, Dynamic):
-            broken = either(broken, at_once(other))
-    return value if broken is None else requiring(broken, lift(value))
+            broken = either(broken, immediate_failure(other))
+    return value if broken is None else fail_where(broken, lift(value))

@@ -13,6 +13,7 @@ from sqlenrich.prompt.ir.nodes import (
     FALSE,
     TRUE,
     Column,
+    Concat,
     Const,
     Element,
     Exists,
@@ -21,11 +22,10 @@ from sqlenrich.prompt.ir.nodes import (
     Field,
     FlatMap,
     If,
-    Join,
     Map,
     Op,
-    Pick,
     Sort,
+    Switch,
     Unique,
     Var,
     Where,
@@ -34,14 +34,14 @@ from sqlenrich.prompt.ir.nodes import (
 
 
 @node
-class Known(Node):
+class Static(Node):
     """A Python value that no row changes."""
 
     value: Any
 
     def __eq__(self, other: object) -> bool:
         # 1 == True == 1.0 in Python, but they are printed differently, in lists too.
-        if not isinstance(other, Known):
+        if not isinstance(other, Static):
             return False
         return self.value is other.value or (self.value == other.value and repr(self.value) == repr(other.value))
 
@@ -49,7 +49,7 @@ class Known(Node):
 
 
 @node
-class Items(Node):
+class ListValue(Node):
     """A list literal, or a tuple, that holds at least one value of the row."""
 
     values: tuple[Value, ...]
@@ -57,28 +57,28 @@ class Items(Node):
 
 
 @node
-class Table(Node):
+class MappingValue(Node):
     """A mapping literal that holds at least one value of the row."""
 
     entries: tuple[tuple[Any, Value], ...]
 
 
 @node
-class Zip(Node):
+class ZipValue(Node):
     """Several lists side by side, as long as the shortest; at least one is of the row."""
 
     parts: tuple[Value, ...]
 
 
 @node
-class Lazy(Node):
+class Generator(Node):
     """What map, select and their kin give: it can be read once, and has no length."""
 
     array: Expr
 
 
 @node
-class Loop(Node):
+class LoopVariable(Node):
     """The ``loop`` variable inside a loop over an array of the row."""
 
     array: Expr
@@ -86,15 +86,15 @@ class Loop(Node):
 
 
 @node
-class Ref(Node):
+class ObjectRef(Node):
     """A list, a mapping or a namespace that the template changes in place; what it is worth stands in the state."""
 
-    cell: int
+    object_id: int
     kind: str
 
 
 @node
-class Changing(Node):
+class LoopCarried(Node):
     """What an entry of the state is worth inside a loop that changes it: not known before the loop has ended."""
 
     place: tuple[int, Any]
@@ -102,7 +102,7 @@ class Changing(Node):
 
 
 @node
-class Part(Node):
+class LoopUpdate(Node):
     """What one turn of a loop adds, where ``test`` holds: an ``item`` or a ``list``, a ``text``, or a ``number``."""
 
     test: Expr
@@ -111,31 +111,31 @@ class Part(Node):
 
 
 @node
-class Growing(Node):
-    """A :class:`Changing` value with what a turn has added to it."""
+class LoopAccumulated(Node):
+    """A :class:`LoopCarried` value with what a turn has added to it."""
 
     place: tuple[int, Any]
     loop: int
-    parts: tuple[Part, ...]
+    parts: tuple[LoopUpdate, ...]
 
 
 @node
-class Replaced(Node):
-    """A :class:`Changing` value that a turn has set anew, where ``test`` holds."""
+class LoopAssigned(Node):
+    """A :class:`LoopCarried` value that a turn has set anew, where ``test`` holds."""
 
     place: tuple[int, Any]
     loop: int
     test: Expr
-    value: Stored
+    value: Storable
 
 
-Value: TypeAlias = Known | Items | Table | Zip | Lazy | Loop | Expr
-Stored: TypeAlias = Value | Ref | Changing | Growing | Replaced
+Value: TypeAlias = Static | ListValue | MappingValue | ZipValue | Generator | LoopVariable | Expr
+Storable: TypeAlias = Value | ObjectRef | LoopCarried | LoopAccumulated | LoopAssigned
 """What a name or an entry of the state can hold."""
-Dynamic = (Const, Column, Field, Op, If, Pick, Join, Fail, Var, Map, FlatMap, Sort, Unique, Where, Exists, Element)
+Dynamic = (Const, Column, Field, Op, If, Switch, Concat, Fail, Var, Map, FlatMap, Sort, Unique, Where, Exists, Element)
 
 
-class Once:
+class StaticGenerator:
     """What a filter such as map gives for constants: a generator, which is empty when it is read again."""
 
     def __init__(self, items: Iterable[Any]) -> None:
@@ -145,15 +145,17 @@ class Once:
         return iter(self._items)
 
     def __repr__(self) -> str:
-        raise Refusal(f"printing {ONCE}")
+        raise CompileError(f"printing {GENERATOR}")
 
 
-ONCE = "a map, a select, a zip or the like: it can be read only once; write |list after it"
+GENERATOR = "a map, a select, a zip or the like: it can be read only once; write |list after it"
 
 
-def only_once(value: object) -> bool:
+def is_generator(value: object) -> bool:
     """Tell whether a value can be read only once."""
-    return isinstance(value, Lazy | Zip) or (isinstance(value, Known) and isinstance(value.value, Once))
+    return isinstance(value, Generator | ZipValue) or (
+        isinstance(value, Static) and isinstance(value.value, StaticGenerator)
+    )
 
 
 READ_IN_LOOP = (
@@ -162,26 +164,26 @@ READ_IN_LOOP = (
 )
 
 
-class Refusal(Exception):  # noqa: N818 (not an error by itself: the compiler adds the place and raises PromptError)
+class CompileError(Exception):
     """Why a construct can't be compiled, and what to write instead."""
 
 
-def lift(value: Stored) -> Expr:
-    """Give a value as an expression. Raises :class:`Refusal` for lists and mappings."""
-    if isinstance(value, Known):
+def lift(value: Storable) -> Expr:
+    """Give a value as an expression. Raises :class:`CompileError` for lists and mappings."""
+    if isinstance(value, Static):
         if value.value is None or isinstance(value.value, str | bool | int | float):
             if isinstance(value.value, float) and not math.isfinite(value.value):
-                raise Refusal(f"the constant {value.value}; engines disagree about it")
+                raise CompileError(f"the constant {value.value}; engines disagree about it")
             return Const(value.value)
-        raise Refusal(f"a {type(value.value).__name__} where one value is needed; join it or index it")
-    if isinstance(value, Items | Zip):
-        raise Refusal("a list where one value is needed; join it or index it")
-    if isinstance(value, Lazy):
-        raise Refusal("what map and select give can be read only once; write |list after it")
-    if isinstance(value, Table | Loop | Ref):
-        raise Refusal("a mapping where one value is needed; index it")
-    if isinstance(value, Changing | Growing | Replaced):
-        raise Refusal(READ_IN_LOOP)
+        raise CompileError(f"a {type(value.value).__name__} where one value is needed; join it or index it")
+    if isinstance(value, ListValue | ZipValue):
+        raise CompileError("a list where one value is needed; join it or index it")
+    if isinstance(value, Generator):
+        raise CompileError("what map and select give can be read only once; write |list after it")
+    if isinstance(value, MappingValue | LoopVariable | ObjectRef):
+        raise CompileError("a mapping where one value is needed; index it")
+    if isinstance(value, LoopCarried | LoopAccumulated | LoopAssigned):
+        raise CompileError(READ_IN_LOOP)
     return value
 
 
@@ -194,14 +196,14 @@ def describe(value: Type) -> str:
 
 def truth(value: Value) -> Expr:
     """Give the boolean expression of Python's ``bool(value)``."""
-    if isinstance(value, Known):
+    if isinstance(value, Static):
         return TRUE if value.value else FALSE
-    if isinstance(value, Items | Table | Loop):
+    if isinstance(value, ListValue | MappingValue | LoopVariable):
         return TRUE
-    if isinstance(value, Zip):
-        raise Refusal("whether a zip is empty; test one of its lists")
-    if isinstance(value, Lazy):
-        raise Refusal("whether a map or a select is empty; write |list after it")
+    if isinstance(value, ZipValue):
+        raise CompileError("whether a zip is empty; test one of its lists")
+    if isinstance(value, Generator):
+        raise CompileError("whether a map or a select is empty; write |list after it")
     match value:
         case Const(constant):
             return TRUE if constant else FALSE

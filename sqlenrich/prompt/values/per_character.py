@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, Array
-from sqlenrich.prompt.ir.failures import either, missing, requiring
-from sqlenrich.prompt.ir.nodes import Const, Expr, If, Join, Map, Op
-from sqlenrich.prompt.ir.walk import columns_of, variables_of
+from sqlenrich.prompt.ir.failures import either, fail_where, fails_or_none
+from sqlenrich.prompt.ir.nodes import Concat, Const, Expr, If, Map, Op
+from sqlenrich.prompt.ir.traversal import columns_of, variables_of
 from sqlenrich.prompt.values import functions
-from sqlenrich.prompt.values.arrays import Names
+from sqlenrich.prompt.values.arrays import VariableNames
 
 ODD_TITLE = (
     "[ªºßİĸŉΣ\u0180-\u02ff\u037a\u0390\u03b0\u03d0-\u03ff\u0560\u0587\u0588\u10a0-\u10ff\u1c80-\u1cbf\u1d00-\u1dbf"
@@ -24,13 +24,13 @@ WORD_STARTS = functions.WHITESPACE + "-({[<"
 def interleaved(text: Expr, between: Expr) -> Expr:
     """Give a text with another before, between and after its characters."""
     characters = Op("sequence", (Op("length", (text,), BIGINT),), Array(BIGINT))
-    taken = {*columns_of(text), *columns_of(between), *(v.name for v in variables_of(Join((text, between))))}
-    at, place = Names(taken).fresh(characters)
+    taken = {*columns_of(text), *columns_of(between), *(v.name for v in variables_of(Concat((text, between))))}
+    at, place = VariableNames(taken).fresh(characters)
     one = Op("substr", (text, Op("add", (at, Const(1)), BIGINT), Const(1)), STRING)
-    return Join((between, Op("array_join", (Map(characters, at, place, Join((one, between))), Const("")), STRING)))
+    return Concat((between, Op("array_join", (Map(characters, at, place, Concat((one, between))), Const("")), STRING)))
 
 
-def titled(names: Names, text: Expr, capital: Callable[[Expr], Expr], odd: str) -> Expr:
+def titled(names: VariableNames, text: Expr, capital: Callable[[Expr], Expr], odd: str) -> Expr:
     """Give a text with a capital where ``capital`` holds of the character before, and at its start."""
     characters = Op("sequence", (Op("length", (text,), BIGINT),), Array(BIGINT))
     at, place = names.fresh(characters)
@@ -39,16 +39,16 @@ def titled(names: Names, text: Expr, capital: Callable[[Expr], Expr], odd: str) 
     starts = Op("or", (Op("eq", (at, Const(0)), BOOLEAN), capital(before)), BOOLEAN)
     letters = Map(characters, at, place, If(starts, Op("upper", (one,), STRING), Op("lower", (one,), STRING)))
     made = Op("array_join", (letters, Const("")), STRING)
-    return requiring(either(missing(text), Op("matches", (text, Const(odd)), BOOLEAN)), made)
+    return fail_where(either(fails_or_none(text), Op("matches", (text, Const(odd)), BOOLEAN)), made)
 
 
-def title(names: Names, text: Expr) -> Expr:
+def title(names: VariableNames, text: Expr) -> Expr:
     """Give Jinja's ``title``: a capital after white space or one of ``-({[<``; a capital sigma fails."""
     starts = lambda before: Op("contains", (Const(WORD_STARTS), before), BOOLEAN)  # noqa: E731
     return titled(names, text, starts, "Σ")
 
 
-def python_title(names: Names, text: Expr) -> Expr:
+def python_title(names: VariableNames, text: Expr) -> Expr:
     """Give ``text.title()``: a capital after what has no case; letters that engines know less well fail."""
 
     def uncased(before: Expr) -> Expr:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlenrich.core.types import DOUBLE, STRING, Decimal, Scalar
 from sqlenrich.prompt.ir.failures import failure, is_none
-from sqlenrich.prompt.ir.nodes import Const, Expr, Fail, If, Join, Op, Pick, none_possible
+from sqlenrich.prompt.ir.nodes import Concat, Const, Expr, Fail, If, Op, Switch, none_possible
 
 
 def printed(expr: Expr) -> Expr:
@@ -15,15 +15,15 @@ def printed(expr: Expr) -> Expr:
         return Const("")
     if isinstance(expr, If):
         return If(expr.test, printed(expr.then), printed(expr.orelse))
-    if isinstance(expr, Pick):
-        return Pick(expr.subject, tuple((key, printed(value)) for key, value in expr.arms))
+    if isinstance(expr, Switch):
+        return Switch(expr.subject, tuple((key, printed(value)) for key, value in expr.arms))
     if none_possible(expr):
         text = as_text(expr)
         return If(is_none(expr), Const(""), text) if expr.type == DOUBLE else Op("printed", (expr,), STRING)
     return as_text(expr)
 
 
-def written(text: Expr) -> Expr:
+def materialized(text: Expr) -> Expr:
     """Give a text that was printed where it stands: what failed in printing it fails though nobody reads it."""
     return text if failure(text) is None else Op("written", (text,), STRING)
 
@@ -43,13 +43,13 @@ def _text_of_rounded(number: Expr, digits: Expr) -> Expr:
     """Give the text of a rounded double: that of a format, without the zeros that Python leaves out."""
     text = Op("fixed", (number, digits), STRING)
     if digits == Const(0):
-        return Join((text, Const(".0")))
+        return Concat((text, Const(".0")))
     return text if digits == Const(1) else Op("strip_zeros", (text,), STRING)
 
 
-MAX_DECIMALS = 4
+MAX_PRINTED_DECIMALS = 4
 """Python prints a double below 0.0001 with an exponent."""
-MAX_SCALE = 6
+MAX_PRINTED_SCALE = 6
 """Python prints a decimal of a larger scale with an exponent where it is small."""
 
 
@@ -61,7 +61,7 @@ def printable(expr: Expr) -> bool:
         case Scalar():
             return True
         case Decimal(_, scale):
-            return scale <= MAX_SCALE
+            return scale <= MAX_PRINTED_SCALE
     return False
 
 
@@ -69,9 +69,9 @@ def decimals(expr: Expr) -> int | None:
     """Give how many decimals the text of a double has at most; None where it is not known, or too many to print."""
     match expr:
         case Const(float() as value) if abs(value) < 1e15:
-            written = repr(value)
-            return None if "e" in written else len(written.partition(".")[2].rstrip("0"))
-        case Op("round", (_, Const(int() as digits)), _) if digits <= MAX_DECIMALS:
+            materialized = repr(value)
+            return None if "e" in materialized else len(materialized.partition(".")[2].rstrip("0"))
+        case Op("round", (_, Const(int() as digits)), _) if digits <= MAX_PRINTED_DECIMALS:
             return digits
         case Op(("floor" | "ceil" | "double" | "exact_double"), _, _):
             return 0
@@ -80,15 +80,15 @@ def decimals(expr: Expr) -> int | None:
         case Op(("double_add" | "double_subtract" | "double_multiply"), (a, b), _) if decimals(a) == decimals(b) == 0:
             return 0
         case Op("double_divide", (a, Const(float() as divisor)), _) if decimals(a) == 0:
-            return next((n for n in range(MAX_DECIMALS + 1) if divisor and 10**n % divisor == 0), None)
+            return next((n for n in range(MAX_PRINTED_DECIMALS + 1) if divisor and 10**n % divisor == 0), None)
         case If(_, then, orelse):
             arms = decimals(then), decimals(orelse)
             return None if arms[0] is None or arms[1] is None else max(arms[0], arms[1])
     return None
 
 
-def blank_possible(expr: Expr) -> bool:
+def may_be_blank(expr: Expr) -> bool:
     """Tell whether a value can be that of an ``if`` without ``else``."""
     if isinstance(expr, If):
-        return blank_possible(expr.then) or blank_possible(expr.orelse)
+        return may_be_blank(expr.then) or may_be_blank(expr.orelse)
     return isinstance(expr, Fail) and expr.blank
