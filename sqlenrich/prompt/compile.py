@@ -29,8 +29,8 @@ from sqlenrich.prompt.jinja import (  # noqa: F401 (each registers its handlers)
 )
 from sqlenrich.prompt.jinja.compiler import Compiler, TooManyParts
 from sqlenrich.prompt.jinja.scope import Scope
-from sqlenrich.prompt.values.arrays import VariableNames
-from sqlenrich.prompt.values.functions import MUTATING_METHODS
+from sqlenrich.prompt.values.bound_variables import VariableNames
+from sqlenrich.prompt.values.builtins import MUTATING_METHODS
 from sqlenrich.prompt.values.value import Static
 
 

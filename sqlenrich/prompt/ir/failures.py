@@ -35,29 +35,29 @@ def failure(expr: Expr) -> Expr | None:
         case Fail():
             return TRUE
         case Field(base, _, _):
-            return either(failure(base), none(base))
+            return any_of(failure(base), none_condition(base))
         case Map(array, item, position, body):
             inner = failure(body)
             each = None if inner is None else Exists(array, item, position, inner)
-            return either(fails_or_none(array), each)
+            return any_of(fails_or_none(array), each)
         case FlatMap(array, item, position, body):
             inner = fails_or_none(body)
-            return either(fails_or_none(array), None if inner is None else Exists(array, item, position, inner))
+            return any_of(fails_or_none(array), None if inner is None else Exists(array, item, position, inner))
         case Sort(array, item, by, _):
             inner = fails_or_none(by)
             if by.type == DOUBLE:
-                inner = either(inner, Op("is_nan", (by,), BOOLEAN))
+                inner = any_of(inner, Op("is_nan", (by,), BOOLEAN))
             each = None if inner is None else Exists(array, item, Var(f"{item.name}_at", BIGINT), inner)
-            return either(fails_or_none(array), each)
+            return any_of(fails_or_none(array), each)
         case Where(array, item, test) | Unique(array, item, test):
             inner = failure(test)
             each = None if inner is None else Exists(array, item, Var(f"{item.name}_at", BIGINT), inner)
-            return either(fails_or_none(array), each)
+            return any_of(fails_or_none(array), each)
         case Exists(array, _, _, _):
             return fails_or_none(array)
         case Element(array, index, inside, _):
-            broken = either(fails_or_none(array), fails_or_none(index))
-            return broken if inside else either(broken, out_of_range(array, index))
+            broken = any_of(fails_or_none(array), fails_or_none(index))
+            return broken if inside else any_of(broken, out_of_range(array, index))
         case If(test, then, orelse):
             in_then, in_else = failure(then), failure(orelse)
             arms = None
@@ -65,20 +65,20 @@ def failure(expr: Expr) -> Expr | None:
                 arms = test
             elif in_then is not None or in_else is not None:
                 arms = branch(test, in_then or FALSE, in_else or FALSE)
-            return either(failure(test), arms)
+            return any_of(failure(test), arms)
         case Switch(subject, arms):
             keys = tuple(Const(key) for key, _ in arms)
             unknown = Op("not", (Op("in", (subject, *keys), BOOLEAN),), BOOLEAN)
-            broken = either(failure(subject), unknown)
+            broken = any_of(failure(subject), unknown)
             for key, value in arms:
                 if (in_arm := failure(value)) is not None:
-                    broken = either(broken, branch(Op("eq", (subject, Const(key)), BOOLEAN), in_arm, FALSE))
+                    broken = any_of(broken, branch(Op("eq", (subject, Const(key)), BOOLEAN), in_arm, FALSE))
             return broken
         case Concat(parts):
             broken = None
             for part in parts:
-                broken = either(broken, failure(part))
-                broken = either(broken, none(part))  # as in text + None; what is printed is never None
+                broken = any_of(broken, failure(part))
+                broken = any_of(broken, none_condition(part))  # as in text + None; what is printed is never None
             return broken
         case Op(("and" | "or") as name, args, _):
             # Python stops at the first operand that decides: what follows can't fail then.
@@ -86,19 +86,19 @@ def failure(expr: Expr) -> Expr | None:
             for arg in reversed(args[:-1]):
                 if broken is not None:
                     broken = branch(arg, broken, FALSE) if name == "and" else branch(arg, FALSE, broken)
-                broken = either(failure(arg), broken)
+                broken = any_of(failure(arg), broken)
             return broken
         case Op(name, args, _):
             kind = OPERATIONS[name]
             broken = None
             if kind == "partial":
                 for arg in args:  # where the SQL of an argument would not be NULL
-                    broken = either(broken, None if failure_without_null(arg) is None else failure(arg))
-                return either(broken, is_none(expr))
+                    broken = any_of(broken, None if failure_without_null(arg) is None else failure(arg))
+                return any_of(broken, is_none(expr))
             for arg in args:
-                broken = either(broken, failure(arg))
+                broken = any_of(broken, failure(arg))
                 if kind == "strict":
-                    broken = either(broken, none(arg))
+                    broken = any_of(broken, none_condition(arg))
             return broken
     return None
 
@@ -113,7 +113,7 @@ def immediate_failure(expr: Expr) -> Expr | None:
         case Switch(subject, _) | Op("character", (subject,), _):
             return failure(subject)
         case Element(array, index, _, strict):
-            return either(fails_or_none(array) if strict else failure(array), failure(index))
+            return any_of(fails_or_none(array) if strict else failure(array), failure(index))
         case If(test, then, orelse):
             in_then, in_else = immediate_failure(then), immediate_failure(orelse)
             if in_then is None and in_else is None:
@@ -127,7 +127,7 @@ def immediate_failure(expr: Expr) -> Expr | None:
             )
         case Map(array, item, position, body):
             inner = immediate_failure(body)
-            return either(fails_or_none(array), None if inner is None else Exists(array, item, position, inner))
+            return any_of(fails_or_none(array), None if inner is None else Exists(array, item, position, inner))
     return failure(expr)
 
 
@@ -138,13 +138,13 @@ def fail_where(broken: Expr | None, value: Expr) -> Expr:
 
 def fails_or_none(expr: Expr) -> Expr | None:
     """Give the condition that a value fails or is None."""
-    return either(failure(expr), none(expr))
+    return any_of(failure(expr), none_condition(expr))
 
 
-def none(expr: Expr) -> Expr | None:
+def none_condition(expr: Expr) -> Expr | None:
     """Give the condition that a value that does not fail is None, or None where it can't be."""
     if isinstance(expr, If):
-        then, orelse = none(expr.then), none(expr.orelse)
+        then, orelse = none_condition(expr.then), none_condition(expr.orelse)
         return None if then is orelse is None else branch(expr.test, then or FALSE, orelse or FALSE)
     return is_none(expr) if none_possible(expr) else None
 
@@ -165,7 +165,7 @@ def failure_without_null(expr: Expr) -> Expr | None:
     match expr:
         case If(test, then, orelse):
             in_then, in_else = failure_without_null(then), failure_without_null(orelse)
-            return either(None, branch(test, in_then or FALSE, in_else or FALSE)) if in_then or in_else else None
+            return any_of(None, branch(test, in_then or FALSE, in_else or FALSE)) if in_then or in_else else None
         case Switch(subject, arms):
             return _any(map(failure_without_null, (subject, *(value for _, value in arms))))
         case Field(base, _, _):
@@ -184,7 +184,7 @@ def failure_without_null(expr: Expr) -> Expr | None:
 def _any(conditions: Iterable[Expr | None]) -> Expr | None:
     found: Expr | None = None
     for condition in conditions:
-        found = either(found, condition)
+        found = any_of(found, condition)
     return found
 
 
@@ -193,7 +193,7 @@ def is_none(expr: Expr) -> Expr:
     return Op("is_none", (expr,), BOOLEAN)
 
 
-def either(a: Expr | None, b: Expr | None) -> Expr | None:
+def any_of(a: Expr | None, b: Expr | None) -> Expr | None:
     """Give ``a or b`` for two conditions, either of which may be absent; what ``a`` rules out is left out of ``b``."""
     a, b = (None if part == FALSE else part for part in (a, b))
     if a is None or b is None or a == b:
@@ -232,7 +232,7 @@ def assuming(condition: Expr, facts: dict[Expr, bool]) -> Expr:
         return TRUE if known else FALSE
     match condition:
         case Op("or", (a, b), _):
-            return either(assuming(a, facts), assuming(b, facts)) or FALSE
+            return any_of(assuming(a, facts), assuming(b, facts)) or FALSE
         case Op("and", (a, b), _):
             first = assuming(a, facts)
             return branch(first, assuming(b, facts), FALSE)
@@ -254,7 +254,7 @@ def branch(test: Expr, then: Expr, orelse: Expr) -> Expr:
     if orelse == FALSE:
         return test if then == TRUE else Op("and", (test, then), BOOLEAN)
     if then == TRUE:
-        return either(test, orelse) or FALSE
+        return any_of(test, orelse) or FALSE
     if then == FALSE:
         inverse = Op("not", (test,), BOOLEAN)
         return inverse if orelse == TRUE else Op("and", (inverse, orelse), BOOLEAN)

@@ -6,10 +6,10 @@ from jinja2 import nodes
 
 from sqlenrich.prompt.ir.nodes import Expr
 from sqlenrich.prompt.jinja.compiler import Compiler, statement
-from sqlenrich.prompt.jinja.objects import copied, new_object, part
+from sqlenrich.prompt.jinja.objects import copied, new_object, stored_value
 from sqlenrich.prompt.jinja.printed_text import guards, without_needless
 from sqlenrich.prompt.jinja.scope import Scope
-from sqlenrich.prompt.values.heap import new_updates
+from sqlenrich.prompt.values.loop_carried import new_updates
 from sqlenrich.prompt.values.value import (
     GENERATOR,
     READ_IN_LOOP,
@@ -58,7 +58,7 @@ def with_statement(compiler: Compiler, node: nodes.With, scope: Scope) -> tuple[
     """``{% with name = value %}``."""
     inner, before = scope, []
     for target, value in zip(node.targets, node.values, strict=True):
-        given = (part if compiler.mutable else copied)(compiler, value, scope)
+        given = stored_value(compiler, value, scope)
         before += guards(given)
         inner = assign(compiler, target, given, inner)
     return without_needless([*before, *compiler.statements(node.body, inner)[0]]), scope

@@ -8,14 +8,14 @@ from jinja2 import nodes
 
 from sqlenrich.core.errors import did_you_mean
 from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, STRING, TIMESTAMP, Array
-from sqlenrich.prompt.ir.failures import either, fail_where, fails_or_none
+from sqlenrich.prompt.ir.failures import any_of, fail_where, fails_or_none
 from sqlenrich.prompt.ir.nodes import Const, Expr, Op, Switch
 from sqlenrich.prompt.jinja.compiler import Compiler, describe_value, expression
 from sqlenrich.prompt.jinja.macros import called_macro, expand_macro
 from sqlenrich.prompt.jinja.objects import changed_in_place
 from sqlenrich.prompt.jinja.printed_text import join
 from sqlenrich.prompt.jinja.scope import Scope
-from sqlenrich.prompt.values import arrays, dates, functions, numbers, per_character
+from sqlenrich.prompt.values import arrays, builtins, dates, numbers, per_character, printing
 from sqlenrich.prompt.values.value import (
     CompileError,
     Dynamic,
@@ -38,7 +38,7 @@ def called(compiler: Compiler, node: nodes.Call, scope: Scope) -> Value:
     """``function(arguments)``: a macro, a method of a text or an array, a function of constants."""
     if (macro := called_macro(node.node, scope)) is not None:
         return expand_macro(compiler, macro, node, scope)
-    if isinstance(node.node, nodes.Getattr) and node.node.attr in functions.MUTATING_METHODS:
+    if isinstance(node.node, nodes.Getattr) and node.node.attr in builtins.MUTATING_METHODS:
         owner = compiler.stored(node.node.node, scope)
         if isinstance(owner, ObjectRef):
             return changed_in_place(compiler, owner, node.node.attr, node, scope)
@@ -49,7 +49,7 @@ def called(compiler: Compiler, node: nodes.Call, scope: Scope) -> Value:
         mutable = isinstance(base, ListValue) or (
             isinstance(base, Static) and isinstance(base.value, list | dict | set)
         )
-        if mutable and method in functions.MUTATING_METHODS:
+        if mutable and method in builtins.MUTATING_METHODS:
             raise CompileError(f'".{method}" changes a value in place; build it with {{% set %}}, join or if')
         if not isinstance(base, Static):
             if isinstance(base, Generator) or not isinstance(base, Dynamic):
@@ -61,17 +61,17 @@ def called(compiler: Compiler, node: nodes.Call, scope: Scope) -> Value:
             if base.type != STRING:
                 raise CompileError(f'the method "{method}" of {describe(base.type)}; only text has methods here')
             if method == "title" and not args and not keywords:
-                return per_character.python_title(compiler.variables, functions.required_text(base))
+                return per_character.python_title(compiler.variables, printing.required_text(base))
             if method == "split" and not keywords and args in ([], [Static(None)]):
                 return arrays.split_words(compiler.variables, base)
-            if (function := functions.METHODS.get(method)) is None:
-                near = did_you_mean(method, functions.METHODS)
+            if (function := builtins.METHODS.get(method)) is None:
+                near = did_you_mean(method, builtins.METHODS)
                 raise CompileError(
                     f'the method "{method}"{near} is not compiled; prepare the value in the source query'
                 )
             return compiler.apply(f'the method "{method}"', function, base, args, keywords)
         if method == "format" and isinstance(base.value, str) and not constant:
-            return join(numbers.braces(base.value, args, keywords, functions.to_str))
+            return join(numbers.braces(base.value, args, keywords, printing.to_str))
         if method == "index" and isinstance(base.value, list | tuple) and len(args) == 1 and not constant:
             return constant_index(list(base.value), lift(args[0]))
         if method == "join" and isinstance(base.value, str) and len(args) == 1:
@@ -79,7 +79,7 @@ def called(compiler: Compiler, node: nodes.Call, scope: Scope) -> Value:
                 return join_texts(base.value, args[0])
             given = args[0].array if isinstance(args[0], Generator) else args[0]
             if isinstance(given, Dynamic) and given.type == Array(STRING):
-                return Op("array_join", (arrays.texts(compiler.variables, given), Const(base.value)), STRING)
+                return Op("array_join", (arrays.require_texts(compiler.variables, given), Const(base.value)), STRING)
     target = compiler.value(node.node, scope)
     if target == Static(zip) and not constant and not keywords:
         return ZipValue(tuple(args))
@@ -87,7 +87,7 @@ def called(compiler: Compiler, node: nodes.Call, scope: Scope) -> Value:
         count = lift(args[0])
         if count.type == BIGINT:
             long = Op("gt", (count, Const(MAX_RANGE)), BOOLEAN)
-            return fail_where(either(fails_or_none(count), long), Op("sequence", (count,), Array(BIGINT)))
+            return fail_where(any_of(fails_or_none(count), long), Op("sequence", (count,), Array(BIGINT)))
     if not isinstance(target, Static) or not constant:
         raise CompileError("a call with row values; only methods of text are compiled")
     return compiler.fold(

@@ -21,7 +21,8 @@ from sqlenrich.prompt.ir.nodes import Const, Expr, Op
 from sqlenrich.prompt.jinja.printed_text import join, without_needless
 from sqlenrich.prompt.jinja.scope import FILTERED_BLOCK, AlreadyReported, ErrorSymbol, Scope
 from sqlenrich.prompt.reference import SourceLine, environment
-from sqlenrich.prompt.values import arrays, functions
+from sqlenrich.prompt.values import arrays, printing, undefined
+from sqlenrich.prompt.values.bound_variables import VariableNames
 from sqlenrich.prompt.values.heap import Heap, Ids, Slot
 from sqlenrich.prompt.values.printing import materialized, printable, printed
 from sqlenrich.prompt.values.value import (
@@ -99,7 +100,7 @@ class Compiler:
         self.tree = nodes.Template([])
         """The template that is being compiled: the main one, or one that it includes or imports."""
         self.loaded: dict[str, nodes.Template] = {}
-        self.variables = arrays.VariableNames(set(columns))
+        self.variables = VariableNames(set(columns))
         self.mutable = False
         """Whether the template changes a list, a mapping or a namespace in place."""
         self.heap, self.ids = Heap(), Ids()
@@ -237,7 +238,7 @@ class Compiler:
         except CompileError as error:
             self.reject(node, f"printing {error}")
         if not printable(expr):
-            self.reject(node, functions.unprintable(expr))
+            self.reject(node, printing.unprintable(expr))
         made = printed(expr)
         if self.source == self.main_source:
             self.lines.setdefault(made, self.first_line + node.lineno - 1)
@@ -251,7 +252,7 @@ class Compiler:
             elif isinstance(orelse, Dynamic):
                 then = arrays.as_array_like(then, orelse.type)
             elif arrays.is_list(then) and arrays.is_list(orelse):
-                then, orelse = arrays.both(then, orelse)
+                then, orelse = arrays.as_same_arrays(then, orelse)
             a, b = lift(then), lift(orelse)
         except CompileError as error:
             self.reject(node, f"a choice by row between {error}")
@@ -286,14 +287,14 @@ class Compiler:
         self, what: str, function: Callable[..., Expr], base: Expr, args: list[Value], keywords: dict[str, Value]
     ) -> Expr:
         """Apply a function of a table to a value of the row. ``what`` names it in errors."""
-        if keywords == {"boolean": Static(True)} and function is functions.default:
+        if keywords == {"boolean": Static(True)} and function is undefined.default:
             args, keywords = [*args, *keywords.values()], {}
         if keywords:
             raise CompileError(f"{what} with named arguments; give them by position")
         try:
             made = function(base, *args)
             # A filter that changes nothing must still fail for an undefined value.
-            unused = made == base and function is not functions.default and failure(made) != immediate_failure(made)
+            unused = made == base and function is not undefined.default and failure(made) != immediate_failure(made)
             return fail_where(failure(made), made) if unused else made
         except TypeError:
             raise CompileError(f"{what} with {len(args)} arguments") from None

@@ -72,8 +72,8 @@ def _merged_scope(
         compiler.heap = heap_then if test.value else heap_else
         return then if test.value else orelse
     if heap_then.entries or heap_else.entries:
-        either = lambda t, a, b: compiler.select(node, t, a, b)  # noqa: E731
-        compiler.heap = merge_heaps(test, heap_then, heap_else, either)
+        any_of = lambda t, a, b: compiler.select(node, t, a, b)  # noqa: E731
+        compiler.heap = merge_heaps(test, heap_then, heap_else, any_of)
         compiler.read |= compiler.heap.frozen - heap_then.frozen - heap_else.frozen
     if then is orelse:
         return then

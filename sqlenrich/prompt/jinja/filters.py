@@ -8,12 +8,12 @@ from jinja2 import nodes
 
 from sqlenrich.core.errors import did_you_mean
 from sqlenrich.core.types import BIGINT, STRING, Array
-from sqlenrich.prompt.ir.failures import either, fail_where, immediate_failure, is_none
+from sqlenrich.prompt.ir.failures import any_of, fail_where, immediate_failure, is_none
 from sqlenrich.prompt.ir.nodes import Const, Expr, none_possible
 from sqlenrich.prompt.jinja.compiler import Compiler, expression, statement
 from sqlenrich.prompt.jinja.printed_text import join
 from sqlenrich.prompt.jinja.scope import FILTERED_BLOCK, Scope
-from sqlenrich.prompt.values import arrays, functions, numbers, per_character
+from sqlenrich.prompt.values import arrays, builtins, numbers, per_character, printing, slices, undefined
 from sqlenrich.prompt.values.comparison_operators import comparison
 from sqlenrich.prompt.values.list_literals import fail_beside
 from sqlenrich.prompt.values.value import CompileError, Dynamic, Generator, ListValue, Static, Value, lift
@@ -49,7 +49,7 @@ def filtered(compiler: Compiler, node: nodes.Filter, scope: Scope) -> Value:
         broken: Expr | None = None
         for arg in args:  # computed though the array may be empty
             if isinstance(arg, Dynamic):
-                broken = either(broken, immediate_failure(arg))
+                broken = any_of(broken, immediate_failure(arg))
         if broken is not None:
             given = fail_where(broken, lift(given))
         return Generator(lift(given)) if node.name in LAZY else given
@@ -66,15 +66,15 @@ def filtered(compiler: Compiler, node: nodes.Filter, scope: Scope) -> Value:
         counted = fail_beside(Const(size), value.values)
         return Static(size) if counted == Const(size) else counted
     if node.name == "format" and isinstance(value, Static) and isinstance(value.value, str) and not keywords:
-        return join(numbers.percent(value.value, args, functions.to_str))
+        return join(numbers.percent(value.value, args, printing.to_str))
     if node.name == "title" and not args and not keywords:
-        return per_character.title(compiler.variables, functions.to_str(lift(value)))
+        return per_character.title(compiler.variables, printing.to_str(lift(value)))
     if node.name in ("first", "last") and not args and not keywords and lift(value).type == STRING:
-        return functions.character(lift(value), Const(0 if node.name == "first" else -1))
-    function = functions.FILTERS.get(node.name)
+        return slices.character(lift(value), Const(0 if node.name == "first" else -1))
+    function = builtins.FILTERS.get(node.name)
     if function is None:
         known = "" if node.name in compiler.env.filters else did_you_mean(node.name, compiler.env.filters)
-        instead = functions.INSTEAD.get(node.name, "prepare the value in the source query")
+        instead = builtins.INSTEAD.get(node.name, "prepare the value in the source query")
         raise CompileError(f'the filter "{node.name}"{known} is not compiled for row values; {instead}')
     return compiler.apply(f'the filter "{node.name}"', function, lift(value), args, keywords)
 
@@ -84,7 +84,7 @@ def extreme(name: str, value: ListValue) -> Expr:
     numbers = tuple(map(lift, value.values))
     if any(number.type != BIGINT for number in numbers):
         raise CompileError(f"the {name} of values that are no integers")
-    return arrays.extreme("least" if name == "min" else "greatest", list(numbers))
+    return arrays.extremum("least" if name == "min" else "greatest", list(numbers))
 
 
 def array_filter(compiler: Compiler, name: str, array: Expr, args: list[Value], keywords: dict[str, Value]) -> Value:
@@ -97,7 +97,7 @@ def array_filter(compiler: Compiler, name: str, array: Expr, args: list[Value], 
     given = attribute.value if isinstance(attribute, Static) else None
     match name, len(args):
         case "join", (0 | 1 | 2) if set(keywords) <= {"attribute"}:
-            separator = functions.to_str(lift(args[0])) if args else Const("")
+            separator = printing.to_str(lift(args[0])) if args else Const("")
             return arrays.joined(names, array, separator, constants[1] if len(constants) > 1 else given)
         case (("length" | "count"), 0) if not keywords:
             return arrays.size(array)
@@ -115,25 +115,25 @@ def array_filter(compiler: Compiler, name: str, array: Expr, args: list[Value], 
             numbers_ = (
                 array if given is None else arrays.mapped(names, array, lambda item: arrays.member(item, str(given)))
             )
-            return arrays.total(numbers_)
+            return arrays.sum_of(numbers_)
         case "map", 0 if isinstance(given, str) and set(keywords) == {"attribute"}:
             return arrays.mapped(names, array, lambda item: arrays.member(item, given))
         case "map", count if count and isinstance(args[0], Static) and not keywords:
-            function = functions.FILTERS.get(str(args[0].value))
+            function = builtins.FILTERS.get(str(args[0].value))
             if function is None:
                 raise CompileError(f'map with the filter "{args[0].value}", which is not compiled for row values')
             what = f'the filter "{args[0].value}"'
             return arrays.mapped(names, array, lambda item: compiler.apply(what, function, item, args[1:], {}))
         case (("select" | "reject"), _) if not keywords and len(constants[:1]) == min(len(args), 1):
             test = element_test(compiler, args)
-            return arrays.chosen(names, array, test, None, name == "select")
+            return arrays.select(names, array, test, None, name == "select")
         case (("selectattr" | "rejectattr"), count) if count and not keywords and isinstance(args[0], Static):
             test = element_test(compiler, args[1:])
-            return arrays.chosen(names, array, test, str(args[0].value), name == "selectattr")
+            return arrays.select(names, array, test, str(args[0].value), name == "selectattr")
     if name in ("default", "d"):
-        return functions.default(array, *(arrays.as_array_like(arg, array.type) for arg in args), **keywords)
+        return undefined.default(array, *(arrays.as_array_like(arg, array.type) for arg in args), **keywords)
     if name == "string":
-        raise CompileError(functions.unprintable(array))
+        raise CompileError(printing.unprintable(array))
     raise CompileError(f'the filter "{name}" on an array is not compiled; prepare it in the source query')
 
 
@@ -150,7 +150,7 @@ def by_key(compiler: Compiler, name: str, array: Expr, args: list[Value], keywor
     if name == "unique":
         return arrays.unique(compiler.variables, array, attribute, case_sensitive)
     descending = name == "max" or bool(known.get("reverse"))
-    made = arrays.ordered(compiler.variables, array, attribute, case_sensitive, descending)
+    made = arrays.sort(compiler.variables, array, attribute, case_sensitive, descending)
     return made if name == "sort" else arrays.element(made, Static(0), strict=True)
 
 
@@ -161,9 +161,9 @@ def element_test(compiler: Compiler, args: list[Value]) -> Callable[[Expr], Expr
     if any(isinstance(arg, Generator) for arg in args):
         raise CompileError("a map or a select as a test's argument; write |list after it")
     name = str(args[0].value) if isinstance(args[0], Static) else ""
-    if (operator := functions.TEST_COMPARISONS.get(name)) and len(args) == 2:
+    if (operator := builtins.TEST_COMPARISONS.get(name)) and len(args) == 2:
         return lambda item: comparison(compiler.variables, operator, item, args[1])
-    if (function := functions.TESTS.get(name)) and len(args) == 1:
+    if (function := builtins.TESTS.get(name)) and len(args) == 1:
         return function
     raise CompileError(f'the test "{name}" is not compiled for elements of an array')
 
@@ -172,10 +172,10 @@ def join_items(value: ListValue, args: list[Value]) -> Value:
     """Give Jinja's ``join`` of a list literal."""
     if len(args) > 1:
         raise CompileError("join by an attribute of row values")
-    separator = functions.to_str(lift(args[0])) if args else Const("")
+    separator = printing.to_str(lift(args[0])) if args else Const("")
     parts: list[Expr] = []
     for index, item in enumerate(value.values):
-        text = functions.to_str(lift(item))
+        text = printing.to_str(lift(item))
         parts += [separator, text] if index else [text]
     return join(parts)
 
@@ -188,9 +188,9 @@ def tested(compiler: Compiler, node: nodes.Test, scope: Scope) -> Value:
     if isinstance(value, Static) and all(isinstance(v, Static) for v in [*args, *keywords.values()]):
         arguments = [a.value for a in args if isinstance(a, Static)]
         return compiler.fold(node, lambda: compiler.env.call_test(node.name, value.value, arguments))
-    if (name := functions.TEST_COMPARISONS.get(node.name)) and len(args) == 1:
+    if (name := builtins.TEST_COMPARISONS.get(node.name)) and len(args) == 1:
         test = comparison(compiler.variables, name, value, args[0])
-    elif function := functions.TESTS.get(node.name):
+    elif function := builtins.TESTS.get(node.name):
         subject = lift(value)
         test = fail_where(
             immediate_failure(subject), compiler.apply(f'the test "{node.name}"', function, subject, args, keywords)

@@ -8,7 +8,7 @@ from sqlenrich.core.errors import did_you_mean
 from sqlenrich.prompt.ir.nodes import Column
 from sqlenrich.prompt.jinja.compiler import Compiler, expression
 from sqlenrich.prompt.jinja.scope import AlreadyReported, ErrorSymbol, Macro, Module, Scope, UnreadableSymbol
-from sqlenrich.prompt.values import functions
+from sqlenrich.prompt.values import builtins
 from sqlenrich.prompt.values.list_literals import list_value
 from sqlenrich.prompt.values.value import GENERATOR, CompileError, MappingValue, Static, Storable, Value, is_generator
 
@@ -58,7 +58,7 @@ def name(compiler: Compiler, node: nodes.Name, scope: Scope) -> Storable:
     if node.name in compiler.columns and not scope.without_columns:
         return Column(node.name, compiler.columns[node.name])
     if node.name in compiler.env.globals:
-        if node.name not in functions.GLOBALS:
+        if node.name not in builtins.GLOBALS:
             raise CompileError(f'"{node.name}" is random or keeps a state; write the text out')
         return Static(compiler.env.globals[node.name])
     if scope.without_columns:

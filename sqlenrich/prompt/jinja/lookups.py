@@ -13,7 +13,7 @@ from sqlenrich.prompt.ir.nodes import Const, Expr, Field, Switch, none_possible
 from sqlenrich.prompt.jinja.compiler import Compiler, describe_value, expression
 from sqlenrich.prompt.jinja.objects import entry
 from sqlenrich.prompt.jinja.scope import Scope
-from sqlenrich.prompt.values import arrays, dates, functions
+from sqlenrich.prompt.values import arrays, dates, slices
 from sqlenrich.prompt.values.list_literals import fail_beside, list_value
 from sqlenrich.prompt.values.value import (
     GENERATOR,
@@ -100,7 +100,7 @@ def indexed(compiler: Compiler, node: nodes.Getitem, scope: Scope) -> Storable:
         at = lift(key)
         if at.type != BIGINT:
             raise CompileError(f"text indexed by {describe(at.type)}; it must be an integer")
-        return functions.character(base, at)
+        return slices.character(base, at)
     raise CompileError(f"indexing {describe_value(base)}; take the element in the source query")
 
 
@@ -172,4 +172,4 @@ def sliced(compiler: Compiler, node: nodes.Getitem, bounds: nodes.Slice, base: V
         return arrays.sliced(text, start, stop)
     if text.type != STRING:
         raise CompileError(f"a slice of {describe(text.type)}; it must be text or an array")
-    return functions.slice_text(text, start, stop)
+    return slices.slice_text(text, start, stop)

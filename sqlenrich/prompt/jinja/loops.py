@@ -8,15 +8,15 @@ from typing import Any
 from jinja2 import nodes
 
 from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, Array
-from sqlenrich.prompt.ir.failures import either, fail_where, fails_or_none, failure
+from sqlenrich.prompt.ir.failures import any_of, fail_where, fails_or_none, failure
 from sqlenrich.prompt.ir.nodes import Const, Element, Exists, Expr, Map, Op, Var, Where
 from sqlenrich.prompt.jinja.assignments import assign
 from sqlenrich.prompt.jinja.compiler import Compiler, statement
 from sqlenrich.prompt.jinja.printed_text import guards, join, prints_nothing
 from sqlenrich.prompt.jinja.scope import Scope
-from sqlenrich.prompt.values import arrays as arrays_
-from sqlenrich.prompt.values.heap import Heap, after_loop, changed_slots, merge_heaps
-from sqlenrich.prompt.values.heap import Slot as Entry
+from sqlenrich.prompt.values import arrays
+from sqlenrich.prompt.values.heap import Heap, Slot, changed_slots, merge_heaps
+from sqlenrich.prompt.values.loop_carried import after_loop
 from sqlenrich.prompt.values.value import (
     CompileError,
     Generator,
@@ -105,7 +105,7 @@ def over(compiler: Compiler, node: nodes.For, iterable: Value, scope: Scope) -> 
     return [*guards(iterable), *(parts if values else compiler.statements(node.else_, scope)[0])]
 
 
-def unread(places: list[Entry], filtered_by: Set[Entry]) -> None:
+def unread(places: list[Slot], filtered_by: Set[Slot]) -> None:
     """Jinja filters a loop while it runs: a filter can't read what the loop changes."""
     if filtered_by & set(places):
         raise CompileError("a loop filter that reads what the loop changes; put an if inside the loop")
@@ -129,11 +129,11 @@ def side_by_side(compiler: Compiler, node: nodes.For, lists: ZipValue, scope: Sc
     """A loop over zip(...): over the positions of the shortest list."""
     if node.test is not None:
         compiler.reject(node, "a filtered loop over zip; put an if inside the loop")
-    arrays = [arrays_.as_array(part) for part in lists.parts]
-    shortest = arrays_.extreme("least", [arrays_.size(array) for array in arrays])
+    zipped = [arrays.as_array(part) for part in lists.parts]
+    shortest = arrays.extremum("least", [arrays.size(array) for array in zipped])
     positions = Op("sequence", (shortest,), Array(BIGINT))
     at, position = compiler.variables.fresh(positions)
-    elements = ListValue(tuple(Element(array, at, inside=True) for array in arrays))
+    elements = ListValue(tuple(Element(array, at, inside=True) for array in zipped))
     return repeat(compiler, node, positions, at, position, assign(compiler, node.target, elements, scope), scope)
 
 
@@ -145,14 +145,14 @@ def repeat(
     position: Var,
     inner: Scope,
     outer: Scope,
-    filtered_by: Set[Entry] = frozenset(),
+    filtered_by: Set[Slot] = frozenset(),
 ) -> list[Expr]:
     """Give the parts of a loop over an array of the row, from those of one turn."""
     before = compiler.heap.copy()
     inner = inner.bind("loop", LoopVariable(array, position))
     parts, _ = compiler.statements(node.body, inner)
     for object_id, name in compiler.heap.entries:
-        if object_id in before.made and (object_id, name) not in before.entries:
+        if object_id in before.allocated and (object_id, name) not in before.entries:
             raise CompileError(f"a loop over an array that makes the entry {name!r}; set it before the loop")
     if places := changed_slots(before, compiler.heap):
         unread(places, filtered_by)
@@ -160,7 +160,7 @@ def repeat(
     text = loop_text(array, item, position, join(parts))
     if not node.else_:
         return [text]
-    empty = Op("eq", (arrays_.size(array), Const(0)), BOOLEAN)
+    empty = Op("eq", (arrays.size(array), Const(0)), BOOLEAN)
     after, compiler.heap = compiler.heap, before.copy()
     nothing = join(compiler.statements(node.else_, outer)[0])
     if after.entries:
@@ -173,7 +173,7 @@ def loop_text(array: Expr, item: Var, position: Var, body: Expr) -> Expr:
     if prints_nothing(body):
         broken = failure(body)
         inside = None if broken is None else Exists(array, item, position, broken)
-        return fail_where(either(fails_or_none(array), inside), Const(""))
+        return fail_where(any_of(fails_or_none(array), inside), Const(""))
     return Op("array_join", (Map(array, item, position, body), Const("")), STRING)
 
 
@@ -185,7 +185,7 @@ def carry(
     position: Var,
     inner: Scope,
     before: Heap,
-    places: list[Entry],
+    places: list[Slot],
 ) -> list[Expr]:
     """The body's parts once more, with what it changes unknown, and the state after the loop."""
     loop = compiler.ids.new()
@@ -195,17 +195,17 @@ def carry(
     start = compiler.heap.copy()
     parts, _ = compiler.statements(node.body, inner)
     turn, compiler.heap = compiler.heap, before.copy()
-    compiler.heap.frozen |= turn.frozen & before.made
+    compiler.heap.frozen |= turn.frozen & before.allocated
     if set(changed_slots(start, turn)) - set(places):
         raise CompileError("a loop over an array that changes different values in each turn")
-    either = lambda t, a, b: compiler.select(node, t, a, b)  # noqa: E731
+    any_of = lambda t, a, b: compiler.select(node, t, a, b)  # noqa: E731
     for place in places:
         after, first = turn.entries[place], before.entries[place]
         if isinstance(first, ObjectRef):
             compiler.heap.frozen |= before.reachable(first)
             compiler.read |= before.reachable(first)
             first = before.load(first)
-        compiler.heap.entries[place] = after_loop(compiler.variables, array, item, position, first, after, either)
+        compiler.heap.entries[place] = after_loop(compiler.variables, array, item, position, first, after, any_of)
     return parts
 
 

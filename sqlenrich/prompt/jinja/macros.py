@@ -6,10 +6,10 @@ from typing import Any
 
 from jinja2 import nodes
 
-from sqlenrich.prompt.ir.failures import disjuncts, either, fail_where, failure, immediate_failure
+from sqlenrich.prompt.ir.failures import any_of, disjuncts, fail_where, failure, immediate_failure
 from sqlenrich.prompt.ir.nodes import Const, Expr, Fail
 from sqlenrich.prompt.jinja.compiler import MAX_DEPTH, Compiler, statement
-from sqlenrich.prompt.jinja.objects import copied, part
+from sqlenrich.prompt.jinja.objects import stored_value
 from sqlenrich.prompt.jinja.printed_text import parts_of
 from sqlenrich.prompt.jinja.scope import Macro, Module, Scope, UnreadableSymbol
 from sqlenrich.prompt.reference import SourceLine
@@ -46,11 +46,11 @@ def expand_macro(compiler: Compiler, macro: Macro, node: nodes.Call, scope: Scop
     for place, arg in enumerate(node.args):
         if place >= len(names):
             raise CompileError(f'the macro "{macro.node.name}" takes {len(names)} arguments')
-        given[names[place]] = part(compiler, arg, scope) if compiler.mutable else copied(compiler, arg, scope)
+        given[names[place]] = stored_value(compiler, arg, scope)
     for pair in node.kwargs:
         if pair.key not in names or pair.key in given:
             raise CompileError(f'the macro "{macro.node.name}" has no argument "{pair.key}" left')
-        given[pair.key] = part(compiler, pair.value, scope) if compiler.mutable else copied(compiler, pair.value, scope)
+        given[pair.key] = stored_value(compiler, pair.value, scope)
     if compiler.depth > MAX_DEPTH:
         raise CompileError(f'the macro "{macro.node.name}" calls itself, and nothing ends it')
     place_of = compiler.source, compiler.first_line
@@ -66,7 +66,7 @@ def expand_macro(compiler: Compiler, macro: Macro, node: nodes.Call, scope: Scop
         for place, name in enumerate(names):
             if name not in given and place >= first_default:
                 default = macro.node.defaults[place - first_default]
-                given[name] = part(compiler, default, inner) if compiler.mutable else copied(compiler, default, inner)
+                given[name] = stored_value(compiler, default, inner)
             inner = inner.bind(name, given.get(name, Fail()))
         for read in macro.node.find_all(nodes.Name):
             if read.name in ("caller", "varargs", "kwargs"):
@@ -80,7 +80,7 @@ def expand_macro(compiler: Compiler, macro: Macro, node: nodes.Call, scope: Scop
     for value in given.values():  # computed though the macro may not read it
         for reason in (immediate_failure(each) for each in parts_of(value) if isinstance(each, Dynamic)):
             if reason is not None and not fails.issuperset(disjuncts(reason)):
-                broken = either(broken, reason)
+                broken = any_of(broken, reason)
     text = fail_where(broken, text)
     return Static(text.value) if isinstance(text, Const) else materialized(text)
 

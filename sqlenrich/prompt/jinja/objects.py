@@ -7,12 +7,13 @@ from typing import Any
 from jinja2 import nodes
 
 from sqlenrich.core.types import Array
-from sqlenrich.prompt.ir.failures import either, fail_where, immediate_failure
+from sqlenrich.prompt.ir.failures import any_of, fail_where, immediate_failure
 from sqlenrich.prompt.ir.nodes import Const, Expr
 from sqlenrich.prompt.jinja.compiler import Compiler
 from sqlenrich.prompt.jinja.scope import Scope
-from sqlenrich.prompt.values.heap import Slot, appended, new_updates
+from sqlenrich.prompt.values.heap import Slot, appended
 from sqlenrich.prompt.values.list_literals import list_value
+from sqlenrich.prompt.values.loop_carried import new_updates
 from sqlenrich.prompt.values.value import (
     GENERATOR,
     CompileError,
@@ -33,10 +34,10 @@ def new_object(compiler: Compiler, node: nodes.Node, scope: Scope) -> ObjectRef 
     pairs: list[tuple[Any, Storable]]
     match node:
         case nodes.List(items=items):
-            kind, pairs = "list", [(None, list_value([kept(compiler, item, scope) for item in items], False))]
+            kind, pairs = "list", [(None, list_value([element_value(compiler, item, scope) for item in items], False))]
         case nodes.Dict(items=items):
             kind = "mapping"
-            pairs = [(compiler.value(pair.key, scope), part(compiler, pair.value, scope)) for pair in items]
+            pairs = [(compiler.value(pair.key, scope), stored_value(compiler, pair.value, scope)) for pair in items]
             if not all(isinstance(key, Static) for key, _ in pairs):
                 return None
             pairs = [(key.value, value) for key, value in pairs]
@@ -44,19 +45,20 @@ def new_object(compiler: Compiler, node: nodes.Node, scope: Scope) -> ObjectRef 
             if "namespace" in scope.symbols or "namespace" in compiler.columns:
                 return None
             kind = "namespace"
-            pairs = [(str(pair.key), part(compiler, pair.value, scope)) for pair in node.kwargs]
+            pairs = [(str(pair.key), stored_value(compiler, pair.value, scope)) for pair in node.kwargs]
         case _:
             return None
     ref = ObjectRef(compiler.ids.new(), kind)
-    compiler.heap.made |= {ref.object_id}
+    compiler.heap.allocated |= {ref.object_id}
     for key, value in pairs:
         compiler.heap.entries[ref.object_id, key] = value
     return ref
 
 
-def part(compiler: Compiler, node: nodes.Node, scope: Scope) -> Storable:
+def stored_value(compiler: Compiler, node: nodes.Node, scope: Scope) -> Storable:
     """Give a value to keep in a name or an object; a literal becomes an object."""
-    return new_object(compiler, node, scope) or copied(compiler, node, scope)
+    allocated = new_object(compiler, node, scope) if compiler.mutable else None
+    return allocated or copied(compiler, node, scope)
 
 
 def copied(compiler: Compiler, node: nodes.Node, scope: Scope) -> Storable:
@@ -75,7 +77,7 @@ def copied(compiler: Compiler, node: nodes.Node, scope: Scope) -> Storable:
     return given
 
 
-def kept(compiler: Compiler, node: nodes.Node, scope: Scope) -> Value:
+def element_value(compiler: Compiler, node: nodes.Node, scope: Scope) -> Value:
     """Give a value inside a new list, as it is now."""
     given = copied(compiler, node, scope)
     if isinstance(given, ObjectRef):
@@ -105,19 +107,19 @@ def changed_in_place(compiler: Compiler, ref: ObjectRef, method: str, node: node
     broken: Expr | None = None
     match method, node.args, node.kwargs:
         case "append", [item], [] if ref.kind == "list":
-            value = kept(compiler, item, scope)
+            value = element_value(compiler, item, scope)
             broken = _immediate_failure(value)
             compiler.heap.store(place, appended(compiler.heap.entries[place], value))
         case "update", [] | [nodes.Dict()], _ if ref.kind == "mapping":
             literal = [pair for given in node.args if isinstance(given, nodes.Dict) for pair in given.items]
-            pairs = [(compiler.value(pair.key, scope), part(compiler, pair.value, scope)) for pair in literal]
-            pairs += [(Static(pair.key), part(compiler, pair.value, scope)) for pair in node.kwargs]
+            pairs = [(compiler.value(pair.key, scope), stored_value(compiler, pair.value, scope)) for pair in literal]
+            pairs += [(Static(pair.key), stored_value(compiler, pair.value, scope)) for pair in node.kwargs]
             for key, given in pairs:
                 if not isinstance(key, Static):
                     raise CompileError("a mapping whose keys differ by row; use if and elif")
                 parts = new_updates(compiler.heap.entries.get((ref.object_id, key.value)), given)
-                for new in (given, *(part.value for part in parts)):
-                    broken = either(broken, _immediate_failure(new))
+                for new in (given, *(stored_value.value for stored_value in parts)):
+                    broken = any_of(broken, _immediate_failure(new))
                 compiler.heap.store((ref.object_id, key.value), given)
         case _:
             raise CompileError(f'".{method}" changes a value in place; only append and update are compiled')

@@ -15,10 +15,10 @@ from sqlenrich.prompt.ir.nodes import Const, Expr
 from sqlenrich.prompt.jinja.compiler import Compiler, expression, logical
 from sqlenrich.prompt.jinja.printed_text import join
 from sqlenrich.prompt.jinja.scope import Scope
-from sqlenrich.prompt.values import arrays, functions, numbers
+from sqlenrich.prompt.values import arrays, numbers, printing
 from sqlenrich.prompt.values.comparison_operators import comparison
-from sqlenrich.prompt.values.heap import accumulate_sum, accumulate_text
 from sqlenrich.prompt.values.list_literals import elements, list_value
+from sqlenrich.prompt.values.loop_carried import accumulate_sum, accumulate_text
 from sqlenrich.prompt.values.value import (
     CompileError,
     Dynamic,
@@ -75,7 +75,7 @@ def concat(compiler: Compiler, node: nodes.Concat, scope: Scope) -> Storable:
     values = [compiler.resolve(first), *(compiler.value(child, scope) for child in node.nodes[1:])]
     if all(isinstance(value, Static) for value in values):
         return Static("".join(str(v.value) for v in values if isinstance(v, Static)))
-    return join(functions.to_str(lift(value)) for value in values)
+    return join(printing.to_str(lift(value)) for value in values)
 
 
 @expression(nodes.Neg, nodes.Pos)
@@ -116,7 +116,7 @@ def arithmetic(compiler: Compiler, node: nodes.BinExpr, left: Value, right: Valu
         return arrays.concatenated([arrays.as_array(arrays.as_array_like(part, kind)) for part in (left, right)])
     if name == "%" and isinstance(left, Static) and isinstance(left.value, str):
         values = right.values if isinstance(right, ListValue) and isinstance(node.right, nodes.Tuple) else [right]
-        return join(numbers.percent(left.value, list(values), functions.to_str))
+        return join(numbers.percent(left.value, list(values), printing.to_str))
     if (compute := ROW_ARITHMETIC.get(name)) is None:
         raise CompileError(f'"{node.operator}" on row values; compute it in the source query')
     return compute(lift(left), lift(right))

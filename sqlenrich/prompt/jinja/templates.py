@@ -72,9 +72,9 @@ def include(compiler: Compiler, node: nodes.Include, scope: Scope) -> tuple[list
 @statement(nodes.Import, nodes.FromImport)
 def imported(compiler: Compiler, node: nodes.Import | nodes.FromImport, scope: Scope) -> tuple[list[Expr], Scope]:
     """``{% import 'file' as name %}`` and ``{% from 'file' import name %}``."""
-    before = compiler.heap.made
+    before = compiler.heap.allocated
     _, after = elsewhere(compiler, node, scope if node.with_context else Scope({}, without_columns=True))
-    compiler.heap.frozen |= compiler.heap.made - before  # a module outlives the row, and so would its changes
+    compiler.heap.frozen |= compiler.heap.allocated - before  # a module outlives the row, and so would its changes
     if isinstance(node, nodes.Import):
         return [], scope.bind(node.target, Module({n: v for n, v in after.symbols.items() if not n.startswith("_")}))
     for entry in node.names:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Callable
 
 from sqlenrich.core.types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Struct, Type
 from sqlenrich.prompt.ir.failures import (
-    either,
+    any_of,
     fail_where,
     fails_or_none,
     failure,
@@ -35,9 +34,11 @@ from sqlenrich.prompt.ir.nodes import (
     none_inside,
     none_possible,
 )
-from sqlenrich.prompt.values import functions
+from sqlenrich.prompt.values.bound_variables import VariableNames, item_type
 from sqlenrich.prompt.values.comparisons import equal, needing
-from sqlenrich.prompt.values.printing import as_text
+from sqlenrich.prompt.values.printing import as_text, required_text, to_str
+from sqlenrich.prompt.values.slices import clamp_position, slice_bound
+from sqlenrich.prompt.values.text_functions import WHITESPACE
 from sqlenrich.prompt.values.value import (
     CompileError,
     ListValue,
@@ -50,29 +51,6 @@ from sqlenrich.prompt.values.value import (
     negate,
     truth,
 )
-
-
-class VariableNames:
-    """Names for the elements of lambdas that no column and no other name of the template starts with."""
-
-    def __init__(self, taken: set[str]) -> None:
-        self._taken = {name.lower() for name in taken}
-        self._numbers: Iterator[int] = count(1)
-
-    def fresh(self, array: Expr) -> tuple[Var, Var]:
-        """Give the variables of an array's element and of its position."""
-        while True:
-            number = next(self._numbers)
-            item, at = f"x{number}", f"i{number}"
-            if at not in self._taken and not any(name.startswith(item) for name in self._taken):
-                return Var(item, item_type(array), none_inside(array)), Var(at, BIGINT)
-
-
-def item_type(array: Expr) -> Type:
-    """Give the type of an array's elements. Raises Refusal for what is no array."""
-    if not isinstance(array.type, Array):
-        raise CompileError(f"an array is needed, not {describe(array.type)}")
-    return array.type.item
 
 
 def or_empty(array: Expr) -> Expr:
@@ -90,7 +68,7 @@ def size(array: Expr) -> Expr:
 def joined(names: VariableNames, array: Expr, separator: Expr, attribute: str | None = None) -> Expr:
     """Give Jinja's ``join``: each element as text, None as "None"."""
     item, position = names.fresh(array)
-    text = functions.to_str(item if attribute is None else member(item, attribute))
+    text = to_str(item if attribute is None else member(item, attribute))
     if not isinstance(separator, Const):  # DuckDB joins with a constant only
         apart = If(Op("eq", (position, Const(0)), BOOLEAN), text, Concat((separator, text)))
         joined = Op("array_join", (Map(array, item, position, apart), Const("")), STRING)
@@ -99,11 +77,11 @@ def joined(names: VariableNames, array: Expr, separator: Expr, attribute: str | 
     return Op("array_join", (texts, separator), STRING)
 
 
-def texts(names: VariableNames, array: Expr) -> Expr:
+def require_texts(names: VariableNames, array: Expr) -> Expr:
     """Give an array of texts for Python's own join, which fails for None."""
     if not none_inside(array):
         return array
-    return mapped(names, array, functions.required_text)
+    return mapped(names, array, required_text)
 
 
 def member(value: Expr, name: str) -> Expr:
@@ -117,7 +95,7 @@ def member(value: Expr, name: str) -> Expr:
 def sliced(array: Expr, start: Value, stop: Value) -> Expr:
     """Give ``array[start:stop]``; either end may be absent, negative, or differ by row."""
     length = size(array)
-    first, last = functions.slice_bound(start, length, Const(0)), functions.slice_bound(stop, length, length)
+    first, last = slice_bound(start, length, Const(0)), slice_bound(stop, length, length)
     bounds = (first or Const(0),) if last is None else (first or Const(0), last)
     if bounds == (Const(0),):
         return fail_where(is_none(array), array) if none_possible(array) else array
@@ -130,7 +108,7 @@ def mapped(names: VariableNames, array: Expr, body: Callable[[Expr], Expr]) -> E
     return Map(array, item, position, body(item))
 
 
-def kept(names: VariableNames, array: Expr, test: Callable[[Expr], Expr]) -> Expr:
+def where(names: VariableNames, array: Expr, test: Callable[[Expr], Expr]) -> Expr:
     """Give ``[x for x in array if test(x)]``."""
     item, _ = names.fresh(array)
     found = test(item)
@@ -139,7 +117,7 @@ def kept(names: VariableNames, array: Expr, test: Callable[[Expr], Expr]) -> Exp
     return Where(array, item, found)
 
 
-def chosen(
+def select(
     names: VariableNames, array: Expr, test: Callable[[Expr], Expr] | None, attribute: str | None, keep: bool
 ) -> Expr:
     """Give select, reject, selectattr or rejectattr."""
@@ -149,7 +127,7 @@ def chosen(
         found = truth(value) if test is None else test(value)
         return found if keep else negate(found)
 
-    return kept(names, array, holds)
+    return where(names, array, holds)
 
 
 def array_index(names: VariableNames, array: Expr, value: Value) -> Expr:
@@ -162,7 +140,7 @@ def array_index(names: VariableNames, array: Expr, value: Value) -> Expr:
         at, _ = names.fresh(places)
         test = equal(Element(array, at, inside=True), sought)
         found = Where(places, at, test)
-        broken = either(either(fails_or_none(array), failure(sought)), out_of_range(found, Const(0)))
+        broken = any_of(any_of(fails_or_none(array), failure(sought)), out_of_range(found, Const(0)))
         return fail_where(broken, Element(found, Const(0), inside=True))
     found_at = Op("array_index", (array, sought), BIGINT)
     return fail_where(failure(sought), found_at) if none_inside(array) else found_at
@@ -184,13 +162,13 @@ def contains(names: VariableNames, array: Expr, value: Value) -> Expr:
 
 def split_words(names: VariableNames, text: Expr) -> Expr:
     """Give ``text.split()``: at runs of white space, without empty parts."""
-    blank = functions.WHITESPACE.replace(" ", "")
-    spaced = Op("translate", (functions.required_text(text), Const(blank), Const(" " * len(blank))), STRING)
+    blank = WHITESPACE.replace(" ", "")
+    spaced = Op("translate", (required_text(text), Const(blank), Const(" " * len(blank))), STRING)
     parts = Op("split", (spaced, Const(" ")), Array(STRING))
-    return kept(names, parts, lambda part: Op("truth", (part,), BOOLEAN))
+    return where(names, parts, lambda part: Op("truth", (part,), BOOLEAN))
 
 
-def places(names: VariableNames, array: Expr) -> tuple[Expr, Var, Var]:
+def positions_of(names: VariableNames, array: Expr) -> tuple[Expr, Var, Var]:
     """Give the positions of an array as an array, with variables for one of them."""
     positions = Op("sequence", (size(array),), Array(BIGINT))
     return positions, *names.fresh(positions)
@@ -198,7 +176,7 @@ def places(names: VariableNames, array: Expr) -> tuple[Expr, Var, Var]:
 
 def reversed_(names: VariableNames, array: Expr) -> Expr:
     """Give the elements of an array from the last to the first."""
-    positions, at, place = places(names, array)
+    positions, at, place = positions_of(names, array)
     last = Op("subtract", (size(array), Const(1)), BIGINT)
     return Map(positions, at, place, Element(array, Op("subtract", (last, at), BIGINT), inside=True))
 
@@ -211,7 +189,7 @@ def sort_key(item: Expr, attribute: str | None, case_sensitive: bool) -> Expr:
     return Op("lower", (key,), STRING) if key.type == STRING and not case_sensitive else key
 
 
-def ordered(names: VariableNames, array: Expr, attribute: str | None, case_sensitive: bool, descending: bool) -> Expr:
+def sort(names: VariableNames, array: Expr, attribute: str | None, case_sensitive: bool, descending: bool) -> Expr:
     """Give Jinja's ``sort``. None among the keys fails, as comparing it does."""
     item, _ = names.fresh(array)
     return Sort(array, item, sort_key(item, attribute, case_sensitive), descending)
@@ -230,14 +208,14 @@ def unique(names: VariableNames, array: Expr, attribute: str | None, case_sensit
     return Unique(array, item, key)
 
 
-def total(array: Expr) -> Expr:
+def sum_of(array: Expr) -> Expr:
     """Give the sum of an array of integers; fails beyond 64 bits."""
     if item_type(array) != BIGINT:
         raise CompileError(f"the sum of {describe(array.type)}; only integers add up alike on all engines")
     broken = fails_or_none(array)
     if none_inside(array):
         item, position = Var("x_sum", BIGINT, nullable=True), Var("x_sum_at", BIGINT)
-        broken = either(broken, Exists(array, item, position, is_none(item)))
+        broken = any_of(broken, Exists(array, item, position, is_none(item)))
     return fail_where(broken, Op("sum", (array,), BIGINT))
 
 
@@ -275,17 +253,17 @@ def element(array: Expr, index: Value, strict: bool = False) -> Expr:
     at = lift(index)
     if at.type != BIGINT:
         raise CompileError(f"an array indexed by {describe(at.type)}; it must be an integer")
-    at = functions.clamp_position(at)
+    at = clamp_position(at)
     return Element(array, at, strict=strict)
 
 
-def extreme(name: str, numbers: list[Expr]) -> Expr:
+def extremum(name: str, numbers: list[Expr]) -> Expr:
     """Give the least or the greatest of some integers; some engines would leave a NULL out."""
     if len(numbers) == 1:
         return numbers[0]
     broken: Expr | None = None
     for number in numbers:
-        broken = either(broken, fails_or_none(number))
+        broken = any_of(broken, fails_or_none(number))
     return fail_where(broken, Op(name, tuple(numbers), BIGINT))
 
 
@@ -332,7 +310,7 @@ def is_python_list(value: Value) -> bool:
     return True
 
 
-def both(a: Value, b: Value) -> tuple[Expr, Expr]:
+def as_same_arrays(a: Value, b: Value) -> tuple[Expr, Expr]:
     """Give two list literals as arrays of one type."""
     first, second = _values(a), _values(b)
     kinds = [

@@ -5,11 +5,12 @@ from __future__ import annotations
 from sqlenrich.core.types import Array
 from sqlenrich.prompt.ir.nodes import Const, Expr
 from sqlenrich.prompt.values import arrays
+from sqlenrich.prompt.values.bound_variables import VariableNames
 from sqlenrich.prompt.values.comparisons import PYTHON_COMPARISONS, contained, equal, ordered
 from sqlenrich.prompt.values.value import CompileError, Dynamic, Generator, Static, Value, lift, negate
 
 
-def comparison(names: arrays.VariableNames, name: str, left: Value, right: Value) -> Expr:
+def comparison(names: VariableNames, name: str, left: Value, right: Value) -> Expr:
     """Give ``left == right`` and its kin by name."""
     if name in ("eq", "ne") and Static([]) in (left, right):
         array = left if right == Static([]) else right

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlenrich.prompt.ir.failures import either, fail_where, immediate_failure
+from sqlenrich.prompt.ir.failures import any_of, fail_where, immediate_failure
 from sqlenrich.prompt.ir.nodes import Expr
 from sqlenrich.prompt.values.value import GENERATOR, CompileError, Dynamic, ListValue, Static, Value, is_generator, lift
 
@@ -31,5 +31,5 @@ def fail_beside(value: Value, others: Iterable[Value]) -> Value:
     broken: Expr | None = None
     for other in others:
         if other is not value and isinstance(other, Dynamic):
-            broken = either(broken, immediate_failure(other))
+            broken = any_of(broken, immediate_failure(other))
     return value if broken is None else fail_where(broken, lift(value))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from decimal import Decimal as PyDecimal
 
 from sqlenrich.core.types import BIGINT, BOOLEAN, DOUBLE, STRING, Decimal
-from sqlenrich.prompt.ir.failures import fail_where, is_none, none
+from sqlenrich.prompt.ir.failures import fail_where, is_none, none_condition
 from sqlenrich.prompt.ir.nodes import Concat, Const, Expr, If, Op, none_possible
 from sqlenrich.prompt.values.comparisons import EXACT, NUMERIC, constant_decimal
 from sqlenrich.prompt.values.value import CompileError, Static, Value, choose, describe, lift, truth
@@ -122,7 +122,7 @@ def rounded(value: Expr, precision: Value = Static(0), method: Value = Static("c
         # Python's own floor and ceil give an integer, which has no negative zero.
         return Op("double_add", (Op(str(method.value), (value,), DOUBLE), Const(0.0)), DOUBLE)
     if value.type == BIGINT:
-        return fail_where(none(value), value)
+        return fail_where(none_condition(value), value)
     if isinstance(value.type, Decimal):
         if digits >= value.type.scale:
             raise CompileError(f"round of {describe(value.type)} to {digits} decimals: it has fewer")

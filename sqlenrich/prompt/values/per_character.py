@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, Array
-from sqlenrich.prompt.ir.failures import either, fail_where, fails_or_none
+from sqlenrich.prompt.ir.failures import any_of, fail_where, fails_or_none
 from sqlenrich.prompt.ir.nodes import Concat, Const, Expr, If, Map, Op
 from sqlenrich.prompt.ir.traversal import columns_of, variables_of
-from sqlenrich.prompt.values import functions
-from sqlenrich.prompt.values.arrays import VariableNames
+from sqlenrich.prompt.values.bound_variables import VariableNames
+from sqlenrich.prompt.values.text_functions import WHITESPACE
 
 ODD_TITLE = (
     "[ªºßİĸŉΣ\u0180-\u02ff\u037a\u0390\u03b0\u03d0-\u03ff\u0560\u0587\u0588\u10a0-\u10ff\u1c80-\u1cbf\u1d00-\u1dbf"
@@ -17,7 +17,7 @@ ODD_TITLE = (
     "\U00010400-\U0001efff\U0001f130-\U0001f189]"
 )
 """Letters that are cased with one case alone, whose capital in a title is not their upper case, or that are young."""
-WORD_STARTS = functions.WHITESPACE + "-({[<"
+WORD_STARTS = WHITESPACE + "-({[<"
 """After these Jinja's ``title`` writes a capital."""
 
 
@@ -39,7 +39,7 @@ def titled(names: VariableNames, text: Expr, capital: Callable[[Expr], Expr], od
     starts = Op("or", (Op("eq", (at, Const(0)), BOOLEAN), capital(before)), BOOLEAN)
     letters = Map(characters, at, place, If(starts, Op("upper", (one,), STRING), Op("lower", (one,), STRING)))
     made = Op("array_join", (letters, Const("")), STRING)
-    return fail_where(either(fails_or_none(text), Op("matches", (text, Const(odd)), BOOLEAN)), made)
+    return fail_where(any_of(fails_or_none(text), Op("matches", (text, Const(odd)), BOOLEAN)), made)
 
 
 def title(names: VariableNames, text: Expr) -> Expr:

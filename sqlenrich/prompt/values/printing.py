@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from sqlenrich.core.types import DOUBLE, STRING, Decimal, Scalar
-from sqlenrich.prompt.ir.failures import failure, is_none
+from sqlenrich.core.types import DOUBLE, STRING, Array, Decimal, Scalar, Struct
+from sqlenrich.prompt.ir.failures import fail_where, failure, immediate_failure, is_none
 from sqlenrich.prompt.ir.nodes import Concat, Const, Expr, Fail, If, Op, Switch, none_possible
+from sqlenrich.prompt.ir.traversal import columns_of
+from sqlenrich.prompt.values.value import CompileError, choose, describe
 
 
 def printed(expr: Expr) -> Expr:
@@ -21,6 +23,42 @@ def printed(expr: Expr) -> Expr:
         text = as_text(expr)
         return If(is_none(expr), Const(""), text) if expr.type == DOUBLE else Op("printed", (expr,), STRING)
     return as_text(expr)
+
+
+def to_str(value: Expr) -> Expr:
+    """Give Python's ``str(value)``, in which None is the text "None": what Jinja's text filters start from."""
+    if isinstance(value, Const):
+        return Const(str(value.value))
+    if isinstance(value, Fail) and value.blank:
+        return Const("")
+    if isinstance(value, If):
+        return choose(value.test, to_str(value.then), to_str(value.orelse))
+    if not printable(value):
+        raise CompileError(unprintable(value))
+    return choose(is_none(value), Const("None"), as_text(value)) if none_possible(value) else as_text(value)
+
+
+def unprintable(value: Expr) -> str:
+    """Give the words that refuse to print a value."""
+    names = ", ".join(dict.fromkeys(columns_of(value)))
+    match value.type:
+        case Array():
+            instead = "join it, or loop over it"
+        case Struct():
+            instead = "print its fields"
+        case Decimal():
+            instead = "round it to 6 decimals or fewer"
+        case _:
+            instead = "round it, as in |round(2), or format it, as in '%.2f'|format(x)"
+    return f"printing {describe(value.type)} ({names}) is not the same on all engines; {instead}"
+
+
+def required_text(text: Expr) -> Expr:
+    """Give a text as it is; what is None fails, as a method or a slice of None does."""
+    if none_possible(text):
+        return Op("substr", (text, Const(1)), STRING)
+    broken = failure(text)
+    return text if broken == immediate_failure(text) else fail_where(broken, text)  # what is undefined fails too
 
 
 def materialized(text: Expr) -> Expr:

@@ -97,7 +97,7 @@ class ObjectRef(Node):
 class LoopCarried(Node):
     """What an entry of the state is worth inside a loop that changes it: not known before the loop has ended."""
 
-    place: tuple[int, Any]
+    slot: tuple[int, Any]
     loop: int
 
 
@@ -114,7 +114,7 @@ class LoopUpdate(Node):
 class LoopAccumulated(Node):
     """A :class:`LoopCarried` value with what a turn has added to it."""
 
-    place: tuple[int, Any]
+    slot: tuple[int, Any]
     loop: int
     parts: tuple[LoopUpdate, ...]
 
@@ -123,7 +123,7 @@ class LoopAccumulated(Node):
 class LoopAssigned(Node):
     """A :class:`LoopCarried` value that a turn has set anew, where ``test`` holds."""
 
-    place: tuple[int, Any]
+    slot: tuple[int, Any]
     loop: int
     test: Expr
     value: Storable
