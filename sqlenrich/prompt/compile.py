@@ -1,4 +1,4 @@
-"""A template to one typed text expression: loops are unrolled or become maps, branches become conditionals."""
+"""Compile a template to one typed text expression. Loops are unrolled or become maps; branches become conditionals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Prompt:
     expr: Expr
     columns: tuple[str, ...]
     lines: Mapping[Expr, int] = field(default_factory=dict, compare=False)
-    """Where the file prints a value first."""
+    """The line of the file that prints an expression first."""
 
 
 def compile_prompt(
@@ -54,7 +54,7 @@ def compile_prompt(
     first_line: int = 1,
     folder: Path | None = None,
 ) -> Prompt:
-    """Compile a template. Names that are not in ``vars`` are columns, of the type ``default`` where undeclared.
+    """Compile a template. A name that is not in ``vars`` is a column; an undeclared one has the type ``default``.
 
     With ``default=None`` an undeclared column is an error. ``source`` and ``first_line`` place the template in its
     file for messages, ``folder`` is where included templates lie. Raises :class:`~sqlenrich.PromptError`, which holds

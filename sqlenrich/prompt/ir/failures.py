@@ -1,4 +1,4 @@
-"""Where computing an expression fails: conditions, made shorter by what is known of others."""
+"""Failure conditions: for which rows evaluating an expression fails. Facts from other conditions simplify them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sqlenrich.prompt.ir.nodes import (
 
 
 def failure(expr: Expr) -> Expr | None:
-    """Give the boolean expression that holds where evaluating ``expr`` fails, or None where it can't fail."""
+    """Give the condition that evaluating ``expr`` fails. None: it can't fail."""
     match expr:
         case Fail():
             return TRUE
@@ -78,10 +78,10 @@ def failure(expr: Expr) -> Expr | None:
             broken = None
             for part in parts:
                 broken = any_of(broken, failure(part))
-                broken = any_of(broken, none_condition(part))  # as in text + None; what is printed is never None
+                broken = any_of(broken, none_condition(part))  # text + None fails; a printed part is never None
             return broken
         case Op(("and" | "or") as name, args, _):
-            # Python stops at the first operand that decides: what follows can't fail then.
+            # Python evaluates no operand after the one that decides, so those can't fail.
             broken = failure(args[-1])
             for arg in reversed(args[:-1]):
                 if broken is not None:
@@ -92,7 +92,7 @@ def failure(expr: Expr) -> Expr | None:
             kind = OPERATIONS[name]
             broken = None
             if kind == "partial":
-                for arg in args:  # where the SQL of an argument would not be NULL
+                for arg in args:  # a failed argument whose SQL is not NULL
                     broken = any_of(broken, None if failure_without_null(arg) is None else failure(arg))
                 return any_of(broken, is_none(expr))
             for arg in args:
@@ -104,7 +104,7 @@ def failure(expr: Expr) -> Expr | None:
 
 
 def immediate_failure(expr: Expr) -> Expr | None:
-    """Give the condition that computing ``expr`` fails: not where it is only undefined, an error once it is used."""
+    """Give the condition that evaluating ``expr`` fails at once. An undefined value fails later, when it is used."""
     match expr:
         case Fail(error, _):
             return TRUE if error else None
@@ -132,17 +132,17 @@ def immediate_failure(expr: Expr) -> Expr | None:
 
 
 def fail_where(broken: Expr | None, value: Expr) -> Expr:
-    """Give a value that fails where a condition holds."""
+    """Give a value that fails for the rows for which a condition holds."""
     return value if broken is None else If(broken, Fail(True), value)
 
 
 def fails_or_none(expr: Expr) -> Expr | None:
-    """Give the condition that a value fails or is None."""
+    """Give the condition that a value fails or is None. None: neither is possible."""
     return any_of(failure(expr), none_condition(expr))
 
 
 def none_condition(expr: Expr) -> Expr | None:
-    """Give the condition that a value that does not fail is None, or None where it can't be."""
+    """Give the condition that a value that does not fail is None. None: it never is."""
     if isinstance(expr, If):
         then, orelse = none_condition(expr.then), none_condition(expr.orelse)
         return None if then is orelse is None else branch(expr.test, then or FALSE, orelse or FALSE)
@@ -161,7 +161,7 @@ def out_of_range(array: Expr, index: Expr) -> Expr:
 
 
 def failure_without_null(expr: Expr) -> Expr | None:
-    """Give the condition that ``expr`` fails, but its SQL may not be NULL; None where it always is."""
+    """Give the condition that ``expr`` fails and its SQL may not be NULL. None: its SQL is NULL wherever it fails."""
     match expr:
         case If(test, then, orelse):
             in_then, in_else = failure_without_null(then), failure_without_null(orelse)
@@ -189,12 +189,12 @@ def _any(conditions: Iterable[Expr | None]) -> Expr | None:
 
 
 def is_none(expr: Expr) -> Expr:
-    """Give the test whether a value is None (or failed)."""
+    """Give the condition that a value is None or failed."""
     return Op("is_none", (expr,), BOOLEAN)
 
 
 def any_of(a: Expr | None, b: Expr | None) -> Expr | None:
-    """Give ``a or b`` for two conditions, either of which may be absent; what ``a`` rules out is left out of ``b``."""
+    """Give ``a or b``; None never holds. ``b`` is simplified by the fact that ``a`` does not hold."""
     a, b = (None if part == FALSE else part for part in (a, b))
     if a is None or b is None or a == b:
         return a if b is None else b
@@ -207,7 +207,7 @@ def any_of(a: Expr | None, b: Expr | None) -> Expr | None:
 
 
 def disjuncts(condition: Expr | None) -> Iterator[Expr]:
-    """Give the conditions of which one must hold."""
+    """Give the conditions that ``or`` connects."""
     match condition:
         case Op("or", args, _):
             for arg in args:
@@ -217,7 +217,7 @@ def disjuncts(condition: Expr | None) -> Iterator[Expr]:
 
 
 def facts_of(condition: Expr, holds: bool) -> dict[Expr, bool]:
-    """Give what is known where a condition holds, or does not."""
+    """Give the facts that follow where a condition holds, or does not hold."""
     match condition:
         case Op("not", (inner,), _):
             return facts_of(inner, not holds)
@@ -227,7 +227,7 @@ def facts_of(condition: Expr, holds: bool) -> dict[Expr, bool]:
 
 
 def assuming(condition: Expr, facts: dict[Expr, bool]) -> Expr:
-    """Give a condition made shorter by what is known of others."""
+    """Simplify a condition by facts."""
     if (known := facts.get(condition)) is not None:
         return TRUE if known else FALSE
     match condition:

@@ -1,4 +1,4 @@
-"""What an expression is made of: its parts, the columns and variables it reads, and the same with parts replaced."""
+"""Traversal of expressions: their children, the columns and variables that they read, and substitution."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sqlenrich.prompt.ir.nodes import (
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """Give the expressions that an expression is made of, without the variables it binds."""
+    """Give the direct subexpressions of an expression, without the variables that it binds."""
     match expr:
         case Field(base, _, _):
             return (base,)
@@ -44,7 +44,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def columns_of(expr: Expr) -> Iterator[str]:
-    """Give the names of the columns that an expression reads, repeated as they occur."""
+    """Give the names of the columns that an expression reads, once for each read."""
     if isinstance(expr, Column):
         yield expr.name
     for child in children(expr):
@@ -52,12 +52,12 @@ def columns_of(expr: Expr) -> Iterator[str]:
 
 
 def variables_of(expr: Expr) -> set[Var]:
-    """Give the variables of lambdas that an expression reads, its own ones too."""
+    """Give the variables that an expression reads, bound inside it or outside."""
     return {expr} if isinstance(expr, Var) else set().union(*map(variables_of, children(expr)))
 
 
 def substitute(expr: Expr, by: dict[Expr, Expr]) -> Expr:
-    """Give an expression with some of its parts replaced."""
+    """Give an expression with some of its subexpressions replaced."""
     if (other := by.get(expr)) is not None:
         return other
     match expr:

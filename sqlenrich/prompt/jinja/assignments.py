@@ -38,7 +38,7 @@ def set_statement(compiler: Compiler, node: nodes.Assign, scope: Scope) -> tuple
 
 
 def _added(compiler: Compiler, target: nodes.Node, given: Storable, scope: Scope) -> tuple[LoopUpdate, ...]:
-    """Give what an assignment adds to an entry that a loop builds up."""
+    """Give the updates that an assignment adds to a loop-carried entry."""
     if not isinstance(target, nodes.NSRef) or not isinstance(owner := scope.symbols.get(target.name), ObjectRef):
         return ()
     return new_updates(compiler.heap.entries.get((owner.object_id, target.attr)), given)

@@ -30,7 +30,7 @@ from sqlenrich.prompt.values.value import (
 )
 
 MAX_RANGE = 100_000
-"""A row whose ``range`` is longer fails, before it fills an engine's memory."""
+"""The longest ``range``. A longer one fails for the row, since it would fill an engine's memory."""
 
 
 @expression(nodes.Call)
@@ -100,7 +100,7 @@ def called(compiler: Compiler, node: nodes.Call, scope: Scope) -> Value:
 
 
 def join_texts(separator: str, items: ListValue) -> Value:
-    """Python's own join, which takes texts only."""
+    """Give ``str.join``, which takes texts only."""
     parts: list[Expr] = []
     for index, item in enumerate(map(lift, items.values)):
         if item.type != STRING or item == Const(None):
@@ -110,7 +110,7 @@ def join_texts(separator: str, items: ListValue) -> Value:
 
 
 def constant_index(values: list[Any], sought: Expr) -> Expr:
-    """The place of a row's value in a constant list; fails where it is not there."""
+    """Give the index of a row's value in a constant list. Fails where it is not in the list."""
     arms: dict[str | int, Expr] = {}
     for at, value in enumerate(values):
         if type(value) is not (str if sought.type == STRING else int) or sought.type not in (STRING, BIGINT):

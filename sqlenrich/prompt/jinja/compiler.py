@@ -107,7 +107,7 @@ class Compiler:
         self.read: set[int] = set()
         self.read_entries: set[Slot] = set()
         self.pending: set[int] = set()
-        """The objects that the current statement has read: Python would see them change until it ends."""
+        """The objects that the current statement has read. It can't change them: Python may print the change."""
         self.pending_outside: frozenset[int] = frozenset()
         self.conditional = 0
         """The number of conditions around the current expression that differ by row."""
@@ -122,11 +122,10 @@ class Compiler:
         """Raise the error of a node."""
         raise self.error_at(node.lineno, message) from None
 
-    def error_at(self, place: int | None, message: str) -> PromptError:
+    def error_at(self, line: int | None, message: str) -> PromptError:
         """Give the error at a line of the current template."""
-        line = self.first_line + (place or 1) - 1
-        column = place.column if isinstance(place, SourceLine) else None
-        return PromptError(message, source=self.source, line=line, column=column)
+        column = line.column if isinstance(line, SourceLine) else None
+        return PromptError(message, source=self.source, line=self.first_line + (line or 1) - 1, column=column)
 
     # Dispatch
 
@@ -206,7 +205,7 @@ class Compiler:
 
     @contextmanager
     def conditionally(self) -> Iterator[None]:
-        """Compile what is evaluated for some rows only: it can't change an object, whose state would differ by row."""
+        """Compile a part that some rows do not evaluate. It can't change an object, which would then differ by row."""
         self.conditional += 1
         try:
             yield
@@ -219,7 +218,7 @@ class Compiler:
             ids = self.heap.reachable(value)
             self.read |= ids
             self.pending |= ids
-            self.read_entries |= {place for place in self.heap.entries if place[0] == value.object_id}
+            self.read_entries |= {slot for slot in self.heap.entries if slot[0] == value.object_id}
         return self.heap.resolve(value)
 
     # Values
@@ -265,7 +264,7 @@ class Compiler:
         return choose(test, a, b)
 
     def fold(self, node: nodes.Node, compute: Callable[[], Any]) -> Static:
-        """Give a value that no row changes, computed by Python now."""
+        """Fold a constant expression. An error in it is an error for every row."""
         try:
             value = compute()
         except Exception as error:

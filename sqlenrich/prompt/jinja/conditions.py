@@ -66,14 +66,14 @@ def if_statement(compiler: Compiler, node: nodes.If, scope: Scope) -> tuple[list
 def _merged_scope(
     compiler: Compiler, node: nodes.Node, test: Expr, then: Scope, orelse: Scope, heap_else: Heap
 ) -> Scope:
-    """Give the scope after two branches, and merge the state, which is that of the first branch before."""
+    """Give the scope after two branches, and merge their heaps. The current heap is that of the first branch."""
     heap_then = compiler.heap
     if isinstance(test, Const):
         compiler.heap = heap_then if test.value else heap_else
         return then if test.value else orelse
     if heap_then.entries or heap_else.entries:
-        any_of = lambda t, a, b: compiler.select(node, t, a, b)  # noqa: E731
-        compiler.heap = merge_heaps(test, heap_then, heap_else, any_of)
+        select = lambda t, a, b: compiler.select(node, t, a, b)  # noqa: E731
+        compiler.heap = merge_heaps(test, heap_then, heap_else, select)
         compiler.read |= compiler.heap.frozen - heap_then.frozen - heap_else.frozen
     if then is orelse:
         return then

@@ -1,4 +1,4 @@
-"""Jinja's filters and tests: constants are folded, values of the row take a function of a table."""
+"""Filters and tests: folded for constants, else compiled by :mod:`sqlenrich.prompt.values.builtins`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sqlenrich.prompt.values.list_literals import fail_beside
 from sqlenrich.prompt.values.value import CompileError, Dynamic, Generator, ListValue, Static, Value, lift
 
 LAZY = ("map", "select", "reject", "selectattr", "rejectattr", "unique", "reverse")
-"""Filters that give a generator: it has no length, and is empty when read again."""
+"""Filters that give a generator, which has no length and can be read once."""
 
 
 @expression(nodes.Filter)
@@ -47,7 +47,7 @@ def filtered(compiler: Compiler, node: nodes.Filter, scope: Scope) -> Value:
     if isinstance(array, Dynamic) and isinstance(array.type, Array):
         given = array_filter(compiler, node.name, array, args, keywords)
         broken: Expr | None = None
-        for arg in args:  # computed though the array may be empty
+        for arg in args:  # evaluated even for an empty array
             if isinstance(arg, Dynamic):
                 broken = any_of(broken, immediate_failure(arg))
         if broken is not None:
@@ -88,7 +88,7 @@ def extreme(name: str, value: ListValue) -> Expr:
 
 
 def array_filter(compiler: Compiler, name: str, array: Expr, args: list[Value], keywords: dict[str, Value]) -> Value:
-    """A filter on an array of the row."""
+    """Give the value of a filter for an array of the row."""
     names = compiler.variables
     if name in LAZY and name not in ("unique", "reverse"):
         array = arrays.or_empty(array)
@@ -138,7 +138,7 @@ def array_filter(compiler: Compiler, name: str, array: Expr, args: list[Value], 
 
 
 def by_key(compiler: Compiler, name: str, array: Expr, args: list[Value], keywords: dict[str, Value]) -> Value:
-    """Sort and its kin, with their arguments by position or by name."""
+    """Give sort, unique, min or max, with arguments by position or by name."""
     order = {"sort": ("reverse", "case_sensitive", "attribute")}.get(name, ("case_sensitive", "attribute"))
     given = {**dict(zip(order, args, strict=False)), **keywords}
     if len(args) > len(order) or not set(given) <= set(order) or not all(isinstance(v, Static) for v in given.values()):
@@ -155,7 +155,7 @@ def by_key(compiler: Compiler, name: str, array: Expr, args: list[Value], keywor
 
 
 def element_test(compiler: Compiler, args: list[Value]) -> Callable[[Expr], Expr] | None:
-    """The test of select and its kin: by name, with an argument or none."""
+    """Give the test of select, reject, selectattr or rejectattr. None: the truth of the element."""
     if not args:
         return None
     if any(isinstance(arg, Generator) for arg in args):

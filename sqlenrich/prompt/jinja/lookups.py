@@ -1,4 +1,4 @@
-"""Attributes, elements and slices of a value: of the row, of a list literal, or chosen by the row."""
+"""Attributes, indexes and slices."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def listed(base: Static | ListValue, key: Static) -> Value:
 
 
 def required(base: Static | ListValue, key: Expr) -> Value:
-    """Give the element of constants that a row chooses."""
+    """Give the element of a list or a mapping at an index that differs by row."""
     arms: dict[str | int, Expr] = {}
     if isinstance(base, Static) and isinstance(base.value, Mapping):
         arms = {k: lift(Static(v)) for k, v in base.value.items()}

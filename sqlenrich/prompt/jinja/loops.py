@@ -1,4 +1,4 @@
-"""Loops: over constants unrolled, over arrays of the row a map, with what they carry from turn to turn."""
+"""Loops: unrolled over constants, a map over an array of the row."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from sqlenrich.prompt.values.value import (
 
 
 class StaticLoopVariable:
-    """The ``loop`` variable in one turn of a loop over constants."""
+    """The ``loop`` variable in one iteration of a loop over constants."""
 
     def __init__(self, index: int, length: int) -> None:
         self.index0, self.index, self.length = index, index + 1, length
@@ -42,7 +42,7 @@ class StaticLoopVariable:
         self.first, self.last = index == 0, index == length - 1
 
     def cycle(self, *choices: Any) -> Any:
-        """Give one choice after another."""
+        """Give ``loop.cycle``."""
         return choices[self.index0 % len(choices)]
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ def loop_statement(compiler: Compiler, node: nodes.For, scope: Scope) -> tuple[l
     gone_through, compiler.read = compiler.read - compiler.heap.frozen, set()
     compiler.heap.frozen |= gone_through
     parts = over(compiler, node, iterable, scope)
-    compiler.heap.frozen -= gone_through - compiler.read  # what the body read it may have copied
+    compiler.heap.frozen -= gone_through - compiler.read  # the body may have copied the objects that it read
     compiler.read |= before | gone_through
     return parts, scope
 
@@ -106,13 +106,13 @@ def over(compiler: Compiler, node: nodes.For, iterable: Value, scope: Scope) -> 
 
 
 def unread(places: list[Slot], filtered_by: Set[Slot]) -> None:
-    """Jinja filters a loop while it runs: a filter can't read what the loop changes."""
+    """Raise CompileError where a loop's filter reads a slot that the loop changes: Jinja filters while it loops."""
     if filtered_by & set(places):
         raise CompileError("a loop filter that reads what the loop changes; put an if inside the loop")
 
 
 def over_array(compiler: Compiler, node: nodes.For, array: Expr, scope: Scope) -> list[Expr]:
-    """A loop over an array of the row: the text of its body for each element, one after another."""
+    """Give the parts of a loop over an array of the row."""
     compiler.read_entries = set()
     if node.test is not None:
         item, position = compiler.variables.fresh(array)
@@ -126,7 +126,7 @@ def over_array(compiler: Compiler, node: nodes.For, array: Expr, scope: Scope) -
 
 
 def side_by_side(compiler: Compiler, node: nodes.For, lists: ZipValue, scope: Scope) -> list[Expr]:
-    """A loop over zip(...): over the positions of the shortest list."""
+    """Give the parts of a loop over ``zip(...)``: a loop over the positions of the shortest list."""
     if node.test is not None:
         compiler.reject(node, "a filtered loop over zip; put an if inside the loop")
     zipped = [arrays.as_array(part) for part in lists.parts]
@@ -147,7 +147,7 @@ def repeat(
     outer: Scope,
     filtered_by: Set[Slot] = frozenset(),
 ) -> list[Expr]:
-    """Give the parts of a loop over an array of the row, from those of one turn."""
+    """Give the parts of a loop over an array of the row, from those of one iteration."""
     before = compiler.heap.copy()
     inner = inner.bind("loop", LoopVariable(array, position))
     parts, _ = compiler.statements(node.body, inner)
@@ -169,7 +169,7 @@ def repeat(
 
 
 def loop_text(array: Expr, item: Var, position: Var, body: Expr) -> Expr:
-    """The text of a loop; one that prints nothing only fails where its body does."""
+    """Give the text of a loop. A loop that prints nothing becomes a test whether its body fails."""
     if prints_nothing(body):
         broken = failure(body)
         inside = None if broken is None else Exists(array, item, position, broken)
@@ -187,7 +187,7 @@ def carry(
     before: Heap,
     places: list[Slot],
 ) -> list[Expr]:
-    """The body's parts once more, with what it changes unknown, and the state after the loop."""
+    """Compile the body again, with the changed slots loop-carried. Give its parts, and set the heap after the loop."""
     loop = compiler.ids.new()
     compiler.heap = before.copy()
     for place in places:
@@ -198,14 +198,14 @@ def carry(
     compiler.heap.frozen |= turn.frozen & before.allocated
     if set(changed_slots(start, turn)) - set(places):
         raise CompileError("a loop over an array that changes different values in each turn")
-    any_of = lambda t, a, b: compiler.select(node, t, a, b)  # noqa: E731
+    select = lambda t, a, b: compiler.select(node, t, a, b)  # noqa: E731
     for place in places:
         after, first = turn.entries[place], before.entries[place]
         if isinstance(first, ObjectRef):
             compiler.heap.frozen |= before.reachable(first)
             compiler.read |= before.reachable(first)
             first = before.load(first)
-        compiler.heap.entries[place] = after_loop(compiler.variables, array, item, position, first, after, any_of)
+        compiler.heap.entries[place] = after_loop(compiler.variables, array, item, position, first, after, select)
     return parts
 
 

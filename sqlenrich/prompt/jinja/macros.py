@@ -27,7 +27,7 @@ def macro(compiler: Compiler, node: nodes.Macro, scope: Scope) -> tuple[list[Exp
 
 
 def called_macro(node: nodes.Expr, scope: Scope) -> Macro | None:
-    """The macro that is called, if it is one."""
+    """Give the macro that is called, None for another function."""
     found: Any = None
     if isinstance(node, nodes.Name):
         found = scope.symbols.get(node.name)
@@ -38,7 +38,7 @@ def called_macro(node: nodes.Expr, scope: Scope) -> Macro | None:
 
 
 def expand_macro(compiler: Compiler, macro: Macro, node: nodes.Call, scope: Scope) -> Value:
-    """The text of a macro for its arguments."""
+    """Give the text of a macro for its arguments."""
     if node.dyn_args is not None or node.dyn_kwargs is not None:
         raise CompileError("arguments given with * or **; write them out")
     names = [arg.name for arg in macro.node.args]
@@ -77,7 +77,7 @@ def expand_macro(compiler: Compiler, macro: Macro, node: nodes.Call, scope: Scop
         compiler.pending, compiler.pending_outside = pending, outside
     fails = set(disjuncts(failure(text)))
     broken: Expr | None = None
-    for value in given.values():  # computed though the macro may not read it
+    for value in given.values():  # evaluated even if the macro does not read it
         for reason in (immediate_failure(each) for each in parts_of(value) if isinstance(each, Dynamic)):
             if reason is not None and not fails.issuperset(disjuncts(reason)):
                 broken = any_of(broken, reason)
@@ -91,7 +91,7 @@ def position(node: nodes.Node) -> tuple[int, int]:
 
 
 def set_after(node: nodes.Node, tree: nodes.Template) -> frozenset[str]:
-    """Give the names that a template sets after a node, or goes through in a loop."""
+    """Give the names that a template sets after a node, loop targets included."""
     statements = list(tree.find_all(_SETTING))
     after = [s for s in statements if position(s) > position(node) and s not in list(node.find_all(type(s)))]
     names = {name.name for s in after for name in s.find_all(nodes.Name) if name.ctx in ("store", "param")}

@@ -1,4 +1,4 @@
-"""Lists, mappings and namespaces that the template changes in place: made, copied, read and changed."""
+"""Lists, mappings and namespaces that the template changes in place: allocation, copies, reads and changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sqlenrich.prompt.values.value import (
 
 
 def new_object(compiler: Compiler, node: nodes.Node, scope: Scope) -> ObjectRef | None:
-    """Make an object of a list or mapping literal or a ``namespace()``. Give None for another expression."""
+    """Allocate an object for a list literal, a mapping literal or a ``namespace()``. None: another expression."""
     pairs: list[tuple[Any, Storable]]
     match node:
         case nodes.List(items=items):
@@ -56,13 +56,13 @@ def new_object(compiler: Compiler, node: nodes.Node, scope: Scope) -> ObjectRef 
 
 
 def stored_value(compiler: Compiler, node: nodes.Node, scope: Scope) -> Storable:
-    """Give a value to keep in a name or an object; a literal becomes an object."""
+    """Give a value to store in a name or an object. A literal becomes an object where the template changes objects."""
     allocated = new_object(compiler, node, scope) if compiler.mutable else None
     return allocated or copied(compiler, node, scope)
 
 
 def copied(compiler: Compiler, node: nodes.Node, scope: Scope) -> Storable:
-    """Give a value to keep. The objects that it was read from can't be changed any more."""
+    """Give a value to store, and freeze the objects that it was read from."""
     before, compiler.read = compiler.read, set()
     given = compiler.stored(node, scope)
     if is_generator(given):
@@ -78,7 +78,7 @@ def copied(compiler: Compiler, node: nodes.Node, scope: Scope) -> Storable:
 
 
 def element_value(compiler: Compiler, node: nodes.Node, scope: Scope) -> Value:
-    """Give a value inside a new list, as it is now."""
+    """Give the current value of an element of a new list."""
     given = copied(compiler, node, scope)
     if isinstance(given, ObjectRef):
         compiler.heap.frozen |= compiler.heap.reachable(given)
@@ -98,7 +98,7 @@ def entry(compiler: Compiler, ref: ObjectRef, name: Any, attribute: bool = False
 
 
 def changed_in_place(compiler: Compiler, ref: ObjectRef, method: str, node: nodes.Call, scope: Scope) -> Value:
-    """Change a list or a mapping by one of its methods. Give the result, which is None in Python."""
+    """Compile ``append`` and ``update``. The value is None, as in Python."""
     if compiler.conditional:
         raise CompileError(f'".{method}" where a condition decides; write {{% if %}} around it')
     if ref.object_id in compiler.pending:

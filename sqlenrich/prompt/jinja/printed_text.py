@@ -1,4 +1,4 @@
-"""The text that statements print: parts in a row, and guards, which print nothing but may fail."""
+"""The text that statements print: a sequence of parts. A guard is a part that prints nothing but can fail."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlenrich.prompt.values.value import Dynamic, ListValue, MappingValue, Stor
 
 
 def join(parts: Iterable[Expr]) -> Expr:
-    """Give the text of printed parts, neighbouring constants merged."""
+    """Concatenate printed parts; adjacent constants become one."""
     merged: list[Expr] = []
     absent = False
     for part in parts:
@@ -23,19 +23,19 @@ def join(parts: Iterable[Expr]) -> Expr:
                 merged.append(piece)
     if not merged:
         return Const("")
-    if len(merged) == 1 and absent:  # text + "" fails for None, though nothing is added
+    if len(merged) == 1 and absent:  # text + "" fails for None
         return Concat((merged[0], Const("")))
     return merged[0] if len(merged) == 1 else Concat(tuple(merged))
 
 
 def guards(value: Storable) -> list[Expr]:
-    """Give empty texts that fail where a value that is set fails: Jinja computes it even where nothing reads it."""
+    """Give the guards of a value: Jinja evaluates it even if it is not read."""
     broken = [immediate_failure(v) for v in parts_of(value) if isinstance(v, Dynamic)]
     return [fail_where(condition, Const("")) for condition in broken if condition is not None]
 
 
 def without_needless(parts: list[Expr]) -> list[Expr]:
-    """Leave out the guards that fail only where a part that is printed anyway fails."""
+    """Leave out the guards that fail only where a printed part fails."""
     kept = [part for part in parts if not is_guard(part)]
     if len(kept) == len(parts):
         return parts
@@ -44,7 +44,7 @@ def without_needless(parts: list[Expr]) -> list[Expr]:
 
 
 def prints_nothing(text: Expr) -> bool:
-    """Tell whether a text is empty for every row for which it does not fail."""
+    """Tell whether a text is empty for every row, unless it fails."""
     match text:
         case If(_, then, orelse):
             return prints_nothing(then) and prints_nothing(orelse)
@@ -54,7 +54,7 @@ def prints_nothing(text: Expr) -> bool:
 
 
 def is_guard(part: Expr) -> bool:
-    """Tell whether a part prints nothing, but may fail."""
+    """Tell whether a part is a guard."""
     return isinstance(part, If) and part.then == Fail(True) and part.orelse == Const("")
 
 

@@ -1,4 +1,4 @@
-"""The scope of a template: its names and what they mean."""
+"""The symbol table: the names of a template and their meanings."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ FILTERED_BLOCK = "filtered block"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Names and what they are worth at one point of the template. ``set`` in a loop does not reach outside it."""
+    """The symbols at one point of the template. ``set`` in a loop makes no symbol outside it."""
 
     symbols: Mapping[str, Symbol]
     without_columns: bool = False
-    """Whether columns are out of reach, as in an imported template."""
+    """Whether names are never columns, as in an imported template."""
 
     def bind(self, name: str, value: Symbol) -> Scope:
         return Scope({**self.symbols, name: value}, self.without_columns)
@@ -35,7 +35,7 @@ class Macro:
     source: str
     first_line: int
     set_later: frozenset[str]
-    """Names that the template sets after the macro: it would read them as they are when it is called."""
+    """Names that the template sets after the macro. A call would read their value at the call."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,19 +47,19 @@ class Module:
 
 @dataclass(frozen=True)
 class ErrorSymbol:
-    """What a statement set that could not be compiled."""
+    """A name that was set by a statement with an error."""
 
 
 @dataclass(frozen=True)
 class UnreadableSymbol:
-    """A name that can't be read, and why."""
+    """A name that can't be read, and the reason."""
 
     why: str
 
 
 Symbol: TypeAlias = Storable | Macro | Module | ErrorSymbol | UnreadableSymbol
-"""What a name of the template can mean."""
+"""The meaning of a name."""
 
 
-class AlreadyReported(Exception):  # noqa: N818 (its cause is in the list of problems already)
-    """A value that could not be compiled is used."""
+class AlreadyReported(Exception):  # noqa: N818 (its cause is in the list of errors)
+    """A name is read that was set by a statement with an error."""

@@ -15,7 +15,7 @@ from sqlenrich.prompt.jinja.scope import Module, Scope
 
 
 def used(compiler: Compiler, tree: nodes.Template) -> Iterator[nodes.Template]:
-    """The templates that a template includes or imports, and theirs."""
+    """Give the templates that a template includes or imports, directly or not."""
     for node in tree.find_all((nodes.Include, nodes.Import, nodes.FromImport)):
         assert isinstance(node, nodes.Include | nodes.Import | nodes.FromImport)
         if isinstance(node.template, nodes.Const) and node.template.value not in compiler.loaded:
@@ -26,7 +26,7 @@ def used(compiler: Compiler, tree: nodes.Template) -> Iterator[nodes.Template]:
 
 
 def load(compiler: Compiler, node: nodes.Include | nodes.Import | nodes.FromImport) -> nodes.Template:
-    """Give another template, parsed."""
+    """Load and parse another template."""
     if not isinstance(node.template, nodes.Const) or not isinstance(node.template.value, str):
         compiler.reject(node, "the name of a template must be a constant text")
     name = node.template.value
@@ -47,7 +47,7 @@ def load(compiler: Compiler, node: nodes.Include | nodes.Import | nodes.FromImpo
 def elsewhere(
     compiler: Compiler, node: nodes.Include | nodes.Import | nodes.FromImport, scope: Scope
 ) -> tuple[list[Expr], Scope]:
-    """The parts of another template and the scope after them."""
+    """Compile another template. Give its printed parts and the scope after it."""
     tree = load(compiler, node)
     if compiler.depth > MAX_DEPTH:
         compiler.reject(node, "templates that include each other without end")
@@ -74,7 +74,7 @@ def imported(compiler: Compiler, node: nodes.Import | nodes.FromImport, scope: S
     """``{% import 'file' as name %}`` and ``{% from 'file' import name %}``."""
     before = compiler.heap.allocated
     _, after = elsewhere(compiler, node, scope if node.with_context else Scope({}, without_columns=True))
-    compiler.heap.frozen |= compiler.heap.allocated - before  # a module outlives the row, and so would its changes
+    compiler.heap.frozen |= compiler.heap.allocated - before  # Jinja keeps a module between rows
     if isinstance(node, nodes.Import):
         return [], scope.bind(node.target, Module({n: v for n, v in after.symbols.items() if not n.startswith("_")}))
     for entry in node.names:

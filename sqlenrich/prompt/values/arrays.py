@@ -1,4 +1,4 @@
-"""Arrays in a template: what Jinja's filters and Python's methods give for an array of the row."""
+"""Functions of arrays: the results of Jinja's filters and Python's methods for an array of the row."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from sqlenrich.prompt.ir.nodes import (
     none_possible,
 )
 from sqlenrich.prompt.values.bound_variables import VariableNames, item_type
-from sqlenrich.prompt.values.comparisons import equal, needing
+from sqlenrich.prompt.values.comparisons import after_evaluating, equal
 from sqlenrich.prompt.values.printing import as_text, required_text, to_str
 from sqlenrich.prompt.values.slices import clamp_position, slice_bound
 from sqlenrich.prompt.values.text_functions import WHITESPACE
@@ -54,7 +54,7 @@ from sqlenrich.prompt.values.value import (
 
 
 def or_empty(array: Expr) -> Expr:
-    """Give an array, empty where it is None: what map and select start from."""
+    """Give an array that is empty where it is None, as for Jinja's map and select."""
     return Op("or_empty", (array,), array.type) if none_possible(array) else array
 
 
@@ -78,14 +78,14 @@ def joined(names: VariableNames, array: Expr, separator: Expr, attribute: str | 
 
 
 def require_texts(names: VariableNames, array: Expr) -> Expr:
-    """Give an array of texts for Python's own join, which fails for None."""
+    """Give an array of texts that fails where an element is None, as Python's ``str.join`` does."""
     if not none_inside(array):
         return array
     return mapped(names, array, required_text)
 
 
 def member(value: Expr, name: str) -> Expr:
-    """Give a field of a struct. Raises Refusal for a field that is not there."""
+    """Give a field of a struct. Raises CompileError for an unknown field."""
     if not isinstance(value.type, Struct) or (kind := value.type.field(name)) is None:
         known = [n for n, _ in value.type.fields] if isinstance(value.type, Struct) else []
         raise CompileError(f'no field "{name}" in {describe(value.type)}; there are: {", ".join(known) or "none"}')
@@ -93,7 +93,7 @@ def member(value: Expr, name: str) -> Expr:
 
 
 def sliced(array: Expr, start: Value, stop: Value) -> Expr:
-    """Give ``array[start:stop]``; either end may be absent, negative, or differ by row."""
+    """Give ``array[start:stop]``. Each end may be absent, negative, or differ by row."""
     length = size(array)
     first, last = slice_bound(start, length, Const(0)), slice_bound(stop, length, length)
     bounds = (first or Const(0),) if last is None else (first or Const(0), last)
@@ -151,13 +151,13 @@ def contains(names: VariableNames, array: Expr, value: Value) -> Expr:
     item, position = names.fresh(array)
     test = equal(item, value)
     if test == FALSE:
-        return needing(size(array), FALSE)
+        return after_evaluating(size(array), FALSE)
     found, sought = Exists(array, item, position, test), lift(value)
     if failure(sought) is None:
         return found
-    # Nothing is compared with an element of an empty array: what fails is not touched.
+    # Python compares nothing with an empty array, so an undefined value does not fail there.
     empty = Op("eq", (size(array), Const(0)), BOOLEAN)
-    return fail_where(immediate_failure(sought), choose(empty, FALSE, needing(sought, found)))
+    return fail_where(immediate_failure(sought), choose(empty, FALSE, after_evaluating(sought, found)))
 
 
 def split_words(names: VariableNames, text: Expr) -> Expr:
@@ -169,7 +169,7 @@ def split_words(names: VariableNames, text: Expr) -> Expr:
 
 
 def positions_of(names: VariableNames, array: Expr) -> tuple[Expr, Var, Var]:
-    """Give the positions of an array as an array, with variables for one of them."""
+    """Give the positions of an array as an array, and the variables for an element of it."""
     positions = Op("sequence", (size(array),), Array(BIGINT))
     return positions, *names.fresh(positions)
 
@@ -182,7 +182,7 @@ def reversed_(names: VariableNames, array: Expr) -> Expr:
 
 
 def sort_key(item: Expr, attribute: str | None, case_sensitive: bool) -> Expr:
-    """Give what Jinja's sort, unique, min and max compare: lower case, but where that matters."""
+    """Give the key of Jinja's sort, unique, min and max: in lower case unless ``case_sensitive``."""
     key = item if attribute is None else member(item, attribute)
     if isinstance(key.type, Array | Struct):
         raise CompileError(f"ordering {describe(key.type)}; name a field with attribute=")
@@ -190,26 +190,26 @@ def sort_key(item: Expr, attribute: str | None, case_sensitive: bool) -> Expr:
 
 
 def sort(names: VariableNames, array: Expr, attribute: str | None, case_sensitive: bool, descending: bool) -> Expr:
-    """Give Jinja's ``sort``. None among the keys fails, as comparing it does."""
+    """Give Jinja's ``sort``. Fails where a key is None, as Python's comparison does."""
     item, _ = names.fresh(array)
     return Sort(array, item, sort_key(item, attribute, case_sensitive), descending)
 
 
 def unique(names: VariableNames, array: Expr, attribute: str | None, case_sensitive: bool) -> Expr:
-    """Give Jinja's ``unique``: the first of the elements that are equal but for case."""
+    """Give Jinja's ``unique``: of elements with the same key, the first."""
     item, _ = names.fresh(array)
     key = sort_key(item, attribute, case_sensitive)
     if key.type == DOUBLE:
         raise CompileError("unique of doubles")
     value = item if attribute is None else member(item, attribute)
-    if none_possible(value):  # None is like no other, and no engine's own function finds NULL
+    if none_possible(value):  # None equals no text, and no engine's function finds NULL
         text = key if key.type == STRING else as_text(key)
         key = If(is_none(value), Const(""), Concat((Const("="), text)))
     return Unique(array, item, key)
 
 
 def sum_of(array: Expr) -> Expr:
-    """Give the sum of an array of integers; fails beyond 64 bits."""
+    """Give the sum of an array of integers. Fails beyond 64 bits."""
     if item_type(array) != BIGINT:
         raise CompileError(f"the sum of {describe(array.type)}; only integers add up alike on all engines")
     broken = fails_or_none(array)
@@ -220,7 +220,7 @@ def sum_of(array: Expr) -> Expr:
 
 
 def concatenated(parts: list[Expr]) -> Expr:
-    """Give several arrays of one type as one."""
+    """Concatenate arrays of one type."""
     kinds = {part.type for part in parts}
     if len(kinds) != 1:
         raise CompileError("lists of different types in one; make their elements the same type")
@@ -228,7 +228,7 @@ def concatenated(parts: list[Expr]) -> Expr:
 
 
 def by_rank(sort: Sort) -> Expr:
-    """Give a sorted array for an engine that has no sort by key: each element goes where its rank says."""
+    """Give a sort without SQL's sort by key: the position of each element is its rank."""
     key, n = sort.item.name, size(sort.array)
     keys = Map(sort.array, sort.item, Var(f"{key}_at", BIGINT), sort.key)
     positions = Op("sequence", (n,), Array(BIGINT))
@@ -249,7 +249,7 @@ def equals_empty(array: Expr) -> Expr:
 
 
 def element(array: Expr, index: Value, strict: bool = False) -> Expr:
-    """Give ``array[index]``; ``strict`` as ``first`` and ``last`` are."""
+    """Give ``array[index]``. With ``strict``, as for ``first`` and ``last``, an array that is None fails."""
     at = lift(index)
     if at.type != BIGINT:
         raise CompileError(f"an array indexed by {describe(at.type)}; it must be an integer")
@@ -258,7 +258,7 @@ def element(array: Expr, index: Value, strict: bool = False) -> Expr:
 
 
 def extremum(name: str, numbers: list[Expr]) -> Expr:
-    """Give the least or the greatest of some integers; some engines would leave a NULL out."""
+    """Give the least or the greatest of some integers. Fails where one is None, which some engines would ignore."""
     if len(numbers) == 1:
         return numbers[0]
     broken: Expr | None = None
@@ -268,7 +268,7 @@ def extremum(name: str, numbers: list[Expr]) -> Expr:
 
 
 def as_array(value: Value) -> Expr:
-    """Give a list of any kind as an array of the row."""
+    """Give a list literal or an array of the row as an array."""
     if isinstance(value, Static) and isinstance(value.value, list | tuple | range):
         return constant_array([Static(item) for item in value.value])
     if isinstance(value, ListValue):
@@ -279,7 +279,7 @@ def as_array(value: Value) -> Expr:
 
 
 def as_array_like(value: Value, kind: Type) -> Value:
-    """Give a list literal as an array where an array of this type stands beside it; another value as it is."""
+    """Give a list literal as an array of the type ``kind``. Other values, and literals for other types, stay."""
     if not isinstance(kind, Array):
         return value
     if isinstance(value, ListValue):
@@ -295,7 +295,7 @@ def is_list(value: Value) -> bool:
 
 
 def is_python_list(value: Value) -> bool:
-    """Tell whether Python would hold a list: no tuple, and no range, which nothing is added to."""
+    """Tell whether the value is a list in Python: not a tuple or a range, which have no ``+`` with a list."""
     match value:
         case ListValue(_, is_tuple):
             return not is_tuple
@@ -328,7 +328,7 @@ def _values(value: Value) -> list[Value]:
 
 
 def constant_array(values: list[Value], kind: Type | None = None) -> Expr:
-    """Give a list of values as an array. Raises Refusal where they are of several types."""
+    """Give a list of values as an array. Raises CompileError for several types."""
     lifted = tuple(lift(value) for value in values)
     types = {value.type for value in lifted if value != Const(None)}
     if not types and kind is not None:

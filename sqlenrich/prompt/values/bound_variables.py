@@ -11,14 +11,14 @@ from sqlenrich.prompt.values.value import CompileError, describe
 
 
 class VariableNames:
-    """Names for the elements of lambdas that no column and no other name of the template starts with."""
+    """Makes names for bound variables. No column and no other name of the template starts with one."""
 
     def __init__(self, taken: set[str]) -> None:
         self._taken = {name.lower() for name in taken}
         self._numbers: Iterator[int] = count(1)
 
     def fresh(self, array: Expr) -> tuple[Var, Var]:
-        """Give the variables of an array's element and of its position."""
+        """Give new variables for an element of an array and for its position."""
         while True:
             number = next(self._numbers)
             item, at = f"x{number}", f"i{number}"
@@ -27,7 +27,7 @@ class VariableNames:
 
 
 def item_type(array: Expr) -> Type:
-    """Give the type of an array's elements. Raises Refusal for what is no array."""
+    """Give the type of an array's elements. Raises CompileError for another type."""
     if not isinstance(array.type, Array):
         raise CompileError(f"an array is needed, not {describe(array.type)}")
     return array.type.item

@@ -1,4 +1,4 @@
-"""Jinja's built-in filters and tests, Python's methods of text, and what is allowed of them: tables by name."""
+"""Tables of built-ins by name: Jinja's filters, tests and global functions, Python's methods of text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sqlenrich.prompt.ir.nodes import (
     none_possible,
 )
 from sqlenrich.prompt.values import numbers
-from sqlenrich.prompt.values.comparisons import equal, needing
+from sqlenrich.prompt.values.comparisons import after_evaluating, equal
 from sqlenrich.prompt.values.printing import to_str
 from sqlenrich.prompt.values.text_functions import (
     _startswith,
@@ -55,7 +55,7 @@ FILTERS: dict[str, Callable[..., Expr]] = {
     "truncate": truncate,
     "upper": _soft(text_operation("upper")),
 }
-"""Filters by name; each takes the value and the filter's arguments. ``None`` is printed as "None", as Jinja does."""
+"""Filters by name. Each takes the value and the filter's arguments. In text filters None is "None", as in Jinja."""
 
 
 METHODS: dict[str, Callable[..., Expr]] = {
@@ -76,13 +76,13 @@ METHODS: dict[str, Callable[..., Expr]] = {
 
 
 GLOBALS = ("range", "dict", "zip")
-"""Jinja's global functions that always give the same: not lipsum, cycler, joiner, namespace."""
+"""Jinja's global functions that are pure: not lipsum, cycler, joiner, namespace."""
 
 
 MUTATING_METHODS = frozenset(
     "add append clear discard extend insert pop popitem remove reverse setdefault sort update".split()
 )
-"""Methods that change a list or a mapping in place: at compile time they would, whatever the row."""
+"""Methods that change a list or a mapping in place. Calling one on a constant would change it for all rows."""
 
 
 def divisible(value: Expr, by: Value) -> Expr:
@@ -91,12 +91,12 @@ def divisible(value: Expr, by: Value) -> Expr:
 
 
 def of_type(*names: str) -> Callable[[Expr], Expr]:
-    """Give the test whether a value is of some types: by its column's type, and None is of none."""
+    """Give the test whether a value has one of some types. None has none of them."""
 
     def test(value: Expr) -> Expr:
         kind = value.type.name if isinstance(value.type, Scalar) else type(value.type).__name__.lower()
         if kind not in names:
-            return needing(value, FALSE)
+            return after_evaluating(value, FALSE)
         return choose(undefined(value), FALSE, negate(is_none(value)) if none_possible(value) else TRUE)
 
     return test
@@ -116,7 +116,7 @@ TESTS: dict[str, Callable[..., Expr]] = {
     "undefined": undefined,
     "none": lambda value: choose(undefined(value), FALSE, equal(value, Static(None))),
 }
-"""Tests by name, beside the comparisons, which :mod:`.compile` knows."""
+"""Tests by name. :data:`TEST_COMPARISONS` has those that compare two values."""
 
 
 TEST_COMPARISONS = {

@@ -1,4 +1,4 @@
-"""Comparisons as Python decides them: text never equals a number, None only None, NaN nothing."""
+"""Python's comparisons: a text never equals a number, None equals only None, NaN equals nothing."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ PYTHON_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "gteq": operator.ge,
 }
 EXACT = 2**53
-"""Up to here every integer is a double."""
+"""Every integer up to this one is a double."""
 
 
 def equal(a: Value, b: Value) -> Expr:
-    """Give ``a == b`` as Python decides it: None equals only None, text never equals a number."""
+    """Give ``a == b`` of Python."""
     if isinstance(a, Static) and isinstance(b, Static):
         return TRUE if a.value == b.value else FALSE
     left, right = lift(a), lift(b)
@@ -38,7 +38,7 @@ def equal(a: Value, b: Value) -> Expr:
     if may_be_blank(left) or may_be_blank(right):
         return unlike_blank(left, right)
     if right == Const(None):
-        return is_none(left) if none_possible(left) else needing(left, FALSE)
+        return is_none(left) if none_possible(left) else after_evaluating(left, FALSE)
     if isinstance(left, If):
         return choose(left.test, equal(left.then, right), equal(left.orelse, right))
     if number_beside_number(left, right):
@@ -60,26 +60,26 @@ def equal(a: Value, b: Value) -> Expr:
 
 
 def unlike(left: Expr, right: Expr) -> Expr:
-    """Give ``left == right`` for values of different types: only two None are equal."""
+    """Give ``left == right`` for values of different types. They are equal only where both are None."""
     result: Expr = FALSE
     if none_possible(left) and none_possible(right):
         result = Op("and", (is_none(left), is_none(right)), BOOLEAN)
-    return needing(left, needing(right, result))
+    return after_evaluating(left, after_evaluating(right, result))
 
 
 def unlike_blank(left: Expr, right: Expr) -> Expr:
-    """Give ``left == right`` where one may be what an ``if`` without ``else`` gives: that equals nothing else."""
+    """Give ``left == right`` where one may be blank, as an ``if`` without ``else`` is. Blank equals only blank."""
     if not may_be_blank(left):
         left, right = right, left
     if isinstance(left, If):
         return choose(left.test, equal(left.then, right), equal(left.orelse, right))
     if isinstance(right, If) and may_be_blank(right):
         return choose(right.test, equal(left, right.then), equal(left, right.orelse))
-    return TRUE if left == right else needing(right, FALSE)
+    return TRUE if left == right else after_evaluating(right, FALSE)
 
 
-def needing(operand: Expr, result: Expr) -> Expr:
-    """Give ``result``, failing where computing ``operand`` fails: Jinja computes it even where it decides nothing."""
+def after_evaluating(operand: Expr, result: Expr) -> Expr:
+    """Give ``result``, failing where ``operand`` fails: Jinja evaluates the operand though it decides nothing."""
     return result if failure(operand) is None else If(is_none(operand), result, result)
 
 
@@ -112,7 +112,7 @@ def contained(item: Value, container: Value) -> Expr:
 
 
 def number_beside_number(a: Expr, b: Expr) -> bool:
-    """Tell whether two numbers are compared that are not both integers."""
+    """Tell whether two values are numbers that are not both integers."""
     return _is_number(a) and _is_number(b) and not a.type == b.type == BIGINT
 
 
@@ -121,7 +121,7 @@ def _is_number(value: Expr) -> bool:
 
 
 def ordered(name: str, a: Expr, b: Expr) -> Expr:
-    """Give ``a < b`` and its kin."""
+    """Give ``a < b`` and the other orderings."""
     if number_beside_number(a, b):
         return compare(name, a, b)
     if a.type != b.type or a.type not in (STRING, BIGINT, DATE, TIMESTAMP):
@@ -132,7 +132,7 @@ def ordered(name: str, a: Expr, b: Expr) -> Expr:
 
 
 def compare(name: str, a: Expr, b: Expr) -> Expr:
-    """Give ``a < b`` and its kin for numbers of different types, or two doubles; NaN compares as in Python."""
+    """Compare numbers of different types, or two doubles. NaN compares as in Python."""
     if isinstance(a, Const) and isinstance(b, Const):
         return Const(bool(PYTHON_COMPARISONS[name](a.value, b.value)))
     if isinstance(a, Const):
@@ -144,7 +144,7 @@ def compare(name: str, a: Expr, b: Expr) -> Expr:
     if a.type == DOUBLE and (b.type == DOUBLE or isinstance(b, Const)):
         b = Const(float(b.value)) if isinstance(b, Const) and isinstance(b.value, int) else b
         test: Expr = Op(name, (a, b), BOOLEAN)
-        # Engines hold NaN for the greatest number, and equal to itself.
+        # For engines NaN is the greatest number and equals itself.
         greatest = {"lt": b, "lteq": b, "gt": a, "gteq": a}.get(name, None if isinstance(b, Const) else a)
         if greatest is None or isinstance(greatest, Const):
             return test
@@ -159,7 +159,7 @@ _MIRRORED = {"lt": "gt", "lteq": "gteq", "gt": "lt", "gteq": "lteq", "eq": "eq"}
 
 
 def _beside_constant(name: str, a: Expr, constant: int | float) -> Expr:
-    """An integer or a decimal beside a constant, compared exactly, as Python does: beside one of the same type."""
+    """Compare an integer or a decimal with a constant exactly, as Python does: with the nearest one of its own type."""
     scale = a.type.scale if isinstance(a.type, Decimal) else 0
     greatest = 10**a.type.precision - 1 if isinstance(a.type, Decimal) else 2**63 - 1
     least = -greatest if isinstance(a.type, Decimal) else -(2**63)

@@ -1,4 +1,4 @@
-"""Dates and timestamps of the row: their parts, and their texts in a given form."""
+"""Dates and timestamps of the row: their parts and their formatted texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlenrich.prompt.values.printing import as_text
 from sqlenrich.prompt.values.value import CompileError, Static, Value, describe
 
 PARTS = {"year": (1, 4), "month": (6, 2), "day": (9, 2), "hour": (12, 2), "minute": (15, 2), "second": (18, 2)}
-"""The attributes of a date or a timestamp, and where they stand in its text: from which character, how many."""
+"""The attributes of a date or a timestamp, each with its first character and its length in the printed text."""
 OF_DATE = ("year", "month", "day")
 _DIRECTIVES = {"%Y": "year", "%m": "month", "%d": "day", "%H": "hour", "%M": "minute", "%S": "second"}
 _UNPADDED = {"%-m": "month", "%-d": "day", "%-H": "hour", "%-M": "minute", "%-S": "second"}
@@ -22,7 +22,7 @@ _FORMAT = re.compile(r"%-?.|[^%]+", re.S)
 
 
 def part(value: Expr, name: str) -> Expr:
-    """Give ``value.year`` and its kin, an integer."""
+    """Give ``value.year`` and the other parts, as an integer."""
     if name not in PARTS or (value.type == DATE and name not in OF_DATE):
         known = PARTS if value.type == TIMESTAMP else OF_DATE
         raise CompileError(f'".{name}" of a {describe(value.type)}; there are: {", ".join(known)}')
@@ -36,7 +36,7 @@ def isoformat(value: Expr) -> Expr:
 
 
 def strftime(value: Expr, form: Value) -> Expr:
-    """Give ``value.strftime(form)`` for years from 1000, of which platforms agree how they are written."""
+    """Give ``value.strftime(form)``. Fails before the year 1000, which platforms print differently."""
     if not isinstance(form, Static) or not isinstance(form.value, str):
         raise CompileError("strftime with a form that differs by row; write it as a constant")
     parts: list[Expr] = []

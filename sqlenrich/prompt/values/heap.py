@@ -35,32 +35,32 @@ from sqlenrich.prompt.values.value import (
 )
 
 Slot = tuple[int, Any]
-"""A cell and the name of an entry in it; None for a list, which is one value."""
+"""An object's number and the name of an entry. A list is one entry, named None."""
 
 
 @dataclass
 class Heap:
-    """What changeable values are worth at one point of the template."""
+    """The current entries of all objects at one point of the template."""
 
     entries: dict[Slot, Storable] = field(default_factory=dict)
     frozen: frozenset[int] = frozenset()
-    """Cells that another name may hold too: changing them would change what it is worth."""
+    """Objects that can't be changed, since a copy or a loop over the object would see the change."""
     allocated: frozenset[int] = frozenset()
-    """The cells that there are."""
+    """The objects that exist."""
 
     def copy(self) -> Heap:
-        """Give the state as it is now."""
+        """Give a copy that later changes do not reach."""
         return Heap(dict(self.entries), self.frozen, self.allocated)
 
     def load(self, ref: ObjectRef) -> Value:
-        """Give what a list or a mapping is worth now."""
+        """Give the current value of an object."""
         if ref.kind == "list":
             return self.resolve(self.entries[ref.object_id, None])
         entries = tuple((name, self.resolve(value)) for name, value in self.items(ref))
         return MappingValue(entries) if entries or ref.kind == "namespace" else Static({})
 
     def reachable(self, ref: ObjectRef) -> set[int]:
-        """Give the cells of a list or a mapping and of those inside it."""
+        """Give the objects that can be reached from an object, itself included."""
         found, left = {ref.object_id}, [ref]
         while left:
             inside = [value for _, value in self.items(left.pop()) if isinstance(value, ObjectRef)]
@@ -69,13 +69,13 @@ class Heap:
         return found
 
     def resolve(self, value: Storable) -> Value:
-        """Give what a name or an entry is worth. Raises Refusal inside a loop that changes it."""
+        """Give the current value of a name or an entry. Raises CompileError inside a loop that changes it."""
         if isinstance(value, LoopCarried | LoopAccumulated | LoopAssigned):
             raise CompileError(READ_IN_LOOP)
         return self.load(value) if isinstance(value, ObjectRef) else value
 
     def items(self, ref: ObjectRef) -> Iterator[tuple[Any, Storable]]:
-        """Give the entries of a mapping."""
+        """Give the entries of an object."""
         return ((name, value) for (object_id, name), value in self.entries.items() if object_id == ref.object_id)
 
     def store(self, slot: Slot, value: Storable) -> None:
@@ -90,13 +90,13 @@ class Heap:
 
 
 class Ids:
-    """Numbers for new lists and mappings, and for loops."""
+    """Numbers for new objects and for loops."""
 
     def __init__(self) -> None:
         self._numbers = count(1)
 
     def new(self) -> int:
-        """Give a number that no other has."""
+        """Give a new number."""
         return next(self._numbers)
 
 
@@ -116,7 +116,7 @@ def appended(current: Storable, item: Value) -> Storable:
 
 
 def merge_heaps(test: Expr, then: Heap, orelse: Heap, select: Select) -> Heap:
-    """Give the state after two branches."""
+    """Merge the heaps of two branches."""
     entries: dict[Slot, Storable] = {}
     frozen = then.frozen | orelse.frozen
     for slot in {**orelse.entries, **then.entries}:
@@ -136,5 +136,5 @@ def merge_heaps(test: Expr, then: Heap, orelse: Heap, select: Select) -> Heap:
 
 
 def changed_slots(before: Heap, after: Heap) -> list[Slot]:
-    """Give the entries that a loop's body changes, of those that were there before it."""
+    """Give the slots whose entries a loop's body changes, of those that existed before it."""
     return [slot for slot, value in before.entries.items() if after.entries.get(slot) != value]

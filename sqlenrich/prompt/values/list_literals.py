@@ -17,7 +17,7 @@ def elements(value: Value) -> list[Value]:
 
 
 def list_value(values: list[Value], as_tuple: bool) -> Value:
-    """Give values as a list or a tuple, known where all of them are."""
+    """Give a list or a tuple of some values: static where all of them are."""
     if any(map(is_generator, values)):
         raise CompileError(f"keeping {GENERATOR}")
     if all(isinstance(value, Static) for value in values):
@@ -27,7 +27,7 @@ def list_value(values: list[Value], as_tuple: bool) -> Value:
 
 
 def fail_beside(value: Value, others: Iterable[Value]) -> Value:
-    """Give a value of a list or a mapping, failing where another value fails: Jinja computes all of them."""
+    """Give a value of a literal, failing where another one fails: Jinja evaluates all values of a literal."""
     broken: Expr | None = None
     for other in others:
         if other is not value and isinstance(other, Dynamic):

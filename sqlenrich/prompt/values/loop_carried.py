@@ -51,11 +51,11 @@ from sqlenrich.prompt.values.value import (
 )
 
 Select = Callable[[Expr, Value, Value], Value]
-"""Gives the value of two branches by their test."""
+"""Gives ``then if test else orelse``."""
 
 
 def accumulate(base: LoopCarried | LoopAccumulated, new_updates: Value, kind: str) -> LoopAccumulated:
-    """Give a value that grew by a list, a text or a number in a loop that changes it."""
+    """Add a list, a text or a number to a loop-carried value."""
     before = base.parts if isinstance(base, LoopAccumulated) else ()
     return LoopAccumulated(base.slot, base.loop, (*before, LoopUpdate(TRUE, new_updates, kind)))
 
@@ -83,7 +83,7 @@ def accumulate_text(left: LoopCarried | LoopAccumulated, right: list[Expr]) -> L
 
 
 def new_updates(current: Storable | None, given: Storable) -> tuple[LoopUpdate, ...]:
-    """Give what an assignment adds to a value that a loop builds up."""
+    """Give the updates that an assignment adds to a loop-carried value."""
     before = len(current.parts) if isinstance(current, LoopAccumulated) else 0
     return given.parts[before:] if isinstance(given, LoopAccumulated) else ()
 
@@ -134,7 +134,7 @@ def after_loop(
     after: Storable,
     select: Select,
 ) -> Storable:
-    """Give what a value is worth after a loop over an array, from what one turn does to it."""
+    """Give a value after a loop over an array, from the value after one iteration."""
     if isinstance(after, LoopCarried):
         return before
     if isinstance(after, LoopAccumulated):
@@ -184,7 +184,7 @@ def _built(array: Expr, item: Var, position: Var, before: Storable, after: LoopA
 
 
 def may_be_absent(value: Expr) -> bool:
-    """Tell whether a value that is kept can be None or undefined."""
+    """Tell whether a value can be None or undefined."""
     match value:
         case Fail(error):
             return not error

@@ -18,7 +18,7 @@ from sqlenrich.prompt.values.value import CompileError, Static, Value, choose, d
 
 
 def add(a: Expr, b: Expr) -> Expr:
-    """Give ``a + b`` of numbers, or the joined text of two texts. An integer beyond 64 bits fails for the row."""
+    """Give ``a + b`` of two numbers or two texts. Fails for an integer beyond 64 bits."""
     if a.type == b.type == STRING:
         return Concat((a, b))
     return _arithmetic("add", "adding {} and {}", a, b)
@@ -43,7 +43,7 @@ def _arithmetic(name: str, words: str, a: Expr, b: Expr) -> Expr:
 
 
 def divide(a: Expr, b: Expr) -> Expr:
-    """Give ``a / b``, a double; fails for a divisor of 0, and for integers that are no doubles."""
+    """Give ``a / b``, a double. Fails for a divisor of 0 and for an integer that is no double."""
     if a.type not in NUMERIC or b.type not in NUMERIC:
         raise CompileError(f"dividing {describe(a.type)} by {describe(b.type)}")
     if isinstance(b, Const) and not b.value:
@@ -91,7 +91,7 @@ def negative(number: Expr) -> Expr:
 
 
 def absolute(number: Expr) -> Expr:
-    """Give ``abs(number)``; the least integer fails, as its negative is none of 64 bits."""
+    """Give ``abs(number)``. Fails for the least integer, whose negative needs over 64 bits."""
     if number.type == DOUBLE:
         return Op("double_abs", (number,), DOUBLE)
     if number.type != BIGINT:
@@ -100,13 +100,13 @@ def absolute(number: Expr) -> Expr:
 
 
 MAX_DIGITS = 28
-"""The digits of Python's decimals: what has more can't be rounded."""
+"""The most digits that Python's decimals round to."""
 
 # Rounding and conversions ---------------------------------------------------------------------------------------------
 
 
 def rounded(value: Expr, precision: Value = Static(0), method: Value = Static("common")) -> Expr:
-    """Give Jinja's ``round``: half to even of the exact value, as Python does."""
+    """Give Jinja's ``round``: the nearest value, half to even, as in Python."""
     if not isinstance(precision, Static) or type(precision.value) is not int or not isinstance(method, Static):
         raise CompileError("round with arguments that differ by row")
     digits = precision.value
@@ -130,7 +130,7 @@ def rounded(value: Expr, precision: Value = Static(0), method: Value = Static("c
         made = Op("round_decimal", (value, Const(digits)), Decimal(max(whole, digits + 1), digits))
         if whole <= MAX_DIGITS:
             return made
-        # Python's decimals have 28 digits: more fail.
+        # Rounding to more digits than Python's decimals have fails.
         limit = PyDecimal(f"{10 ** (MAX_DIGITS + 1) - 5}E{-digits - 1}")
         above = Op("gteq", (value, constant_decimal(limit, value.type)), BOOLEAN)
         below = Op("lteq", (value, constant_decimal(limit.copy_negate(), value.type)), BOOLEAN)
@@ -141,7 +141,7 @@ def rounded(value: Expr, precision: Value = Static(0), method: Value = Static("c
 
 
 def integer(value: Expr, default: Value = Static(0), base: Value = Static(10)) -> Expr:
-    """Give Jinja's ``int`` filter: the default where the value is no number."""
+    """Give Jinja's ``int``: the default where the value is no number."""
     if base != Static(10):
         raise CompileError("int with a base other than 10")
     fallback = lift(default)
@@ -161,7 +161,7 @@ def integer(value: Expr, default: Value = Static(0), base: Value = Static(10)) -
 
 
 def floating(value: Expr, default: Value = Static(0.0)) -> Expr:
-    """Give Jinja's ``float`` filter: the default where the value is no number."""
+    """Give Jinja's ``float``: the default where the value is no number."""
     fallback = as_double(lift(default))
     if none_possible(fallback):
         raise CompileError("float with a default that is None")

@@ -1,4 +1,4 @@
-"""Texts made anew character by character: titles, and another text between the characters."""
+"""Functions of text that map each character: title case, and a text between all characters."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ODD_TITLE = (
     "\u1e96-\u1e9f\u1f00-\u1fff\u2070-\u209f\u2100-\u214f\u2c00-\u2dff\ua640-\uabff\ufb00-\ufb17"
     "\U00010400-\U0001efff\U0001f130-\U0001f189]"
 )
-"""Letters that are cased with one case alone, whose capital in a title is not their upper case, or that are young."""
+"""Letters whose title case engines may not know: it is not the upper case, or the letter is recent."""
 WORD_STARTS = WHITESPACE + "-({[<"
-"""After these Jinja's ``title`` writes a capital."""
+"""The characters after which Jinja's ``title`` writes a capital."""
 
 
 def interleaved(text: Expr, between: Expr) -> Expr:
-    """Give a text with another before, between and after its characters."""
+    """Give a text with another text before, between and after its characters."""
     characters = Op("sequence", (Op("length", (text,), BIGINT),), Array(BIGINT))
     taken = {*columns_of(text), *columns_of(between), *(v.name for v in variables_of(Concat((text, between))))}
     at, place = VariableNames(taken).fresh(characters)
@@ -31,7 +31,7 @@ def interleaved(text: Expr, between: Expr) -> Expr:
 
 
 def titled(names: VariableNames, text: Expr, capital: Callable[[Expr], Expr], odd: str) -> Expr:
-    """Give a text with a capital where ``capital`` holds of the character before, and at its start."""
+    """Give a text in title case: a capital first, and where ``capital`` holds for the character before."""
     characters = Op("sequence", (Op("length", (text,), BIGINT),), Array(BIGINT))
     at, place = names.fresh(characters)
     one = Op("substr", (text, Op("add", (at, Const(1)), BIGINT), Const(1)), STRING)
@@ -43,13 +43,13 @@ def titled(names: VariableNames, text: Expr, capital: Callable[[Expr], Expr], od
 
 
 def title(names: VariableNames, text: Expr) -> Expr:
-    """Give Jinja's ``title``: a capital after white space or one of ``-({[<``; a capital sigma fails."""
+    """Give Jinja's ``title``: a capital after white space or one of ``-({[<``. Fails for a capital sigma."""
     starts = lambda before: Op("contains", (Const(WORD_STARTS), before), BOOLEAN)  # noqa: E731
     return titled(names, text, starts, "Σ")
 
 
 def python_title(names: VariableNames, text: Expr) -> Expr:
-    """Give ``text.title()``: a capital after what has no case; letters that engines know less well fail."""
+    """Give ``text.title()``: a capital after a character without case. Fails for the letters of :data:`ODD_TITLE`."""
 
     def uncased(before: Expr) -> Expr:
         return Op("eq", (Op("upper", (before,), STRING), Op("lower", (before,), STRING)), BOOLEAN)

@@ -1,4 +1,4 @@
-"""The texts that Jinja prints for values."""
+"""The text of a value: as Jinja prints it, and as ``str`` gives it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlenrich.prompt.values.value import CompileError, choose, describe
 
 
 def printed(expr: Expr) -> Expr:
-    """Give the text that Jinja prints for a value of a printable type: NULL in SQL only where it fails."""
+    """Give the text that Jinja prints for a value of a printable type. Its SQL is NULL only where it fails."""
     if isinstance(expr, Const):
         return Const("" if expr.value is None else str(expr.value))
     if isinstance(expr, Fail) and expr.blank:
@@ -26,7 +26,7 @@ def printed(expr: Expr) -> Expr:
 
 
 def to_str(value: Expr) -> Expr:
-    """Give Python's ``str(value)``, in which None is the text "None": what Jinja's text filters start from."""
+    """Give Python's ``str(value)``, to which Jinja's text filters convert their value. None is the text "None"."""
     if isinstance(value, Const):
         return Const(str(value.value))
     if isinstance(value, Fail) and value.blank:
@@ -39,7 +39,7 @@ def to_str(value: Expr) -> Expr:
 
 
 def unprintable(value: Expr) -> str:
-    """Give the words that refuse to print a value."""
+    """Give the error message for a value that can't be printed."""
     names = ", ".join(dict.fromkeys(columns_of(value)))
     match value.type:
         case Array():
@@ -54,15 +54,15 @@ def unprintable(value: Expr) -> str:
 
 
 def required_text(text: Expr) -> Expr:
-    """Give a text as it is; what is None fails, as a method or a slice of None does."""
+    """Give a text that fails where it is None or undefined, as a method of None does."""
     if none_possible(text):
         return Op("substr", (text, Const(1)), STRING)
     broken = failure(text)
-    return text if broken == immediate_failure(text) else fail_where(broken, text)  # what is undefined fails too
+    return text if broken == immediate_failure(text) else fail_where(broken, text)  # undefined
 
 
 def materialized(text: Expr) -> Expr:
-    """Give a text that was printed where it stands: what failed in printing it fails though nobody reads it."""
+    """Give the text of a block or a macro, which fails where printing it failed, even if it is not used."""
     return text if failure(text) is None else Op("written", (text,), STRING)
 
 
@@ -78,7 +78,7 @@ def as_text(expr: Expr) -> Expr:
 
 
 def _text_of_rounded(number: Expr, digits: Expr) -> Expr:
-    """Give the text of a rounded double: that of a format, without the zeros that Python leaves out."""
+    """Give the text of a rounded double: a fixed number of decimals without trailing zeros."""
     text = Op("fixed", (number, digits), STRING)
     if digits == Const(0):
         return Concat((text, Const(".0")))
@@ -86,9 +86,9 @@ def _text_of_rounded(number: Expr, digits: Expr) -> Expr:
 
 
 MAX_PRINTED_DECIMALS = 4
-"""Python prints a double below 0.0001 with an exponent."""
+"""The most decimals of a printed double: Python prints one below 0.0001 with an exponent."""
 MAX_PRINTED_SCALE = 6
-"""Python prints a decimal of a larger scale with an exponent where it is small."""
+"""The largest scale of a printed decimal: Python prints small ones of a larger scale with an exponent."""
 
 
 def printable(expr: Expr) -> bool:
@@ -104,7 +104,7 @@ def printable(expr: Expr) -> bool:
 
 
 def decimals(expr: Expr) -> int | None:
-    """Give how many decimals the text of a double has at most; None where it is not known, or too many to print."""
+    """Give the most decimals of a double's text. None: unknown, or too many to print."""
     match expr:
         case Const(float() as value) if abs(value) < 1e15:
             materialized = repr(value)
@@ -126,7 +126,7 @@ def decimals(expr: Expr) -> int | None:
 
 
 def may_be_blank(expr: Expr) -> bool:
-    """Tell whether a value can be that of an ``if`` without ``else``."""
+    """Tell whether a value can be blank, the value of an ``if`` without ``else``."""
     if isinstance(expr, If):
         return may_be_blank(expr.then) or may_be_blank(expr.orelse)
     return isinstance(expr, Fail) and expr.blank

@@ -1,4 +1,4 @@
-"""What a Jinja expression is worth at compile time: known, a list of values, or an expression over the row."""
+"""Values at compile time: static ones, literals that hold values of the row, and expressions over the row."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from sqlenrich.prompt.ir.nodes import (
 
 @node
 class Static(Node):
-    """A Python value that no row changes."""
+    """A Python value that is the same for all rows."""
 
     value: Any
 
@@ -65,14 +65,14 @@ class MappingValue(Node):
 
 @node
 class ZipValue(Node):
-    """Several lists side by side, as long as the shortest; at least one is of the row."""
+    """Python's ``zip`` of several lists, of which at least one is of the row."""
 
     parts: tuple[Value, ...]
 
 
 @node
 class Generator(Node):
-    """What map, select and their kin give: it can be read once, and has no length."""
+    """The result of map, select and similar filters: it can be read once and has no length."""
 
     array: Expr
 
@@ -87,7 +87,7 @@ class LoopVariable(Node):
 
 @node
 class ObjectRef(Node):
-    """A list, a mapping or a namespace that the template changes in place; what it is worth stands in the state."""
+    """A reference to a list, a mapping or a namespace that the template changes in place: the heap has its entries."""
 
     object_id: int
     kind: str
@@ -95,7 +95,7 @@ class ObjectRef(Node):
 
 @node
 class LoopCarried(Node):
-    """What an entry of the state is worth inside a loop that changes it: not known before the loop has ended."""
+    """An entry of the heap inside a loop that changes it: its value is unknown until the loop ends."""
 
     slot: tuple[int, Any]
     loop: int
@@ -103,7 +103,7 @@ class LoopCarried(Node):
 
 @node
 class LoopUpdate(Node):
-    """What one turn of a loop adds, where ``test`` holds: an ``item`` or a ``list``, a ``text``, or a ``number``."""
+    """An addition to a loop-carried value where ``test`` holds: an ``item``, a ``list``, a ``text`` or a ``number``."""
 
     test: Expr
     value: Value
@@ -112,7 +112,7 @@ class LoopUpdate(Node):
 
 @node
 class LoopAccumulated(Node):
-    """A :class:`LoopCarried` value with what a turn has added to it."""
+    """A :class:`LoopCarried` value and the additions of one iteration."""
 
     slot: tuple[int, Any]
     loop: int
@@ -121,7 +121,7 @@ class LoopAccumulated(Node):
 
 @node
 class LoopAssigned(Node):
-    """A :class:`LoopCarried` value that a turn has set anew, where ``test`` holds."""
+    """A :class:`LoopCarried` value that one iteration assigns, where ``test`` holds."""
 
     slot: tuple[int, Any]
     loop: int
@@ -131,12 +131,12 @@ class LoopAssigned(Node):
 
 Value: TypeAlias = Static | ListValue | MappingValue | ZipValue | Generator | LoopVariable | Expr
 Storable: TypeAlias = Value | ObjectRef | LoopCarried | LoopAccumulated | LoopAssigned
-"""What a name or an entry of the state can hold."""
+"""What a name or an entry of the heap can hold."""
 Dynamic = (Const, Column, Field, Op, If, Switch, Concat, Fail, Var, Map, FlatMap, Sort, Unique, Where, Exists, Element)
 
 
 class StaticGenerator:
-    """What a filter such as map gives for constants: a generator, which is empty when it is read again."""
+    """The result of map, select and similar filters for constants. Reading it again would give nothing."""
 
     def __init__(self, items: Iterable[Any]) -> None:
         self._items = list(items)
@@ -165,11 +165,11 @@ READ_IN_LOOP = (
 
 
 class CompileError(Exception):
-    """Why a construct can't be compiled, and what to write instead."""
+    """A construct that can't be compiled: the reason, and what to write instead. The compiler adds the line."""
 
 
 def lift(value: Storable) -> Expr:
-    """Give a value as an expression. Raises :class:`CompileError` for lists and mappings."""
+    """Give a value as an expression. Raises CompileError for lists and mappings."""
     if isinstance(value, Static):
         if value.value is None or isinstance(value.value, str | bool | int | float):
             if isinstance(value.value, float) and not math.isfinite(value.value):
@@ -227,7 +227,7 @@ def negate(test: Expr) -> Expr:
 
 
 def choose(test: Expr, then: Expr, orelse: Expr) -> Expr:
-    """Give ``then if test else orelse``, folded where the test is known or both arms are equal."""
+    """Give ``then if test else orelse``, folded where the test is constant or both arms are equal."""
     if isinstance(test, Const):
         return then if test.value else orelse
     if isinstance(test, Fail):
@@ -242,5 +242,5 @@ def choose(test: Expr, then: Expr, orelse: Expr) -> Expr:
 
 
 def same_type(a: Expr, b: Expr) -> bool:
-    """Tell whether two arms can share one SQL column: equal types, or one of them a bare None."""
+    """Tell whether two arms have one SQL type. None alone has any type."""
     return any(arm == Const(None) or isinstance(arm, Fail) for arm in (a, b)) or a.type == b.type
