@@ -242,11 +242,11 @@ REFUSED = [
     ),
     (
         "{% set ns={'a':'x'} %}{% set ns.a='y' %}{{ ns.a }}{{ ns.update(a='z') or '' }}",
-        "no namespace",
+        "is not a namespace",
     ),
     (
         "{% set xs=['a'] %}{% set xs.a='y' %}{{ xs.append('z') or '' }}{{ xs.a }}",
-        "no namespace",
+        "is not a namespace",
     ),
     (
         "{% set xs=['a'] %}{% set ys=['b'] %}{{ xs.append(ys) or '' }}{{ ys.append('z') or '' }}{{ xs[1]|join }}",
@@ -254,27 +254,27 @@ REFUSED = [
     ),
     (
         "{% set xs=['a'] %}{{ 1 if (k == 1 == (xs.append('z') or 1)) else 0 }}{{ xs|join }}",
-        "where a condition decides",
+        "that some rows do not evaluate",
     ),
     (
         "{% set xs=['a'] %}{{ xs[(xs.append('q') or -1)] }}",
-        "beside what reads",
+        "in a statement that also reads",
     ),
     (
         "{% set xs=['a'] %}{{ (xs + [xs.append('q') or 'z'])|join }}",
-        "beside what reads",
+        "in a statement that also reads",
     ),
     (
         "{% set xs=['a'] %}{{ xs|join(xs.append('q') or ',') }}",
-        "beside what reads",
+        "in a statement that also reads",
     ),
     (
         "{% set xs=['a'] %}{{ [xs, xs.append('q')][0]|join }}",
-        "beside what reads",
+        "in a statement that also reads",
     ),
     (
         "{% set xs=['a'] %}{% macro m() %}{{ xs.append('q') or '' }},{% endmacro %}{{ xs|join(m()) }}",
-        "beside what reads",
+        "in a statement that also reads",
     ),
     (
         "{% set xs=['a'] %}{{ xs.append(xs) or '' }}{{ xs|length }}{{ xs[1]|length }}",
@@ -282,7 +282,7 @@ REFUSED = [
     ),
     (
         "{% set xs=['a'] %}{{ xs|join ~ (xs.append('b') or '') ~ xs|join }}",
-        "beside what reads",
+        "in a statement that also reads",
     ),
     (
         "{% set ns=namespace(a=none) %}{% for v in t %}{% set ns.a = ns.a ~ v %}{% endfor %}{{ ns.a }}",
@@ -310,44 +310,44 @@ REFUSED = [
     ),
     (
         "{% set d={'a':1} %}{% if b %}{{ d.update(c='x') or '' }}{% endif %}{{ d.c }}",
-        "made for some rows",
+        "set for some rows",
     ),
     (
         "{% set ns=namespace() %}{% if b %}{% set ns.c='x' %}{% endif %}{{ ns.c }}",
-        "made for some rows",
+        "set for some rows",
     ),
     (
         "{% set ns=namespace() %}{% if b %}{% set ns.c='x' %}{% endif %}{{ ns.c is defined }}",
-        "made for some rows",
+        "set for some rows",
     ),
     (
         "{% set d={'a':'x'} %}{% for v in t %}{{ d.update(c=v) or '' }}{% endfor %}{{ d.c }}",
-        "makes the entry",
+        "adds the entry",
     ),
     (
         "{% set ns=namespace() %}{% for v in t %}{% set ns.c=v %}{% endfor %}{{ ns.c }}",
-        "makes the entry",
+        "adds the entry",
     ),
     (
         "{% set ns=namespace(a='') %}{% for v in t %}{% set ns.a='k' %}{% set ns.c=v %}{% endfor %}{{ ns.c }}",
-        "makes the entry",
+        "adds the entry",
     ),
     (
         "{% set ns=namespace(a='') %}{% for v in t or [] %}{% set ns.a='k' %}{% set ns.c='v' %}{% endfor %}{{ ns.c }}",
-        "makes the entry",
+        "adds the entry",
     ),
     (
         "{% set xs=['a'] %}{% for v in t if xs.append('q') or true %}{{ v }}{% endfor %}{{ xs|join }}",
-        "where a condition decides",
+        "that some rows do not evaluate",
     ),
     (
         "{% set xs=['a'] %}{% for v in [1,2] if (xs.append(v) or true) %}{{ xs|join }};{% endfor %}",
-        "where a condition decides",
+        "that some rows do not evaluate",
     ),
     (
         "{% set xs=['a'] %}{% macro m() %}{{ xs.append('q') or '' }}{% endmacro %}{% for v in t if m() "
         "== '' %}{{ v }}{% endfor %}{{ xs|join }}",
-        "where a condition decides",
+        "that some rows do not evaluate",
     ),
     (
         "{% macro c() %}1{% endmacro %}{% macro a() %}{{ c() }}{% endmacro %}{% macro c() %}2{% endmacro %}{{ a() }}",
@@ -359,7 +359,7 @@ REFUSED = [
     ),
     (
         "{% for v in ['a','b'] %}{% for w in loop %}{{ w }}{% endfor %}{% endfor %}",
-        "going through",
+        "a loop over",
     ),
     (
         "{% for v in ['a','b'] %}{{ loop|list|length }}{% endfor %}",
@@ -367,7 +367,7 @@ REFUSED = [
     ),
     (
         "{% for v in ['a','b'] %}{{ 'index' in loop }}{% endfor %}",
-        "going through",
+        "a loop over",
     ),
     (
         "{% for v in ['a','b'] %}{{ loop.changed(v) }}{{ loop.depth }}{% endfor %}",
@@ -460,15 +460,15 @@ REFUSED = [
     ),
     (
         "{% set xs=[] %}{{ xs.append('q') if b else '' }}{{ xs|join }}",
-        "where a condition decides",
+        "that some rows do not evaluate",
     ),
     (
         "{% set xs=[] %}{{ (b and xs.append('q')) or '' }}{{ xs|join }}",
-        "where a condition decides",
+        "that some rows do not evaluate",
     ),
     (
         "{% set xs=[] %}{% if b and not xs.append('q') %}{% endif %}{{ xs|join }}",
-        "where a condition decides",
+        "that some rows do not evaluate",
     ),
     (
         "{{ 1 in 5 }}",
@@ -522,7 +522,7 @@ REFUSED = [
     (
         "{% macro f(n) %}{% set n.a = n.a ~ 'q' %}{% endmacro %}{% set ns = namespace(a='') %}{{ f(ns) "
         "if b else '' }}{{ ns.a }}",
-        "where a condition decides",
+        "that some rows do not evaluate",
     ),
     (
         "{% set xs = ['a'] %}{% set ys = xs + ['b'] %}{{ xs.append('c') or '' }}{{ ys|join }}{{ xs|join }}",
@@ -540,15 +540,15 @@ REFUSED = [
     ),
     (
         "{{ (range(k) + [k])|join }}",
-        "what is no list",
+        "adding a list to a range or a tuple",
     ),
     (
         "{{ (m + range(3))|join }}",
-        "what is no list",
+        "adding a list to a range or a tuple",
     ),
     (
         "{{ ((1, 2) + m)|join }}",
-        "what is no list",
+        "adding a list to a range or a tuple",
     ),
     (
         "{{ ((k, 2) + [3])|join }}",
@@ -588,7 +588,7 @@ REFUSED = [
     (
         "{% set xs = ['p'] %}{% macro m(a) %}{% do xs.append('q') %}{{ a|join }}{% endmacro %}{{ m(xs) "
         "}}{{ m(xs|list) }}",
-        "beside what reads",
+        "in a statement that also reads",
     ),
     (
         "{% set xs = ['p'] %}{% macro m(a) %}{% for v in a %}{% do xs.append('q') %}{% endfor %}{% "
@@ -598,12 +598,12 @@ REFUSED = [
     (
         "{% set xs = ['p'] %}{% macro m(a) %}{{ a }}{% do xs.append('q') %}{% endmacro %}{{ m(xs|length) "
         "}}{{ m(xs|length) }}",
-        "beside what reads",
+        "in a statement that also reads",
     ),
     (
         "{% set ns = namespace(c=0) %}{% macro m(x) %}{% set ns.c = ns.c + 1 %}{{ x }}{% endmacro %}{{ "
         "m(s) or m('q') }}{{ ns.c }}",
-        "where a condition decides",
+        "that some rows do not evaluate",
     ),
     (
         "{% macro m(a=b) %}{{ a }}{% endmacro %}{% with b = 'w' %}{{ m() }}{% endwith %}",

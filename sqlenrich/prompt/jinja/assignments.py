@@ -69,9 +69,10 @@ def assign(compiler: Compiler, target: nodes.Node, value: Storable, scope: Scope
     if isinstance(target, nodes.NSRef):
         owner = scope.symbols.get(target.name)
         if not isinstance(owner, ObjectRef) or owner.kind != "namespace":
-            compiler.reject(target, f'"{target.name}" is no namespace here')
+            compiler.reject(target, f'"{target.name}" is not a namespace')
         if compiler.conditional:
-            compiler.reject(target, "setting a namespace where a condition decides; write {% if %} around it")
+            message = "setting a namespace in a part that some rows do not evaluate; write {% if %} around it"
+            compiler.reject(target, message)
         compiler.heap.store((owner.object_id, target.attr), value)
         return scope
     if isinstance(value, LoopCarried | LoopAccumulated | LoopAssigned):

@@ -59,7 +59,9 @@ def called(compiler: Compiler, node: nodes.Call, scope: Scope) -> Value:
             if base.type in (DATE, TIMESTAMP) and method in dates.METHODS:
                 return compiler.apply(f'the method "{method}"', dates.METHODS[method], base, args, keywords)
             if base.type != STRING:
-                raise CompileError(f'the method "{method}" of {describe(base.type)}; only text has methods here')
+                raise CompileError(
+                    f'the method "{method}" of {describe(base.type)}; only text, dates and arrays have them'
+                )
             if method == "title" and not args and not keywords:
                 return per_character.python_title(compiler.variables, printing.required_text(base))
             if method == "split" and not keywords and args in ([], [Static(None)]):
@@ -114,8 +116,8 @@ def constant_index(values: list[Any], sought: Expr) -> Expr:
     arms: dict[str | int, Expr] = {}
     for at, value in enumerate(values):
         if type(value) is not (str if sought.type == STRING else int) or sought.type not in (STRING, BIGINT):
-            raise CompileError(f"the place of {describe(sought.type)} in a list of other types")
+            raise CompileError(f"the index of {describe(sought.type)} in a list of other types")
         arms.setdefault(value, Const(at))
     if not arms:
-        raise CompileError("the place in an empty list: this fails for every row")
+        raise CompileError("the index in an empty list: this fails for every row")
     return Op("picked", (Switch(sought, tuple(sorted(arms.items(), key=str))),), BIGINT)

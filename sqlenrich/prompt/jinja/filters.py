@@ -83,7 +83,7 @@ def extreme(name: str, value: ListValue) -> Expr:
     """Give the least or the greatest of a list literal of integers."""
     numbers = tuple(map(lift, value.values))
     if any(number.type != BIGINT for number in numbers):
-        raise CompileError(f"the {name} of values that are no integers")
+        raise CompileError(f"the {name} of values that are not integers")
     return arrays.extremum("least" if name == "min" else "greatest", list(numbers))
 
 

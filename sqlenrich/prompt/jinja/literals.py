@@ -40,7 +40,7 @@ def mapping(compiler: Compiler, node: nodes.Dict, scope: Scope) -> Value:
     if all(isinstance(part, Static) for pair in pairs for part in pair):
         return Static({k.value: v.value for k, v in pairs if isinstance(k, Static) and isinstance(v, Static)})
     if not all(isinstance(key, Static) for key, _ in pairs):
-        raise CompileError("a mapping whose keys differ by row; use if and elif")
+        raise CompileError("a mapping with keys that differ by row; use if and elif")
     return MappingValue(tuple((key.value, value) for key, value in pairs if isinstance(key, Static)))
 
 

@@ -49,7 +49,12 @@ class StaticLoopVariable:
         return self.length
 
     def __iter__(self) -> Iterator[Any]:
-        raise CompileError('going through "loop" itself')
+        raise CompileError('a loop over "loop"')
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise CompileError(f'"loop.{name}" is undefined')
 
     def __repr__(self) -> str:
         return f"<LoopContext {self.index}/{self.length}>"
@@ -153,7 +158,7 @@ def repeat(
     parts, _ = compiler.statements(node.body, inner)
     for object_id, name in compiler.heap.entries:
         if object_id in before.allocated and (object_id, name) not in before.entries:
-            raise CompileError(f"a loop over an array that makes the entry {name!r}; set it before the loop")
+            raise CompileError(f"a loop over an array that adds the entry {name!r}; set it before the loop")
     if places := changed_slots(before, compiler.heap):
         unread(places, filtered_by)
         parts = carry(compiler, node, array, item, position, inner, before, places)

@@ -52,7 +52,7 @@ def expand_macro(compiler: Compiler, macro: Macro, node: nodes.Call, scope: Scop
             raise CompileError(f'the macro "{macro.node.name}" has no argument "{pair.key}" left')
         given[pair.key] = stored_value(compiler, pair.value, scope)
     if compiler.depth > MAX_DEPTH:
-        raise CompileError(f'the macro "{macro.node.name}" calls itself, and nothing ends it')
+        raise CompileError(f'the macro "{macro.node.name}" calls itself endlessly')
     place_of = compiler.source, compiler.first_line
     compiler.source, compiler.first_line, compiler.depth = macro.source, macro.first_line, compiler.depth + 1
     pending, outside = set(compiler.pending), compiler.pending_outside

@@ -100,9 +100,9 @@ def entry(compiler: Compiler, ref: ObjectRef, name: Any, attribute: bool = False
 def changed_in_place(compiler: Compiler, ref: ObjectRef, method: str, node: nodes.Call, scope: Scope) -> Value:
     """Compile ``append`` and ``update``. The value is None, as in Python."""
     if compiler.conditional:
-        raise CompileError(f'".{method}" where a condition decides; write {{% if %}} around it')
+        raise CompileError(f'".{method}" in a part that some rows do not evaluate; write {{% if %}} around it')
     if ref.object_id in compiler.pending:
-        raise CompileError(f'".{method}" beside what reads the same value; write it in a statement of its own')
+        raise CompileError(f'".{method}" in a statement that also reads the value; write it in a separate statement')
     place: Slot = (ref.object_id, None)
     broken: Expr | None = None
     match method, node.args, node.kwargs:
@@ -116,7 +116,7 @@ def changed_in_place(compiler: Compiler, ref: ObjectRef, method: str, node: node
             pairs += [(Static(pair.key), stored_value(compiler, pair.value, scope)) for pair in node.kwargs]
             for key, given in pairs:
                 if not isinstance(key, Static):
-                    raise CompileError("a mapping whose keys differ by row; use if and elif")
+                    raise CompileError("a mapping with keys that differ by row; use if and elif")
                 parts = new_updates(compiler.heap.entries.get((ref.object_id, key.value)), given)
                 for new in (given, *(stored_value.value for stored_value in parts)):
                     broken = any_of(broken, _immediate_failure(new))

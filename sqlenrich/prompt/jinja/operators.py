@@ -112,7 +112,7 @@ def arithmetic(compiler: Compiler, node: nodes.BinExpr, left: Value, right: Valu
     if name == "add" and any(isinstance(v, Dynamic) and isinstance(v.type, Array) for v in (left, right)):
         kind = next(v.type for v in (left, right) if isinstance(v, Dynamic))
         if not all(map(arrays.is_python_list, (left, right))):
-            raise CompileError("adding to what is no list, which fails; write |list after a range or a tuple")
+            raise CompileError("adding a list to a range or a tuple, which fails; write |list after it")
         return arrays.concatenated([arrays.as_array(arrays.as_array_like(part, kind)) for part in (left, right)])
     if name == "%" and isinstance(left, Static) and isinstance(left.value, str):
         values = right.values if isinstance(right, ListValue) and isinstance(node.right, nodes.Tuple) else [right]

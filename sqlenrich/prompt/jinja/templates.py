@@ -33,7 +33,8 @@ def load(compiler: Compiler, node: nodes.Include | nodes.Import | nodes.FromImpo
     if name in compiler.loaded:
         return compiler.loaded[name]
     if compiler.env.loader is None:
-        compiler.reject(node, f'"{name}" can\'t be read: the prompt is no file, whose folder would hold it')
+        instead = "it must lie in the folder of the prompt's file, and this prompt has no file"
+        compiler.reject(node, f'"{name}" can\'t be read: {instead}')
     try:
         text, _, _ = compiler.env.loader.get_source(compiler.env, name)
         compiler.loaded[name] = compiler.env.parse(text, name)
@@ -50,7 +51,7 @@ def elsewhere(
     """Compile another template. Give its printed parts and the scope after it."""
     tree = load(compiler, node)
     if compiler.depth > MAX_DEPTH:
-        compiler.reject(node, "templates that include each other without end")
+        compiler.reject(node, "templates that include each other endlessly")
     before, place = compiler.tree, (compiler.source, compiler.first_line)
     assert isinstance(node.template, nodes.Const)
     compiler.source, compiler.first_line, compiler.depth = str(node.template.value), 1, compiler.depth + 1

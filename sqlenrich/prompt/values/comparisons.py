@@ -140,7 +140,7 @@ def compare(name: str, a: Expr, b: Expr) -> Expr:
     if isinstance(b, Const) and isinstance(b.value, int | float) and a.type != DOUBLE:
         return _beside_constant(name, a, b.value)
     if isinstance(b, Const) and isinstance(b.value, int) and abs(b.value) > EXACT:
-        raise CompileError(f"comparing a double with {b.value}, which is none")
+        raise CompileError(f"comparing a double with {b.value}, which no double equals")
     if a.type == DOUBLE and (b.type == DOUBLE or isinstance(b, Const)):
         b = Const(float(b.value)) if isinstance(b, Const) and isinstance(b.value, int) else b
         test: Expr = Op(name, (a, b), BOOLEAN)

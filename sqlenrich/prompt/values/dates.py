@@ -38,7 +38,7 @@ def isoformat(value: Expr) -> Expr:
 def strftime(value: Expr, form: Value) -> Expr:
     """Give ``value.strftime(form)``. Fails before the year 1000, which platforms print differently."""
     if not isinstance(form, Static) or not isinstance(form.value, str):
-        raise CompileError("strftime with a form that differs by row; write it as a constant")
+        raise CompileError("strftime with a format that differs by row; write it as a constant")
     parts: list[Expr] = []
     for directive in _FORMAT.findall(form.value):
         if not directive.startswith("%"):
@@ -59,7 +59,7 @@ def strftime(value: Expr, form: Value) -> Expr:
             known = ", ".join([*_DIRECTIVES, *_UNPADDED, *_NAMES])
             raise CompileError(f'"{directive}" in strftime; there are: {known}')
     if form.value.endswith("%") and not form.value.endswith("%%"):
-        raise CompileError("a form of strftime that ends with %")
+        raise CompileError("a strftime format that ends with %")
     early = Op("lt", (part(value, "year"), Const(1000)), BOOLEAN)
     broken = fails_or_none(value)
     return fail_where(early if broken is None else Op("or", (broken, early), BOOLEAN), Concat(tuple(parts)))

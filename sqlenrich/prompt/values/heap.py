@@ -82,7 +82,7 @@ class Heap:
         """Set an entry."""
         if slot[0] in self.frozen:
             raise CompileError(
-                "changing a list or a mapping that was copied, or that a loop goes over; change it before"
+                "changing a list or a mapping that was copied or that a loop iterates over; change it before"
             )
         if isinstance(value, LoopCarried | LoopAccumulated | LoopAssigned) and value.slot != slot:
             raise CompileError("copying a value that this loop changes; a loop over an array can only build it up")
@@ -123,7 +123,7 @@ def merge_heaps(test: Expr, then: Heap, orelse: Heap, select: Select) -> Heap:
         a, b = then.entries.get(slot), orelse.entries.get(slot)
         if a is None or b is None:
             if slot[0] in then.allocated & orelse.allocated:
-                raise CompileError(f"the entry {slot[1]!r} is made for some rows only; set it before the condition")
+                raise CompileError(f"the entry {slot[1]!r} is set for some rows only; set it before the condition")
             entries[slot] = a if a is not None else b  # type: ignore[assignment]
         elif a == b:
             entries[slot] = a

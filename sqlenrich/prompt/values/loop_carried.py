@@ -104,7 +104,7 @@ def merge_values(test: Expr, a: Storable, b: Storable, select: Select) -> Storab
         parts += [LoopUpdate(_and(inverse, p.test), p.value, p.kind) for p in second[shared:]]
         return LoopAccumulated(a.slot, a.loop, (*first[:shared], *parts))
     if isinstance(a, LoopAccumulated) or isinstance(b, LoopAccumulated):
-        raise CompileError("a value that a loop sets anew for some elements and adds to for others")
+        raise CompileError("a value that a loop assigns for some elements and adds to for others")
     (set_a, to_a), (set_b, to_b) = (
         (x.test, x.value) if isinstance(x, LoopAssigned) else (FALSE, x) if isinstance(x, LoopCarried) else (TRUE, x)
         for x in (a, b)

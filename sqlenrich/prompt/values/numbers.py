@@ -76,7 +76,7 @@ def as_double(number: Expr) -> Expr:
     """Give a number as a double."""
     if isinstance(number, Const) and isinstance(number.value, int | float):
         if isinstance(number.value, int) and abs(number.value) > EXACT:
-            raise CompileError(f"the constant {number.value} beside a double: it is none")
+            raise CompileError(f"the constant {number.value}: no double equals it")
         return Const(float(number.value))
     return number if number.type == DOUBLE else Op("double", (number,), DOUBLE)
 
@@ -86,7 +86,7 @@ def negative(number: Expr) -> Expr:
     if number.type == DOUBLE:
         return Op("double_multiply", (number, Const(-1.0)), DOUBLE)
     if number.type != BIGINT:
-        raise CompileError(f"a sign before {describe(number.type)}")
+        raise CompileError(f"the negative of {describe(number.type)}")
     return Op("try_negative", (number,), BIGINT)
 
 
@@ -148,7 +148,7 @@ def integer(value: Expr, default: Value = Static(0), base: Value = Static(10)) -
     if value.type == BIGINT:
         return choose(is_none(value), fallback, value) if none_possible(value) else value
     if fallback.type != BIGINT or none_possible(fallback):
-        raise CompileError("int with a default that is no integer")
+        raise CompileError("int with a default that is not an integer")
     if value.type == BOOLEAN:
         number = choose(truth(value), Const(1), Const(0))
     elif value.type == STRING:

@@ -62,7 +62,7 @@ def replace_text(text: Expr, old: Value, new: Value, count: Value = Static(None)
     """Give Python's own ``text.replace``, which takes texts only."""
     sought, by = lift(old), lift(new)
     if Const(None) in (sought, by) or sought.type != STRING or by.type != STRING:
-        raise CompileError("replacing what is no text; write x|replace(a, b), which takes any value")
+        raise CompileError("replacing a value that is not text; write x|replace(a, b), which takes any value")
     return replace(text, required_text(sought), required_text(by), count)
 
 
@@ -125,5 +125,5 @@ def text_index(text: Expr, part: Value) -> Expr:
 def length(value: Expr) -> Expr:
     """Give ``len(text)`` in characters."""
     if value.type != STRING:
-        raise CompileError(f"the length of {describe(value.type)}; only text has a length here")
+        raise CompileError(f"the length of {describe(value.type)}; only text and arrays have a length")
     return Op("length", (value,), BIGINT)

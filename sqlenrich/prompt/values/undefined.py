@@ -58,5 +58,5 @@ def undefined(value: Expr) -> Expr:
     if isinstance(value, Switch):
         return negate(Op("in", (value.subject, *(Const(key) for key, _ in value.arms)), BOOLEAN))
     if isinstance(value, Op) and value.name == "character":
-        raise CompileError("asking whether a text has a character at a place; compare its length instead")
+        raise CompileError("testing whether a text has a character at an index; compare its length instead")
     return is_none(value.base) if isinstance(value, Field) and none_possible(value.base) else FALSE

@@ -148,7 +148,7 @@ class StaticGenerator:
         raise CompileError(f"printing {GENERATOR}")
 
 
-GENERATOR = "a map, a select, a zip or the like: it can be read only once; write |list after it"
+GENERATOR = "the result of map, select, zip or a similar filter, which can be read only once; write |list after it"
 
 
 def is_generator(value: object) -> bool:
@@ -179,7 +179,7 @@ def lift(value: Storable) -> Expr:
     if isinstance(value, ListValue | ZipValue):
         raise CompileError("a list where one value is needed; join it or index it")
     if isinstance(value, Generator):
-        raise CompileError("what map and select give can be read only once; write |list after it")
+        raise CompileError("the result of map or select can be read only once; write |list after it")
     if isinstance(value, MappingValue | LoopVariable | ObjectRef):
         raise CompileError("a mapping where one value is needed; index it")
     if isinstance(value, LoopCarried | LoopAccumulated | LoopAssigned):
@@ -201,9 +201,9 @@ def truth(value: Value) -> Expr:
     if isinstance(value, ListValue | MappingValue | LoopVariable):
         return TRUE
     if isinstance(value, ZipValue):
-        raise CompileError("whether a zip is empty; test one of its lists")
+        raise CompileError("testing whether a zip is empty; test one of its lists")
     if isinstance(value, Generator):
-        raise CompileError("whether a map or a select is empty; write |list after it")
+        raise CompileError("testing whether a map or a select is empty; write |list after it")
     match value:
         case Const(constant):
             return TRUE if constant else FALSE
