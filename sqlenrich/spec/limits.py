@@ -14,7 +14,7 @@ from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
 from sqlenrich.core.types import STRING
 from sqlenrich.prompt.ir.nodes import Expr
 from sqlenrich.prompt.layout import printed_columns
-from sqlenrich.prompt.values.values import describe
+from sqlenrich.prompt.values.value import describe
 from sqlenrich.schema.json_schema import hint_text
 
 TOO_LONG, CUT = "_too_long", "_truncated"

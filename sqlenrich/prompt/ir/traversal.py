@@ -1,4 +1,4 @@
-"""What an expression is made of: its parts, the columns and variables it reads, and the same with parts replaced."""
+"""Traversal of expressions: their children, the columns and variables that they read, and substitution."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from sqlenrich.prompt.ir.nodes import (
     Column,
+    Concat,
     Element,
     Exists,
     Expr,
     Field,
     FlatMap,
     If,
-    Join,
     Map,
     Op,
-    Pick,
     Sort,
+    Switch,
     Unique,
     Var,
     Where,
@@ -24,15 +24,15 @@ from sqlenrich.prompt.ir.nodes import (
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """Give the expressions that an expression is made of, without the variables it binds."""
+    """Give the direct subexpressions of an expression, without the variables that it binds."""
     match expr:
         case Field(base, _, _):
             return (base,)
-        case Op(_, args, _) | Join(args):
+        case Op(_, args, _) | Concat(args):
             return args
         case If(test, then, orelse):
             return (test, then, orelse)
-        case Pick(subject, arms):
+        case Switch(subject, arms):
             return (subject, *(value for _, value in arms))
         case Map(array, _, _, body) | FlatMap(array, _, _, body) | Sort(array, _, body, _):
             return (array, body)
@@ -44,7 +44,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def columns_of(expr: Expr) -> Iterator[str]:
-    """Give the names of the columns that an expression reads, repeated as they occur."""
+    """Give the names of the columns that an expression reads, once for each read."""
     if isinstance(expr, Column):
         yield expr.name
     for child in children(expr):
@@ -52,37 +52,37 @@ def columns_of(expr: Expr) -> Iterator[str]:
 
 
 def variables_of(expr: Expr) -> set[Var]:
-    """Give the variables of lambdas that an expression reads, its own ones too."""
+    """Give the variables that an expression reads, bound inside it or outside."""
     return {expr} if isinstance(expr, Var) else set().union(*map(variables_of, children(expr)))
 
 
-def replaced(expr: Expr, by: dict[Expr, Expr]) -> Expr:
-    """Give an expression with some of its parts replaced."""
+def substitute(expr: Expr, by: dict[Expr, Expr]) -> Expr:
+    """Give an expression with some of its subexpressions replaced."""
     if (other := by.get(expr)) is not None:
         return other
     match expr:
         case Field(base, name, kind):
-            return Field(replaced(base, by), name, kind)
+            return Field(substitute(base, by), name, kind)
         case Op(name, args, kind):
-            return Op(name, tuple(replaced(arg, by) for arg in args), kind)
-        case Join(parts):
-            return Join(tuple(replaced(part, by) for part in parts))
+            return Op(name, tuple(substitute(arg, by) for arg in args), kind)
+        case Concat(parts):
+            return Concat(tuple(substitute(part, by) for part in parts))
         case If(test, then, orelse):
-            return If(replaced(test, by), replaced(then, by), replaced(orelse, by))
-        case Pick(subject, arms):
-            return Pick(replaced(subject, by), tuple((key, replaced(value, by)) for key, value in arms))
+            return If(substitute(test, by), substitute(then, by), substitute(orelse, by))
+        case Switch(subject, arms):
+            return Switch(substitute(subject, by), tuple((key, substitute(value, by)) for key, value in arms))
         case Map(array, item, position, body):
-            return Map(replaced(array, by), item, position, replaced(body, by))
+            return Map(substitute(array, by), item, position, substitute(body, by))
         case FlatMap(array, item, position, body):
-            return FlatMap(replaced(array, by), item, position, replaced(body, by))
+            return FlatMap(substitute(array, by), item, position, substitute(body, by))
         case Sort(array, item, key, descending):
-            return Sort(replaced(array, by), item, replaced(key, by), descending)
+            return Sort(substitute(array, by), item, substitute(key, by), descending)
         case Unique(array, item, key):
-            return Unique(replaced(array, by), item, replaced(key, by))
+            return Unique(substitute(array, by), item, substitute(key, by))
         case Where(array, item, test):
-            return Where(replaced(array, by), item, replaced(test, by))
+            return Where(substitute(array, by), item, substitute(test, by))
         case Exists(array, item, position, test):
-            return Exists(replaced(array, by), item, position, replaced(test, by))
+            return Exists(substitute(array, by), item, position, substitute(test, by))
         case Element(array, index, inside, strict):
-            return Element(replaced(array, by), replaced(index, by), inside, strict)
+            return Element(substitute(array, by), substitute(index, by), inside, strict)
     return expr
