@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.mock.model import FAILURES, MockModel
-from sqlenrich.schema import build_tests, normalise
-from sqlenrich.schema import judge as judged
+from sqlenrich.schema import build_checks, evaluate_checks, normalise
 from sqlenrich.schema.json_schema import json_schema
 from tests.support.plain_schemas import DOCUMENTS, ROOTS
 
@@ -242,19 +241,19 @@ TRIED: dict[str, object] = {
 }
 
 
-def judge(schema: Mapping[str, Any]) -> Callable[[Any], bool]:
+def validator(schema: Mapping[str, Any]) -> Callable[[Any], bool]:
     """The test of a schema, as another validator has it."""
-    validator = jsonschema.Draft202012Validator
-    checker: Callable[[Any], bool] = validator(schema, format_checker=validator.FORMAT_CHECKER).is_valid
+    draft = jsonschema.Draft202012Validator
+    checker: Callable[[Any], bool] = draft(schema, format_checker=draft.FORMAT_CHECKER).is_valid
     return checker
 
 
 @pytest.mark.parametrize("name", [*TRIED, *VALUES])
 def test_answers_that_are_tried_are_valid(name: str) -> None:
     schema = props(value=(TRIED | VALUES)[name]) | {"$defs": DEFS}
-    model = MockModel(schema, judge=judge)
+    model = MockModel(schema, validator=validator)
     made = [json.loads(model.text(f"{PROMPT} {number}")) for number in range(60)]
-    assert all(map(judge(schema), made))
+    assert all(map(validator(schema), made))
 
 
 @pytest.mark.parametrize("column", ["decimal(12,2)", "decimal(5,1)", "decimal(2,2)", "decimal(4,0)", "decimal(15,9)"])
@@ -271,16 +270,16 @@ def test_answers_that_are_tried_are_valid(name: str) -> None:
 def test_decimals_fit_their_column(column: str, kind: dict[str, Any]) -> None:
     plain, problems = normalise(props(value={**kind, "column": column}))
     assert not problems
-    model, verdicts = MockModel(plain), build_tests(plain)
-    assert [judged(verdicts, model.text(f"{PROMPT} {number}")) for number in range(40)] == [None] * 40
+    model, checks = MockModel(plain), build_checks(plain)
+    assert [evaluate_checks(checks, model.text(f"{PROMPT} {number}")) for number in range(40)] == [None] * 40
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(ROOTS, st.lists(DOCUMENTS, min_size=3, max_size=6))
 def test_answers_are_valid_under_every_keyword(schema: dict[str, Any], documents: list[dict[str, Any]]) -> None:
-    valid = judge(json_schema(schema))
+    valid = validator(json_schema(schema))
     try:
-        model = MockModel(schema, judge=lambda part: judge(json_schema(part)))
+        model = MockModel(schema, validator=lambda part: validator(json_schema(part)))
     except ValueError:
         assert not any(map(valid, documents))
         return

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import sqlenrich as se
 from sqlenrich.core.engine import Output, Told
 from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, JSON, STRING, TIMESTAMP, Array, Coerced, Struct, Type
-from sqlenrich.schema import CODES, build_tests, judge, normalise, output_columns
+from sqlenrich.schema import CODES, build_checks, evaluate_checks, normalise, output_columns
 from sqlenrich.schema.checks.json_text import repair
 from sqlenrich.schema.checks.repairs import kept_nulls
 from sqlenrich.schema.columns import nullable_items
@@ -48,7 +48,7 @@ DECIMAL = {"type": "number", "column": "decimal(5,2)"}
         pytest.param({"type": "integer", "coerce": "no"}, f"coerce is true or false, not 'no' @ {A}", id="coerce: no"),
         pytest.param(
             {"type": "number", "column": "decimal(5,2)", "allOf": [{"type": "number", "column": "decimal(4,1)"}]},
-            f"column stands twice: decimal(4,1) and decimal(5,2) @ {A}",
+            f"column is written twice: decimal(4,1) and decimal(5,2) @ {A}",
             id="two columns",
         ),
         pytest.param({"type": "null"}, f"a value that is always null is no column @ {A}", id="null"),
@@ -440,10 +440,10 @@ FULL = obj(
 
 
 def test_the_tests_stand_in_the_order_of_their_codes() -> None:
-    verdicts = build_tests(normalise(FULL)[0])
-    places = [CODES.index(verdict.code) for verdict in verdicts]
+    checks = build_checks(normalise(FULL)[0])
+    places = [CODES.index(check.code) for check in checks]
     assert places == sorted(places)
-    assert {verdict.code for verdict in verdicts} == {
+    assert {check.code for check in checks} == {
         "MISSING_FIELD",
         "EXTRA_FIELD",
         "WRONG_TYPE",
@@ -534,11 +534,11 @@ def test_check_response(text: str | None, code: str | None) -> None:
 
 
 def test_the_detail_says_where() -> None:
-    verdicts = build_tests(normalise(FULL)[0])
-    assert judge(verdicts, '{"t": "ab", "o": {}}') == ("MISSING_FIELD", "o.x is missing")
-    assert judge(verdicts, '{"t": "ab", "l": [1]}') == ("WRONG_TYPE", "l[] is not string")
-    assert judge(verdicts, '{"t": "ab", "i": 0}') == ("OUT_OF_RANGE", "i is below 1")
-    assert judge(verdicts, '{"t": "ab"}') is None
+    checks = build_checks(normalise(FULL)[0])
+    assert evaluate_checks(checks, '{"t": "ab", "o": {}}') == ("MISSING_FIELD", "o.x is missing")
+    assert evaluate_checks(checks, '{"t": "ab", "l": [1]}') == ("WRONG_TYPE", "l[] is not string")
+    assert evaluate_checks(checks, '{"t": "ab", "i": 0}') == ("OUT_OF_RANGE", "i is below 1")
+    assert evaluate_checks(checks, '{"t": "ab"}') is None
 
 
 def test_a_schema_that_can_t_be_checked_is_an_error() -> None:

@@ -14,19 +14,11 @@ from sqlenrich.core.engine import Output, Told
 from sqlenrich.engines import get_engine
 from sqlenrich.llm.mock.model import MockModel
 from sqlenrich.schema.json_schema import json_schema
-from sqlenrich.schema.traversal import walk
-from sqlenrich.schema.vendor.response_format import (
-    DATABRICKS,
-    GEMINI,
-    OPENAI,
-    SNOWFLAKE,
-    XGRAMMAR,
-    Dialect,
-    dialect_of,
-    json_schema_format,
-    strict_part,
-    vendor_part,
-)
+from sqlenrich.schema.keywords import walk
+from sqlenrich.schema.vendor.dialects import DATABRICKS, GEMINI, OPENAI, SNOWFLAKE, XGRAMMAR, Dialect
+from sqlenrich.schema.vendor.openai_strict import strict_part
+from sqlenrich.schema.vendor.response_format import dialect_of, json_schema_format
+from sqlenrich.schema.vendor.subset import vendor_part
 from tests.support.plain_schemas import DOCUMENTS, ROOTS
 
 DIALECTS = (OPENAI, XGRAMMAR, DATABRICKS, SNOWFLAKE, GEMINI)

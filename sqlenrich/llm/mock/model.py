@@ -13,7 +13,7 @@ import orjson
 
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.mock.draw import Draw
-from sqlenrich.llm.mock.schema import Judge, maker
+from sqlenrich.llm.mock.schema import MakeValidator, maker
 
 FAILURES = ("bad_json", "missing_field", "error", "refusal", "truncation")
 NAME = "mock"
@@ -26,8 +26,8 @@ class MockModel:
 
     ``failures`` gives the share (0 to 1) of requests that fail in each of the FAILURES; each attempt at a
     prompt draws anew. Where the schema requires nothing, ``missing_field`` breaks the JSON text instead.
-    ``latency_s`` is the time an answer takes. ``judge`` gives the test of a schema, for what can only be tried
-    (``not``, ``if``); without one, such an answer may be wrong. Raises ValueError for wrong failures, and for a
+    ``latency_s`` is the time an answer takes. ``validator`` gives the test of a schema's values. Keywords such as
+    ``not`` and ``if`` need it; without it an answer may violate them. Raises ValueError for wrong failures, and for a
     schema without a possible value.
     """
 
@@ -40,7 +40,7 @@ class MockModel:
         failures: Mapping[str, float] | None = None,
         latency_s: float = 0.0,
         seed: int = 0,
-        judge: Judge | None = None,
+        validator: MakeValidator | None = None,
     ) -> None:
         shares = dict(failures or {})
         for kind, share in shares.items():
@@ -54,7 +54,7 @@ class MockModel:
         self.instant = latency_s <= 0
         self._limits = _limits(shares)
         self._seed = f"{seed}\x00".encode()
-        self._make = maker(schema, judge)
+        self._make = maker(schema, validator)
         self._required = [str(name) for name in _required(schema)]
 
     async def open(self) -> None:

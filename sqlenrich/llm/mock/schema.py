@@ -1,7 +1,7 @@
 """JSON Schema turned into a maker of valid values, once; the mock model then draws from it.
 
 Values are made to fit, so that hardly any is made in vain. What can't be made so (``not``, ``if``, ``oneOf``, counts
-of properties that depend on each other) is made as well as may be and tried, where the caller gives a judge.
+of properties that depend on each other) is made as well as may be and tried, where the caller gives a validator.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlenrich.llm.mock.number import number as number_maker
 from sqlenrich.llm.mock.text import FORMATS, compiled, matching, pool, words
 
 Maker: TypeAlias = Callable[[Draw], Any]
-Judge: TypeAlias = Callable[[Schema], Callable[[Any], bool]]
+MakeValidator: TypeAlias = Callable[[Schema], Callable[[Any], bool]]
 """A schema to a test of values."""
 
 _BY_KEYWORD = {
@@ -41,10 +41,10 @@ _SPARES = 8
 
 @dataclass(frozen=True)
 class Context:
-    """Where makers are made: the root that references point into, those followed, and the judge."""
+    """Where makers are made: the root that references point into, those followed, and the validator."""
 
     root: Schema
-    judge: Judge | None
+    validator: MakeValidator | None
     trail: tuple[str, ...] = ()
 
     def make(self, schema: Schema | bool) -> Maker:
@@ -52,19 +52,19 @@ class Context:
         return _maker(schema, self)
 
     def test(self, schema: Schema | bool) -> Callable[[Any], bool] | None:
-        """Give a test of values of a schema, None where nobody judges."""
-        if self.judge is None or not isinstance(schema, Mapping):
+        """Give a test of values of a schema, None where nobody validators."""
+        if self.validator is None or not isinstance(schema, Mapping):
             return None
         definitions = {key: self.root[key] for key in ("$defs", "definitions") if key in self.root}
-        return self.judge(plain({**schema, **definitions}))
+        return self.validator(plain({**schema, **definitions}))
 
 
-def maker(schema: Schema | bool, judge: Judge | None = None) -> Maker:
+def maker(schema: Schema | bool, validator: MakeValidator | None = None) -> Maker:
     """Give a function that draws values valid under ``schema``.
 
     Raises ValueError for what has no (findable) value: a contradiction, a recursive or foreign ``$ref``.
     """
-    return Context(schema if isinstance(schema, Mapping) else {}, judge).make(schema)
+    return Context(schema if isinstance(schema, Mapping) else {}, validator).make(schema)
 
 
 def _maker(schema: Schema | bool, context: Context) -> Maker:
@@ -162,7 +162,7 @@ def _plain(schema: dict[str, Any], context: Context) -> Maker:
         return _string(schema)
     inner = replace(context, trail=tuple(schema.get("_trail", context.trail)))
     if kind == "array":
-        return array(schema, inner.make, tried=context.judge is not None)
+        return array(schema, inner.make, tried=context.validator is not None)
     if kind == "object":
         names = schema.get("propertyNames", True)
         named = inner.test(names) if not never(names) else lambda _: False

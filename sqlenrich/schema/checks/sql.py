@@ -36,6 +36,7 @@ from sqlenrich.schema.checks.ir import (
     AnyMember,
     AnyOf,
     At,
+    Checks,
     Compare,
     CountItems,
     Doc,
@@ -60,7 +61,6 @@ from sqlenrich.schema.checks.ir import (
     Test,
     TooWide,
     Unquoted,
-    Verdicts,
 )
 from sqlenrich.schema.checks.repairs import JsonFunctions
 
@@ -79,11 +79,11 @@ def ref_sql(json: JsonFunctions, doc: Sql, ref: Ref) -> Sql:
     return _Printer(json, doc, {}).ref(ref)
 
 
-def verdict_sql(
+def checks_sql(
     json: JsonFunctions,
     text: Sql,
     doc: Sql,
-    verdicts: Verdicts,
+    checks: Checks,
     *,
     detail: bool,
     columns: Mapping[Ref, Sql] = MappingProxyType({}),
@@ -100,11 +100,11 @@ def verdict_sql(
     ]
     whens: list[tuple[Sql, str]] = [(test, f"{code} {words}" if detail else code) for test, code, words in arms]
     if detail:
-        whens += [(printer.test(v.violated), f"{v.code} {v.detail}") for v in verdicts]
+        whens += [(printer.test(check.violated), f"{check.code} {check.detail}") for check in checks]
     else:
         grouped: dict[str, list[Sql]] = {}
-        for verdict in verdicts:
-            grouped.setdefault(verdict.code, []).append(printer.test(verdict.violated))
+        for check in checks:
+            grouped.setdefault(check.code, []).append(printer.test(check.violated))
         whens += [(any_of(*tests), code) for code, tests in grouped.items()]
     return case(*((test, literal(words)) for test, words in whens))
 

@@ -1,7 +1,7 @@
 """What each vendor takes of JSON Schema: one table a vendor, every fact with its source.
 
-A keyword stands in a table only where a source says that it is taken: one that is left out costs the model some
-guidance, one that is refused costs every row. Whatever is left out, the checks hold.
+A table has only keywords that a source documents as accepted. A keyword that is left out costs the model some guidance;
+a keyword that the vendor refuses fails every row. The checks enforce what is left out.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from sqlenrich.schema.keywords import NUMBER_LIMITS
+
 SHAPE = frozenset({"type", "enum", "description", "properties", "required", "additionalProperties", "items"})
-_LIMITS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
+_LIMITS = set(NUMBER_LIMITS)
 _CLOCKS = {"date", "time", "date-time", "duration"}
 _NAMES = {"email", "hostname", "ipv4", "ipv6", "uuid"}
 
