@@ -28,7 +28,7 @@ def kept_nulls(schema: Schema) -> frozenset[str]:
 
 
 def repaired_sql(json: JsonFunctions, text: Sql, repairs: Collection[str], *, keep_null: Collection[str] = ()) -> Sql:
-    """Give the text after the declared repairs; ``keep_null`` are names that keep their null."""
+    """Give the text after the declared repairs; ``keep_null`` are the names whose null stays."""
     trimmed = json["trim"](text)
     repaired = trimmed if "trim" in repairs else text
     if "fence" in repairs:

@@ -40,7 +40,7 @@ def vendor_part(schema: Schema, dialect: Dialect) -> tuple[dict[str, Any] | None
         parents = [(depth, path, node) for depth, path, node in walk(part) if node != NEVER and any(subschemas(node))]
         _, path, deepest = max(parents, key=lambda parent: parent[0])
         if deepest is part:
-            return None, (f"{_property_count(part)} properties, of {dialect.most_properties} that are taken",)
+            return None, (f"{_property_count(part)} properties, of {dialect.max_properties} that are taken",)
         left_out = [one for one in left_out if not one.startswith((f"{path}.", f"{path}["))]
         left_out += [join_path(path, key) for key in deepest if key in ("properties", "items", "prefixItems", "anyOf")]
         for keyword in (*BY_TYPE["object"], *BY_TYPE["array"], "anyOf"):
@@ -180,7 +180,7 @@ class _Subset:
                 self.leave_out(path, "format")
         for keyword in LENGTHS:
             if keyword in schema:
-                if self.takes(keyword) and not (self.dialect.apart and part.keys() & {"pattern", "format"}):
+                if self.takes(keyword) and not (self.dialect.length_alone and part.keys() & {"pattern", "format"}):
                     part[keyword] = schema[keyword]
                 else:
                     self.leave_out(path, keyword)
@@ -233,15 +233,15 @@ class _Subset:
             return
         if self.takes("additionalProperties") and not by_pattern and closed:
             part["additionalProperties"] = False
-        elif self.takes("additionalProperties") and not by_pattern and self.dialect.typed_rest:
+        elif self.takes("additionalProperties") and not by_pattern and self.dialect.schema_of_others:
             part["additionalProperties"] = self.node(rest, join_path(path, "*"))
         elif not (closed and self.dialect.typed):  # it writes named properties only
             self.leave_out(path, "additionalProperties")
 
 
 def _too_large(part: Schema, dialect: Dialect) -> bool:
-    too_many = dialect.most_properties is not None and _property_count(part) > dialect.most_properties
-    return too_many or (dialect.most_depth is not None and _json_depth(json_schema(part)) > dialect.most_depth)
+    too_many = dialect.max_properties is not None and _property_count(part) > dialect.max_properties
+    return too_many or (dialect.max_json_depth is not None and _json_depth(json_schema(part)) > dialect.max_json_depth)
 
 
 def _property_count(schema: Schema) -> int:
