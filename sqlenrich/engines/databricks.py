@@ -9,7 +9,8 @@ from sqlenrich.core.sql import Sql, func, named_func, replace_table
 from sqlenrich.engines.shared import case_mapping as casing
 from sqlenrich.engines.spark import json as spark_json
 from sqlenrich.engines.spark import text as spark_sql
-from sqlenrich.schema.vendor.response_format import DATABRICKS, json_schema_format
+from sqlenrich.schema.vendor.dialects import DATABRICKS
+from sqlenrich.schema.vendor.response_format import json_schema_format
 
 _DOCS = "https://docs.databricks.com/aws/en/sql/language-manual/functions/ai_query"
 

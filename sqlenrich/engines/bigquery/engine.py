@@ -15,7 +15,8 @@ from sqlenrich.core.sql import Sql, case, concat, func, literal, replace_table
 from sqlenrich.engines.bigquery.json import JSON, column
 from sqlenrich.engines.bigquery.text import ARRAYS, TEXT, safe_cast, sql_type, text_of
 from sqlenrich.schema.columns import nullable_items
-from sqlenrich.schema.vendor.response_format import GEMINI, vendor_part
+from sqlenrich.schema.vendor.dialects import GEMINI
+from sqlenrich.schema.vendor.subset import vendor_part
 
 _DOCS = "https://docs.cloud.google.com/bigquery/docs/reference/standard-sql/"
 _TEXT_DOCS = _DOCS + "bigqueryml-syntax-ai-generate-text"

@@ -13,7 +13,9 @@ from sqlenrich.core.types import Scalar
 from sqlenrich.engines.snowflake.json import JSON, column
 from sqlenrich.engines.snowflake.text import ARRAYS, TEXT, sql_type, string_of
 from sqlenrich.schema.json_schema import json_schema
-from sqlenrich.schema.vendor.response_format import SNOWFLAKE, strict_part, vendor_part
+from sqlenrich.schema.vendor.dialects import SNOWFLAKE
+from sqlenrich.schema.vendor.openai_strict import strict_part
+from sqlenrich.schema.vendor.subset import vendor_part
 
 RETRYABLE = ".*(429|500|502|503|504|rate limit|throttl|timed out|temporarily|overloaded).*"
 _DOCS = "https://docs.snowflake.com/en/sql-reference/functions/"
