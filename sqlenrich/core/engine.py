@@ -13,7 +13,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlenrich.core.sql import Build, Sql
+from sqlenrich.core.json_functions import JsonFunctions
+from sqlenrich.core.sql import Sql
+from sqlenrich.core.text_functions import TextFunctions, Unary
 from sqlenrich.core.types import Type
 
 CARRIED = ("request_hash", "attempt")
@@ -78,11 +80,11 @@ class Engine:
 
     name: str
     dialect: str
-    text: Mapping[str, Build]
-    """Text functions by operation name: see :mod:`sqlenrich.prompt.sql.printer`."""
-    json: Mapping[str, Callable[..., Any]]
-    """JSON functions by operation name: see :mod:`sqlenrich.schema.checks.sql`."""
-    sha256: Build
+    text: TextFunctions
+    """The functions of prompts."""
+    json: JsonFunctions
+    """The functions of the answer checks."""
+    sha256: Unary
     """Text to its SHA-256 in 64 lower-case hexadecimal digits."""
     sql_type: Callable[[Type], exp.DataType]
     column: Callable[[Sql, Type], Sql]

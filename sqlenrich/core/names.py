@@ -1,8 +1,4 @@
-"""The contract of an engine: tables of functions that build its SQL, and the facts that only it has.
-
-An engine is one frozen :class:`Engine` at the bottom of its file. Everything here builds sqlglot nodes; the only
-place that prints them is :func:`print_sql`, always in the dialect they were built for.
-"""
+"""Names of columns and tables as sqlglot nodes, quoted as an engine's users expect."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from sqlenrich.core.engine import Call, Engine, Fact, Output, Told
@@ -35,7 +37,7 @@ def _lower(text: Sql) -> Sql:
 ENGINE = Engine(
     name="databricks",
     dialect="databricks",
-    text={**spark_sql.TEXT, **spark_sql.ARRAYS, "lower": _lower},
+    text=replace(spark_sql.TEXT, lower=_lower),
     json=spark_json.JSON,
     sha256=lambda text: named_func("SHA2")(text, exp.Literal.number(256)),
     sql_type=spark_sql.sql_type,

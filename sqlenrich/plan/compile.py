@@ -288,11 +288,11 @@ class _Compiler:
 
     def enriched(self) -> Sql:
         json, col, doc = self.engine.json, self.col, self.col(self.free("doc"))
-        accepted = exp.select(exp.Star(), self.named(json["accepted"](col("answer")), self.free("doc")), copy=False)
+        accepted = exp.select(exp.Star(), self.named(json.accepted(col("answer")), self.free("doc")), copy=False)
         accepted = accepted.from_(self.table("checked"), copy=False)
         accepted = accepted.where(exp.Is(this=col("_error"), expression=exp.Null()), copy=False)
         outputs = [
-            self.named(self.engine.column(json["get"](doc.copy(), name), kind), name)
+            self.named(self.engine.column(json.get(doc.copy(), name), kind), name)
             for name, kind in self.e.readings.items()
         ]
         version: Sql = literal(self.e.version) if self.e.version is not None else self.null(STRING)

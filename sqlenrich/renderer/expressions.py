@@ -56,8 +56,8 @@ def check_sql(schema: Any, engine: str, column: str = "response", assert_format:
         raise UnsupportedError(engine, "; ".join(str(p) for p in problems), "write the schema without it")
     text = _column(target, column)
     verdicts = build_tests(plain)
-    doc = target.json["parse"](text)
-    checked = target.json["let"](doc, lambda d: verdict_sql(target.json, text.copy(), d, verdicts, detail=False))
+    doc = target.json.parse(text)
+    checked = target.json.let(doc, lambda d: verdict_sql(target.json, text.copy(), d, verdicts, detail=False))
     return _print(target, checked)
 
 

@@ -13,7 +13,7 @@ from sqlenrich.core.errors import UnsupportedError
 from sqlenrich.core.json import compact_json
 from sqlenrich.core.sql import Sql, case, concat, func, literal, replace_table
 from sqlenrich.engines.bigquery.json import JSON, column
-from sqlenrich.engines.bigquery.text import ARRAYS, TEXT, safe_cast, sql_type, text_of
+from sqlenrich.engines.bigquery.text import TEXT, safe_cast, sql_type, text_of
 from sqlenrich.schema.columns import nullable_items
 from sqlenrich.schema.vendor.response_format import GEMINI, vendor_part
 
@@ -178,7 +178,7 @@ def name_problem(name: str) -> str | None:
 ENGINE = Engine(
     name="bigquery",
     dialect="bigquery",
-    text={**TEXT, **ARRAYS},
+    text=TEXT,
     json=JSON,
     sha256=lambda text: func("TO_HEX", func("SHA256", text)),
     sql_type=sql_type,

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 from sqlglot import exp
 
-from sqlenrich.core.sql import (
-    BLANK,
-    MORE_DIGITS,
-    WIDEST,
-    Sql,
-    all_of,
-    any_of,
-    as_spelt,
-    case,
-    double,
-    func,
-    is_blank,
-    literal,
-    lower_ascii,
-    named_func,
-    plain_number,
-)
+from sqlenrich.core.json_functions import BEYOND_MICROSECONDS, GREATEST_DOUBLE, JsonFunctions
+from sqlenrich.core.sql import Sql, all_of, any_of, case, double, func, is_blank, literal, named_func
+from sqlenrich.core.text_functions import BLANK
 from sqlenrich.core.types import Array, Coerced, Scalar, Struct, Type
 from sqlenrich.engines.bigquery.text import boxed, safe_cast, text_of, type_text
 from sqlenrich.engines.shared import strict_json as strict
+from sqlenrich.engines.shared.enum_values import as_spelt, lower_ascii
+from sqlenrich.engines.shared.numbers import plain_number
 from sqlenrich.schema.checks.grammar import MAX_DEPTH
 from sqlenrich.schema.checks.patterns import FENCE, portable
 
@@ -234,7 +221,7 @@ def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
 def _too_wide(value: Sql) -> Sql:
     """:func:`_parse` puts a number beyond doubles at the greatest; one in a text is infinite."""
     given = exp.Not(this=exp.Is(this=_string(value), expression=exp.Null()))
-    wide = exp.GTE(this=func("ABS", _number(value.copy())), expression=double(WIDEST))
+    wide = exp.GTE(this=func("ABS", _number(value.copy())), expression=double(GREATEST_DOUBLE))
     return all_of(given, func("COALESCE", wide, literal(True)))
 
 
@@ -265,11 +252,6 @@ def _is_multiple(value: Sql, step: int | float) -> Sql:
     return query.join(_one(exact, "exact"), join_type="cross", copy=False).subquery(copy=False)
 
 
-def _text(value: Sql) -> Sql:
-    """Of NULL the function would make the text ``null``."""
-    return case((exp.Not(this=exp.Is(this=value, expression=exp.Null())), func("TO_JSON_STRING", value.copy())))
-
-
 def _let(value: Sql, body: Callable[[Sql], Sql], name: str = "doc") -> Sql:
     return exp.select(body(exp.column(name)), copy=False).from_(_one(value, name), copy=False).subquery(copy=False)
 
@@ -279,46 +261,45 @@ def _at(value: Sql, part: str | int) -> Sql:
     return exp.Bracket(this=value, expressions=[literal(part)])
 
 
-JSON: dict[str, Callable[..., Any]] = {
+JSON = JsonFunctions(
     **strict.repairs(_READER),
-    "parse": _parse,
-    "accepted": _doc,
-    "get": _at,
-    "at": _at,
-    "is": _is,
-    "string": _string,
-    "number": _number,
-    "bigint": _bigint,
-    "text": _text,
-    "too_wide": _too_wide,
-    "number_text": _number_text,
-    "is_multiple": _is_multiple,
-    "is_date": lambda text: exp.Not(
+    parse=_parse,
+    accepted=_doc,
+    get=_at,
+    at=_at,
+    has_type=_is,
+    string=_string,
+    number=_number,
+    bigint=_bigint,
+    too_wide=_too_wide,
+    number_text=_number_text,
+    is_multiple=_is_multiple,
+    is_date=lambda text: exp.Not(
         this=exp.Is(this=safe_cast(func("LEFT", text, literal(10)), "DATE"), expression=exp.Null())
     ),
-    "lower_ascii": lower_ascii,
-    "any_item": _any_item,
-    "any_member": _any_member,
-    "count_items": _count_items,
-    "map_items": _map_items,
-    "map_members": _map_members,
-    "join_texts": _join_texts,
-    "repeats": _repeats,
-    "count": lambda value: func("ARRAY_LENGTH", _items(value)),
-    "name_count": lambda value: case((_kind(value, "object"), func("ARRAY_LENGTH", _keys(value.copy())))),
-    "has_other_names": _has_other_names,
-    "length": named_func("CHAR_LENGTH"),
-    "search": lambda text, pattern: func("REGEXP_CONTAINS", text, literal(portable(pattern))),
-    "trim": lambda text: func("TRIM", text, literal(BLANK)),
-    "blank": lambda text: is_blank(func("TRIM", text, literal(BLANK))),
-    "unfence": lambda text: (
+    lower_ascii=lower_ascii,
+    any_item=_any_item,
+    any_member=_any_member,
+    count_items=_count_items,
+    map_items=_map_items,
+    map_members=_map_members,
+    join_texts=_join_texts,
+    repeats=_repeats,
+    count=lambda value: func("ARRAY_LENGTH", _items(value)),
+    name_count=lambda value: case((_kind(value, "object"), func("ARRAY_LENGTH", _keys(value.copy())))),
+    has_other_names=_has_other_names,
+    length=named_func("CHAR_LENGTH"),
+    search=lambda text, pattern: func("REGEXP_CONTAINS", text, literal(portable(pattern))),
+    trim=lambda text: func("TRIM", text, literal(BLANK)),
+    blank=lambda text: is_blank(func("TRIM", text, literal(BLANK))),
+    unfence=lambda text: (
         func("REGEXP_CONTAINS", text, literal(FENCE)),
         func("REGEXP_EXTRACT", text.copy(), literal(FENCE)),
     ),
-    "first_word": lambda text: func("REGEXP_EXTRACT", text, literal("^[^ ]+")),
-    "let": _let,
-    "let_text": _let,
-}
+    first_word=lambda text: func("REGEXP_EXTRACT", text, literal("^[^ ]+")),
+    let=_let,
+    let_text=_let,
+)
 
 
 def _coerced(value: Sql, kind: Coerced) -> Sql:
@@ -329,7 +310,9 @@ def _coerced(value: Sql, kind: Coerced) -> Sql:
 
 def _timestamp(text: Sql) -> Sql:
     """An instant. Digits beyond microseconds are cut."""
-    return safe_cast(func("REGEXP_REPLACE", func("UPPER", text), literal(MORE_DIGITS), literal(r"\1")), "TIMESTAMP")
+    return safe_cast(
+        func("REGEXP_REPLACE", func("UPPER", text), literal(BEYOND_MICROSECONDS), literal(r"\1")), "TIMESTAMP"
+    )
 
 
 def column(value: Sql, kind: Type, depth: int = 0) -> Sql:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from sqlenrich.core.engine import Engine, Fact
 from sqlenrich.core.sql import named_func, replace_table
 from sqlenrich.engines.duckdb.json import JSON, column
-from sqlenrich.engines.duckdb.text import ARRAYS, TEXT, sql_type
+from sqlenrich.engines.duckdb.text import TEXT, sql_type
 from sqlenrich.schema.vendor.response_format import json_schema_format
 
 ENGINE = Engine(
     name="duckdb",
     dialect="duckdb",
-    text={**TEXT, **ARRAYS},
+    text=TEXT,
     json=JSON,
     sha256=named_func("SHA256"),
     sql_type=sql_type,

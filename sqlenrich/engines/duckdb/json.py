@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from sqlglot import exp
 
-from sqlenrich.core.sql import (
-    BLANK,
-    EXACT,
-    MORE_DIGITS,
-    WIDEST,
-    Sql,
-    all_of,
-    any_of,
-    as_spelt,
-    case,
-    cast,
-    concat,
-    double,
-    func,
-    lambda_,
-    literal,
-    lower_ascii,
-    named_func,
-    plain_number,
-)
+from sqlenrich.core.json_functions import BEYOND_MICROSECONDS, GREATEST_DOUBLE, WIDEST_DECIMAL, JsonFunctions
+from sqlenrich.core.sql import Sql, all_of, any_of, case, cast, concat, double, func, lambda_, literal, named_func
+from sqlenrich.core.text_functions import BLANK
 from sqlenrich.core.types import BOOLEAN, Array, Coerced, Scalar, Struct, Type
 from sqlenrich.engines.duckdb.text import sql_type
 from sqlenrich.engines.shared import strict_json as strict
+from sqlenrich.engines.shared.enum_values import as_spelt, lower_ascii
+from sqlenrich.engines.shared.numbers import plain_number
 from sqlenrich.schema.checks.grammar import MAX_DEPTH
 from sqlenrich.schema.checks.patterns import FENCE, portable
 
@@ -182,8 +166,8 @@ def _number_text(value: Sql) -> Sql:
 
 def _is_multiple(value: Sql, step: int | float) -> Sql:
     """A double's shortest text as a decimal, if it has no more digits than that."""
-    exact = cast(cast(_number(value), "VARCHAR"), EXACT, safe=True)
-    rest = exp.Mod(this=exact, expression=cast(exp.Literal.number(plain_number(step)), EXACT))
+    exact = cast(cast(_number(value), "VARCHAR"), WIDEST_DECIMAL, safe=True)
+    rest = exp.Mod(this=exact, expression=cast(exp.Literal.number(plain_number(step)), WIDEST_DECIMAL))
     same = exp.EQ(this=cast(exact.copy(), "DOUBLE"), expression=_number(value.copy()))
     return all_of(exp.EQ(this=rest, expression=literal(0)), same)
 
@@ -252,52 +236,51 @@ def _let(value: Sql, body: Callable[[Sql], Sql]) -> Sql:
     return func("LIST_EXTRACT", made, literal(1))
 
 
-JSON: dict[str, Callable[..., Any]] = {
+JSON = JsonFunctions(
     **strict.repairs(_READER),
-    "parse": _parse,
-    "accepted": lambda text: cast(text, "JSON"),
-    "get": _get,
-    "at_once": _at_once,
-    "is": _is,
-    "string": _string,
-    "number": _number,
-    "bigint": _bigint,
-    "at": lambda value, index: func("JSON_EXTRACT", value, literal(f"$[{index}]")),
-    "text": lambda value: cast(value, "VARCHAR"),
-    "too_wide": lambda value: exp.GTE(this=func("ABS", _number(value)), expression=double(WIDEST)),
-    "number_text": _number_text,
-    "is_multiple": _is_multiple,
-    "is_date": lambda text: exp.Not(
+    parse=_parse,
+    accepted=lambda text: cast(text, "JSON"),
+    get=_get,
+    read_together=_at_once,
+    has_type=_is,
+    string=_string,
+    number=_number,
+    bigint=_bigint,
+    at=lambda value, index: func("JSON_EXTRACT", value, literal(f"$[{index}]")),
+    too_wide=lambda value: exp.GTE(this=func("ABS", _number(value)), expression=double(GREATEST_DOUBLE)),
+    number_text=_number_text,
+    is_multiple=_is_multiple,
+    is_date=lambda text: exp.Not(
         this=exp.Is(this=cast(func("LEFT", text, literal(10)), "DATE", safe=True), expression=exp.Null())
     ),
-    "lower_ascii": lower_ascii,
-    "any_item": _any_item,
-    "any_member": _any_member,
-    "count_items": _count_items,
-    "map_items": _map_items,
-    "map_members": _map_members,
-    "join_texts": _join_texts,
-    "repeats": lambda texts: exp.LT(this=func("LIST_UNIQUE", texts), expression=func("LEN", texts.copy())),
-    "count": lambda value: case((_kind(value, "ARRAY"), func("JSON_ARRAY_LENGTH", value.copy()))),
-    "name_count": lambda value: case((_kind(value, "OBJECT"), func("LEN", func("JSON_KEYS", value.copy())))),
-    "has_other_names": _has_other_names,
-    "length": named_func("LENGTH"),
-    "search": lambda text, pattern: func("REGEXP_MATCHES", text, literal(portable(pattern))),
-    "trim": lambda text: func("TRIM", text, literal(BLANK)),
-    "blank": lambda text: exp.Not(this=func("COALESCE", _found(text, f"[^{BLANK}]"), literal(False))),
-    "unfence": lambda text: (
+    lower_ascii=lower_ascii,
+    any_item=_any_item,
+    any_member=_any_member,
+    count_items=_count_items,
+    map_items=_map_items,
+    map_members=_map_members,
+    join_texts=_join_texts,
+    repeats=lambda texts: exp.LT(this=func("LIST_UNIQUE", texts), expression=func("LEN", texts.copy())),
+    count=lambda value: case((_kind(value, "ARRAY"), func("JSON_ARRAY_LENGTH", value.copy()))),
+    name_count=lambda value: case((_kind(value, "OBJECT"), func("LEN", func("JSON_KEYS", value.copy())))),
+    has_other_names=_has_other_names,
+    length=named_func("LENGTH"),
+    search=lambda text, pattern: func("REGEXP_MATCHES", text, literal(portable(pattern))),
+    trim=lambda text: func("TRIM", text, literal(BLANK)),
+    blank=lambda text: exp.Not(this=func("COALESCE", _found(text, f"[^{BLANK}]"), literal(False))),
+    unfence=lambda text: (
         func("REGEXP_MATCHES", text, literal(FENCE)),
         func("REGEXP_EXTRACT", text.copy(), literal(FENCE), literal(1)),
     ),
-    "let": _let,
-    "let_text": _let,
-    "first_word": lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
-}
+    let=_let,
+    let_text=_let,
+    first_word=lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
+)
 
 
 def _timestamp(text: Sql) -> Sql:
     """In UTC. Digits beyond microseconds are cut."""
-    cut = func("REGEXP_REPLACE", func("UPPER", text), literal(MORE_DIGITS), literal(r"\1"))
+    cut = func("REGEXP_REPLACE", func("UPPER", text), literal(BEYOND_MICROSECONDS), literal(r"\1"))
     return func("TIMEZONE", literal("UTC"), cast(cut, "TIMESTAMPTZ", safe=True))
 
 

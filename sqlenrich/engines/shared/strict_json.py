@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypedDict
 
 from sqlglot import exp
 
 from sqlenrich.core.sql import Sql, all_of, any_of, case, func, literal
+from sqlenrich.core.text_functions import Unary
 from sqlenrich.schema.checks.grammar import (
     LONG_NUMBER,
     MANY_DIGITS,
@@ -82,8 +83,17 @@ def deepest(depth: Sql, change: Sql) -> Sql:
     )
 
 
-def repairs(reader: Reader) -> dict[str, Callable[..., Any]]:
-    """Give the repairs of a text: entries of an engine's table of JSON functions."""
+class Repairs(TypedDict):
+    """The repairs among :class:`~sqlenrich.core.json_functions.JsonFunctions`."""
+
+    without_prose: Unary
+    without_trailing_commas: Unary
+    may_hold_null: Unary
+    without_nulls: Callable[[Sql, Sequence[str]], Sql]
+
+
+def repairs(reader: Reader) -> Repairs:
+    """Give an engine's repairs of a text."""
 
     def keep(text: Sql, pattern: str, groups: tuple[int, ...]) -> Sql:
         return reader.replace(text, pattern, "".join(f"\\{group}" for group in groups))

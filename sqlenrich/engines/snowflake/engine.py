@@ -11,7 +11,7 @@ from sqlenrich.core.engine import Answered, Call, Engine, Fact, Output, Told
 from sqlenrich.core.sql import Sql, cast, concat, func, literal, replace_table
 from sqlenrich.core.types import Scalar
 from sqlenrich.engines.snowflake.json import JSON, column
-from sqlenrich.engines.snowflake.text import ARRAYS, TEXT, sql_type, string_of
+from sqlenrich.engines.snowflake.text import TEXT, sql_type, string_of
 from sqlenrich.schema.json_schema import json_schema
 from sqlenrich.schema.vendor.response_format import SNOWFLAKE, strict_part, vendor_part
 
@@ -204,7 +204,7 @@ RESERVED = frozenset(
 ENGINE = Engine(
     name="snowflake",
     dialect="snowflake",
-    text={**TEXT, **ARRAYS},
+    text=TEXT,
     json=JSON,
     sha256=lambda text: func("SHA2", text, literal(256)),
     sql_type=sql_type,

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from sqlglot import exp
 
+from sqlenrich.core.json_functions import BEYOND_MICROSECONDS, GREATEST_DOUBLE, JsonFunctions
 from sqlenrich.core.sql import (
-    BLANK,
-    MORE_DIGITS,
-    WIDEST,
     Sql,
     all_of,
     any_of,
-    as_spelt,
     case,
     cast,
     concat,
@@ -23,12 +19,13 @@ from sqlenrich.core.sql import (
     is_blank,
     lambda_,
     literal,
-    lower_ascii,
     named_func,
-    plain_number,
 )
+from sqlenrich.core.text_functions import BLANK
 from sqlenrich.core.types import BOOLEAN, DOUBLE, TIMESTAMP, Array, Coerced, Scalar, Struct, Type
 from sqlenrich.engines.shared import strict_json as strict
+from sqlenrich.engines.shared.enum_values import as_spelt, lower_ascii
+from sqlenrich.engines.shared.numbers import plain_number
 from sqlenrich.engines.snowflake.text import matches, regex, sql_type, string_of, within_64_bits
 from sqlenrich.schema.checks.grammar import MAX_DEPTH
 from sqlenrich.schema.checks.patterns import FENCE_HEAD, portable
@@ -188,7 +185,7 @@ def _is_date(text: Sql) -> Sql:
 
 
 def _too_wide(value: Sql) -> Sql:
-    wide = exp.GTE(this=func("ABS", _number(value)), expression=double(WIDEST))
+    wide = exp.GTE(this=func("ABS", _number(value)), expression=double(GREATEST_DOUBLE))
     return all_of(_is(value.copy(), ("number",)), func("COALESCE", wide, literal(True)))
 
 
@@ -213,48 +210,47 @@ def _let(value: Sql, body: Callable[[Sql], Sql]) -> Sql:
     return string_of(func("GET", made, literal(0)))
 
 
-JSON: dict[str, Callable[..., Any]] = {
+JSON = JsonFunctions(
     **strict.repairs(_READER),
-    "parse": _parse,
-    "accepted": named_func("TRY_PARSE_JSON"),
-    "get": lambda value, name: func("GET", value, literal(name)),
-    "is": _is,
-    "string": string_of,
-    "number": _number,
-    "bigint": _bigint,
-    "beyond_bigint": _beyond_bigint,
-    "unquoted": _unquoted,
-    "at": lambda value, index: func("GET", value, literal(index)),
-    "text": named_func("TO_JSON"),
-    "too_wide": _too_wide,
-    "number_text": _number_text,
-    "is_multiple": _is_multiple,
-    "is_date": _is_date,
-    "lower_ascii": lower_ascii,
-    "any_item": _any_item,
-    "any_member": _any_member,
-    "count_items": lambda value, name, test: func("ARRAY_SIZE", func("FILTER", _items(value), lambda_(name, test))),
-    "map_items": _map_items,
-    "map_members": lambda *arguments: func("ARRAY_SORT", _over_members("TRANSFORM", *arguments)),
-    "join_texts": _join_texts,
-    "repeats": _repeats,
-    "name_count": lambda value: func("ARRAY_SIZE", func("OBJECT_KEYS", func("AS_OBJECT", value))),
-    "count": lambda value: func("ARRAY_SIZE", func("AS_ARRAY", value)),
-    "has_other_names": _has_other_names,
-    "length": named_func("LENGTH"),
-    "search": lambda text, pattern: matches(text, _posix(pattern)),
-    "trim": lambda text: func("TRIM", text, literal(BLANK)),
-    "blank": lambda text: is_blank(func("TRIM", text, literal(BLANK))),
-    "unfence": _unfence,
-    "first_word": lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
-    "let": _let,
-    "let_text": lambda text, body: _let(text, lambda doc: body(string_of(doc))),
-}
+    parse=_parse,
+    accepted=named_func("TRY_PARSE_JSON"),
+    get=lambda value, name: func("GET", value, literal(name)),
+    has_type=_is,
+    string=string_of,
+    number=_number,
+    bigint=_bigint,
+    beyond_bigint=_beyond_bigint,
+    unquoted=_unquoted,
+    at=lambda value, index: func("GET", value, literal(index)),
+    too_wide=_too_wide,
+    number_text=_number_text,
+    is_multiple=_is_multiple,
+    is_date=_is_date,
+    lower_ascii=lower_ascii,
+    any_item=_any_item,
+    any_member=_any_member,
+    count_items=lambda value, name, test: func("ARRAY_SIZE", func("FILTER", _items(value), lambda_(name, test))),
+    map_items=_map_items,
+    map_members=lambda *arguments: func("ARRAY_SORT", _over_members("TRANSFORM", *arguments)),
+    join_texts=_join_texts,
+    repeats=_repeats,
+    name_count=lambda value: func("ARRAY_SIZE", func("OBJECT_KEYS", func("AS_OBJECT", value))),
+    count=lambda value: func("ARRAY_SIZE", func("AS_ARRAY", value)),
+    has_other_names=_has_other_names,
+    length=named_func("LENGTH"),
+    search=lambda text, pattern: matches(text, _posix(pattern)),
+    trim=lambda text: func("TRIM", text, literal(BLANK)),
+    blank=lambda text: is_blank(func("TRIM", text, literal(BLANK))),
+    unfence=_unfence,
+    first_word=lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
+    let=_let,
+    let_text=lambda text, body: _let(text, lambda doc: body(string_of(doc))),
+)
 
 
 def _timestamp(text: Sql) -> Sql:
     """In UTC. Digits beyond microseconds are cut, as on every engine."""
-    cut = func("REGEXP_REPLACE", func("UPPER", text), literal(MORE_DIGITS), literal(r"\\1"))
+    cut = func("REGEXP_REPLACE", func("UPPER", text), literal(BEYOND_MICROSECONDS), literal(r"\\1"))
     moment = func("CONVERT_TIMEZONE", literal("UTC"), func("TRY_TO_TIMESTAMP_TZ", cut))
     return cast(moment, sql_type(TIMESTAMP))
 

@@ -28,7 +28,7 @@ def must_exist(call: Call) -> list[str]:
 ENGINE = Engine(
     name="spark",
     dialect="spark",
-    text={**spark_sql.TEXT, **spark_sql.ARRAYS},
+    text=spark_sql.TEXT,
     json=spark_json.JSON,
     sha256=lambda text: named_func("SHA2")(text, exp.Literal.number(256)),
     sql_type=spark_sql.sql_type,

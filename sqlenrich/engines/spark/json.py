@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 from sqlglot import exp
 
+from sqlenrich.core.json_functions import BEYOND_MICROSECONDS, GREATEST_DOUBLE, WIDEST_DECIMAL, JsonFunctions
 from sqlenrich.core.sql import (
-    BLANK,
-    EXACT,
-    MORE_DIGITS,
-    WIDEST,
     Sql,
     all_of,
     any_of,
-    as_spelt,
     case,
     cast,
     concat,
@@ -25,12 +20,13 @@ from sqlenrich.core.sql import (
     is_blank,
     lambda_,
     literal,
-    lower_ascii,
     named_func,
-    plain_number,
 )
+from sqlenrich.core.text_functions import BLANK
 from sqlenrich.core.types import BIGINT, Array, Coerced, Scalar, Struct, Type
 from sqlenrich.engines.shared import strict_json as strict
+from sqlenrich.engines.shared.enum_values import as_spelt, lower_ascii
+from sqlenrich.engines.shared.numbers import plain_number
 from sqlenrich.engines.spark.text import try_cast, type_text
 from sqlenrich.schema.checks.grammar import MAX_DEPTH
 from sqlenrich.schema.checks.patterns import FENCE, portable
@@ -211,8 +207,8 @@ def _number_text(value: Sql) -> Sql:
 
 def _is_multiple(value: Sql, step: int | float) -> Sql:
     """A double's text as a decimal, if it has no more digits than that."""
-    exact = try_cast(_number(value), EXACT)
-    rest = exp.Mod(this=exact, expression=cast(exp.Literal.number(plain_number(step)), EXACT))
+    exact = try_cast(_number(value), WIDEST_DECIMAL)
+    rest = exp.Mod(this=exact, expression=cast(exp.Literal.number(plain_number(step)), WIDEST_DECIMAL))
     same = exp.EQ(this=cast(exact.copy(), "DOUBLE"), expression=_number(value.copy()))
     return all_of(exp.EQ(this=rest, expression=literal(0)), same)
 
@@ -229,51 +225,50 @@ def _unquoted(value: Sql) -> Sql:
     return case((_kind(value, "string"), number), default=value.copy())
 
 
-JSON: dict[str, Callable[..., Any]] = {
+JSON = JsonFunctions(
     **strict.repairs(_READER),
-    "parse": _parse,
-    "accepted": named_func("TRY_PARSE_JSON"),
-    "get": _field,
-    "at": lambda value, index: _get(value, f"$[{index}]", "variant"),
-    "is": _is,
-    "string": _string,
-    "number": _number,
-    "bigint": _bigint,
-    "beyond_bigint": _beyond_bigint,
-    "unquoted": _unquoted,
-    "text": named_func("TO_JSON"),
-    "too_wide": lambda value: exp.GTE(this=func("ABS", _number(value)), expression=double(WIDEST)),
-    "number_text": _number_text,
-    "is_multiple": _is_multiple,
-    "is_date": _is_date,
-    "lower_ascii": lower_ascii,
-    "any_item": _any_item,
-    "any_member": _any_member,
-    "count_items": lambda value, name, test: func("ARRAY_SIZE", func("FILTER", _items(value), lambda_(name, test))),
-    "map_items": lambda value, name, body: func("TRANSFORM", _items(value), lambda_(name, body)),
-    "map_members": _map_members,
-    "join_texts": _join_texts,
-    "repeats": _repeats,
-    "count": lambda value: func("ARRAY_SIZE", _items(value)),
-    "name_count": lambda value: func("ARRAY_SIZE", func("MAP_KEYS", _members(value))),
-    "has_other_names": _has_other_names,
-    "length": named_func("CHAR_LENGTH"),
-    "search": lambda text, pattern: func("REGEXP_LIKE", text, literal(portable(pattern, end=r"\z"))),
-    "trim": lambda text: exp.Trim(this=text, expression=literal(BLANK), position="BOTH"),
-    "blank": lambda text: is_blank(exp.Trim(this=text, expression=literal(BLANK), position="BOTH")),
-    "unfence": lambda text: (
+    parse=_parse,
+    accepted=named_func("TRY_PARSE_JSON"),
+    get=_field,
+    at=lambda value, index: _get(value, f"$[{index}]", "variant"),
+    has_type=_is,
+    string=_string,
+    number=_number,
+    bigint=_bigint,
+    beyond_bigint=_beyond_bigint,
+    unquoted=_unquoted,
+    too_wide=lambda value: exp.GTE(this=func("ABS", _number(value)), expression=double(GREATEST_DOUBLE)),
+    number_text=_number_text,
+    is_multiple=_is_multiple,
+    is_date=_is_date,
+    lower_ascii=lower_ascii,
+    any_item=_any_item,
+    any_member=_any_member,
+    count_items=lambda value, name, test: func("ARRAY_SIZE", func("FILTER", _items(value), lambda_(name, test))),
+    map_items=lambda value, name, body: func("TRANSFORM", _items(value), lambda_(name, body)),
+    map_members=_map_members,
+    join_texts=_join_texts,
+    repeats=_repeats,
+    count=lambda value: func("ARRAY_SIZE", _items(value)),
+    name_count=lambda value: func("ARRAY_SIZE", func("MAP_KEYS", _members(value))),
+    has_other_names=_has_other_names,
+    length=named_func("CHAR_LENGTH"),
+    search=lambda text, pattern: func("REGEXP_LIKE", text, literal(portable(pattern, end=r"\z"))),
+    trim=lambda text: exp.Trim(this=text, expression=literal(BLANK), position="BOTH"),
+    blank=lambda text: is_blank(exp.Trim(this=text, expression=literal(BLANK), position="BOTH")),
+    unfence=lambda text: (
         func("REGEXP_LIKE", text, literal(_FENCE)),
         func("REGEXP_EXTRACT", text.copy(), literal(_FENCE), literal(1)),
     ),
-    "first_word": lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
-    "let": lambda value, body: _let("doc", value, body),
-    "let_text": lambda value, body: _let("doc", value, body),
-}
+    first_word=lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
+    let=lambda value, body: _let("doc", value, body),
+    let_text=lambda value, body: _let("doc", value, body),
+)
 
 
 def _timestamp(text: Sql) -> Sql:
     """An instant. Digits beyond microseconds are cut."""
-    cut = func("REGEXP_REPLACE", func("UPPER", text), literal(MORE_DIGITS), literal("$1"))
+    cut = func("REGEXP_REPLACE", func("UPPER", text), literal(BEYOND_MICROSECONDS), literal("$1"))
     return try_cast(cut, "TIMESTAMP")
 
 

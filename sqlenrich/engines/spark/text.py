@@ -9,27 +9,11 @@ from sqlglot import exp
 
 from sqlenrich.core.engine import Answered, Call
 from sqlenrich.core.json import compact_json
-from sqlenrich.core.sql import (
-    BLANK,
-    LAST_WORD,
-    TRAILING_ZEROS,
-    Body,
-    Build,
-    Sql,
-    case,
-    concat,
-    double_divide,
-    double_function,
-    func,
-    half_even,
-    lambda_,
-    literal,
-    named_func,
-    plain_decimal,
-    wrapped,
-)
+from sqlenrich.core.sql import Build, Sql, case, concat, func, lambda_, literal, named_func, wrapped
+from sqlenrich.core.text_functions import BLANK, LAST_WORD, TRAILING_ZEROS, Body, TextFunctions
 from sqlenrich.core.types import Array, Coerced, Decimal, Scalar, Struct, Type
 from sqlenrich.engines.shared import case_mapping as casing
+from sqlenrich.engines.shared.numbers import double_divide, double_function, half_even, plain_decimal
 
 RETRYABLE = r"(?i)(429|500|502|503|504|rate.?limit|REQUEST_LIMIT_EXCEEDED|RESOURCE_EXHAUSTED|timed? ?out|temporarily)"
 _TYPES = {
@@ -95,55 +79,6 @@ def _text_timestamp(value: Sql) -> Sql:
 
 matches = named_func("REGEXP_LIKE")
 _contains = named_func("CONTAINS")
-
-TEXT: dict[str, Build] = {
-    "upper": casing.upper(matches),
-    "lower": casing.lower(matches, _contains),
-    "trim": _trimming("BOTH"),
-    "ltrim": _trimming("LEADING"),
-    "rtrim": _trimming("TRAILING"),
-    "replace": named_func("REPLACE"),
-    "translate": named_func("TRANSLATE"),
-    "cut_word": lambda text: func("REGEXP_REPLACE", text, literal(LAST_WORD), literal("")),
-    "length": named_func("CHAR_LENGTH"),
-    "bytes": named_func("OCTET_LENGTH"),
-    "substr": named_func("SUBSTRING"),
-    "greatest": named_func("GREATEST"),
-    "contains": _contains,
-    "startswith": named_func("STARTSWITH"),
-    "endswith": named_func("ENDSWITH"),
-    "text_bigint": lambda value: exp.Cast(this=value, to=exp.DataType.build("STRING", dialect="spark")),
-    "text_date": lambda value: exp.Cast(this=value, to=exp.DataType.build("STRING", dialect="spark")),
-    "try_add": named_func("TRY_ADD"),
-    "try_subtract": named_func("TRY_SUBTRACT"),
-    "try_multiply": named_func("TRY_MULTIPLY"),
-    "try_negative": lambda value: func("TRY_SUBTRACT", literal(0), value),
-    "double": lambda value: _cast(value, "DOUBLE"),
-    "double_add": double_function(exp.Add),
-    "double_subtract": double_function(exp.Sub),
-    "double_multiply": double_function(exp.Mul),
-    "double_divide": double_divide,
-    "double_abs": named_func("ABS"),
-    "double_of_text": lambda text: _cast(exp.Trim(this=text, expression=literal(BLANK), position="BOTH"), "DOUBLE"),
-    "is_nan": named_func("ISNAN"),
-    "floor": lambda value: _cast(func("FLOOR", value), "DOUBLE"),
-    "ceil": lambda value: _cast(func("CEIL", value), "DOUBLE"),
-    "truncated": lambda value: try_cast(value, "BIGINT"),
-    "round": lambda value, digits: half_even(value, digits, named_func("RINT")),
-    "decimal": plain_decimal,
-    "round_decimal": lambda value, digits, *_: func("BROUND", value, literal(digits)),
-    "fixed": lambda value, digits: func(
-        "FORMAT_STRING", literal(f"%.{digits}f"), half_even(value, digits, named_func("RINT"))
-    ),
-    "strip_zeros": lambda text: func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal("$1$2")),
-    "text_double": _text_double,
-    "text_decimal": lambda value, _: _cast(value, "STRING"),
-    "text_timestamp": _text_timestamp,
-    **{name: named_func(name.upper()) for name in ("year", "month", "day", "hour", "minute", "second")},
-    "divide_whole": lambda a, b: exp.IntDiv(this=wrapped(a), expression=wrapped(b)),
-    "matches": matches,
-    "bigint": lambda text: try_cast(exp.Trim(this=text, expression=literal(BLANK), position="BOTH"), "BIGINT"),
-}
 
 # Arrays: positions count from 0.
 
@@ -234,28 +169,78 @@ def _unique(array: Sql, item: str, key: Body, _kind: Type) -> Sql:
     return func("FILTER", array, exp.Lambda(this=first, expressions=parameters))
 
 
-ARRAYS: dict[str, Build] = {
-    "map": _map,
-    "unique": _unique,
-    "flat_map": lambda *args: func("FLATTEN", _map(*args)),
-    "sort": _sort,
-    "sum": _sum,
-    "array_concat": named_func("CONCAT"),
-    "where": lambda array, item, test, _kind: func("FILTER", array, lambda_(item, lambda x: test(x, None))),
-    "exists": _exists,
-    "element": _element,
-    "array": named_func("ARRAY"),
-    "array_index": lambda array, value: _found(func("ARRAY_POSITION", array, value)),
-    "array_join": named_func("ARRAY_JOIN"),
-    "array_slice": _slice,
-    "field": lambda value, name, _kind: exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True)),
-    "least": named_func("LEAST"),
-    "sequence": _sequence,
-    "size": lambda array: _bigint(func("SIZE", array)),
-    "split": lambda text, separator: func("SPLIT", text, literal("\\Q" + separator.this + "\\E"), literal(-1)),
-    "text_index": lambda text, part: _found(func("INSTR", text, part)),
-    "abs": named_func("ABS"),
-}
+TEXT = TextFunctions(
+    upper=casing.upper(matches),
+    lower=casing.lower(matches, _contains),
+    trim=_trimming("BOTH"),
+    ltrim=_trimming("LEADING"),
+    rtrim=_trimming("TRAILING"),
+    replace=named_func("REPLACE"),
+    translate=named_func("TRANSLATE"),
+    cut_word=lambda text: func("REGEXP_REPLACE", text, literal(LAST_WORD), literal("")),
+    length=named_func("CHAR_LENGTH"),
+    bytes=named_func("OCTET_LENGTH"),
+    substr=named_func("SUBSTRING"),
+    greatest=named_func("GREATEST"),
+    contains=_contains,
+    startswith=named_func("STARTSWITH"),
+    endswith=named_func("ENDSWITH"),
+    text_bigint=lambda value: exp.Cast(this=value, to=exp.DataType.build("STRING", dialect="spark")),
+    text_date=lambda value: exp.Cast(this=value, to=exp.DataType.build("STRING", dialect="spark")),
+    try_add=named_func("TRY_ADD"),
+    try_subtract=named_func("TRY_SUBTRACT"),
+    try_multiply=named_func("TRY_MULTIPLY"),
+    try_negative=lambda value: func("TRY_SUBTRACT", literal(0), value),
+    double=lambda value: _cast(value, "DOUBLE"),
+    double_add=double_function(exp.Add),
+    double_subtract=double_function(exp.Sub),
+    double_multiply=double_function(exp.Mul),
+    double_divide=double_divide,
+    double_abs=named_func("ABS"),
+    double_of_text=lambda text: _cast(exp.Trim(this=text, expression=literal(BLANK), position="BOTH"), "DOUBLE"),
+    is_nan=named_func("ISNAN"),
+    floor=lambda value: _cast(func("FLOOR", value), "DOUBLE"),
+    ceil=lambda value: _cast(func("CEIL", value), "DOUBLE"),
+    truncated=lambda value: try_cast(value, "BIGINT"),
+    round=lambda value, digits: half_even(value, digits, named_func("RINT")),
+    decimal=plain_decimal,
+    round_decimal=lambda value, digits, *_: func("BROUND", value, literal(digits)),
+    fixed=lambda value, digits: func(
+        "FORMAT_STRING", literal(f"%.{digits}f"), half_even(value, digits, named_func("RINT"))
+    ),
+    strip_zeros=lambda text: func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal("$1$2")),
+    text_double=_text_double,
+    text_decimal=lambda value, _: _cast(value, "STRING"),
+    text_timestamp=_text_timestamp,
+    year=named_func("YEAR"),
+    month=named_func("MONTH"),
+    day=named_func("DAY"),
+    hour=named_func("HOUR"),
+    minute=named_func("MINUTE"),
+    second=named_func("SECOND"),
+    divide_whole=lambda a, b: exp.IntDiv(this=wrapped(a), expression=wrapped(b)),
+    matches=matches,
+    bigint=lambda text: try_cast(exp.Trim(this=text, expression=literal(BLANK), position="BOTH"), "BIGINT"),
+    map=_map,
+    unique=_unique,
+    flat_map=lambda *args: func("FLATTEN", _map(*args)),
+    sort=_sort,
+    sum=_sum,
+    array_concat=named_func("CONCAT"),
+    where=lambda array, item, test, _kind: func("FILTER", array, lambda_(item, lambda x: test(x, None))),
+    exists=_exists,
+    element=_element,
+    array=named_func("ARRAY"),
+    array_index=lambda array, value: _found(func("ARRAY_POSITION", array, value)),
+    array_join=named_func("ARRAY_JOIN"),
+    array_slice=_slice,
+    field=lambda value, name, _kind: exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True)),
+    least=named_func("LEAST"),
+    sequence=_sequence,
+    size=lambda array: _bigint(func("SIZE", array)),
+    split=lambda text, separator: func("SPLIT", text, literal("\\Q" + separator.this + "\\E"), literal(-1)),
+    text_index=lambda text, part: _found(func("INSTR", text, part)),
+)
 
 
 def call(pending: Sql, request: Call) -> Answered:

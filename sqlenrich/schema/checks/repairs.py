@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from sqlglot import exp
 
+from sqlenrich.core.json_functions import JsonFunctions
 from sqlenrich.core.sql import Sql, all_of, case
 from sqlenrich.schema.columns import value_kinds
 from sqlenrich.schema.json_schema import subschemas
-
-JsonFunctions: TypeAlias = Mapping[str, Any]
 
 REPAIRS = ("trim", "fence", "prose", "trailing_comma", "null_as_absent")
 """The known repairs in the order in which they run, whatever the order in which they are declared."""
@@ -35,11 +34,11 @@ def _every(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def repaired_sql(json: JsonFunctions, text: Sql, repairs: Collection[str], *, keep_null: Collection[str] = ()) -> Sql:
     """Give the text after the declared repairs; ``keep_null`` are names that keep their null."""
-    trimmed = json["trim"](text)
+    trimmed = json.trim(text)
     repaired = trimmed if "trim" in repairs else text
     if "fence" in repairs:
-        fenced, inner = json["unfence"](trimmed.copy())
-        repaired = case((fenced, json["trim"](inner)), default=repaired.copy())
+        fenced, inner = json.unfence(trimmed.copy())
+        repaired = case((fenced, json.trim(inner)), default=repaired.copy())
     for name, printed in _PRINTED.items():
         if name in repairs:
             repaired = printed(json, repaired, keep_null)
@@ -47,12 +46,12 @@ def repaired_sql(json: JsonFunctions, text: Sql, repairs: Collection[str], *, ke
 
 
 def _prose(json: JsonFunctions, text: Sql, _: Collection[str]) -> Sql:
-    plain: Sql = json["without_prose"](text)
+    plain: Sql = json.without_prose(text)
     return plain
 
 
 def _trailing_comma(json: JsonFunctions, text: Sql, _: Collection[str]) -> Sql:
-    plain: Sql = json["without_trailing_commas"](text)
+    plain: Sql = json.without_trailing_commas(text)
     return plain
 
 
@@ -60,11 +59,11 @@ def _null_as_absent(json: JsonFunctions, text: Sql, keep_null: Collection[str]) 
     """A text that is no strict JSON stays: without its nulls it might be."""
 
     def stripped(text: Sql) -> Sql:
-        sound = exp.Not(this=exp.Is(this=json["parse"](text.copy()), expression=exp.Null()))
-        holds = all_of(json["may_hold_null"](text.copy()), sound)
-        return case((holds, json["without_nulls"](text.copy(), sorted(keep_null))), default=text)
+        sound = exp.Not(this=exp.Is(this=json.parse(text.copy()), expression=exp.Null()))
+        holds = all_of(json.may_hold_null(text.copy()), sound)
+        return case((holds, json.without_nulls(text.copy(), sorted(keep_null))), default=text)
 
-    bound: Sql = json["let_text"](text, stripped)
+    bound: Sql = json.let_text(text, stripped)
     return bound
 
 
