@@ -6,10 +6,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlenrich.core.engine import Engine, Told
+from sqlenrich.core.engine import Engine, ResponseFormat
 from sqlenrich.core.errors import ConfigError, SqlenrichError
 from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
-from sqlenrich.engines import ENGINES, get_engine
+from sqlenrich.engines import engine_names, get_engine
 from sqlenrich.plan.compile import compile_plan, output_of
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.prompt import Prompt
@@ -50,7 +50,7 @@ def check(file: str | Path, *, model: str | None = None) -> Check:
     lines.append(f"  settings    {config.path or 'no sqlenrich.toml'}")
     lines += _prompt(enrichment, compiled)
     usable = False
-    for name in ENGINES:
+    for name in engine_names():
         verdict, details = _engine(enrichment, name, config, model)
         usable = usable or verdict == "ok"
         lines.append(f"  {name:<12}{verdict}")
@@ -86,14 +86,14 @@ def told(file: str | Path, engine: str, *, model: str | None = None) -> str:
     return json.dumps(form, indent=2, ensure_ascii=False)
 
 
-def _told(enrichment: Enrichment, engine: Engine, config: Config, resolved: ResolvedModel) -> Told:
+def _told(enrichment: Enrichment, engine: Engine, config: Config, resolved: ResolvedModel) -> ResponseFormat:
     output = output_of(enrichment, resolved)
     if resolved.options.get("schema") is False:
-        return Told(None, ("schema: false",))
+        return ResponseFormat(None, ("schema: false",))
     if engine.call is not None:
         return engine.response_format(output)
     if enrichment.hint == "always":
-        return Told(None, ("hint: always",))
+        return ResponseFormat(None, ("hint: always",))
     try:
         url = config.endpoint(None).url
     except ConfigError:  # a run's flag may name one
@@ -101,7 +101,7 @@ def _told(enrichment: Enrichment, engine: Engine, config: Config, resolved: Reso
     return json_schema_format(output, dialect_of(url))
 
 
-def _told_line(enrichment: Enrichment, told: Told) -> str:
+def _told_line(enrichment: Enrichment, told: ResponseFormat) -> str:
     named = ", ".join(told.left_out[:_NAMED])
     if len(told.left_out) > _NAMED:
         named += f" and {len(told.left_out) - _NAMED} more"

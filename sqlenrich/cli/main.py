@@ -344,9 +344,9 @@ def check(files: tuple[str, ...], model: str | None, told: str | None) -> int:
 @cli.command()
 def engines() -> None:
     """List the engines."""
-    from sqlenrich.engines import ENGINES, get_engine
+    from sqlenrich.engines import engine_names, get_engine
 
-    for name in ENGINES:
+    for name in engine_names():
         engine = get_engine(name)
         click.echo(f"{name:<12}{engine.facts['call'].value}")
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlglot import exp
 
-from sqlenrich.core.engine import CARRIED, Call, Engine, Output
+from sqlenrich.core.engine import CARRIED, Engine, ModelCall, OutputSpec
 from sqlenrich.core.json import canonical_json
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql, literal
@@ -105,9 +105,9 @@ def snapshot_digest(enrichment: Enrichment, engine: str, model: ResolvedModel) -
     return hashlib.sha256(canonical_json(facts).encode()).hexdigest()
 
 
-def output_of(enrichment: Enrichment, model: ResolvedModel) -> Output:
+def output_of(enrichment: Enrichment, model: ResolvedModel) -> OutputSpec:
     """Give what an engine's ``response_format`` is made from."""
-    return Output(enrichment.name, enrichment.schema, enrichment.repairs, model.name)
+    return OutputSpec(enrichment.name, enrichment.schema, enrichment.repairs, model.name)
 
 
 def resolve_model(
@@ -126,7 +126,7 @@ def resolve_model(
         params |= enrichment.engine_params.get(key, {})
     for key, value in (overrides or {}).items():
         params[names.get(key) or key] = value
-    options = {key: params.pop(key) for key in engine.options if key in params}
+    options = {key: params.pop(key) for key in engine.call_options if key in params}
     return ResolvedModel(model or "", {key: value for key, value in params.items() if value is not None}, options)
 
 
@@ -159,7 +159,7 @@ class _Compiler:
         if engine.call is None:
             needs_hint = enrichment.hint == "always"
         hint = hint_text(enrichment.schema) if needs_hint and enrichment.hint != "never" else None
-        self.call = Call(model.name, model.params, enrichment.schema, response_format, hint, options, carried)
+        self.call = ModelCall(model.name, model.params, enrichment.schema, response_format, hint, options, carried)
         self.constant = request_constant(model, enrichment.schema, hint)
         self.kept = {name: self.columns.type(name) for name in (*enrichment.key, *enrichment.keep)}
         self.recorded = enrichment.limit.recorded if enrichment.limit is not None else ()
@@ -292,7 +292,7 @@ class _Compiler:
         accepted = accepted.from_(self.table("checked"), copy=False)
         accepted = accepted.where(exp.Is(this=col("_error"), expression=exp.Null()), copy=False)
         outputs = [
-            self.named(self.engine.column(json.get(doc.copy(), name), kind), name)
+            self.named(self.engine.typed_column(json.get(doc.copy(), name), kind), name)
             for name, kind in self.e.readings.items()
         ]
         version: Sql = literal(self.e.version) if self.e.version is not None else self.null(STRING)

@@ -266,7 +266,7 @@ def test_facts_have_a_source_and_a_date(engine: str) -> None:
     assert {"call", "default_model"} <= set(facts)
     for name, fact in facts.items():
         assert fact.source.strip(), name
-        assert dt.date(2026, 1, 1) <= dt.date.fromisoformat(fact.read) <= dt.date.today(), name
+        assert dt.date(2026, 1, 1) <= dt.date.fromisoformat(fact.read_on) <= dt.date.today(), name
 
 
 def test_rendering_is_the_same_in_every_process() -> None:

@@ -512,7 +512,7 @@ def test_columns(engine: str) -> None:
     words = get_engine(engine)
     parts: list[str] = []
     for n, (kind, _, _) in enumerate(COLUMNS):
-        value = words.column(words.json.get(words.json.accepted(exp.column("response")), "a"), kind)
+        value = words.typed_column(words.json.get(words.json.accepted(exp.column("response")), "a"), kind)
         if kind in (TIMESTAMP, DATE):
             value = (words.text.text_timestamp if kind == TIMESTAMP else words.text.text_date)(value)
         if isinstance(kind, Decimal):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sqlenrich as se
-from sqlenrich.core.engine import Output, Told
+from sqlenrich.core.engine import OutputSpec, ResponseFormat
 from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, JSON, STRING, TIMESTAMP, Array, Coerced, Struct, Type
 from sqlenrich.schema import CODES, build_tests, judge, normalise, output_columns
 from sqlenrich.schema.checks.json_text import repair
@@ -597,8 +597,8 @@ def test_repair(text: str | None, repairs: list[str], repaired: str | None) -> N
 )
 def test_strict_only_where_everything_is_closed_and_required(schema: dict[str, Any], strict: bool) -> None:
     plain, _ = normalise(schema)
-    told = json_schema_format(Output("n" * 70, plain))
-    assert told == Told(
+    told = json_schema_format(OutputSpec("n" * 70, plain))
+    assert told == ResponseFormat(
         {
             "type": "json_schema",
             "json_schema": {"name": "n" * 64, "schema": schema, **({"strict": True} if strict else {})},

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sqlenrich.core.engine import Output, Told
+from sqlenrich.core.engine import OutputSpec, ResponseFormat
 from sqlenrich.engines import get_engine
 from sqlenrich.llm.mock.model import MockModel
 from sqlenrich.schema.json_schema import json_schema
@@ -295,7 +295,7 @@ def test_strict_mode_is_ten_objects_deep(levels: int, strict: bool) -> None:
 
 
 def test_the_envelope() -> None:
-    optional = Output("n" * 70, obj({"a": LENGTH}, additionalProperties=False), repairs=("null_as_absent",))
+    optional = OutputSpec("n" * 70, obj({"a": LENGTH}, additionalProperties=False), repairs=("null_as_absent",))
     told = json_schema_format(optional, OPENAI)
     assert told.left_out == ("a.maxLength",)
     assert told.form == {
@@ -353,16 +353,20 @@ OPTIONAL = obj({"a": TEXT}, additionalProperties=False)
 @pytest.mark.parametrize(
     ("engine", "output", "told"),
     [
-        ("snowflake", Output("n", OPTIONAL, model="llama3.3-70b"), {"type": "json", "schema": json_schema(OPTIONAL)}),
-        ("snowflake", Output("n", OPTIONAL, model="openai-gpt-5"), None),
         (
             "snowflake",
-            Output("n", OPTIONAL, repairs=("null_as_absent",), model="openai-gpt-5"),
+            OutputSpec("n", OPTIONAL, model="llama3.3-70b"),
+            {"type": "json", "schema": json_schema(OPTIONAL)},
+        ),
+        ("snowflake", OutputSpec("n", OPTIONAL, model="openai-gpt-5"), None),
+        (
+            "snowflake",
+            OutputSpec("n", OPTIONAL, repairs=("null_as_absent",), model="openai-gpt-5"),
             {"type": "json", "schema": json_schema(closed({"a": {"type": ["string", "null"]}}))},
         ),
         (
             "bigquery",
-            Output(
+            OutputSpec(
                 "n",
                 closed(
                     {
@@ -381,10 +385,10 @@ OPTIONAL = obj({"a": TEXT}, additionalProperties=False)
                 "required": ["a", "b"],
             },
         ),
-        ("bigquery", Output("n", obj({"a": {}})), None),
+        ("bigquery", OutputSpec("n", obj({"a": {}})), None),
         (
             "databricks",
-            Output("n", closed({"a": RANGE})),
+            OutputSpec("n", closed({"a": RANGE})),
             {
                 "type": "json_schema",
                 "json_schema": {"name": "n", "schema": json_schema(closed({"a": WHOLE})), "strict": True},
@@ -392,7 +396,7 @@ OPTIONAL = obj({"a": TEXT}, additionalProperties=False)
         ),
     ],
 )  # fmt: skip
-def test_the_forms(engine: str, output: Output, told: Any) -> None:
+def test_the_forms(engine: str, output: OutputSpec, told: Any) -> None:
     found = get_engine(engine).response_format(output)
-    assert isinstance(found, Told)
+    assert isinstance(found, ResponseFormat)
     assert found.form == told

@@ -18,8 +18,6 @@ from sqlenrich.engines.shared.numbers import plain_number
 from sqlenrich.schema.checks.grammar import MAX_DEPTH
 from sqlenrich.schema.checks.patterns import FENCE, portable
 
-# JSON -------------------------------------------------------------------------------------------------------------
-
 
 def _kind(value: Sql, *labels: str) -> Sql:
     return exp.In(this=func("JSON_TYPE", value), expressions=[literal(label) for label in labels])
@@ -305,7 +303,7 @@ JSON = JsonFunctions(
 def _coerced(value: Sql, kind: Coerced) -> Sql:
     if kind.values:
         return as_spelt(_string(value), kind.values)
-    return column(value, kind.type)
+    return typed_column(value, kind.type)
 
 
 def _timestamp(text: Sql) -> Sql:
@@ -315,7 +313,7 @@ def _timestamp(text: Sql) -> Sql:
     )
 
 
-def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
+def typed_column(value: Sql, kind: Type, depth: int = 0) -> Sql:
     """Give the typed column of a JSON value that passed its checks."""
     match kind:
         case Coerced():
@@ -335,14 +333,15 @@ def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
             return safe_cast(_string(value), "BOOL")
         case Array(item):
             name, position = f"x{depth}", f"o{depth}"
-            element = column(exp.column(name), item, depth + 1)
+            element = typed_column(exp.column(name), item, depth + 1)
             if isinstance(item, Array):
                 element = boxed(element)
             query = exp.select(element, copy=False).from_(_rows(_items(value), name, position), copy=False)
             return func("ARRAY", query.order_by(exp.column(position), copy=False))
         case Struct(fields):
             pairs = [
-                exp.alias_(column(_at(value.copy(), name), field, depth), name, quoted=True) for name, field in fields
+                exp.alias_(typed_column(_at(value.copy(), name), field, depth), name, quoted=True)
+                for name, field in fields
             ]
             return case((_kind(value.copy(), "object"), func("STRUCT", *pairs)))
     return safe_cast(_string(value), type_text(kind))

@@ -17,8 +17,6 @@ from sqlenrich.engines.shared.numbers import plain_number
 from sqlenrich.schema.checks.grammar import MAX_DEPTH
 from sqlenrich.schema.checks.patterns import FENCE, portable
 
-# JSON -------------------------------------------------------------------------------------------------------------
-
 _KINDS = {
     "object": ("OBJECT",),
     "array": ("ARRAY",),
@@ -289,10 +287,10 @@ def _coerced(value: Sql, kind: Coerced) -> Sql:
         return cast(func("LOWER", _string(value)), "BOOLEAN", safe=True)
     if kind.values:
         return as_spelt(_string(value), kind.values)
-    return column(value, kind.type)
+    return typed_column(value, kind.type)
 
 
-def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
+def typed_column(value: Sql, kind: Type, depth: int = 0) -> Sql:
     """Give the typed column of a JSON value that passed its checks."""
     match kind:
         case Coerced():
@@ -309,13 +307,13 @@ def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
             return _number(value)
         case Array(item):
             name = f"x{depth}"
-            elements = func("LIST_TRANSFORM", _items(value), lambda_(name, lambda x: column(x, item, depth + 1)))
+            elements = func("LIST_TRANSFORM", _items(value), lambda_(name, lambda x: typed_column(x, item, depth + 1)))
             return case((_kind(value.copy(), "ARRAY"), elements))
         case Struct(fields):
             pairs = [
                 exp.PropertyEQ(
                     this=exp.to_identifier(name, quoted=True),
-                    expression=column(_get(value.copy(), name), field, depth),
+                    expression=typed_column(_get(value.copy(), name), field, depth),
                 )
                 for name, field in fields
             ]

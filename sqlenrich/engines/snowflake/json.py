@@ -30,8 +30,6 @@ from sqlenrich.engines.snowflake.text import matches, regex, sql_type, string_of
 from sqlenrich.schema.checks.grammar import MAX_DEPTH
 from sqlenrich.schema.checks.patterns import FENCE_HEAD, portable
 
-# JSON -------------------------------------------------------------------------------------------------------------
-
 
 def _posix(pattern: str) -> Sql:
     """Snowflake's regular expressions know no group that starts with (?."""
@@ -260,10 +258,10 @@ def _coerced(value: Sql, kind: Coerced) -> Sql:
         return func("TRY_TO_BOOLEAN", string_of(value))
     if kind.values:
         return as_spelt(string_of(value), kind.values)
-    return column(_unquoted(value), kind.type)
+    return typed_column(_unquoted(value), kind.type)
 
 
-def column(value: Sql, kind: Type) -> Sql:
+def typed_column(value: Sql, kind: Type) -> Sql:
     """Give the typed column of a JSON value that passed its checks."""
     match kind:
         case Coerced():

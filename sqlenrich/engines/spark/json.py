@@ -31,8 +31,6 @@ from sqlenrich.engines.spark.text import try_cast, type_text
 from sqlenrich.schema.checks.grammar import MAX_DEPTH
 from sqlenrich.schema.checks.patterns import FENCE, portable
 
-# JSON -------------------------------------------------------------------------------------------------------------
-
 
 def _get(value: Sql, path: str, kind: str) -> Sql:
     """Read a VARIANT; nested reads become one path."""
@@ -275,10 +273,10 @@ def _timestamp(text: Sql) -> Sql:
 def _coerced(value: Sql, kind: Coerced) -> Sql:
     if kind.values:
         return as_spelt(_string(value), kind.values)
-    return column(_unquoted(value) if kind.type == BIGINT else value, kind.type)
+    return typed_column(_unquoted(value) if kind.type == BIGINT else value, kind.type)
 
 
-def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
+def typed_column(value: Sql, kind: Type, depth: int = 0) -> Sql:
     """Give the typed column of a JSON value that passed its checks."""
     match kind:
         case Coerced():
@@ -288,10 +286,10 @@ def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
         case Scalar("timestamp"):
             return _timestamp(_string(value))
         case Array(item):
-            return func("TRANSFORM", _items(value), lambda_(f"x{depth}", lambda x: column(x, item, depth + 1)))
+            return func("TRANSFORM", _items(value), lambda_(f"x{depth}", lambda x: typed_column(x, item, depth + 1)))
         case Struct(fields):
             pairs: list[Sql] = []
             for name, field in fields:
-                pairs += [literal(name), column(_field(value.copy(), name), field, depth)]
+                pairs += [literal(name), typed_column(_field(value.copy(), name), field, depth)]
             return case((_kind(value.copy(), "object"), func("NAMED_STRUCT", *pairs)))
     return _get(value, "$", type_text(kind).lower())

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from sqlglot import exp
 
-from sqlenrich.core.engine import Answered, Call
-from sqlenrich.core.json import compact_json
-from sqlenrich.core.sql import Build, Sql, case, concat, func, lambda_, literal, named_func, wrapped
+from sqlenrich.core.sql import Build, Sql, case, func, lambda_, literal, named_func, wrapped
 from sqlenrich.core.text_functions import BLANK, LAST_WORD, TRAILING_ZEROS, Body, TextFunctions
 from sqlenrich.core.types import Array, Coerced, Decimal, Scalar, Struct, Type
 from sqlenrich.engines.shared import case_mapping as casing
 from sqlenrich.engines.shared.numbers import double_divide, double_function, half_even, plain_decimal
 
-RETRYABLE = r"(?i)(429|500|502|503|504|rate.?limit|REQUEST_LIMIT_EXCEEDED|RESOURCE_EXHAUSTED|timed? ?out|temporarily)"
 _TYPES = {
     "string": "STRING",
     "json": "STRING",
@@ -241,57 +235,3 @@ TEXT = TextFunctions(
     split=lambda text, separator: func("SPLIT", text, literal("\\Q" + separator.this + "\\E"), literal(-1)),
     text_index=lambda text, part: _found(func("INSTR", text, part)),
 )
-
-
-def call(pending: Sql, request: Call) -> Answered:
-    """Ask through ``ai_query``, written once in a subquery: each copy of the text would be a call of its own."""
-    prompt: Sql = exp.column("prompt")
-    if request.hint is not None:
-        prompt = concat(prompt, literal("\n\n" + request.hint))
-    arguments: dict[str, Sql] = {}
-    if request.response_format is not None:
-        arguments["responseFormat"] = literal(compact_json(request.response_format))
-    if request.params:
-        pairs = [part for name, value in request.params.items() for part in (literal(name), parameter(value))]
-        arguments["modelParameters"] = func("named_struct", *pairs)
-    arguments["failOnError"] = literal(False)
-    answer = func("ai_query", literal(request.model), prompt, **arguments)
-    asked = exp.select(*map(exp.column, request.carried), exp.alias_(answer, "answer", copy=False), copy=False).from_(
-        pending, copy=False
-    )
-    error = func("NULLIF", exp.column(ERROR_FIELD, table="answer"), literal(""))
-    columns = {
-        "response": exp.column(RESULT_FIELD, table="answer"),
-        "call_error": error,
-        "retryable": exp.Coalesce(
-            this=func("REGEXP_LIKE", error.copy(), literal(RETRYABLE)), expressions=[literal(False)]
-        ),
-        "run_id": exp.Cast(this=exp.CurrentTimestamp(), to=exp.DataType.build("STRING", dialect="spark")),
-    }
-    return Answered(exp.alias_(asked.subquery(copy=False), "asked", table=True, copy=False), columns)
-
-
-RESULT_FIELD, ERROR_FIELD = "result", "errorMessage"
-"""The struct of ``failOnError => false``. Read in nine public files, several of live runs; unconfirmed by the vendor's
-own page (2026-11-20)."""
-
-
-def parameter(value: Any) -> Sql:
-    """Give a model parameter: a number, a text, or an array of texts."""
-    if isinstance(value, list | tuple):
-        return func("array", *(literal(item) for item in value))
-    return literal(value)
-
-
-def dollar_brace(name: str) -> str | None:
-    """Spark substitutes ``${...}`` inside a quoted name too, where nothing can escape it."""
-    return "holds ${, which Spark substitutes inside names" if "${" in name else None
-
-
-PARAMS: Mapping[str, str | None] = {
-    "temperature": "temperature",
-    "max_tokens": "max_tokens",
-    "top_p": "top_p",
-    "seed": "seed",
-    "stop": "stop",
-}

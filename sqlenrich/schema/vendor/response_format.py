@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from sqlenrich.core.engine import Output, Told
+from sqlenrich.core.engine import OutputSpec, ResponseFormat
 from sqlenrich.schema.json_schema import json_schema
 from sqlenrich.schema.keywords import OWN
 from sqlenrich.schema.traversal import NEVER, Schema, at, children, walk
@@ -58,19 +58,19 @@ def vendor_part(schema: Schema, dialect: Dialect) -> tuple[dict[str, Any] | None
     return told, tuple(left)
 
 
-def json_schema_format(output: Output, dialect: Dialect = XGRAMMAR) -> Told:
+def json_schema_format(output: OutputSpec, dialect: Dialect = XGRAMMAR) -> ResponseFormat:
     """Give OpenAI's ``response_format``: ``strict`` where every object is closed and wholly required.
 
     An optional property that may be null is told as a required one then; with the repair ``null_as_absent``, any.
     """
     part, left_out = vendor_part(output.schema, dialect)
     if part is None:
-        return Told(None, left_out)
+        return ResponseFormat(None, left_out)
     strict = strict_part(part, left_out=left_out, nullable="null_as_absent" in output.repairs)
     form: dict[str, Any] = {"name": output.name[:64], "schema": json_schema(part if strict is None else strict)}
     if strict is not None:
         form["strict"] = True
-    return Told({"type": "json_schema", "json_schema": form}, left_out)
+    return ResponseFormat({"type": "json_schema", "json_schema": form}, left_out)
 
 
 def dialect_of(url: str) -> Dialect:
