@@ -159,8 +159,8 @@ def columns_of(engine: str, sql: str, tables: Mapping[str, Mapping[str, Type]]) 
         return dict(googlesql().analyze(sql, typed, [MODEL]))
     if words.dialect == "duckdb":
         with duckdb.connect() as db:
-            if words.call is not None:
-                db.execute(f"CREATE MACRO {words.facts['call'].value}(model, prompt) AS CAST(NULL AS VARCHAR)")
+            for macro in stand_ins(words.facts["call"].value, sql):
+                db.execute(macro)
             for table, columns in typed.items():
                 listed = ", ".join(f"{quoted(engine, column)} {kind}" for column, kind in columns.items())
                 db.execute(f"CREATE TABLE {quoted(engine, table)} ({listed})")
@@ -177,6 +177,16 @@ def columns_of(engine: str, sql: str, tables: Mapping[str, Mapping[str, Type]]) 
     finally:
         for table in typed:
             session.catalog.dropTempView(table)
+
+
+def stand_ins(function: str, sql: str) -> list[str]:
+    """A macro for each call of a function that DuckDB has not: it takes the same arguments and gives a text."""
+    calls = [node for node in sqlglot.parse_one(sql, read="duckdb").find_all(exp.Anonymous) if node.name == function]
+    arguments = [
+        [f"{arg.name} := NULL" if isinstance(arg, exp.Kwarg) else f"p{n}" for n, arg in enumerate(call.expressions)]
+        for call in calls
+    ]
+    return [f"CREATE OR REPLACE MACRO {function}({', '.join(names)}) AS CAST(NULL AS VARCHAR)" for names in arguments]
 
 
 def quoted(engine: str, name: str) -> str:
