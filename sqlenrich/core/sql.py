@@ -49,7 +49,7 @@ def replace_table(table: exp.Table, select: Sql) -> list[Sql]:
 
 
 def wrapped(value: Sql) -> Sql:
-    """Give a value that can stand beside an operator."""
+    """Give a value in parentheses where it could not stand beside an operator without them."""
     return exp.Paren(this=value) if isinstance(value, exp.Binary | exp.Case | exp.Neg) else value
 
 
@@ -82,7 +82,7 @@ def concat(*parts: Sql) -> Sql:
 
 
 def cast(value: Sql, to: str | exp.DataType, *, safe: bool = False) -> Sql:
-    """Give a cast to a type written in the engine's own words; ``safe`` gives NULL where it can't be cast."""
+    """Give a cast to a type of the engine; ``safe`` gives NULL for a value that can't be cast."""
     kind = exp.DataType.build(to, udt=True) if isinstance(to, str) else to
     return (exp.TryCast if safe else exp.Cast)(this=value, to=kind)
 

@@ -81,7 +81,7 @@ def _no_null_items(schema: Mapping[str, Any]) -> None:
 
 
 def _body(request: ModelCall) -> dict[str, Any]:
-    """The body of generateContent that goes beside the prompt."""
+    """The body of generateContent, without the prompt."""
     config: dict[str, Any] = {}
     if request.response_format is not None:
         config |= {"response_mime_type": "application/json", "response_schema": request.response_format}
@@ -89,7 +89,7 @@ def _body(request: ModelCall) -> dict[str, Any]:
 
 
 def call(pending: Sql, request: ModelCall) -> CallResult:
-    """Ask through AI.GENERATE_TEXT over the pending relation, or through AI.GENERATE by ``function``."""
+    """Ask through AI.GENERATE_TEXT over the pending relation, or through AI.GENERATE by the option ``function``."""
     prompt = request_text(request)
     chosen = request.options.get("function", "AI.GENERATE_TEXT")
     if chosen == "AI.GENERATE":

@@ -12,7 +12,7 @@ from sqlenrich.engines.bigquery.text import TEXT, sql_type
 
 
 def name_problem(name: str) -> str | None:
-    """Columns hold letters, digits and a few marks; a backtick or a line break can't be quoted."""
+    """Refuse the characters that a column of BigQuery can't have, quoted or not."""
     found = re.search(r"[`!\"$()*,./;?@\[\]\\^{}~\x00-\x1f]", name)
     return f"holds {found[0]!r}, which no BigQuery column may" if found else None
 

@@ -1,4 +1,4 @@
-"""BigQuery reads JSON: the functions of the answer checks."""
+"""BigQuery's JSON: the functions of the answer checks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _number(value: Sql) -> Sql:
 
 
 def _bigint(value: Sql) -> Sql:
-    # 1.0 is an integer in JSON Schema; a text "1.0" is none to INT64.
+    # 1.0 is an integer in JSON Schema, but INT64 does not parse the text "1.0".
     return safe_cast(safe_cast(_string(value), "BIGNUMERIC"), "INT64")
 
 
@@ -82,7 +82,7 @@ _READER = strict.Reader(
 
 
 def _names(text: Sql) -> Sql:
-    """The number of object names in a JSON text: colons, once the strings are emptied."""
+    """The number of object names in a JSON text: the colons that are left when the strings are emptied."""
     emptied = _replace(text, r'"(?:[^"\\]|\\.)*"', '""')
     return func("LENGTH", _replace(emptied, "[^:]+", ""))
 
@@ -93,7 +93,7 @@ _MAY_BE_WIDE = r"[0-9]{250}|[0-9][eE]\+?[0-9]{2}"
 
 
 def _narrow(text: Sql) -> Sql:
-    """A JSON text with its numbers beyond doubles put at the largest double: the parser refuses them."""
+    """Replace numbers beyond doubles by the greatest double: the parser refuses them."""
     token = exp.column("t")
     number = exp.And(this=_found(token, "^-?[0-9]"), expression=func("IS_INF", safe_cast(token.copy(), "FLOAT64")))
     largest = case(
@@ -107,15 +107,14 @@ def _narrow(text: Sql) -> Sql:
 
 
 def _doc(text: Sql) -> Sql:
-    """Without 'round' a wide number would look like broken JSON; one beyond doubles still does."""
+    """Without 'round' the parser gives NULL for a number that is not exactly a double. Beyond doubles it still does."""
     doc = func("SAFE.PARSE_JSON", text, wide_number_mode=literal("round"))
     again = func("SAFE.PARSE_JSON", _narrow(text.copy()), wide_number_mode=literal("round"))
     return exp.Coalesce(this=doc, expressions=[case((_found(text.copy(), _MAY_BE_WIDE), again))])
 
 
 def _parse(text: Sql) -> Sql:
-    """Of two equal names the first would win: the names in the text are counted against those of the document
-    printed again."""
+    """The parser keeps the first of two equal names. Refuse a text that has more names than the parsed document."""
     names = _names(text.copy())
 
     def once(doc: Sql) -> Sql:
@@ -125,7 +124,7 @@ def _parse(text: Sql) -> Sql:
 
 
 def _one(value: Sql, name: str) -> exp.Unnest:
-    """A value as the only row of a column: bound once, however often it is read."""
+    """A relation of one row that holds a value, so that it is computed once."""
     return _rows(exp.Array(expressions=[value]), name)
 
 
@@ -134,7 +133,7 @@ def _exists(query: exp.Select, test: Sql) -> Sql:
 
 
 def _items(value: Sql) -> Sql:
-    """NULL, and so no rows, for what is no array."""
+    """The elements; NULL, and so no rows, for a value that is not an array."""
     return func("JSON_QUERY_ARRAY", value)
 
 
@@ -159,18 +158,18 @@ def _map_items(value: Sql, name: str, body: Callable[[Sql], Sql]) -> Sql:
 
 
 def _keys(value: Sql) -> Sql:
-    """The names of an object, some as JSON texts (see :func:`_name`); none for what is no object."""
+    """The names of an object, some as JSON texts (see :func:`_name`); none for another value."""
     return func("JSON_KEYS", value, literal(1))
 
 
 def _name(key: Sql) -> Sql:
-    """A name as it is: JSON_KEYS writes one with a quote, and others with special characters, as a JSON text."""
+    """JSON_KEYS gives a name with a quote or another special character as a JSON text: decode it."""
     quoted = func("STARTS_WITH", key, literal('"'))
     return case((quoted, func("JSON_VALUE", func("SAFE.PARSE_JSON", key.copy()))), default=key.copy())
 
 
 def _members(select: Sql | str, value: Sql, key: str, name: str) -> exp.Select:
-    """Over the members of an object, with their names and values as columns."""
+    """A SELECT over the members of an object; their names and values are columns."""
     raw = f"{key}_raw"
     member = exp.Bracket(this=value.copy(), expressions=[exp.column(key)])
     query = exp.select(select, copy=False).from_(_rows(_keys(value), raw), copy=False)
@@ -188,7 +187,7 @@ def _map_members(value: Sql, key: str, name: str, body: Callable[[Sql, Sql], Sql
 
 
 def _join_texts(texts: Sql) -> Sql:
-    """NULL where a text is: STRING_AGG would leave it out."""
+    """STRING_AGG skips a NULL: give NULL where one text is NULL."""
     joined = func("COALESCE", _joined(exp.column("part"), exp.column("part_at")), literal(""))
     whole = exp.EQ(this=func("COUNT", exp.column("part")), expression=func("COUNT", exp.Star()))
     query = exp.select(case((whole, joined)), copy=False).from_(_rows(texts, "part", "part_at"), copy=False)
@@ -201,7 +200,7 @@ def _joined(part: Sql, position: Sql) -> Sql:
 
 
 def _repeats(texts: Sql) -> Sql:
-    """COUNT(DISTINCT) counts no NULL."""
+    """COUNT(DISTINCT) does not count a NULL, so a NULL counts as a repeat."""
     distinct = exp.Count(this=exp.Distinct(expressions=[exp.column("part")]))
     fewer = exp.LT(this=distinct, expression=func("COUNT", exp.Star()))
     return exp.select(fewer, copy=False).from_(_rows(texts, "part"), copy=False).subquery(copy=False)
@@ -217,7 +216,7 @@ def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
 
 
 def _too_wide(value: Sql) -> Sql:
-    """:func:`_parse` puts a number beyond doubles at the greatest; one in a text is infinite."""
+    """A number beyond doubles is the greatest double after :func:`_parse`; one in a string becomes infinite."""
     given = exp.Not(this=exp.Is(this=_string(value), expression=exp.Null()))
     wide = exp.GTE(this=func("ABS", _number(value.copy())), expression=double(GREATEST_DOUBLE))
     return all_of(given, func("COALESCE", wide, literal(True)))
@@ -231,7 +230,7 @@ def _number_text(value: Sql) -> Sql:
 def _is_multiple(value: Sql, step: int | float) -> Sql:
     """A double's shortest text as a decimal: the first of 15, 16 and 17 digits that reads back as the double.
 
-    What has more decimals than BIGNUMERIC holds is rounded by it, in the worst case to 0.
+    BIGNUMERIC rounds a number that has more decimals than it holds, in the worst case to 0.
     """
     number = exp.column("number")
 
@@ -255,7 +254,7 @@ def _let(value: Sql, body: Callable[[Sql], Sql], name: str = "doc") -> Sql:
 
 
 def _at(value: Sql, part: str | int) -> Sql:
-    """A member by any name, an element by its position; NULL for a value that has none."""
+    """A member by any name, or an element by its position; NULL for a value that has none."""
     return exp.Bracket(this=value, expressions=[literal(part)])
 
 
@@ -307,7 +306,7 @@ def _coerced(value: Sql, kind: Coerced) -> Sql:
 
 
 def _timestamp(text: Sql) -> Sql:
-    """An instant. Digits beyond microseconds are cut."""
+    """An instant. Digits beyond microseconds are dropped."""
     return safe_cast(
         func("REGEXP_REPLACE", func("UPPER", text), literal(BEYOND_MICROSECONDS), literal(r"\1")), "TIMESTAMP"
     )

@@ -23,7 +23,7 @@ _TYPES = {
 
 
 ELEMENT = "element"
-"""The field that holds an array inside an array: BigQuery has arrays of structs, but none of arrays."""
+"""The field that holds an array inside an array: BigQuery has no arrays of arrays, but arrays of structs."""
 
 
 def type_text(value: Type) -> str:
@@ -77,7 +77,7 @@ def _round(value: Sql, digits: int) -> Sql:
 
 
 def _text_double(value: Sql, digits: int) -> Sql:
-    """A cast would print 3.0 as 3."""
+    """A cast prints 3.0 as 3."""
     text = func("FORMAT", literal(f"%.{max(digits, 1)}f"), value)
     if digits > 1:
         text = func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal(r"\1\2"))
@@ -85,7 +85,7 @@ def _text_double(value: Sql, digits: int) -> Sql:
 
 
 def _text_timestamp(value: Sql) -> Sql:
-    """Python's text: microseconds only where there are some."""
+    """Python prints microseconds only where they are not zero."""
     some = exp.NEQ(this=func("FORMAT_TIMESTAMP", literal("%E6f"), value), expression=literal("000000"))
     second = func("FORMAT_TIMESTAMP", literal("%F %H:%M:%S"), value.copy())
     return case((some, func("FORMAT_TIMESTAMP", literal("%F %H:%M:%E6S"), value.copy())), default=second)
@@ -101,7 +101,7 @@ def _contains(text: Sql, part: Sql) -> Sql:
 
 _matches = named_func("REGEXP_CONTAINS")
 
-# Arrays: subqueries over UNNEST, whose order only WITH OFFSET fixes.
+# Arrays are subqueries over UNNEST. Its rows have no order without WITH OFFSET.
 
 
 def _rows(array: Sql, item: str, position: str) -> exp.Unnest:
@@ -146,7 +146,7 @@ def _element(array: Sql, index: Sql, _kind: Type) -> Sql:
 
 
 def _unused(*values: Sql) -> tuple[str, str]:
-    """Names for an element and its position that stand nowhere in these values."""
+    """Names for an element and its position that do not occur in these values."""
     taken = {node.name.lower() for value in values for node in value.find_all(exp.Identifier)}
     item = next(name for number in count() if not taken & {name := f"e{number}", f"e{number}_at"})
     return item, f"{item}_at"
@@ -171,7 +171,7 @@ def _found(position: Sql) -> Sql:
 
 
 def boxed(value: Sql) -> Sql:
-    """Give an array as an element of another: in a struct, as BigQuery takes it."""
+    """Give an array in a struct: BigQuery has no arrays of arrays."""
     return func("STRUCT", exp.alias_(value, ELEMENT, copy=False))
 
 
@@ -196,7 +196,7 @@ def _sort(array: Sql, item: str, key: Body, _kind: Type, descending: bool) -> Sq
 
 
 def _sum(array: Sql) -> Sql:
-    """A sum beyond 64 bits would fail the query."""
+    """SUM of INT64 fails the query beyond 64 bits: sum as BIGNUMERIC."""
     item, at = _unused()
     wide = exp.Cast(this=exp.column(item), to=exp.DataType.build("BIGNUMERIC", dialect="bigquery"))
     query = exp.select(func("SUM", wide), copy=False).from_(_rows(array, item, at), copy=False)

@@ -1,4 +1,4 @@
-"""DuckDB reads JSON: the functions of the answer checks."""
+"""DuckDB's JSON: the functions of the answer checks."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _INTEGERS = ("BIGINT", "UBIGINT")
 
 
 def _get(value: Sql, name: str) -> Sql:
-    """By RFC 6901, the one path syntax of DuckDB that takes every name; but digits would reach into an array, too.
+    """Read by a JSON pointer (RFC 6901), the only path syntax of DuckDB that takes every name.
 
-    Nested reads become one path.
+    A name of digits needs the other syntax: as a pointer it reads an array's element too. Nested reads become one path.
     """
     if name.isdecimal():
         return func("JSON_EXTRACT", value, literal(f'$."{name}"'))
@@ -43,8 +43,8 @@ def _get(value: Sql, name: str) -> Sql:
     return func("JSON_EXTRACT", value, literal(pointer))
 
 
-def _at_once(values: Mapping[str, Sql], name: str, listed: Sql) -> dict[str, Sql]:
-    """Give, first, the list of all values that one path leads to, and each value from the column of that name.
+def _read_together(values: Mapping[str, Sql], name: str, listed: Sql) -> dict[str, Sql]:
+    """Read all paths of a document by one JSON_EXTRACT into a list, and each value from the list.
 
     Each JSON_EXTRACT parses the whole text.
     """
@@ -58,7 +58,7 @@ def _at_once(values: Mapping[str, Sql], name: str, listed: Sql) -> dict[str, Sql
 
 
 def _at(function: str, value: Sql) -> Sql:
-    """``F(JSON_EXTRACT(doc, path))`` is ``F(doc, path)``."""
+    """``F(doc, path)`` for ``F(JSON_EXTRACT(doc, path))``, which parses the text once more."""
     if isinstance(value, exp.Anonymous) and value.this == "JSON_EXTRACT":
         return func(function, *value.expressions)
     return func(function, value, *([literal("$")] if function == "JSON_EXTRACT_STRING" else []))
@@ -113,13 +113,13 @@ def _map_items(value: Sql, name: str, body: Callable[[Sql], Sql]) -> Sql:
 
 
 def _member(value: Sql, name: Sql) -> Sql:
-    """A member by a name that only the row knows, as RFC 6901 writes it."""
+    """A member by a name that is an expression: as a JSON pointer (RFC 6901)."""
     escaped = func("REPLACE", func("REPLACE", name, literal("~"), literal("~0")), literal("/"), literal("~1"))
     return func("JSON_EXTRACT", value, concat(literal("/"), escaped))
 
 
 def _over_members(function: str, value: Sql, key: str, name: str, body: Callable[[Sql, Sql], Sql]) -> Sql:
-    """The names, or what is made of each member: JSON_KEYS gives no names for what is no object."""
+    """Apply a list function to the names of an object. JSON_KEYS gives none for another value."""
     inner = func(
         "LIST_EXTRACT",
         func(
@@ -143,7 +143,7 @@ def _map_members(value: Sql, key: str, name: str, body: Callable[[Sql, Sql], Sql
 
 
 def _join_texts(texts: Sql) -> Sql:
-    """NULL where a text is: ARRAY_TO_STRING would leave it out."""
+    """ARRAY_TO_STRING skips a NULL: give NULL where one text is NULL."""
     joined = concat(exp.column("joined"), literal(","), exp.column("part"))
     fold = exp.Lambda(this=joined, expressions=[exp.to_identifier("joined"), exp.to_identifier("part")])
     return func("LIST_REDUCE", texts, fold, literal(""))
@@ -181,7 +181,7 @@ def _replace(text: Sql, pattern: str, by: str) -> Sql:
 def _deeper(brackets: Sql) -> Sql:
     runs = func("REGEXP_EXTRACT_ALL", brackets, literal(strict.RUNS))
     steps = func("LIST_TRANSFORM", runs, lambda_("b", lambda b: strict.step(b, func("LENGTH", b.copy()))))
-    start = exp.Array(expressions=[literal(0)])  # an empty list can't be folded
+    start = exp.Array(expressions=[literal(0)])  # LIST_REDUCE fails for an empty list
     parameters = [exp.to_identifier("d"), exp.to_identifier("b")]
     fold = exp.Lambda(this=strict.deepest(exp.column("d"), exp.column("b")), expressions=parameters)
     return exp.GT(this=func("LIST_REDUCE", func("LIST_CONCAT", start, steps), fold), expression=literal(MAX_DEPTH))
@@ -198,19 +198,21 @@ _READER = strict.Reader(
 
 
 def _name_count(text: Sql) -> Sql:
-    """The number of object names in a JSON text: colons, once the strings are emptied."""
+    """The number of object names in a JSON text: the colons that are left when the strings are emptied."""
     emptied = _replace(text, r'"(?:[^"\\]|\\.)*"', '""')
     return func("LENGTH", _replace(emptied, "[^:]+", ""))
 
 
 _ESCAPED_NAME = r'\\.[^"]*"[ \t\r\n]*:'
 _BLANK_BEHIND_NAME = r'"[ \t\r\n]+:'
-"""Without these two in a sound text equal names are spelt in one way, right before a colon."""
+"""In a valid text that matches neither pattern, equal names are written alike and stand right before a colon."""
 
 
 def _repeated(text: Sql, json: Sql) -> Sql:
-    """DuckDB's parser keeps repeated names; printed again from VARIANT each name stands once. That is dear: only
-    where two of the pieces that end behind ``":`` end alike, as they do where two names are equal."""
+    """DuckDB's parser keeps repeated names, a VARIANT does not: fewer names after a cast mean a repeat.
+
+    The cast is slow. It is skipped where the last words before each ``":`` differ, since then all names do.
+    """
     pieces = func("STRING_SPLIT", text, literal('":'))
     name = lambda_("n", lambda n: func("SPLIT_PART", n, literal('"'), exp.Literal.number(-1)))
     distinct = exp.EQ(
@@ -239,7 +241,7 @@ JSON = JsonFunctions(
     parse=_parse,
     accepted=lambda text: cast(text, "JSON"),
     get=_get,
-    read_together=_at_once,
+    read_together=_read_together,
     has_type=_is,
     string=_string,
     number=_number,
@@ -277,7 +279,7 @@ JSON = JsonFunctions(
 
 
 def _timestamp(text: Sql) -> Sql:
-    """In UTC. Digits beyond microseconds are cut."""
+    """In UTC. Digits beyond microseconds are dropped."""
     cut = func("REGEXP_REPLACE", func("UPPER", text), literal(BEYOND_MICROSECONDS), literal(r"\1"))
     return func("TIMEZONE", literal("UTC"), cast(cut, "TIMESTAMPTZ", safe=True))
 

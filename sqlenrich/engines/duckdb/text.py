@@ -49,31 +49,31 @@ _matches = named_func("REGEXP_MATCHES")
 
 
 def _upper(text: Sql) -> Sql:
-    """Python's upper(): DuckDB maps one to one (measured on 2.0 over all of Unicode), so ß is replaced before."""
+    """DuckDB maps each character to one character (2.0, measured over all of Unicode): replace ß first."""
     mapped = func("UPPER", func("REPLACE", text, literal("ß"), literal("SS")))
     return guarded(_matches, text, mapped, joined(EXPANDING, NEW_CASE))
 
 
 def _lower(text: Sql) -> Sql:
-    """Python's lower(): DuckDB knows no final sigma."""
+    """DuckDB does not map a sigma at the end of a word to ς."""
     mapped = func("LOWER", func("REPLACE", text, literal("İ"), literal("i̇")))
     return guarded(_matches, text, mapped, f"{NEW_CASE}|{FINAL_SIGMA}")
 
 
 def _text_timestamp(value: Sql) -> Sql:
-    """Python's text: microseconds only where there are some."""
+    """Python prints microseconds only where they are not zero."""
     some = exp.NEQ(this=func("MICROSECOND", value), expression=func("SECOND", value.copy()) * literal(1_000_000))
     second = func("STRFTIME", value.copy(), literal("%Y-%m-%d %H:%M:%S"))
     return case((some, func("STRFTIME", value.copy(), literal("%Y-%m-%d %H:%M:%S.%f"))), default=second)
 
 
 def _decimal(value: str, scale: int) -> Sql:
-    """A constant below 1, or 1, of the least precision: more beside a precise decimal would make both doubles."""
+    """A constant of at most 1 with the least precision. With more, DuckDB makes it and a precise decimal doubles."""
     return cast(exp.Literal.number(value), f"DECIMAL({max(scale, 1)}, {scale})")
 
 
 def _round_decimal(value: Sql, digits: int, before: Decimal, kind: Decimal) -> Sql:
-    """Half to even: ROUND takes a half away from zero, ROUND_EVEN takes doubles only."""
+    """ROUND rounds a half away from zero, and ROUND_EVEN takes doubles only."""
     step, half = (_decimal(f"{PyDecimal(n).scaleb(-at):f}", at) for n, at in ((1, digits), (5, digits + 1)))
     away = func("ROUND", value, literal(digits))
     small = digits == 0 and before.precision == before.scale  # its type can't hold 1
@@ -88,11 +88,11 @@ def _round_decimal(value: Sql, digits: int, before: Decimal, kind: Decimal) -> S
 
 
 def _text_decimal(value: Sql, kind: Decimal) -> Sql:
-    """A decimal without a digit before the point would be printed without a zero there."""
+    """DuckDB prints no zero before the point where the type has no digit there."""
     return cast(cast(value, f"DECIMAL(38, {kind.scale})") if kind.precision == kind.scale else value, "VARCHAR")
 
 
-# Arrays: positions count from 0; DuckDB counts from 1 and gives NULL beyond the ends.
+# Arrays: the contract counts positions from 0. DuckDB counts from 1 and gives NULL beyond the ends.
 
 
 def _map(array: Sql, item: str, position: str | None, body: Body, _kind: Type) -> Sql:
@@ -133,7 +133,7 @@ def _found(position: Sql) -> Sql:
 
 
 def _sort(array: Sql, item: str, key: Body, _kind: Type, descending: bool) -> Sql:
-    """Sorted structs of key, position and element; a position falls where the keys do."""
+    """Sort structs of key, position and element; the position is negative in a descending sort, so ties keep order."""
     row = f"{item}_row"
 
     def keyed(element: Sql, at: Sql) -> Sql:
@@ -208,7 +208,7 @@ TEXT = TextFunctions(
     flat_map=lambda *args: func("FLATTEN", _map(*args)),
     sort=_sort,
     sum=lambda array: cast(func("COALESCE", func("LIST_SUM", array), literal(0)), "BIGINT", safe=True),
-    array_concat=lambda *arrays: exp.paren(concat(*arrays), copy=False),  # LIST_CONCAT would leave a NULL out
+    array_concat=lambda *arrays: exp.paren(concat(*arrays), copy=False),  # LIST_CONCAT skips a NULL
     where=_where,
     exists=_exists,
     element=_element,

@@ -12,7 +12,7 @@ from sqlenrich.core.types import Decimal
 
 
 def plain_decimal(value: str, _: Decimal) -> Sql:
-    """Give a constant that most engines read as a decimal."""
+    """Give a decimal constant for an engine that reads ``1.10`` as a decimal."""
     number = exp.Literal.number(value.removeprefix("-"))
     return exp.Neg(this=number) if value.startswith("-") else number
 
@@ -31,9 +31,9 @@ def double_divide(a: Sql, b: Sql) -> Sql:
 def half_even(value: Sql, digits: int, nearest: Unary) -> Sql:
     """Give a double rounded to some decimals as Python does: by its exact value, half to even.
 
-    ``nearest`` rounds to a whole double, half to even. A product with 10 to the ``digits`` is rounded itself, so a
-    half that it shows may be none: Dekker's product gives what was cut off, and to which side to move. Exact where the
-    product is below 2**50.
+    ``nearest`` rounds to a whole double, half to even. The product with 10 ** ``digits`` is itself rounded, so it may
+    show a half that the exact product has not. Dekker's product gives the error, whose sign decides such a half. Exact
+    where the product is below 2**50.
     """
     if digits == 0:
         return nearest(value)

@@ -36,9 +36,9 @@ FIELDS = VendorFact(
 
 
 def _constant(value: Any) -> str:
-    """Give Snowflake's text of a constant: ``{'k': v}`` and ``[v]`` as its documentation writes them.
+    """Give a constant as Snowflake's documentation writes it: ``{'k': v}`` and ``[v]``.
 
-    sqlglot would print OBJECT_CONSTRUCT, which drops names whose value is NULL.
+    sqlglot prints OBJECT_CONSTRUCT, which drops names whose value is NULL.
     """
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_constant(str(k))}: {_constant(v)}" for k, v in value.items()) + "}"
@@ -48,7 +48,7 @@ def _constant(value: Any) -> str:
 
 
 def response_format(output: OutputSpec) -> ResponseFormat:
-    """Give the JSON form. OpenAI's models there take closed objects whose properties are all required, nothing else."""
+    """Give the JSON format. OpenAI's models there take only closed objects whose properties are all required."""
     part, left_out = vendor_part(output.schema, SNOWFLAKE)
     if part is not None and output.model.startswith("openai-"):
         part = strict_part(part, left_out=left_out, nullable="null_as_absent" in output.repairs)

@@ -1,4 +1,4 @@
-"""Snowflake reads JSON, as VARIANT: the functions of the answer checks."""
+"""Snowflake's JSON, a VARIANT: the functions of the answer checks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from sqlenrich.schema.checks.patterns import FENCE_HEAD, portable
 
 
 def _posix(pattern: str) -> Sql:
-    """Snowflake's regular expressions know no group that starts with (?."""
+    """Snowflake's regular expressions have no groups that start with (?."""
     return regex(portable(pattern).replace("(?:", "("))
 
 
@@ -51,7 +51,7 @@ def _kind(value: Sql, *labels: str) -> Sql:
 
 
 def _number(value: Sql) -> Sql:
-    """AS_REAL takes every kind of number; the text of a DOUBLE in a VARIANT is cut to 16 digits.
+    """AS_REAL takes every kind of number; the text of a DOUBLE in a VARIANT has 16 digits only.
 
     https://docs.snowflake.com/en/sql-reference/functions/as and .../typeof show both.
     """
@@ -67,7 +67,7 @@ def _bigint(value: Sql) -> Sql:
 
 
 def _beyond_bigint(value: Sql) -> Sql:
-    """Of a FLOAT so large no text is documented."""
+    """The text of a FLOAT from 1e19 is not documented, so it is not parsed."""
     large = exp.GTE(this=func("ABS", _number(value)), expression=exp.Literal.number("1e19"))
     wide = case((large, literal(True)), default=exp.Is(this=_bigint(value.copy()), expression=exp.Null()))
     return all_of(_kind(value.copy(), *_KINDS["number"]), wide)
@@ -92,7 +92,7 @@ def _replace(text: Sql, pattern: str, by: str) -> Sql:
 
 
 def _deeper(brackets: Sql) -> Sql:
-    """SPLIT takes no empty separator."""
+    """SPLIT takes no empty separator: put a comma behind each bracket."""
     parameters = [exp.to_identifier("d"), exp.to_identifier("b")]
     fold = exp.Lambda(
         this=strict.deepest(exp.column("d"), strict.step(string_of(exp.column("b")))), expressions=parameters
@@ -132,7 +132,7 @@ def _map_items(value: Sql, name: str, body: Callable[[Sql], Sql]) -> Sql:
 
 
 def _over_members(function: str, value: Sql, key: str, name: str, body: Callable[[Sql, Sql], Sql]) -> Sql:
-    """A lambda over the names, in which the member's value is read by its name."""
+    """A lambda over the names of an object, which reads each member by its name."""
     members = func("AS_OBJECT", value)
 
     def bound(node: Sql) -> Sql:
@@ -151,7 +151,7 @@ def _any_member(value: Sql, key: str, name: str, test: Callable[[Sql, Sql], Sql]
 
 
 def _join_texts(texts: Sql) -> Sql:
-    """NULL where a text is: ARRAY_TO_STRING would leave it empty."""
+    """ARRAY_TO_STRING takes a NULL for an empty text: give NULL where one text is NULL."""
     joined = concat(exp.column("joined"), literal(","), string_of(exp.column("part")))
     fold = exp.Lambda(this=joined, expressions=[exp.to_identifier("joined"), exp.to_identifier("part")])
     return func("REDUCE", texts, literal(""), fold)
@@ -170,7 +170,7 @@ def _number_text(value: Sql) -> Sql:
 def _is_multiple(value: Sql, step: int | float) -> Sql:
     small = exp.LT(
         this=func("ABS", _number(value)), expression=exp.Literal.number("1e20")
-    )  # of others no text is known
+    )  # the text of a larger one is not documented
     exact = func("TRY_TO_NUMBER", case((small, string_of(value.copy()))), literal(38), literal(18))
     rest = func("MOD", exact, exp.Literal.number(plain_number(step)))
     same = exp.EQ(this=cast(exact.copy(), sql_type(DOUBLE)), expression=_number(value.copy()))
@@ -247,7 +247,7 @@ JSON = JsonFunctions(
 
 
 def _timestamp(text: Sql) -> Sql:
-    """In UTC. Digits beyond microseconds are cut, as on every engine."""
+    """In UTC. Digits beyond microseconds are dropped."""
     cut = func("REGEXP_REPLACE", func("UPPER", text), literal(BEYOND_MICROSECONDS), literal(r"\\1"))
     moment = func("CONVERT_TIMEZONE", literal("UTC"), func("TRY_TO_TIMESTAMP_TZ", cut))
     return cast(moment, sql_type(TIMESTAMP))

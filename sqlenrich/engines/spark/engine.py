@@ -27,7 +27,7 @@ def must_exist(call: ModelCall) -> list[str]:
 
 
 def name_problem(name: str) -> str | None:
-    """Spark substitutes ``${...}`` inside a quoted name too, where nothing can escape it."""
+    """Refuse ``${``: Spark substitutes it inside a quoted name too, where it can't be escaped."""
     return "holds ${, which Spark substitutes inside names" if "${" in name else None
 
 

@@ -1,4 +1,4 @@
-"""Spark and Databricks read JSON, as VARIANT: the functions of the answer checks."""
+"""JSON on Spark and Databricks, a VARIANT: the functions of the answer checks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _get(value: Sql, path: str, kind: str) -> Sql:
 
 
 _STEP = re.compile(r"\w(?:[\w .-]*\w)?")
-"""The names that a path takes on Spark and Databricks alike: no path can quote a quote, ``?`` or an empty name."""
+"""Names that a path takes on Spark and on Databricks. A path can't hold a quote, ``?`` or an empty name."""
 _LIST, _MAP = "array<variant>", "map<string, variant>"
 
 
@@ -88,14 +88,14 @@ def _kind(value: Sql, kind: str) -> Sql:
             )
         case "integer":
             number = _get(value.copy(), "$", "double")
-            # FLOOR gives a BIGINT, and 1e19 would then fail the whole query; RINT stays a double.
+            # FLOOR gives a BIGINT, which fails the query for 1e19; RINT gives a double.
             whole = exp.EQ(this=number, expression=func("RINT", number.copy()))
             return exp.paren(all_of(_kind(value, "number"), whole), copy=False)
     return exp.EQ(this=schema, expression=literal(_LABELS[kind]))
 
 
 _FENCE = FENCE.removesuffix("$") + r"\z"
-"""To Java a ``$`` also stands before a line separator at the end."""
+"""Java's ``$`` also matches before a line separator at the end."""
 _LABELS = {"string": "STRING", "boolean": "BOOLEAN", "null": "VOID"}
 
 
@@ -131,8 +131,10 @@ _READER = strict.Reader(
 
 
 def _parse(text: Sql) -> Sql:
-    """Spark's parser ignores what follows the first document. Inside an array, before a string that is longer than
-    the text and so can't stand in it, nothing can follow."""
+    """Spark's parser ignores what follows the first document. So parse an array of the text and a string.
+
+    The string is longer than the text. It is the second element only where the text is one document.
+    """
     length = func("CHAR_LENGTH", text)
     last = func("REPEAT", literal("0"), exp.Add(this=length, expression=literal(1)))
     wrapped = func("TRY_PARSE_JSON", concat(literal("["), text.copy(), literal(',"'), last, literal('"]')))
@@ -141,7 +143,7 @@ def _parse(text: Sql) -> Sql:
 
 
 def _beyond_bigint(value: Sql) -> Sql:
-    """The double 2**63 is read as the largest integer."""
+    """Spark reads the double 2**63 as the greatest bigint, 2**63 - 1."""
     largest = exp.EQ(this=_bigint(value.copy()), expression=literal(2**63 - 1))
     written = exp.In(this=_schema(value.copy()), expressions=[literal("BIGINT"), literal("STRING")])
     beyond = any_of(exp.Is(this=_bigint(value), expression=exp.Null()), all_of(largest, exp.Not(this=written)))
@@ -172,7 +174,7 @@ def _map_members(value: Sql, key: str, name: str, body: Callable[[Sql, Sql], Sql
 
 
 def _join_texts(texts: Sql) -> Sql:
-    """NULL where a text is: ARRAY_JOIN would leave it out."""
+    """ARRAY_JOIN skips a NULL: give NULL where one text is NULL."""
     joined = _lambda("joined", "part", lambda joined, part: concat(joined, literal(","), part))
     return func("AGGREGATE", texts, literal(""), joined)
 
@@ -198,7 +200,7 @@ def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
 
 
 def _number_text(value: Sql) -> Sql:
-    """Doubles as such: 1.10 and 1.1 are decimals to VARIANT, of two scales."""
+    """Print as a double: in a VARIANT 1.10 and 1.1 are decimals of different scales."""
     whole = case((_kind(value, "integer"), exp.Cast(this=_bigint(value.copy()), to=exp.DataType.build("TEXT"))))
     return func("COALESCE", whole, exp.Cast(this=_number(value.copy()), to=exp.DataType.build("TEXT")))
 
@@ -217,7 +219,7 @@ def _is_date(text: Sql) -> Sql:
 
 
 def _unquoted(value: Sql) -> Sql:
-    """A number that a text holds, as a number: Spark reads no BIGINT from the text 5.0."""
+    """A number in a string, as a JSON number: Spark reads no BIGINT from the text 5.0."""
     whole = func("REGEXP_REPLACE", _string(value.copy()), literal("[.]0+$"), literal(""))
     number = func("COALESCE", func("TRY_PARSE_JSON", whole), value.copy())
     return case((_kind(value, "string"), number), default=value.copy())
@@ -265,7 +267,7 @@ JSON = JsonFunctions(
 
 
 def _timestamp(text: Sql) -> Sql:
-    """An instant. Digits beyond microseconds are cut."""
+    """An instant. Digits beyond microseconds are dropped."""
     cut = func("REGEXP_REPLACE", func("UPPER", text), literal(BEYOND_MICROSECONDS), literal("$1"))
     return try_cast(cut, "TIMESTAMP")
 

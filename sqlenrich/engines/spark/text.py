@@ -1,4 +1,4 @@
-"""What Databricks and Spark share: the SQL of Spark 4, measured on 4.3. Functions only; no engine stands here."""
+"""The types, texts and arrays of Spark 4 and Databricks: the functions of the prompts. Measured on 4.3."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def _cast(value: Sql, to: str) -> Sql:
 
 
 def _text_double(value: Sql, digits: int) -> Sql:
-    """A cast would print ten millions as 1.0E7."""
+    """A cast prints ten million as 1.0E7."""
     text = func("FORMAT_STRING", literal(f"%.{max(digits, 1)}f"), value)
     return text if digits < 2 else func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal("$1$2"))
 
 
 def _text_timestamp(value: Sql) -> Sql:
-    """Python's text: microseconds only where there are some."""
+    """Python prints microseconds only where they are not zero."""
     some = exp.NEQ(this=func("DATE_FORMAT", value, literal("SSSSSS")), expression=literal("000000"))
     second = func("DATE_FORMAT", value.copy(), literal("yyyy-MM-dd HH:mm:ss"))
     return case((some, func("DATE_FORMAT", value.copy(), literal("yyyy-MM-dd HH:mm:ss.SSSSSS"))), default=second)
@@ -93,7 +93,7 @@ def _exists(array: Sql, item: str, position: str | None, test: Body, kind: Type)
 
 
 def _element(array: Sql, index: Sql, _kind: Type) -> Sql:
-    """GET gives NULL beyond the ends; brackets and ELEMENT_AT would fail the query."""
+    """GET gives NULL beyond the ends; brackets and ELEMENT_AT fail the query."""
     if isinstance(index, exp.Literal):
         return func("GET", array, index)
     from_end = exp.Add(this=func("SIZE", array.copy()), expression=index.copy())
@@ -110,14 +110,14 @@ def _slice(array: Sql, start: Sql, stop: Sql | None = None) -> Sql:
 
 
 def _int(value: Sql) -> Sql:
-    """An INT, as array functions count; a number beyond it lies beyond any array, and would fail the query."""
+    """Array functions take INT. A cast of a number beyond INT fails the query; no array is that long."""
     if isinstance(value, exp.Literal):
         return value
     return exp.Cast(this=value, to=exp.DataType.build("INT", dialect="spark"))
 
 
 def _sequence(count: Sql) -> Sql:
-    """SEQUENCE(0, -1) counts down."""
+    """SEQUENCE(0, -1) counts down: give an empty array instead."""
     empty = exp.Cast(this=func("ARRAY"), to=exp.DataType.build("ARRAY<BIGINT>", dialect="spark"))
     last = exp.Sub(this=exp.paren(count.copy(), copy=False), expression=literal(1))
     return case(
@@ -134,7 +134,7 @@ def _found(position: Sql) -> Sql:
 
 
 def _sort(array: Sql, item: str, key: Body, _kind: Type, descending: bool) -> Sql:
-    """Sorted structs of key, position and element; a position falls where the keys do."""
+    """Sort structs of key, position and element; the position is negative in a descending sort, so ties keep order."""
     at = exp.column(f"{item}_at")
     row = func(
         "NAMED_STRUCT",
