@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlenrich.core.engine import Engine, Told
+from sqlenrich.core.engine import Engine, ResponseFormat
 from sqlenrich.core.errors import ConfigError, SqlenrichError
 from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
 from sqlenrich.engines import engine_names, get_engine
@@ -87,14 +87,14 @@ def response_format(file: str | Path, engine: str, *, model: str | None = None) 
     return json.dumps(form, indent=2, ensure_ascii=False)
 
 
-def _response_format(enrichment: Enrichment, engine: Engine, config: Config, resolved: ResolvedModel) -> Told:
+def _response_format(enrichment: Enrichment, engine: Engine, config: Config, resolved: ResolvedModel) -> ResponseFormat:
     output = output_of(enrichment, resolved)
     if resolved.options.get("schema") is False:
-        return Told(None, ("schema: false",))
+        return ResponseFormat(None, ("schema: false",))
     if engine.call is not None:
         return engine.response_format(output)
     if enrichment.hint == "always":
-        return Told(None, ("hint: always",))
+        return ResponseFormat(None, ("hint: always",))
     try:
         url = config.endpoint(None).url
     except ConfigError:  # an option of the run may name one
@@ -102,7 +102,7 @@ def _response_format(enrichment: Enrichment, engine: Engine, config: Config, res
     return json_schema_format(output, dialect_of(url))
 
 
-def _response_format_line(enrichment: Enrichment, sent: Told) -> str:
+def _response_format_line(enrichment: Enrichment, sent: ResponseFormat) -> str:
     named = ", ".join(sent.left_out[:_NAMED])
     if len(sent.left_out) > _NAMED:
         named += f" and {len(sent.left_out) - _NAMED} more"

@@ -1,8 +1,4 @@
-"""The contract of an engine: tables of functions that build its SQL, and the facts that only it has.
-
-An engine is one frozen :class:`Engine` at the bottom of its file. Everything here builds sqlglot nodes; the only
-place that prints them is :func:`print_sql`, always in the dialect they were built for.
-"""
+"""Names of columns and tables as sqlglot nodes, quoted as an engine's users expect."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from sqlenrich.core.engine import Engine
 
 
 def identifier(engine: Engine, name: str) -> exp.Identifier:
-    """Give a name as the engine's users expect it: quoted, but for plain names on engines that fold case."""
+    """Give a name as the engine's users expect it: quoted, except for a plain name on an engine that folds case."""
     plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None and name.upper() not in engine.reserved
     return exp.to_identifier(name, quoted=engine.quotes_always or not plain)
 
@@ -31,12 +27,12 @@ def relation(engine: Engine, name: str) -> exp.Table:
         table = exp.to_table(name, dialect=engine.dialect)
     except sqlglot.errors.SqlglotError as error:
         raise ValueError(f'"{name}" is not a table name on {engine.name}: {error}') from None
-    # A parameter, a function, a comment or a second statement is parsed, too.
+    # sqlglot also parses a parameter, a function, a comment and a second statement.
     parts = [part for part in table.parts if isinstance(part, exp.Identifier)] if isinstance(table, exp.Table) else []
     strange = not parts or len(parts) != len(table.parts) or not all(part.name for part in parts)
     more = any(value for key, value in table.args.items() if key not in ("this", "db", "catalog"))
     if strange or more or any(node.comments for node in table.walk()):
-        raise ValueError(f'"{name}" is not a table name on {engine.name}: quote what is no plain word')
+        raise ValueError(f'"{name}" is not a table name on {engine.name}: quote it')
     for part in parts:
         if not part.quoted:
             part.replace(identifier(engine, part.name))

@@ -1,8 +1,4 @@
-"""The contract of an engine: tables of functions that build its SQL, and the facts that only it has.
-
-An engine is one frozen :class:`Engine` at the bottom of its file. Everything here builds sqlglot nodes; the only
-place that prints them is :func:`print_sql`, always in the dialect they were built for.
-"""
+"""sqlglot nodes to SQL text: the only place that prints."""
 
 from __future__ import annotations
 
@@ -20,11 +16,11 @@ _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f]")
 
 
 def _escape_string(text: str) -> str:
-    """Give DuckDB's ``E'...'``: a carriage return or a tab would not survive being pasted.
+    """Give DuckDB's ``E'...'``: a carriage return or a tab may be lost where a script is pasted.
 
-    A quote is doubled: after ``\\'`` DuckDB takes the text for ended and makes each no-break space a space (2.0).
+    A quote is doubled. After ``\\'`` DuckDB's tokenizer takes the text for ended and replaces no-break spaces (2.0).
     """
-    if "\0" in text:  # the one character that it can't escape
+    if "\0" in text:  # the only character that E'...' can't hold
         return "(" + " || CHR(0) || ".join(_escape_string(part) for part in text.split("\0")) + ")"
     escaped = text.replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n")
     return "E'" + _CONTROL.sub(lambda m: _ESCAPES.get(m[0]) or f"\\x{ord(m[0]):02x}", escaped) + "'"
@@ -34,7 +30,7 @@ _ESCAPES = {"\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
 
 
 def _marks(texts: Sequence[str]) -> Iterator[str]:
-    """Give marks that stand in none of the texts and can't overlap with the end of one."""
+    """Give placeholders that occur in none of the texts and can't overlap with the end of one."""
     for number in count():
         mark = f"\ue000{number}\ue001"
         if not any(mark in text for text in texts):
@@ -44,11 +40,11 @@ def _marks(texts: Sequence[str]) -> Iterator[str]:
 def print_sql(engine: Engine, statement: Sql, *, pretty: bool = True) -> str:
     """Print nodes in the dialect they were built for.
 
-    Spark substitutes ``${...}`` in literals before it parses (measured on 4.3, as ``$\\{`` it does not) and reads
-    sqlglot's NUL, ``\\0``, together with digits after it as another character, and
-    sqlglot's own placeholder for line breaks must not occur in a text or a name: both are handled here, once.
+    What sqlglot prints is corrected in three places. Spark substitutes ``${...}`` in literals before it parses, but not
+    ``$\\{`` (4.3). Spark reads ``\\0``, which sqlglot prints for NUL, and digits after it as another character.
+    sqlglot's placeholder for line breaks must not occur in a text or a name.
     """
-    statement = exp.Paren(this=statement.copy())  # a root of its own: what replaces a root is lost
+    statement = exp.Paren(this=statement.copy())  # a node that replaces the root would be lost
     marks = _marks([node.name for node in statement.find_all(exp.Literal, exp.Identifier, exp.Var)])
     line_break, dollar_brace, nul = next(marks), next(marks), next(marks)
     if engine.dialect in ("spark", "databricks"):

@@ -1,39 +1,58 @@
-"""The engines: a folder each, found by name. :func:`get_engine` is the only way to one."""
+"""The engines, found by name: a folder each here, and those that other distributions register.
+
+Another distribution registers an engine by an entry point of the group ``sqlenrich.engines``: its name, and the
+:class:`~sqlenrich.core.engine.Engine` object.
+"""
 
 from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import ConfigError, did_you_mean
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 ENGINES = ("databricks", "snowflake", "bigquery", "spark", "duckdb")
-"""The engines of this package."""
-_MODULES = {"databricks": "sqlenrich.engines.databricks"} | {
-    name: f"sqlenrich.engines.{name}.engine" for name in ENGINES if name != "databricks"
-}
+"""The built-in engines, in the order in which they are listed."""
+GROUP = "sqlenrich.engines"
+
+
+def _entry_points() -> dict[str, EntryPoint]:
+    """Give the engines of other distributions. To read them takes 10 to 30 ms, so nothing does at start-up."""
+    from importlib.metadata import entry_points
+
+    return {point.name: point for point in entry_points(group=GROUP) if point.name not in ENGINES}
 
 
 @cache
 def engine_names() -> tuple[str, ...]:
-    """Give the names of all engines: this package's, then those that other distributions register."""
-    return (*ENGINES, *(point.name for point in entry_points(group="sqlenrich.engines") if point.name not in ENGINES))
+    """Give the names of all engines: the built-in ones, then those of other distributions."""
+    return (*ENGINES, *sorted(_entry_points()))
+
+
+def is_engine(name: object) -> bool:
+    """Give whether an engine has this name; for a built-in one without reading entry points."""
+    return name in ENGINES or name in engine_names()
 
 
 @cache
 def get_engine(name: str) -> Engine:
-    """Give an engine by its name. Raises :class:`~sqlenrich.ConfigError` for a name that is not one.
+    """Give an engine by its name. A built-in engine goes before another of the same name.
 
-    Another distribution adds an engine by an entry point of the group ``sqlenrich.engines``: its name, and the
-    :class:`~sqlenrich.core.engine.Engine` object.
+    Raises :class:`~sqlenrich.ConfigError` for a name that is not an engine's, and for an entry point that is not an
+    engine of this name.
     """
-    if name in _MODULES:
-        engine: Engine = import_module(_MODULES[name]).ENGINE
+    if name in ENGINES:
+        engine: Engine = import_module(f"{__name__}.{name}.engine").ENGINE
         return engine
-    for point in entry_points(group="sqlenrich.engines", name=name):
-        loaded: Engine = point.load()
+    if (point := _entry_points().get(name)) is not None:
+        loaded = point.load()
+        if not isinstance(loaded, Engine) or loaded.name != name:
+            raise ConfigError(f'the entry point "{name}" of {GROUP}, {point.value}, is not an Engine of this name')
         return loaded
     known = engine_names()
     raise ConfigError(f'no engine "{name}"{did_you_mean(name, known)}; there are: {", ".join(known)}')

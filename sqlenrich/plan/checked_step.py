@@ -45,7 +45,7 @@ class CheckedStep:
             copy=False,
         ).from_(self.names.table("responses", "r"), copy=False)
         answered = answered.where(exp.Exists(this=known), copy=False)
-        parsed = exp.select(exp.Star(), named(json["parse"](col("answer")), self.free("doc")), copy=False)
+        parsed = exp.select(exp.Star(), named(json.parse(col("answer")), self.free("doc")), copy=False)
         parsed = parsed.from_(exp.to_table("answered"), copy=False)
         doc, read_as = col(self.free("doc")), shared_values(e.checks, self.free("doc"))
         read = self.read({name: ref_sql(json, doc.copy(), ref) for ref, name in read_as.items()})
@@ -68,9 +68,9 @@ class CheckedStep:
 
     def read(self, values: dict[str, Sql]) -> Sql:
         """Read the values of each answer into columns."""
-        if "at_once" in self.engine.json:
+        if self.engine.json.read_together is not None:
             listed = self.free("doc") + "s"
-            values = self.engine.json["at_once"](values, listed, self.names.col(listed))
+            values = self.engine.json.read_together(values, listed, self.names.col(listed))
         named = (self.names.named(value, name) for name, value in values.items())
         return exp.select(exp.Star(), *named, copy=False).from_(exp.to_table("parsed"), copy=False)
 
@@ -96,8 +96,8 @@ class CheckedStep:
         """Each row with its answer and the one code of what is wrong with it."""
         col, named, text = self.names.col, self.names.named, self.engine.text
         verdict = col("verdict", "r")
-        code = self.engine.json["first_word"](verdict.copy())
-        rest = text["substr"](verdict.copy(), exp.Add(this=text["length"](code.copy()), expression=literal(2)))
+        code = self.engine.json.first_word(verdict.copy())
+        rest = text.substr(verdict.copy(), exp.Add(this=text.length(code.copy()), expression=literal(2)))
         no_hash = exp.Is(this=col("request_hash", "p"), expression=exp.Null())
         no_prompt = exp.Is(this=col("prompt", "p"), expression=exp.Null())
         no_answer = exp.Is(this=col("request_hash", "r"), expression=exp.Null())

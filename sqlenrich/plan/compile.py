@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from sqlglot import exp
 
-from sqlenrich.core.engine import CARRIED, Answered, Call, Engine
+from sqlenrich.core.engine import CARRIED, CallResult, Engine, ModelCall
 from sqlenrich.core.json import canonical_json
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql, literal
@@ -140,7 +140,7 @@ class _Compiler:
         if engine.call is None:
             needs_hint = enrichment.hint == "always"
         hint = hint_text(enrichment.schema) if needs_hint and enrichment.hint != "never" else None
-        self.call = Call(model.name, model.params, enrichment.schema, response_format, hint, options, carried)
+        self.call = ModelCall(model.name, model.params, enrichment.schema, response_format, hint, options, carried)
         self.constant = request_constant(model, enrichment.schema, hint)
         self.kept = {name: self.columns.type(name) for name in (*enrichment.key, *enrichment.keep)}
         self.recorded = enrichment.limit.recorded if enrichment.limit is not None else ()
@@ -215,7 +215,7 @@ class _Compiler:
         columns = (self.names.named(self.names.null(kind), name) for name, kind in RESPONSES.items())
         return exp.select(*columns, copy=False).where(literal(False), copy=False)
 
-    def answers(self, answered: Answered, sent_hash: str) -> exp.Select:
+    def answers(self, answered: CallResult, sent_hash: str) -> exp.Select:
         """Give the answers of the engine's own call."""
         col = self.names.col
         known = {

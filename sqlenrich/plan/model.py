@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlenrich.core.engine import Engine, Output
+from sqlenrich.core.engine import Engine, OutputSpec
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.spec.enrichment import Enrichment
 
@@ -21,10 +21,10 @@ def resolve_model(
         params |= enrichment.engine_params.get(key, {})
     for key, value in (overrides or {}).items():
         params[names.get(key) or key] = value
-    options = {key: params.pop(key) for key in engine.options if key in params}
+    options = {key: params.pop(key) for key in engine.call_options if key in params}
     return ResolvedModel(model or "", {key: value for key, value in params.items() if value is not None}, options)
 
 
-def output_of(enrichment: Enrichment, model: ResolvedModel) -> Output:
+def output_of(enrichment: Enrichment, model: ResolvedModel) -> OutputSpec:
     """Give what an engine's ``response_format`` is made from."""
-    return Output(enrichment.name, enrichment.schema, enrichment.repairs, model.name)
+    return OutputSpec(enrichment.name, enrichment.schema, enrichment.repairs, model.name)

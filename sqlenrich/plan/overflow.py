@@ -10,7 +10,8 @@ from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.names import column
-from sqlenrich.core.sql import BLANK, Sql, all_of, any_of, case, func, is_blank, literal
+from sqlenrich.core.sql import Sql, all_of, any_of, case, func, is_blank, literal
+from sqlenrich.core.text_functions import BLANK
 from sqlenrich.core.types import BIGINT
 from sqlenrich.spec.limits import CUT, TOO_LONG, WIDEST_CHARACTER, Limit
 
@@ -39,7 +40,7 @@ class FittedSql:
 
     def bytes(self, text: Sql) -> Sql:
         """Give how many UTF-8 bytes a text has."""
-        return self.engine.text["bytes"](text)
+        return self.engine.text.bytes(text)
 
     def relations(
         self, rendered: exp.Select, columns: Mapping[str, Sql], render: Callable[[Callable[[str], Sql]], Sql]
@@ -72,10 +73,10 @@ class FittedSql:
         counts = {
             "_least": case((given(col("_first")), least)),
             "_rest": self.bigint(rest.copy()),
-            "_chars": self.bigint(self.engine.text["length"](text.copy())),
+            "_chars": self.bigint(self.engine.text.length(text.copy())),
         }
         yield RELATIONS[1], self.more(RELATIONS[0], **counts)
-        grown = self.engine.text["greatest"](col("_rest"), exp.Sub(this=whole.copy(), expression=col("_least")))
+        grown = self.engine.text.greatest(col("_rest"), exp.Sub(this=whole.copy(), expression=col("_least")))
         room = exp.Sub(this=literal(limit.bytes), expression=col("_least"))
         yield RELATIONS[2], self.more(RELATIONS[1], _room=room, _grows=func("NULLIF", grown, literal(0)))
         others = exp.paren(exp.Sub(this=col("_chars"), expression=literal(1)))
@@ -83,8 +84,8 @@ class FittedSql:
         has_room = exp.GTE(this=col("_room"), expression=literal(0))
         yield RELATIONS[3], self.more(RELATIONS[2], _start=case((has_room, start)), _most=self.share(col("_rest")))
         gone = exp.paren(exp.Sub(this=col("_rest"), expression=col("_most")))
-        widest = self.engine.text["divide_whole"](col("_most"), literal(WIDEST_CHARACTER))
-        fewer = self.engine.text["greatest"](
+        widest = self.engine.text.divide_whole(col("_most"), literal(WIDEST_CHARACTER))
+        fewer = self.engine.text.greatest(
             exp.Sub(this=col("_chars"), expression=gone), exp.Add(this=literal(1), expression=widest)
         )
         most = exp.Add(this=self.bytes(col("_first")), expression=col("_most"))
@@ -93,7 +94,7 @@ class FittedSql:
             (given(col("_start")), self.start(text, fewer)),
         )
         yield RELATIONS[4], self.more(RELATIONS[3], _cut=cut)
-        asks = exp.Not(this=is_blank(self.engine.text["trim"](col("_cut"), literal(BLANK))))
+        asks = exp.Not(this=is_blank(self.engine.text.trim(col("_cut"), literal(BLANK))))
         yield RELATIONS[5], self.more(RELATIONS[4], _again=case((asks, again("_cut"))))
         small = exp.LTE(this=self.bytes(col("_again")), expression=literal(limit.bytes))
         fits = exp.Coalesce(this=small, expressions=[literal(False)])
@@ -116,11 +117,11 @@ class FittedSql:
     def share(self, number: Sql) -> Sql:
         """Give the part of a number that there is room for, cut to an integer."""
         product = exp.Mul(this=number, expression=self.col("_room"))
-        return self.engine.text["divide_whole"](product, self.col("_grows"))
+        return self.engine.text.divide_whole(product, self.col("_grows"))
 
     def start(self, text: Sql, count: Sql) -> Sql:
         """Give the first characters of a text."""
-        return self.engine.text["substr"](text.copy(), literal(1), count)
+        return self.engine.text.substr(text.copy(), literal(1), count)
 
     def more(self, relation: str, **values: Sql) -> exp.Select:
         """Give a relation with further columns."""

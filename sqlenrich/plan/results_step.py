@@ -32,11 +32,11 @@ class ResultsStep:
     def enriched(self) -> Sql:
         """Give the SELECT of the accepted rows, one typed column per output property."""
         json, col, named, doc = self.engine.json, self.names.col, self.names.named, self.names.col(self.free("doc"))
-        accepted = exp.select(exp.Star(), named(json["accepted"](col("answer")), self.free("doc")), copy=False)
+        accepted = exp.select(exp.Star(), named(json.accepted(col("answer")), self.free("doc")), copy=False)
         accepted = accepted.from_(self.names.table("checked"), copy=False)
         accepted = accepted.where(exp.Is(this=col("_error"), expression=exp.Null()), copy=False)
         outputs = [
-            named(self.engine.column(json["get"](doc.copy(), name), kind), name)
+            named(self.engine.typed_column(json.get(doc.copy(), name), kind), name)
             for name, kind in self.e.readings.items()
         ]
         version: Sql = literal(self.e.version) if self.e.version is not None else self.names.null(STRING)

@@ -10,7 +10,8 @@ from sqlglot import exp
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import SpecError
 from sqlenrich.core.names import column
-from sqlenrich.core.sql import BLANK, Sql, all_of, any_of, case, literal
+from sqlenrich.core.sql import Sql, all_of, any_of, case, literal
+from sqlenrich.core.text_functions import BLANK
 from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, Scalar, Type
 from sqlenrich.spec.enrichment import Enrichment
 
@@ -85,12 +86,12 @@ class SourceColumns:
             return exp.Cast(this=value, to=self.engine.sql_type(STRING))
         if real != STRING:
             return exp.TryCast(this=value, to=self.engine.sql_type(declared), safe=True)
-        trimmed = self.engine.text["trim"](value, literal(BLANK))
+        trimmed = self.engine.text.trim(value, literal(BLANK))
         # Without these two sqlglot prints CAST: on Spark, and on Snowflake unless it is told that this is a text.
         cast = exp.TryCast(this=trimmed, to=self.engine.sql_type(declared), safe=True, requires_string=True)
         # A cast rounds 12.5, reads 0x10 and epoch, and cuts the time off a date: only the plain form is a value.
         pattern = _PLAIN.get(declared) if isinstance(declared, Scalar) else None
-        return cast if pattern is None else case((self.engine.text["matches"](trimmed.copy(), literal(pattern)), cast))
+        return cast if pattern is None else case((self.engine.text.matches(trimmed.copy(), literal(pattern)), cast))
 
     def cast_failed(self, name: str) -> Sql | None:
         """Give the test that a value does not fit its declared type; None where it can't happen."""
@@ -114,7 +115,7 @@ class SourceColumns:
         real = (self.source_types or {}).get(self.e.source_name(name)) or self.type(name)
         if real != STRING:
             return exp.Is(this=value, expression=exp.Null())
-        text = self.engine.text["trim"](exp.Coalesce(this=value, expressions=[literal("")]), literal(BLANK))
+        text = self.engine.text.trim(exp.Coalesce(this=value, expressions=[literal("")]), literal(BLANK))
         return exp.EQ(this=text, expression=literal(""))
 
 

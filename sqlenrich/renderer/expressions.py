@@ -56,8 +56,8 @@ def check_sql(schema: Any, engine: str, column: str = "response", assert_format:
         raise UnsupportedError(engine, "; ".join(str(p) for p in problems), "write the schema without it")
     text = _column(target, column)
     checks = build_checks(plain)
-    doc = target.json["parse"](text)
-    checked = target.json["let"](doc, lambda d: checks_sql(target.json, text.copy(), d, checks, detail=False))
+    doc = target.json.parse(text)
+    checked = target.json.let(doc, lambda d: checks_sql(target.json, text.copy(), d, checks, detail=False))
     return _print(target, checked)
 
 

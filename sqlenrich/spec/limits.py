@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlenrich.core.sql import BLANK
+from sqlenrich.core.text_functions import BLANK
 from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
 from sqlenrich.core.types import STRING
 from sqlenrich.prompt.ir.nodes import Expr

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlenrich.core.errors import PromptError, SpecError, did_you_mean
 from sqlenrich.core.types import parse_type
-from sqlenrich.engines import ENGINES
+from sqlenrich.engines import is_engine
 from sqlenrich.schema import expand, normalise
 from sqlenrich.schema.checks.repairs import REPAIRS
 from sqlenrich.spec.enrichment import DEFAULT_REPAIRS, RESERVED_COLUMNS, Enrichment, SourceColumn
@@ -241,7 +241,7 @@ class _Loader:
         params: dict[str, Any] = {}
         engines: dict[str, dict[str, Any]] = {}
         for name, value in self.mapping("params").items():
-            if name in ENGINES or name == "endpoint":
+            if name == "endpoint" or (name not in PARAMS and is_engine(name)):
                 if isinstance(value, dict):
                     engines[name] = value
                 else:

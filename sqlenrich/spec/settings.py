@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sqlenrich.core.errors import ConfigError, did_you_mean
-from sqlenrich.engines import ENGINES
+from sqlenrich.engines import ENGINES, engine_names, is_engine
 from sqlenrich.spec.prices import Prices, read_prices
 
 FILE = "sqlenrich.toml"
@@ -40,7 +40,6 @@ _KIND_WORDS: Mapping[object, str] = {
 LIMITS = ("rpm", "tpm", "input_tpm", "output_tpm")
 """An endpoint's limits per minute: requests, tokens, input tokens, output tokens."""
 TARGET_KEYS = ("engine", "profile", "connection", "database", "schema", "responses")
-MODEL_ENGINES = (*ENGINES, "endpoint")
 
 
 @dataclass(frozen=True)
@@ -210,7 +209,8 @@ def _known(values: Mapping[str, Any], known: tuple[str, ...], place: str, proble
 
 
 def _model(values: dict[str, Any], place: str, problems: list[str]) -> dict[str, Model]:
-    _known(values, MODEL_ENGINES, place, problems)
+    if not values.keys() <= {*ENGINES, "endpoint"}:
+        _known(values, (*engine_names(), "endpoint"), place, problems)
     models: dict[str, Model] = {}
     for engine, written in values.items():
         if isinstance(written, str):
@@ -272,8 +272,8 @@ def _is_web_address(url: str) -> bool:
 def _target(name: str, values: dict[str, Any], place: str, problems: list[str]) -> Target:
     _known(values, TARGET_KEYS, place, problems)
     engine = values.get("engine")
-    if engine not in ENGINES:
-        problems.append(f"engine must be one of {', '.join(ENGINES)}, not {engine!r} @ {place}")
+    if not is_engine(engine):
+        problems.append(f"engine must be one of {', '.join(engine_names())}, not {engine!r} @ {place}")
     for key in TARGET_KEYS:
         if key in values and not isinstance(values[key], str):
             problems.append(f"{key} must be a text @ {place}.{key}")

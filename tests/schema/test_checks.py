@@ -512,11 +512,11 @@ def test_columns(engine: str) -> None:
     words = get_engine(engine)
     parts: list[str] = []
     for n, (kind, _, _) in enumerate(COLUMNS):
-        value = words.column(words.json["get"](words.json["accepted"](exp.column("response")), "a"), kind)
+        value = words.typed_column(words.json.get(words.json.accepted(exp.column("response")), "a"), kind)
         if kind in (TIMESTAMP, DATE):
-            value = words.text["text_timestamp" if kind == TIMESTAMP else "text_date"](value)
+            value = (words.text.text_timestamp if kind == TIMESTAMP else words.text.text_date)(value)
         if isinstance(kind, Decimal):
-            value = words.text["text_decimal"](value, kind)
+            value = words.text.text_decimal(value, kind)
         parts.append(f"SELECT {n} AS n, {print_sql(words, value)} AS v FROM source WHERE n = {n}")
     rows = [(n, a(text)) for n, (_, text, _) in enumerate(COLUMNS)]
     for n, part in enumerate(parts):

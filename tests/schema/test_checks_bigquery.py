@@ -353,8 +353,8 @@ def test_columns(schema: dict[str, Any], text: str, expected: Any) -> None:
     answer = f'{{"v": {text}}}'
     assert judged(of(schema), [answer]) == [None]
     engine = get_engine("bigquery")
-    value = engine.json["get"](engine.json["accepted"](exp.column("r")), "v")
-    sql = print_sql(engine, engine.column(value, output_columns(plain)["v"]))
+    value = engine.json.get(engine.json.accepted(exp.column("r")), "v")
+    sql = print_sql(engine, engine.typed_column(value, output_columns(plain)["v"]))
     [(found,)] = googlesql().evaluate(f"SELECT {sql} FROM t", {"t": ({"r": "STRING"}, [(answer,)])})
     assert _plain(found) == expected
 

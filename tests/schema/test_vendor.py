@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sqlenrich.core.engine import Output, Told
+from sqlenrich.core.engine import OutputSpec, ResponseFormat
 from sqlenrich.engines import get_engine
 from sqlenrich.llm.mock.model import MockModel
 from sqlenrich.schema.json_schema import json_schema
@@ -297,8 +297,8 @@ def test_strict_mode_is_ten_objects_deep(levels: int, strict: bool) -> None:
     ],
 )  # fmt: skip
 def test_the_response_format(schema: Plain, repairs: tuple[str, ...], form: Any, left_out: tuple[str, ...]) -> None:
-    found = json_schema_format(Output("n" * 70, schema, repairs=repairs), OPENAI)
-    assert found == Told({"type": "json_schema", "json_schema": {"name": "n" * 64, **form}}, left_out)
+    found = json_schema_format(OutputSpec("n" * 70, schema, repairs=repairs), OPENAI)
+    assert found == ResponseFormat({"type": "json_schema", "json_schema": {"name": "n" * 64, **form}}, left_out)
 
 
 @pytest.mark.parametrize(
@@ -346,16 +346,20 @@ OPTIONAL = obj({"a": TEXT}, additionalProperties=False)
 @pytest.mark.parametrize(
     ("engine", "output", "told"),
     [
-        ("snowflake", Output("n", OPTIONAL, model="llama3.3-70b"), {"type": "json", "schema": json_schema(OPTIONAL)}),
-        ("snowflake", Output("n", OPTIONAL, model="openai-gpt-5"), None),
         (
             "snowflake",
-            Output("n", OPTIONAL, repairs=("null_as_absent",), model="openai-gpt-5"),
+            OutputSpec("n", OPTIONAL, model="llama3.3-70b"),
+            {"type": "json", "schema": json_schema(OPTIONAL)},
+        ),
+        ("snowflake", OutputSpec("n", OPTIONAL, model="openai-gpt-5"), None),
+        (
+            "snowflake",
+            OutputSpec("n", OPTIONAL, repairs=("null_as_absent",), model="openai-gpt-5"),
             {"type": "json", "schema": json_schema(closed({"a": {"type": ["string", "null"]}}))},
         ),
         (
             "bigquery",
-            Output(
+            OutputSpec(
                 "n",
                 closed(
                     {
@@ -374,10 +378,10 @@ OPTIONAL = obj({"a": TEXT}, additionalProperties=False)
                 "required": ["a", "b"],
             },
         ),
-        ("bigquery", Output("n", obj({"a": {}})), None),
+        ("bigquery", OutputSpec("n", obj({"a": {}})), None),
         (
             "databricks",
-            Output("n", closed({"a": RANGE})),
+            OutputSpec("n", closed({"a": RANGE})),
             {
                 "type": "json_schema",
                 "json_schema": {"name": "n", "schema": json_schema(closed({"a": WHOLE})), "strict": True},
@@ -385,7 +389,7 @@ OPTIONAL = obj({"a": TEXT}, additionalProperties=False)
         ),
     ],
 )  # fmt: skip
-def test_the_forms(engine: str, output: Output, told: Any) -> None:
+def test_the_forms(engine: str, output: OutputSpec, told: Any) -> None:
     found = get_engine(engine).response_format(output)
-    assert isinstance(found, Told)
+    assert isinstance(found, ResponseFormat)
     assert found.form == told

@@ -1,177 +1,18 @@
-"""BigQuery: ``AI.GENERATE_TEXT``, a relation in and a relation out; by option the scalar ``AI.GENERATE``."""
+"""BigQuery: a remote model over Vertex AI, asked by :mod:`sqlenrich.engines.bigquery.call`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
 
-from sqlglot import exp
-
-from sqlenrich.core.engine import Answered, Call, Engine, Fact, Output, Told
-from sqlenrich.core.errors import UnsupportedError
-from sqlenrich.core.json import compact_json
-from sqlenrich.core.sql import Sql, case, concat, func, literal, replace_table
-from sqlenrich.engines.bigquery.json import JSON, column
-from sqlenrich.engines.bigquery.text import ARRAYS, TEXT, safe_cast, sql_type, text_of
-from sqlenrich.schema.columns import nullable_items
-from sqlenrich.schema.vendor.dialects import GEMINI
-from sqlenrich.schema.vendor.subset import vendor_part
-
-_DOCS = "https://docs.cloud.google.com/bigquery/docs/reference/standard-sql/"
-_TEXT_DOCS = _DOCS + "bigqueryml-syntax-ai-generate-text"
-_READ = "2026-08-22"
-
-FIELDS = Fact(
-    {
-        "result": "result",
-        "status": "status",
-        "full_response": "full_response",
-        "finish": "$.candidates[0].finish_reason",
-        "tokens_in": "$.usage_metadata.prompt_token_count",
-        "tokens_cached": "$.usage_metadata.cached_content_token_count",
-        "tokens_out": "$.usage_metadata.candidates_token_count",
-        "retryable": "A retryable error occurred",
-    },
-    _TEXT_DOCS,
-    _READ,
-)
-"""Names of the answer's columns and places in ``full_response``; a status that starts with ``retryable`` may be asked
-again, an empty one is success."""
-
-FINISH = {"MAX_TOKENS": "length", "SAFETY": "content_filter", "PROHIBITED_CONTENT": "content_filter", "STOP": "stop"}
-
-
-# The call ---------------------------------------------------------------------------------------------------------
-
-
-def response_format(output: Output) -> Told:
-    """Give Gemini's ``response_schema``: an OpenAPI subset with upper-case types."""
-    _no_null_items(output.schema)
-    part, left_out = vendor_part(output.schema, GEMINI)
-    return Told(None if part is None else _gemini(part), left_out)
-
-
-def _gemini(part: Mapping[str, Any]) -> dict[str, Any]:
-    form: dict[str, Any] = {}
-    null = {"type": ["null"]}
-    if "anyOf" in part:
-        form["anyOf"] = [_gemini(branch) for branch in part["anyOf"] if branch != null]
-        if null in part["anyOf"]:
-            form["nullable"] = True
-    else:
-        form["type"] = next(kind for kind in part["type"] if kind != "null").upper()
-        if "null" in part["type"]:
-            form["nullable"] = True
-    if "description" in part:
-        form["description"] = part["description"]
-    if "enum" in part:
-        form["enum"] = [value for value in part["enum"] if value is not None]
-    if "items" in part:
-        form["items"] = _gemini(part["items"])
-    form |= {key: part[key] for key in ("format", "minItems", "maxItems", "minimum", "maximum") if key in part}
-    if "properties" in part:
-        form["properties"] = {name: _gemini(child) for name, child in part["properties"].items()}
-        form["propertyOrdering"] = list(part["properties"])
-        form |= {key: part[key] for key in ("required",) if key in part}
-    return form
-
-
-def _no_null_items(schema: Mapping[str, Any]) -> None:
-    for place in nullable_items(schema):
-        raise UnsupportedError(
-            "bigquery", f"{place}, an array whose items may be null", "its arrays hold no NULL: require a value"
-        )
-
-
-def _body(request: Call) -> dict[str, Any]:
-    """The body of generateContent that goes beside the prompt."""
-    config: dict[str, Any] = {}
-    if request.response_format is not None:
-        config |= {"response_mime_type": "application/json", "response_schema": request.response_format}
-    return {"generation_config": {**config, **request.params}}
-
-
-def call(pending: Sql, request: Call) -> Answered:
-    """Ask through AI.GENERATE_TEXT over the pending relation, or through AI.GENERATE by ``function``."""
-    prompt: Sql = exp.column("prompt")
-    if request.hint is not None:
-        prompt = concat(prompt, literal("\n\n" + request.hint))
-    chosen = request.options.get("function", "AI.GENERATE_TEXT")
-    if chosen == "AI.GENERATE":
-        return _scalar(pending, request, prompt)
-    if chosen != "AI.GENERATE_TEXT":
-        raise UnsupportedError("bigquery", f'no function "{chosen}"', "write AI.GENERATE_TEXT or AI.GENERATE")
-    asked = exp.select(*map(exp.column, request.carried), exp.alias_(prompt, "prompt", copy=False), copy=False).from_(
-        pending, copy=False
-    )
-    if request.response_format is not None:
-        settings = [exp.alias_(literal(compact_json(_body(request))), "model_params", copy=False)]
-    else:
-        settings = [exp.alias_(_setting(value), name, copy=False) for name, value in request.params.items()]
-    generate = exp.GenerateText(
-        this=exp.to_table(request.model, dialect="bigquery"),
-        expression=asked.subquery(copy=False),
-        params_struct=func("STRUCT", *settings),
-    )
-    for part in generate.this.parts:
-        part.set("quoted", True)
-    relation = exp.Table(this=generate, db=exp.to_identifier("AI"))
-    return Answered(relation, _columns(lambda name: exp.column(name)))
-
-
-def _scalar(pending: Sql, request: Call, prompt: Sql) -> Answered:
-    arguments: dict[str, Sql] = {"endpoint": literal(request.model)}
-    if connection := request.options.get("connection"):
-        arguments["connection_id"] = literal(str(connection))
-    arguments["model_params"] = exp.ParseJSON(this=literal(compact_json(_body(request))), is_literal=True)
-    answer = func("AI.GENERATE", prompt, **arguments)
-    asked = exp.select(*map(exp.column, request.carried), exp.alias_(answer, "answer", copy=False), copy=False).from_(
-        pending, copy=False
-    )
-    source = exp.alias_(asked.subquery(copy=False), "asked", table=True, copy=False)
-    return Answered(source, _columns(lambda name: exp.column(name, table="answer")))
-
-
-def _columns(field: Callable[[str], Sql]) -> dict[str, Sql]:
-    names = FIELDS.value
-    status, full = field(names["status"]), field(names["full_response"])
-
-    def detail(name: str) -> Sql:
-        return func("JSON_VALUE", full.copy(), literal(names[name]))
-
-    finish = detail("finish")
-    known = [(exp.EQ(this=finish.copy(), expression=literal(theirs)), literal(ours)) for theirs, ours in FINISH.items()]
-    return {
-        "response": field(names["result"]),
-        "call_error": func("NULLIF", status, literal("")),
-        "retryable": exp.Coalesce(
-            this=func("STARTS_WITH", status.copy(), literal(names["retryable"])), expressions=[literal(False)]
-        ),
-        "finish_reason": case(*known, default=func("LOWER", finish)),
-        "tokens_in": safe_cast(detail("tokens_in"), "INT64"),
-        "tokens_cached": safe_cast(detail("tokens_cached"), "INT64"),
-        "tokens_out": safe_cast(detail("tokens_out"), "INT64"),
-        "run_id": text_of(exp.CurrentTimestamp()),
-    }
-
-
-def _setting(value: Any) -> Sql:
-    return exp.Array(expressions=[literal(v) for v in value]) if isinstance(value, list) else literal(value)
-
-
-def must_exist(request: Call) -> list[str]:
-    """Give what the script needs beforehand, with the statement that makes it."""
-    if request.options.get("function") == "AI.GENERATE":
-        return [f"Needs: access to the Vertex AI endpoint {request.model} (role Vertex AI User)"]
-    return [
-        f"Needs: the remote model {request.model}, made once by:",
-        f"CREATE MODEL `{request.model}` REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = 'gemini-2.5-flash');",
-    ]
+from sqlenrich.core.engine import Engine, VendorFact
+from sqlenrich.core.sql import func, replace_table
+from sqlenrich.engines.bigquery.call import FIELDS, GENERATE_TEXT_DOCS, READ_ON, call, must_exist, response_format
+from sqlenrich.engines.bigquery.json import JSON, typed_column
+from sqlenrich.engines.bigquery.text import TEXT, sql_type
 
 
 def name_problem(name: str) -> str | None:
-    """Columns hold letters, digits and a few marks; a backtick or a line break can't be quoted."""
+    """Refuse the characters that a column of BigQuery can't have, quoted or not."""
     found = re.search(r"[`!\"$()*,./;?@\[\]\\^{}~\x00-\x1f]", name)
     return f"holds {found[0]!r}, which no BigQuery column may" if found else None
 
@@ -179,16 +20,16 @@ def name_problem(name: str) -> str | None:
 ENGINE = Engine(
     name="bigquery",
     dialect="bigquery",
-    text={**TEXT, **ARRAYS},
+    text=TEXT,
     json=JSON,
     sha256=lambda text: func("TO_HEX", func("SHA256", text)),
     sql_type=sql_type,
-    column=column,
+    typed_column=typed_column,
     create_table_as=replace_table,
     facts={
-        "call": Fact("AI.GENERATE_TEXT (or AI.GENERATE)", _TEXT_DOCS, _READ),
-        "default_model": Fact("sqlenrich.gemini", "the remote model that you make once", _READ),
-        "max_tokens": Fact(1024, _TEXT_DOCS, _READ),
+        "call": VendorFact("AI.GENERATE_TEXT (or AI.GENERATE)", GENERATE_TEXT_DOCS, READ_ON),
+        "default_model": VendorFact("sqlenrich.gemini", "the remote model that you make once", READ_ON),
+        "max_tokens": VendorFact(1024, GENERATE_TEXT_DOCS, READ_ON),
         "fields": FIELDS,
     },
     params={
@@ -202,5 +43,5 @@ ENGINE = Engine(
     call=call,
     must_exist=must_exist,
     name_problem=name_problem,
-    options=("function", "connection", "schema"),
+    call_options=("function", "connection", "schema"),
 )

@@ -1,37 +1,22 @@
-"""BigQuery reads JSON: the functions of the answer checks."""
+"""BigQuery's JSON: the functions of the answer checks."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 from sqlglot import exp
 
-from sqlenrich.core.sql import (
-    BLANK,
-    MORE_DIGITS,
-    WIDEST,
-    Sql,
-    all_of,
-    any_of,
-    as_spelt,
-    case,
-    double,
-    func,
-    is_blank,
-    literal,
-    lower_ascii,
-    named_func,
-    plain_number,
-)
+from sqlenrich.core.json_functions import BEYOND_MICROSECONDS, GREATEST_DOUBLE, JsonFunctions
+from sqlenrich.core.sql import Sql, all_of, any_of, case, double, func, is_blank, literal, named_func
+from sqlenrich.core.text_functions import BLANK
 from sqlenrich.core.types import Array, Coerced, Scalar, Struct, Type
 from sqlenrich.engines.bigquery.text import boxed, safe_cast, text_of, type_text
 from sqlenrich.engines.shared import strict_json as strict
+from sqlenrich.engines.shared.enum_values import as_spelt, lower_ascii
+from sqlenrich.engines.shared.numbers import plain_number
 from sqlenrich.schema.checks.grammar import MAX_DEPTH
 from sqlenrich.schema.checks.patterns import FENCE, portable
-
-# JSON -------------------------------------------------------------------------------------------------------------
 
 
 def _kind(value: Sql, *labels: str) -> Sql:
@@ -47,7 +32,7 @@ def _number(value: Sql) -> Sql:
 
 
 def _bigint(value: Sql) -> Sql:
-    # 1.0 is an integer in JSON Schema; a text "1.0" is none to INT64.
+    # 1.0 is an integer in JSON Schema, but INT64 does not parse the text "1.0".
     return safe_cast(safe_cast(_string(value), "BIGNUMERIC"), "INT64")
 
 
@@ -97,7 +82,7 @@ _READER = strict.Reader(
 
 
 def _names(text: Sql) -> Sql:
-    """The number of object names in a JSON text: colons, once the strings are emptied."""
+    """The number of object names in a JSON text: the colons that are left when the strings are emptied."""
     emptied = _replace(text, r'"(?:[^"\\]|\\.)*"', '""')
     return func("LENGTH", _replace(emptied, "[^:]+", ""))
 
@@ -108,7 +93,7 @@ _MAY_BE_WIDE = r"[0-9]{250}|[0-9][eE]\+?[0-9]{2}"
 
 
 def _narrow(text: Sql) -> Sql:
-    """A JSON text with its numbers beyond doubles put at the largest double: the parser refuses them."""
+    """Replace numbers beyond doubles by the greatest double: the parser refuses them."""
     token = exp.column("t")
     number = exp.And(this=_found(token, "^-?[0-9]"), expression=func("IS_INF", safe_cast(token.copy(), "FLOAT64")))
     largest = case(
@@ -122,15 +107,14 @@ def _narrow(text: Sql) -> Sql:
 
 
 def _doc(text: Sql) -> Sql:
-    """Without 'round' a wide number would look like broken JSON; one beyond doubles still does."""
+    """Without 'round' the parser gives NULL for a number that is not exactly a double. Beyond doubles it still does."""
     doc = func("SAFE.PARSE_JSON", text, wide_number_mode=literal("round"))
     again = func("SAFE.PARSE_JSON", _narrow(text.copy()), wide_number_mode=literal("round"))
     return exp.Coalesce(this=doc, expressions=[case((_found(text.copy(), _MAY_BE_WIDE), again))])
 
 
 def _parse(text: Sql) -> Sql:
-    """Of two equal names the first would win: the names in the text are counted against those of the document
-    printed again."""
+    """The parser keeps the first of two equal names. Refuse a text that has more names than the parsed document."""
     names = _names(text.copy())
 
     def once(doc: Sql) -> Sql:
@@ -140,7 +124,7 @@ def _parse(text: Sql) -> Sql:
 
 
 def _one(value: Sql, name: str) -> exp.Unnest:
-    """A value as the only row of a column: bound once, however often it is read."""
+    """A relation of one row that holds a value, so that it is computed once."""
     return _rows(exp.Array(expressions=[value]), name)
 
 
@@ -149,7 +133,7 @@ def _exists(query: exp.Select, test: Sql) -> Sql:
 
 
 def _items(value: Sql) -> Sql:
-    """NULL, and so no rows, for what is no array."""
+    """The elements; NULL, and so no rows, for a value that is not an array."""
     return func("JSON_QUERY_ARRAY", value)
 
 
@@ -174,18 +158,18 @@ def _map_items(value: Sql, name: str, body: Callable[[Sql], Sql]) -> Sql:
 
 
 def _keys(value: Sql) -> Sql:
-    """The names of an object, some as JSON texts (see :func:`_name`); none for what is no object."""
+    """The names of an object, some as JSON texts (see :func:`_name`); none for another value."""
     return func("JSON_KEYS", value, literal(1))
 
 
 def _name(key: Sql) -> Sql:
-    """A name as it is: JSON_KEYS writes one with a quote, and others with special characters, as a JSON text."""
+    """JSON_KEYS gives a name with a quote or another special character as a JSON text: decode it."""
     quoted = func("STARTS_WITH", key, literal('"'))
     return case((quoted, func("JSON_VALUE", func("SAFE.PARSE_JSON", key.copy()))), default=key.copy())
 
 
 def _members(select: Sql | str, value: Sql, key: str, name: str) -> exp.Select:
-    """Over the members of an object, with their names and values as columns."""
+    """A SELECT over the members of an object; their names and values are columns."""
     raw = f"{key}_raw"
     member = exp.Bracket(this=value.copy(), expressions=[exp.column(key)])
     query = exp.select(select, copy=False).from_(_rows(_keys(value), raw), copy=False)
@@ -203,7 +187,7 @@ def _map_members(value: Sql, key: str, name: str, body: Callable[[Sql, Sql], Sql
 
 
 def _join_texts(texts: Sql) -> Sql:
-    """NULL where a text is: STRING_AGG would leave it out."""
+    """STRING_AGG skips a NULL: give NULL where one text is NULL."""
     joined = func("COALESCE", _joined(exp.column("part"), exp.column("part_at")), literal(""))
     whole = exp.EQ(this=func("COUNT", exp.column("part")), expression=func("COUNT", exp.Star()))
     query = exp.select(case((whole, joined)), copy=False).from_(_rows(texts, "part", "part_at"), copy=False)
@@ -216,7 +200,7 @@ def _joined(part: Sql, position: Sql) -> Sql:
 
 
 def _repeats(texts: Sql) -> Sql:
-    """COUNT(DISTINCT) counts no NULL."""
+    """COUNT(DISTINCT) does not count a NULL, so a NULL counts as a repeat."""
     distinct = exp.Count(this=exp.Distinct(expressions=[exp.column("part")]))
     fewer = exp.LT(this=distinct, expression=func("COUNT", exp.Star()))
     return exp.select(fewer, copy=False).from_(_rows(texts, "part"), copy=False).subquery(copy=False)
@@ -232,9 +216,9 @@ def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
 
 
 def _too_wide(value: Sql) -> Sql:
-    """:func:`_parse` puts a number beyond doubles at the greatest; one in a text is infinite."""
+    """A number beyond doubles is the greatest double after :func:`_parse`; one in a string becomes infinite."""
     given = exp.Not(this=exp.Is(this=_string(value), expression=exp.Null()))
-    wide = exp.GTE(this=func("ABS", _number(value.copy())), expression=double(WIDEST))
+    wide = exp.GTE(this=func("ABS", _number(value.copy())), expression=double(GREATEST_DOUBLE))
     return all_of(given, func("COALESCE", wide, literal(True)))
 
 
@@ -246,7 +230,7 @@ def _number_text(value: Sql) -> Sql:
 def _is_multiple(value: Sql, step: int | float) -> Sql:
     """A double's shortest text as a decimal: the first of 15, 16 and 17 digits that reads back as the double.
 
-    What has more decimals than BIGNUMERIC holds is rounded by it, in the worst case to 0.
+    BIGNUMERIC rounds a number that has more decimals than it holds, in the worst case to 0.
     """
     number = exp.column("number")
 
@@ -265,74 +249,70 @@ def _is_multiple(value: Sql, step: int | float) -> Sql:
     return query.join(_one(exact, "exact"), join_type="cross", copy=False).subquery(copy=False)
 
 
-def _text(value: Sql) -> Sql:
-    """Of NULL the function would make the text ``null``."""
-    return case((exp.Not(this=exp.Is(this=value, expression=exp.Null())), func("TO_JSON_STRING", value.copy())))
-
-
 def _let(value: Sql, body: Callable[[Sql], Sql], name: str = "doc") -> Sql:
     return exp.select(body(exp.column(name)), copy=False).from_(_one(value, name), copy=False).subquery(copy=False)
 
 
 def _at(value: Sql, part: str | int) -> Sql:
-    """A member by any name, an element by its position; NULL for a value that has none."""
+    """A member by any name, or an element by its position; NULL for a value that has none."""
     return exp.Bracket(this=value, expressions=[literal(part)])
 
 
-JSON: dict[str, Callable[..., Any]] = {
+JSON = JsonFunctions(
     **strict.repairs(_READER),
-    "parse": _parse,
-    "accepted": _doc,
-    "get": _at,
-    "at": _at,
-    "is": _is,
-    "string": _string,
-    "number": _number,
-    "bigint": _bigint,
-    "text": _text,
-    "too_wide": _too_wide,
-    "number_text": _number_text,
-    "is_multiple": _is_multiple,
-    "is_date": lambda text: exp.Not(
+    parse=_parse,
+    accepted=_doc,
+    get=_at,
+    at=_at,
+    has_type=_is,
+    string=_string,
+    number=_number,
+    bigint=_bigint,
+    too_wide=_too_wide,
+    number_text=_number_text,
+    is_multiple=_is_multiple,
+    is_date=lambda text: exp.Not(
         this=exp.Is(this=safe_cast(func("LEFT", text, literal(10)), "DATE"), expression=exp.Null())
     ),
-    "lower_ascii": lower_ascii,
-    "any_item": _any_item,
-    "any_member": _any_member,
-    "count_items": _count_items,
-    "map_items": _map_items,
-    "map_members": _map_members,
-    "join_texts": _join_texts,
-    "repeats": _repeats,
-    "count": lambda value: func("ARRAY_LENGTH", _items(value)),
-    "name_count": lambda value: case((_kind(value, "object"), func("ARRAY_LENGTH", _keys(value.copy())))),
-    "has_other_names": _has_other_names,
-    "length": named_func("CHAR_LENGTH"),
-    "search": lambda text, pattern: func("REGEXP_CONTAINS", text, literal(portable(pattern))),
-    "trim": lambda text: func("TRIM", text, literal(BLANK)),
-    "blank": lambda text: is_blank(func("TRIM", text, literal(BLANK))),
-    "unfence": lambda text: (
+    lower_ascii=lower_ascii,
+    any_item=_any_item,
+    any_member=_any_member,
+    count_items=_count_items,
+    map_items=_map_items,
+    map_members=_map_members,
+    join_texts=_join_texts,
+    repeats=_repeats,
+    count=lambda value: func("ARRAY_LENGTH", _items(value)),
+    name_count=lambda value: case((_kind(value, "object"), func("ARRAY_LENGTH", _keys(value.copy())))),
+    has_other_names=_has_other_names,
+    length=named_func("CHAR_LENGTH"),
+    search=lambda text, pattern: func("REGEXP_CONTAINS", text, literal(portable(pattern))),
+    trim=lambda text: func("TRIM", text, literal(BLANK)),
+    blank=lambda text: is_blank(func("TRIM", text, literal(BLANK))),
+    unfence=lambda text: (
         func("REGEXP_CONTAINS", text, literal(FENCE)),
         func("REGEXP_EXTRACT", text.copy(), literal(FENCE)),
     ),
-    "first_word": lambda text: func("REGEXP_EXTRACT", text, literal("^[^ ]+")),
-    "let": _let,
-    "let_text": _let,
-}
+    first_word=lambda text: func("REGEXP_EXTRACT", text, literal("^[^ ]+")),
+    let=_let,
+    let_text=_let,
+)
 
 
 def _coerced(value: Sql, kind: Coerced) -> Sql:
     if kind.values:
         return as_spelt(_string(value), kind.values)
-    return column(value, kind.type)
+    return typed_column(value, kind.type)
 
 
 def _timestamp(text: Sql) -> Sql:
-    """An instant. Digits beyond microseconds are cut."""
-    return safe_cast(func("REGEXP_REPLACE", func("UPPER", text), literal(MORE_DIGITS), literal(r"\1")), "TIMESTAMP")
+    """An instant. Digits beyond microseconds are dropped."""
+    return safe_cast(
+        func("REGEXP_REPLACE", func("UPPER", text), literal(BEYOND_MICROSECONDS), literal(r"\1")), "TIMESTAMP"
+    )
 
 
-def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
+def typed_column(value: Sql, kind: Type, depth: int = 0) -> Sql:
     """Give the typed column of a JSON value that passed its checks."""
     match kind:
         case Coerced():
@@ -352,14 +332,15 @@ def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
             return safe_cast(_string(value), "BOOL")
         case Array(item):
             name, position = f"x{depth}", f"o{depth}"
-            element = column(exp.column(name), item, depth + 1)
+            element = typed_column(exp.column(name), item, depth + 1)
             if isinstance(item, Array):
                 element = boxed(element)
             query = exp.select(element, copy=False).from_(_rows(_items(value), name, position), copy=False)
             return func("ARRAY", query.order_by(exp.column(position), copy=False))
         case Struct(fields):
             pairs = [
-                exp.alias_(column(_at(value.copy(), name), field, depth), name, quoted=True) for name, field in fields
+                exp.alias_(typed_column(_at(value.copy(), name), field, depth), name, quoted=True)
+                for name, field in fields
             ]
             return case((_kind(value.copy(), "object"), func("STRUCT", *pairs)))
     return safe_cast(_string(value), type_text(kind))

@@ -6,21 +6,8 @@ from itertools import count
 
 from sqlglot import exp
 
-from sqlenrich.core.sql import (
-    BLANK,
-    LAST_WORD,
-    TRAILING_ZEROS,
-    Body,
-    Build,
-    Sql,
-    all_of,
-    case,
-    concat,
-    double,
-    func,
-    literal,
-    named_func,
-)
+from sqlenrich.core.sql import Build, Sql, all_of, case, concat, double, func, literal, named_func
+from sqlenrich.core.text_functions import BLANK, LAST_WORD, TRAILING_ZEROS, Body, TextFunctions
 from sqlenrich.core.types import Array, Coerced, Decimal, Scalar, Struct, Type
 from sqlenrich.engines.shared import case_mapping as casing
 
@@ -36,7 +23,7 @@ _TYPES = {
 
 
 ELEMENT = "element"
-"""The field that holds an array inside an array: BigQuery has arrays of structs, but none of arrays."""
+"""The field that holds an array inside an array: BigQuery has no arrays of arrays, but arrays of structs."""
 
 
 def type_text(value: Type) -> str:
@@ -90,7 +77,7 @@ def _round(value: Sql, digits: int) -> Sql:
 
 
 def _text_double(value: Sql, digits: int) -> Sql:
-    """A cast would print 3.0 as 3."""
+    """A cast prints 3.0 as 3."""
     text = func("FORMAT", literal(f"%.{max(digits, 1)}f"), value)
     if digits > 1:
         text = func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal(r"\1\2"))
@@ -98,7 +85,7 @@ def _text_double(value: Sql, digits: int) -> Sql:
 
 
 def _text_timestamp(value: Sql) -> Sql:
-    """Python's text: microseconds only where there are some."""
+    """Python prints microseconds only where they are not zero."""
     some = exp.NEQ(this=func("FORMAT_TIMESTAMP", literal("%E6f"), value), expression=literal("000000"))
     second = func("FORMAT_TIMESTAMP", literal("%F %H:%M:%S"), value.copy())
     return case((some, func("FORMAT_TIMESTAMP", literal("%F %H:%M:%E6S"), value.copy())), default=second)
@@ -114,54 +101,7 @@ def _contains(text: Sql, part: Sql) -> Sql:
 
 _matches = named_func("REGEXP_CONTAINS")
 
-TEXT: dict[str, Build] = {
-    "upper": casing.upper(_matches),
-    "lower": casing.lower(_matches, _contains),
-    "trim": named_func("TRIM"),
-    "ltrim": named_func("LTRIM"),
-    "rtrim": named_func("RTRIM"),
-    "replace": named_func("REPLACE"),
-    "translate": named_func("TRANSLATE"),
-    "cut_word": lambda text: func("REGEXP_REPLACE", text, literal(LAST_WORD), literal("")),
-    "length": named_func("CHAR_LENGTH"),
-    "bytes": named_func("BYTE_LENGTH"),
-    "substr": named_func("SUBSTR"),
-    "greatest": named_func("GREATEST"),
-    "contains": _contains,
-    "startswith": named_func("STARTS_WITH"),
-    "endswith": named_func("ENDS_WITH"),
-    "text_bigint": text_of,
-    "text_date": text_of,
-    "try_add": named_func("SAFE_ADD"),
-    "try_subtract": named_func("SAFE_SUBTRACT"),
-    "try_multiply": named_func("SAFE_MULTIPLY"),
-    "try_negative": named_func("SAFE_NEGATE"),
-    "double": lambda value: _double(value),
-    "double_add": named_func("SAFE_ADD"),
-    "double_subtract": named_func("SAFE_SUBTRACT"),
-    "double_multiply": named_func("SAFE_MULTIPLY"),
-    "double_divide": named_func("SAFE_DIVIDE"),
-    "double_abs": named_func("ABS"),
-    "double_of_text": lambda text: _double(func("TRIM", text, literal(BLANK))),
-    "is_nan": named_func("IS_NAN"),
-    "floor": named_func("FLOOR"),
-    "ceil": named_func("CEIL"),
-    "truncated": lambda value: safe_cast(func("TRUNC", value), "INT64"),
-    "round": _round,
-    "decimal": lambda value, kind: exp.Cast(this=literal(value), to=sql_type(kind)),
-    "round_decimal": lambda value, digits, *_: func("ROUND", value, literal(digits), literal("ROUND_HALF_EVEN")),
-    "fixed": lambda value, digits: _with_sign(value, func("FORMAT", literal(f"%.{digits}f"), value.copy())),
-    "strip_zeros": lambda text: func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal(r"\1\2")),
-    "text_double": _text_double,
-    "text_decimal": lambda value, kind: func("FORMAT", literal(f"%.{kind.scale}f"), value),
-    "text_timestamp": _text_timestamp,
-    **{name: _extract(name.upper()) for name in ("year", "month", "day", "hour", "minute", "second")},
-    "divide_whole": named_func("DIV"),
-    "matches": _matches,
-    "bigint": lambda text: safe_cast(func("TRIM", text, literal(BLANK)), "INT64"),
-}
-
-# Arrays: subqueries over UNNEST, whose order only WITH OFFSET fixes.
+# Arrays are subqueries over UNNEST. Its rows have no order without WITH OFFSET.
 
 
 def _rows(array: Sql, item: str, position: str) -> exp.Unnest:
@@ -206,7 +146,7 @@ def _element(array: Sql, index: Sql, _kind: Type) -> Sql:
 
 
 def _unused(*values: Sql) -> tuple[str, str]:
-    """Names for an element and its position that stand nowhere in these values."""
+    """Names for an element and its position that do not occur in these values."""
     taken = {node.name.lower() for value in values for node in value.find_all(exp.Identifier)}
     item = next(name for number in count() if not taken & {name := f"e{number}", f"e{number}_at"})
     return item, f"{item}_at"
@@ -231,7 +171,7 @@ def _found(position: Sql) -> Sql:
 
 
 def boxed(value: Sql) -> Sql:
-    """Give an array as an element of another: in a struct, as BigQuery takes it."""
+    """Give an array in a struct: BigQuery has no arrays of arrays."""
     return func("STRUCT", exp.alias_(value, ELEMENT, copy=False))
 
 
@@ -256,7 +196,7 @@ def _sort(array: Sql, item: str, key: Body, _kind: Type, descending: bool) -> Sq
 
 
 def _sum(array: Sql) -> Sql:
-    """A sum beyond 64 bits would fail the query."""
+    """SUM of INT64 fails the query beyond 64 bits: sum as BIGNUMERIC."""
     item, at = _unused()
     wide = exp.Cast(this=exp.column(item), to=exp.DataType.build("BIGNUMERIC", dialect="bigquery"))
     query = exp.select(func("SUM", wide), copy=False).from_(_rows(array, item, at), copy=False)
@@ -275,31 +215,79 @@ def _unique(array: Sql, item: str, key: Body, _kind: Type) -> Sql:
     return func("ARRAY", query.order_by(func("MIN", at.copy()), copy=False))
 
 
-ARRAYS: dict[str, Build] = {
-    "flat_map": _flat_map,
-    "sort": _sort,
-    "sum": _sum,
-    "array_concat": named_func("ARRAY_CONCAT"),
-    "boxed": boxed,
-    "unboxed": _unboxed,
-    "map": _map,
-    "unique": _unique,
-    "where": _where,
-    "exists": _exists,
-    "element": _element,
-    "array": lambda *values: exp.Array(expressions=list(values)),
-    "array_index": _array_index,
-    "array_join": named_func("ARRAY_TO_STRING"),
-    "array_slice": _slice,
-    "field": lambda value, name, _kind: exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True)),
-    "least": named_func("LEAST"),
-    "sequence": lambda count: func(
+TEXT = TextFunctions(
+    upper=casing.upper(_matches),
+    lower=casing.lower(_matches, _contains),
+    trim=named_func("TRIM"),
+    ltrim=named_func("LTRIM"),
+    rtrim=named_func("RTRIM"),
+    replace=named_func("REPLACE"),
+    translate=named_func("TRANSLATE"),
+    cut_word=lambda text: func("REGEXP_REPLACE", text, literal(LAST_WORD), literal("")),
+    length=named_func("CHAR_LENGTH"),
+    bytes=named_func("BYTE_LENGTH"),
+    substr=named_func("SUBSTR"),
+    greatest=named_func("GREATEST"),
+    contains=_contains,
+    startswith=named_func("STARTS_WITH"),
+    endswith=named_func("ENDS_WITH"),
+    text_bigint=text_of,
+    text_date=text_of,
+    try_add=named_func("SAFE_ADD"),
+    try_subtract=named_func("SAFE_SUBTRACT"),
+    try_multiply=named_func("SAFE_MULTIPLY"),
+    try_negative=named_func("SAFE_NEGATE"),
+    double=lambda value: _double(value),
+    double_add=named_func("SAFE_ADD"),
+    double_subtract=named_func("SAFE_SUBTRACT"),
+    double_multiply=named_func("SAFE_MULTIPLY"),
+    double_divide=named_func("SAFE_DIVIDE"),
+    double_abs=named_func("ABS"),
+    double_of_text=lambda text: _double(func("TRIM", text, literal(BLANK))),
+    is_nan=named_func("IS_NAN"),
+    floor=named_func("FLOOR"),
+    ceil=named_func("CEIL"),
+    truncated=lambda value: safe_cast(func("TRUNC", value), "INT64"),
+    round=_round,
+    decimal=lambda value, kind: exp.Cast(this=literal(value), to=sql_type(kind)),
+    round_decimal=lambda value, digits, *_: func("ROUND", value, literal(digits), literal("ROUND_HALF_EVEN")),
+    fixed=lambda value, digits: _with_sign(value, func("FORMAT", literal(f"%.{digits}f"), value.copy())),
+    strip_zeros=lambda text: func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal(r"\1\2")),
+    text_double=_text_double,
+    text_decimal=lambda value, kind: func("FORMAT", literal(f"%.{kind.scale}f"), value),
+    text_timestamp=_text_timestamp,
+    year=_extract("YEAR"),
+    month=_extract("MONTH"),
+    day=_extract("DAY"),
+    hour=_extract("HOUR"),
+    minute=_extract("MINUTE"),
+    second=_extract("SECOND"),
+    divide_whole=named_func("DIV"),
+    matches=_matches,
+    bigint=lambda text: safe_cast(func("TRIM", text, literal(BLANK)), "INT64"),
+    flat_map=_flat_map,
+    sort=_sort,
+    sum=_sum,
+    array_concat=named_func("ARRAY_CONCAT"),
+    boxed=boxed,
+    unboxed=_unboxed,
+    map=_map,
+    unique=_unique,
+    where=_where,
+    exists=_exists,
+    element=_element,
+    array=lambda *values: exp.Array(expressions=list(values)),
+    array_index=_array_index,
+    array_join=named_func("ARRAY_TO_STRING"),
+    array_slice=_slice,
+    field=lambda value, name, _kind: exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True)),
+    least=named_func("LEAST"),
+    sequence=lambda count: func(
         "GENERATE_ARRAY",
         literal(0),
         exp.Sub(this=count if _is_size(count) else func("GREATEST", count, literal(0)), expression=literal(1)),
     ),
-    "size": named_func("ARRAY_LENGTH"),
-    "split": named_func("SPLIT"),
-    "text_index": lambda text, part: _found(func("STRPOS", text, part)),
-    "abs": named_func("ABS"),
-}
+    size=named_func("ARRAY_LENGTH"),
+    split=named_func("SPLIT"),
+    text_index=lambda text, part: _found(func("STRPOS", text, part)),
+)

@@ -1,30 +1,30 @@
-"""DuckDB, embedded: prompts and checks in SQL, the model asked by a Python client between two SQL steps."""
+"""DuckDB, embedded: prompts and checks in SQL. A Python client asks the model between two SQL steps."""
 
 from __future__ import annotations
 
-from sqlenrich.core.engine import Engine, Fact
+from sqlenrich.core.engine import Engine, VendorFact
 from sqlenrich.core.sql import named_func, replace_table
-from sqlenrich.engines.duckdb.json import JSON, column
-from sqlenrich.engines.duckdb.text import ARRAYS, TEXT, sql_type
+from sqlenrich.engines.duckdb.json import JSON, typed_column
+from sqlenrich.engines.duckdb.text import TEXT, sql_type
 from sqlenrich.schema.vendor.response_format import json_schema_format
 
 ENGINE = Engine(
     name="duckdb",
     dialect="duckdb",
-    text={**TEXT, **ARRAYS},
+    text=TEXT,
     json=JSON,
     sha256=named_func("SHA256"),
     sql_type=sql_type,
-    column=column,
+    typed_column=typed_column,
     create_table_as=replace_table,
-    settings="endpoint",
+    shares_settings_of="endpoint",
     facts={
-        "call": Fact("a client of any OpenAI-compatible endpoint", "sqlenrich run", "2026-11-20"),
-        "default_model": Fact(None, "the endpoint's own, named in sqlenrich.toml or by --model", "2026-11-20"),
+        "call": VendorFact("a client of any OpenAI-compatible endpoint", "sqlenrich run", "2026-11-20"),
+        "default_model": VendorFact(None, "the endpoint's own, named in sqlenrich.toml or by --model", "2026-11-20"),
     },
     params={"temperature": "temperature", "max_tokens": "max_tokens", "top_p": "top_p", "seed": "seed", "stop": "stop"},
     # https://platform.openai.com/docs/guides/reasoning: these models refuse sampling parameters and max_tokens.
-    newer_params=(
+    params_by_model=(
         (
             r"(?i)(^|/)(gpt-5|o[134])([-.]|$)",
             {"max_tokens": "max_completion_tokens", "temperature": None, "top_p": None, "stop": None},

@@ -1,39 +1,21 @@
-"""DuckDB reads JSON: the functions of the answer checks."""
+"""DuckDB's JSON: the functions of the answer checks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from sqlglot import exp
 
-from sqlenrich.core.sql import (
-    BLANK,
-    EXACT,
-    MORE_DIGITS,
-    WIDEST,
-    Sql,
-    all_of,
-    any_of,
-    as_spelt,
-    case,
-    cast,
-    concat,
-    double,
-    func,
-    lambda_,
-    literal,
-    lower_ascii,
-    named_func,
-    plain_number,
-)
+from sqlenrich.core.json_functions import BEYOND_MICROSECONDS, GREATEST_DOUBLE, WIDEST_DECIMAL, JsonFunctions
+from sqlenrich.core.sql import Sql, all_of, any_of, case, cast, concat, double, func, lambda_, literal, named_func
+from sqlenrich.core.text_functions import BLANK
 from sqlenrich.core.types import BOOLEAN, Array, Coerced, Scalar, Struct, Type
 from sqlenrich.engines.duckdb.text import sql_type
 from sqlenrich.engines.shared import strict_json as strict
+from sqlenrich.engines.shared.enum_values import as_spelt, lower_ascii
+from sqlenrich.engines.shared.numbers import plain_number
 from sqlenrich.schema.checks.grammar import MAX_DEPTH
 from sqlenrich.schema.checks.patterns import FENCE, portable
-
-# JSON -------------------------------------------------------------------------------------------------------------
 
 _KINDS = {
     "object": ("OBJECT",),
@@ -47,9 +29,9 @@ _INTEGERS = ("BIGINT", "UBIGINT")
 
 
 def _get(value: Sql, name: str) -> Sql:
-    """By RFC 6901, the one path syntax of DuckDB that takes every name; but digits would reach into an array, too.
+    """Read by a JSON pointer (RFC 6901), the only path syntax of DuckDB that takes every name.
 
-    Nested reads become one path.
+    A name of digits needs the other syntax: as a pointer it reads an array's element too. Nested reads become one path.
     """
     if name.isdecimal():
         return func("JSON_EXTRACT", value, literal(f'$."{name}"'))
@@ -61,8 +43,8 @@ def _get(value: Sql, name: str) -> Sql:
     return func("JSON_EXTRACT", value, literal(pointer))
 
 
-def _at_once(values: Mapping[str, Sql], name: str, listed: Sql) -> dict[str, Sql]:
-    """Give, first, the list of all values that one path leads to, and each value from the column of that name.
+def _read_together(values: Mapping[str, Sql], name: str, listed: Sql) -> dict[str, Sql]:
+    """Read all paths of a document by one JSON_EXTRACT into a list, and each value from the list.
 
     Each JSON_EXTRACT parses the whole text.
     """
@@ -76,7 +58,7 @@ def _at_once(values: Mapping[str, Sql], name: str, listed: Sql) -> dict[str, Sql
 
 
 def _at(function: str, value: Sql) -> Sql:
-    """``F(JSON_EXTRACT(doc, path))`` is ``F(doc, path)``."""
+    """``F(doc, path)`` for ``F(JSON_EXTRACT(doc, path))``, which parses the text once more."""
     if isinstance(value, exp.Anonymous) and value.this == "JSON_EXTRACT":
         return func(function, *value.expressions)
     return func(function, value, *([literal("$")] if function == "JSON_EXTRACT_STRING" else []))
@@ -131,13 +113,13 @@ def _map_items(value: Sql, name: str, body: Callable[[Sql], Sql]) -> Sql:
 
 
 def _member(value: Sql, name: Sql) -> Sql:
-    """A member by a name that only the row knows, as RFC 6901 writes it."""
+    """A member by a name that is an expression: as a JSON pointer (RFC 6901)."""
     escaped = func("REPLACE", func("REPLACE", name, literal("~"), literal("~0")), literal("/"), literal("~1"))
     return func("JSON_EXTRACT", value, concat(literal("/"), escaped))
 
 
 def _over_members(function: str, value: Sql, key: str, name: str, body: Callable[[Sql, Sql], Sql]) -> Sql:
-    """The names, or what is made of each member: JSON_KEYS gives no names for what is no object."""
+    """Apply a list function to the names of an object. JSON_KEYS gives none for another value."""
     inner = func(
         "LIST_EXTRACT",
         func(
@@ -161,7 +143,7 @@ def _map_members(value: Sql, key: str, name: str, body: Callable[[Sql, Sql], Sql
 
 
 def _join_texts(texts: Sql) -> Sql:
-    """NULL where a text is: ARRAY_TO_STRING would leave it out."""
+    """ARRAY_TO_STRING skips a NULL: give NULL where one text is NULL."""
     joined = concat(exp.column("joined"), literal(","), exp.column("part"))
     fold = exp.Lambda(this=joined, expressions=[exp.to_identifier("joined"), exp.to_identifier("part")])
     return func("LIST_REDUCE", texts, fold, literal(""))
@@ -182,8 +164,8 @@ def _number_text(value: Sql) -> Sql:
 
 def _is_multiple(value: Sql, step: int | float) -> Sql:
     """A double's shortest text as a decimal, if it has no more digits than that."""
-    exact = cast(cast(_number(value), "VARCHAR"), EXACT, safe=True)
-    rest = exp.Mod(this=exact, expression=cast(exp.Literal.number(plain_number(step)), EXACT))
+    exact = cast(cast(_number(value), "VARCHAR"), WIDEST_DECIMAL, safe=True)
+    rest = exp.Mod(this=exact, expression=cast(exp.Literal.number(plain_number(step)), WIDEST_DECIMAL))
     same = exp.EQ(this=cast(exact.copy(), "DOUBLE"), expression=_number(value.copy()))
     return all_of(exp.EQ(this=rest, expression=literal(0)), same)
 
@@ -199,7 +181,7 @@ def _replace(text: Sql, pattern: str, by: str) -> Sql:
 def _deeper(brackets: Sql) -> Sql:
     runs = func("REGEXP_EXTRACT_ALL", brackets, literal(strict.RUNS))
     steps = func("LIST_TRANSFORM", runs, lambda_("b", lambda b: strict.step(b, func("LENGTH", b.copy()))))
-    start = exp.Array(expressions=[literal(0)])  # an empty list can't be folded
+    start = exp.Array(expressions=[literal(0)])  # LIST_REDUCE fails for an empty list
     parameters = [exp.to_identifier("d"), exp.to_identifier("b")]
     fold = exp.Lambda(this=strict.deepest(exp.column("d"), exp.column("b")), expressions=parameters)
     return exp.GT(this=func("LIST_REDUCE", func("LIST_CONCAT", start, steps), fold), expression=literal(MAX_DEPTH))
@@ -216,19 +198,21 @@ _READER = strict.Reader(
 
 
 def _name_count(text: Sql) -> Sql:
-    """The number of object names in a JSON text: colons, once the strings are emptied."""
+    """The number of object names in a JSON text: the colons that are left when the strings are emptied."""
     emptied = _replace(text, r'"(?:[^"\\]|\\.)*"', '""')
     return func("LENGTH", _replace(emptied, "[^:]+", ""))
 
 
 _ESCAPED_NAME = r'\\.[^"]*"[ \t\r\n]*:'
 _BLANK_BEHIND_NAME = r'"[ \t\r\n]+:'
-"""Without these two in a sound text equal names are spelt in one way, right before a colon."""
+"""In a valid text that matches neither pattern, equal names are written alike and stand right before a colon."""
 
 
 def _repeated(text: Sql, json: Sql) -> Sql:
-    """DuckDB's parser keeps repeated names; printed again from VARIANT each name stands once. That is dear: only
-    where two of the pieces that end behind ``":`` end alike, as they do where two names are equal."""
+    """DuckDB's parser keeps repeated names, a VARIANT does not: fewer names after a cast mean a repeat.
+
+    The cast is slow. It is skipped where the last words before each ``":`` differ, since then all names do.
+    """
     pieces = func("STRING_SPLIT", text, literal('":'))
     name = lambda_("n", lambda n: func("SPLIT_PART", n, literal('"'), exp.Literal.number(-1)))
     distinct = exp.EQ(
@@ -252,52 +236,51 @@ def _let(value: Sql, body: Callable[[Sql], Sql]) -> Sql:
     return func("LIST_EXTRACT", made, literal(1))
 
 
-JSON: dict[str, Callable[..., Any]] = {
+JSON = JsonFunctions(
     **strict.repairs(_READER),
-    "parse": _parse,
-    "accepted": lambda text: cast(text, "JSON"),
-    "get": _get,
-    "at_once": _at_once,
-    "is": _is,
-    "string": _string,
-    "number": _number,
-    "bigint": _bigint,
-    "at": lambda value, index: func("JSON_EXTRACT", value, literal(f"$[{index}]")),
-    "text": lambda value: cast(value, "VARCHAR"),
-    "too_wide": lambda value: exp.GTE(this=func("ABS", _number(value)), expression=double(WIDEST)),
-    "number_text": _number_text,
-    "is_multiple": _is_multiple,
-    "is_date": lambda text: exp.Not(
+    parse=_parse,
+    accepted=lambda text: cast(text, "JSON"),
+    get=_get,
+    read_together=_read_together,
+    has_type=_is,
+    string=_string,
+    number=_number,
+    bigint=_bigint,
+    at=lambda value, index: func("JSON_EXTRACT", value, literal(f"$[{index}]")),
+    too_wide=lambda value: exp.GTE(this=func("ABS", _number(value)), expression=double(GREATEST_DOUBLE)),
+    number_text=_number_text,
+    is_multiple=_is_multiple,
+    is_date=lambda text: exp.Not(
         this=exp.Is(this=cast(func("LEFT", text, literal(10)), "DATE", safe=True), expression=exp.Null())
     ),
-    "lower_ascii": lower_ascii,
-    "any_item": _any_item,
-    "any_member": _any_member,
-    "count_items": _count_items,
-    "map_items": _map_items,
-    "map_members": _map_members,
-    "join_texts": _join_texts,
-    "repeats": lambda texts: exp.LT(this=func("LIST_UNIQUE", texts), expression=func("LEN", texts.copy())),
-    "count": lambda value: case((_kind(value, "ARRAY"), func("JSON_ARRAY_LENGTH", value.copy()))),
-    "name_count": lambda value: case((_kind(value, "OBJECT"), func("LEN", func("JSON_KEYS", value.copy())))),
-    "has_other_names": _has_other_names,
-    "length": named_func("LENGTH"),
-    "search": lambda text, pattern: func("REGEXP_MATCHES", text, literal(portable(pattern))),
-    "trim": lambda text: func("TRIM", text, literal(BLANK)),
-    "blank": lambda text: exp.Not(this=func("COALESCE", _found(text, f"[^{BLANK}]"), literal(False))),
-    "unfence": lambda text: (
+    lower_ascii=lower_ascii,
+    any_item=_any_item,
+    any_member=_any_member,
+    count_items=_count_items,
+    map_items=_map_items,
+    map_members=_map_members,
+    join_texts=_join_texts,
+    repeats=lambda texts: exp.LT(this=func("LIST_UNIQUE", texts), expression=func("LEN", texts.copy())),
+    count=lambda value: case((_kind(value, "ARRAY"), func("JSON_ARRAY_LENGTH", value.copy()))),
+    name_count=lambda value: case((_kind(value, "OBJECT"), func("LEN", func("JSON_KEYS", value.copy())))),
+    has_other_names=_has_other_names,
+    length=named_func("LENGTH"),
+    search=lambda text, pattern: func("REGEXP_MATCHES", text, literal(portable(pattern))),
+    trim=lambda text: func("TRIM", text, literal(BLANK)),
+    blank=lambda text: exp.Not(this=func("COALESCE", _found(text, f"[^{BLANK}]"), literal(False))),
+    unfence=lambda text: (
         func("REGEXP_MATCHES", text, literal(FENCE)),
         func("REGEXP_EXTRACT", text.copy(), literal(FENCE), literal(1)),
     ),
-    "let": _let,
-    "let_text": _let,
-    "first_word": lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
-}
+    let=_let,
+    let_text=_let,
+    first_word=lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
+)
 
 
 def _timestamp(text: Sql) -> Sql:
-    """In UTC. Digits beyond microseconds are cut."""
-    cut = func("REGEXP_REPLACE", func("UPPER", text), literal(MORE_DIGITS), literal(r"\1"))
+    """In UTC. Digits beyond microseconds are dropped."""
+    cut = func("REGEXP_REPLACE", func("UPPER", text), literal(BEYOND_MICROSECONDS), literal(r"\1"))
     return func("TIMEZONE", literal("UTC"), cast(cut, "TIMESTAMPTZ", safe=True))
 
 
@@ -306,10 +289,10 @@ def _coerced(value: Sql, kind: Coerced) -> Sql:
         return cast(func("LOWER", _string(value)), "BOOLEAN", safe=True)
     if kind.values:
         return as_spelt(_string(value), kind.values)
-    return column(value, kind.type)
+    return typed_column(value, kind.type)
 
 
-def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
+def typed_column(value: Sql, kind: Type, depth: int = 0) -> Sql:
     """Give the typed column of a JSON value that passed its checks."""
     match kind:
         case Coerced():
@@ -326,13 +309,13 @@ def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
             return _number(value)
         case Array(item):
             name = f"x{depth}"
-            elements = func("LIST_TRANSFORM", _items(value), lambda_(name, lambda x: column(x, item, depth + 1)))
+            elements = func("LIST_TRANSFORM", _items(value), lambda_(name, lambda x: typed_column(x, item, depth + 1)))
             return case((_kind(value.copy(), "ARRAY"), elements))
         case Struct(fields):
             pairs = [
                 exp.PropertyEQ(
                     this=exp.to_identifier(name, quoted=True),
-                    expression=column(_get(value.copy(), name), field, depth),
+                    expression=typed_column(_get(value.copy(), name), field, depth),
                 )
                 for name, field in fields
             ]

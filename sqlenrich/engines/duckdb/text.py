@@ -6,28 +6,11 @@ from decimal import Decimal as PyDecimal
 
 from sqlglot import exp
 
-from sqlenrich.core.sql import (
-    BLANK,
-    LAST_WORD,
-    TRAILING_ZEROS,
-    Body,
-    Build,
-    Sql,
-    all_of,
-    case,
-    cast,
-    concat,
-    double_divide,
-    double_function,
-    func,
-    lambda_,
-    literal,
-    named_func,
-    plain_decimal,
-    wrapped,
-)
+from sqlenrich.core.sql import Build, Sql, all_of, case, cast, concat, func, lambda_, literal, named_func, wrapped
+from sqlenrich.core.text_functions import BLANK, LAST_WORD, TRAILING_ZEROS, Body, TextFunctions
 from sqlenrich.core.types import Array, Coerced, Decimal, Scalar, Struct, Type
 from sqlenrich.engines.shared.case_mapping import EXPANDING, FINAL_SIGMA, NEW_CASE, guarded, joined
+from sqlenrich.engines.shared.numbers import double_divide, double_function, plain_decimal
 
 _TYPES = {
     "string": "VARCHAR",
@@ -66,31 +49,31 @@ _matches = named_func("REGEXP_MATCHES")
 
 
 def _upper(text: Sql) -> Sql:
-    """Python's upper(): DuckDB maps one to one (measured on 2.0 over all of Unicode), so ß is replaced before."""
+    """DuckDB maps each character to one character (2.0, measured over all of Unicode): replace ß first."""
     mapped = func("UPPER", func("REPLACE", text, literal("ß"), literal("SS")))
     return guarded(_matches, text, mapped, joined(EXPANDING, NEW_CASE))
 
 
 def _lower(text: Sql) -> Sql:
-    """Python's lower(): DuckDB knows no final sigma."""
+    """DuckDB does not map a sigma at the end of a word to ς."""
     mapped = func("LOWER", func("REPLACE", text, literal("İ"), literal("i̇")))
     return guarded(_matches, text, mapped, f"{NEW_CASE}|{FINAL_SIGMA}")
 
 
 def _text_timestamp(value: Sql) -> Sql:
-    """Python's text: microseconds only where there are some."""
+    """Python prints microseconds only where they are not zero."""
     some = exp.NEQ(this=func("MICROSECOND", value), expression=func("SECOND", value.copy()) * literal(1_000_000))
     second = func("STRFTIME", value.copy(), literal("%Y-%m-%d %H:%M:%S"))
     return case((some, func("STRFTIME", value.copy(), literal("%Y-%m-%d %H:%M:%S.%f"))), default=second)
 
 
 def _decimal(value: str, scale: int) -> Sql:
-    """A constant below 1, or 1, of the least precision: more beside a precise decimal would make both doubles."""
+    """A constant of at most 1 with the least precision. With more, DuckDB makes it and a precise decimal doubles."""
     return cast(exp.Literal.number(value), f"DECIMAL({max(scale, 1)}, {scale})")
 
 
 def _round_decimal(value: Sql, digits: int, before: Decimal, kind: Decimal) -> Sql:
-    """Half to even: ROUND takes a half away from zero, ROUND_EVEN takes doubles only."""
+    """ROUND rounds a half away from zero, and ROUND_EVEN takes doubles only."""
     step, half = (_decimal(f"{PyDecimal(n).scaleb(-at):f}", at) for n, at in ((1, digits), (5, digits + 1)))
     away = func("ROUND", value, literal(digits))
     small = digits == 0 and before.precision == before.scale  # its type can't hold 1
@@ -105,58 +88,11 @@ def _round_decimal(value: Sql, digits: int, before: Decimal, kind: Decimal) -> S
 
 
 def _text_decimal(value: Sql, kind: Decimal) -> Sql:
-    """A decimal without a digit before the point would be printed without a zero there."""
+    """DuckDB prints no zero before the point where the type has no digit there."""
     return cast(cast(value, f"DECIMAL(38, {kind.scale})") if kind.precision == kind.scale else value, "VARCHAR")
 
 
-TEXT: dict[str, Build] = {
-    "upper": _upper,
-    "lower": _lower,
-    "trim": _trimming("TRIM"),
-    "ltrim": _trimming("LTRIM"),
-    "rtrim": _trimming("RTRIM"),
-    "replace": named_func("REPLACE"),
-    "translate": named_func("TRANSLATE"),
-    "cut_word": lambda text: func("REGEXP_REPLACE", text, literal(LAST_WORD), literal("")),
-    "length": named_func("LENGTH"),
-    "bytes": named_func("STRLEN"),
-    "substr": named_func("SUBSTRING"),
-    "greatest": named_func("GREATEST"),
-    "contains": named_func("CONTAINS"),
-    "startswith": named_func("STARTS_WITH"),
-    "endswith": named_func("ENDS_WITH"),
-    "text_bigint": lambda value: cast(value, "VARCHAR"),
-    "text_date": lambda value: cast(value, "VARCHAR"),
-    "try_add": lambda a, b: exp.Try(this=exp.Add(this=wrapped(a), expression=wrapped(b))),
-    "try_subtract": lambda a, b: exp.Try(this=exp.Sub(this=wrapped(a), expression=wrapped(b))),
-    "try_multiply": lambda a, b: exp.Try(this=exp.Mul(this=wrapped(a), expression=wrapped(b))),
-    "try_negative": lambda a: exp.Try(this=exp.Neg(this=wrapped(a))),
-    "double": lambda value: cast(value, "DOUBLE"),
-    "double_add": double_function(exp.Add),
-    "double_subtract": double_function(exp.Sub),
-    "double_multiply": double_function(exp.Mul),
-    "double_divide": double_divide,
-    "double_abs": named_func("ABS"),
-    "double_of_text": lambda text: cast(func("TRIM", text, literal(BLANK)), "DOUBLE"),
-    "is_nan": named_func("ISNAN"),
-    "floor": named_func("FLOOR"),
-    "ceil": named_func("CEIL"),
-    "truncated": lambda value: cast(func("TRUNC", value), "BIGINT", safe=True),
-    "round": lambda value, digits: cast(func("PRINTF", literal(f"%.{digits}f"), value), "DOUBLE"),
-    "decimal": plain_decimal,
-    "round_decimal": _round_decimal,
-    "fixed": lambda value, digits: func("PRINTF", literal(f"%.{digits}f"), value),
-    "strip_zeros": lambda text: func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal(r"\1\2")),
-    "text_double": lambda value, _: cast(value, "VARCHAR"),
-    "text_decimal": _text_decimal,
-    "text_timestamp": _text_timestamp,
-    **{name: named_func(name.upper()) for name in ("year", "month", "day", "hour", "minute", "second")},
-    "divide_whole": lambda a, b: exp.IntDiv(this=wrapped(a), expression=wrapped(b)),
-    "bigint": lambda text: cast(func("TRIM", text, literal(BLANK)), "BIGINT", safe=True),
-    "matches": _matches,
-}
-
-# Arrays: positions count from 0; DuckDB counts from 1 and gives NULL beyond the ends.
+# Arrays: the contract counts positions from 0. DuckDB counts from 1 and gives NULL beyond the ends.
 
 
 def _map(array: Sql, item: str, position: str | None, body: Body, _kind: Type) -> Sql:
@@ -197,7 +133,7 @@ def _found(position: Sql) -> Sql:
 
 
 def _sort(array: Sql, item: str, key: Body, _kind: Type, descending: bool) -> Sql:
-    """Sorted structs of key, position and element; a position falls where the keys do."""
+    """Sort structs of key, position and element; the position is negative in a descending sort, so ties keep order."""
     row = f"{item}_row"
 
     def keyed(element: Sql, at: Sql) -> Sql:
@@ -217,25 +153,73 @@ def _unique(array: Sql, item: str, key: Body, _kind: Type) -> Sql:
     return func("LIST_FILTER", array, exp.Lambda(this=first, expressions=parameters))
 
 
-ARRAYS: dict[str, Build] = {
-    "map": _map,
-    "unique": _unique,
-    "flat_map": lambda *args: func("FLATTEN", _map(*args)),
-    "sort": _sort,
-    "sum": lambda array: cast(func("COALESCE", func("LIST_SUM", array), literal(0)), "BIGINT", safe=True),
-    "array_concat": lambda *arrays: exp.paren(concat(*arrays), copy=False),  # LIST_CONCAT would leave a NULL out
-    "where": _where,
-    "exists": _exists,
-    "element": _element,
-    "array": lambda *values: exp.Array(expressions=list(values)),
-    "array_index": lambda array, value: _found(func("LIST_POSITION", array, value)),
-    "array_join": named_func("ARRAY_TO_STRING"),
-    "array_slice": _slice,
-    "field": lambda value, name, _kind: exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True)),
-    "least": named_func("LEAST"),
-    "sequence": named_func("RANGE"),
-    "size": named_func("LEN"),
-    "split": named_func("STRING_SPLIT"),
-    "text_index": lambda text, part: _found(func("STRPOS", text, part)),
-    "abs": named_func("ABS"),
-}
+TEXT = TextFunctions(
+    upper=_upper,
+    lower=_lower,
+    trim=_trimming("TRIM"),
+    ltrim=_trimming("LTRIM"),
+    rtrim=_trimming("RTRIM"),
+    replace=named_func("REPLACE"),
+    translate=named_func("TRANSLATE"),
+    cut_word=lambda text: func("REGEXP_REPLACE", text, literal(LAST_WORD), literal("")),
+    length=named_func("LENGTH"),
+    bytes=named_func("STRLEN"),
+    substr=named_func("SUBSTRING"),
+    greatest=named_func("GREATEST"),
+    contains=named_func("CONTAINS"),
+    startswith=named_func("STARTS_WITH"),
+    endswith=named_func("ENDS_WITH"),
+    text_bigint=lambda value: cast(value, "VARCHAR"),
+    text_date=lambda value: cast(value, "VARCHAR"),
+    try_add=lambda a, b: exp.Try(this=exp.Add(this=wrapped(a), expression=wrapped(b))),
+    try_subtract=lambda a, b: exp.Try(this=exp.Sub(this=wrapped(a), expression=wrapped(b))),
+    try_multiply=lambda a, b: exp.Try(this=exp.Mul(this=wrapped(a), expression=wrapped(b))),
+    try_negative=lambda a: exp.Try(this=exp.Neg(this=wrapped(a))),
+    double=lambda value: cast(value, "DOUBLE"),
+    double_add=double_function(exp.Add),
+    double_subtract=double_function(exp.Sub),
+    double_multiply=double_function(exp.Mul),
+    double_divide=double_divide,
+    double_abs=named_func("ABS"),
+    double_of_text=lambda text: cast(func("TRIM", text, literal(BLANK)), "DOUBLE"),
+    is_nan=named_func("ISNAN"),
+    floor=named_func("FLOOR"),
+    ceil=named_func("CEIL"),
+    truncated=lambda value: cast(func("TRUNC", value), "BIGINT", safe=True),
+    round=lambda value, digits: cast(func("PRINTF", literal(f"%.{digits}f"), value), "DOUBLE"),
+    decimal=plain_decimal,
+    round_decimal=_round_decimal,
+    fixed=lambda value, digits: func("PRINTF", literal(f"%.{digits}f"), value),
+    strip_zeros=lambda text: func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal(r"\1\2")),
+    text_double=lambda value, _: cast(value, "VARCHAR"),
+    text_decimal=_text_decimal,
+    text_timestamp=_text_timestamp,
+    year=named_func("YEAR"),
+    month=named_func("MONTH"),
+    day=named_func("DAY"),
+    hour=named_func("HOUR"),
+    minute=named_func("MINUTE"),
+    second=named_func("SECOND"),
+    divide_whole=lambda a, b: exp.IntDiv(this=wrapped(a), expression=wrapped(b)),
+    bigint=lambda text: cast(func("TRIM", text, literal(BLANK)), "BIGINT", safe=True),
+    matches=_matches,
+    map=_map,
+    unique=_unique,
+    flat_map=lambda *args: func("FLATTEN", _map(*args)),
+    sort=_sort,
+    sum=lambda array: cast(func("COALESCE", func("LIST_SUM", array), literal(0)), "BIGINT", safe=True),
+    array_concat=lambda *arrays: exp.paren(concat(*arrays), copy=False),  # LIST_CONCAT skips a NULL
+    where=_where,
+    exists=_exists,
+    element=_element,
+    array=lambda *values: exp.Array(expressions=list(values)),
+    array_index=lambda array, value: _found(func("LIST_POSITION", array, value)),
+    array_join=named_func("ARRAY_TO_STRING"),
+    array_slice=_slice,
+    field=lambda value, name, _kind: exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True)),
+    least=named_func("LEAST"),
+    sequence=named_func("RANGE"),
+    size=named_func("LEN"),
+    split=named_func("STRING_SPLIT"),
+    text_index=lambda text, part: _found(func("STRPOS", text, part)),
+)

@@ -1,14 +1,15 @@
-"""What every engine does with the text of an answer: tell a strict JSON document, and repair one."""
+"""Strict JSON by regular expressions, and the repairs of an answer's text, the same on every engine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypedDict
 
 from sqlglot import exp
 
 from sqlenrich.core.sql import Sql, all_of, any_of, case, func, literal
+from sqlenrich.core.text_functions import Unary
 from sqlenrich.schema.checks.grammar import (
     LONG_NUMBER,
     MANY_DIGITS,
@@ -29,7 +30,7 @@ Match: TypeAlias = Callable[[Sql, str], Sql]
 
 @dataclass(frozen=True)
 class Reader:
-    """How an engine reads texts."""
+    """An engine's functions on texts, and the syntax of its regular expressions."""
 
     spelling: Spelling
     whole: Match
@@ -37,17 +38,17 @@ class Reader:
     found: Match
     """Whether it matches somewhere."""
     replace: Callable[[Sql, str, str], Sql]
-    """Each match by a text, in which ``\\1`` is a group; empty where the group took no part."""
+    """Replace each match by a text in which ``\\1`` is a group; a group that took no part is empty."""
     length: Callable[[Sql], Sql]
     deeper: Callable[[Sql], Sql]
-    """Whether some brackets, a text without anything else, open more than MAX_DEPTH in each other."""
+    """Whether a text of brackets alone nests deeper than MAX_DEPTH."""
 
 
 def parsed(reader: Reader, text: Sql, doc: Sql) -> exp.Case:
-    """Give ``doc``, what the parser makes of the text, where the text is strict; NULL where it isn't.
+    """Give ``doc``, the parsed text, where the text is strict JSON; NULL where it isn't.
 
-    Brackets are counted before they are followed, and only in a text that has room for so many: parsers recurse, and
-    DuckDB's ends the process at 50,000 levels, Spark's the JVM at some 1,000 (measured on 2.0 and 4.3).
+    The depth is measured before the text is parsed, since parsers recurse: DuckDB's ends the process at 50,000 levels
+    (2.0), Spark's the JVM at about 1,000 (4.3). It is measured only where the text has more than MAX_DEPTH brackets.
     """
     bare = func("REPLACE", func("REPLACE", text.copy(), literal("["), literal("")), literal("{"), literal(""))
     opened = exp.Sub(this=reader.length(text.copy()), expression=reader.length(bare))
@@ -63,11 +64,11 @@ def parsed(reader: Reader, text: Sql, doc: Sql) -> exp.Case:
 
 
 RUNS = r"[\[{]+|[\]}]+"
-"""Brackets of one direction in a row: 100,000 levels are two of them."""
+"""Runs of brackets of one direction: 100,000 levels are two runs."""
 
 
 def step(run: Sql, length: Sql | None = None) -> Sql:
-    """Give how a bracket, or a run of a length, changes the depth."""
+    """Give the change of depth by a bracket, or by a run of ``length`` brackets."""
     first = run if length is None else func("LEFT", run, literal(1))
     opens = exp.In(this=first, expressions=[literal("["), literal("{")])
     change = literal(1) if length is None else length
@@ -75,15 +76,24 @@ def step(run: Sql, length: Sql | None = None) -> Sql:
 
 
 def deepest(depth: Sql, change: Sql) -> Sql:
-    """Give the depth after a bracket; once it is above MAX_DEPTH it stays there."""
+    """Give the depth after a change; a depth above MAX_DEPTH stays."""
     return case(
         (exp.GT(this=depth, expression=literal(MAX_DEPTH)), depth.copy()),
         default=exp.Add(this=depth.copy(), expression=change),
     )
 
 
-def repairs(reader: Reader) -> dict[str, Callable[..., Any]]:
-    """Give the repairs of a text: entries of an engine's table of JSON functions."""
+class Repairs(TypedDict):
+    """The repairs among :class:`~sqlenrich.core.json_functions.JsonFunctions`."""
+
+    without_prose: Unary
+    without_trailing_commas: Unary
+    may_hold_null: Unary
+    without_nulls: Callable[[Sql, Sequence[str]], Sql]
+
+
+def repairs(reader: Reader) -> Repairs:
+    """Give an engine's repairs of a text."""
 
     def keep(text: Sql, pattern: str, groups: tuple[int, ...]) -> Sql:
         return reader.replace(text, pattern, "".join(f"\\{group}" for group in groups))

@@ -1,20 +1,16 @@
-"""Snowflake reads JSON, as VARIANT: the functions of the answer checks."""
+"""Snowflake's JSON, a VARIANT: the functions of the answer checks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from sqlglot import exp
 
+from sqlenrich.core.json_functions import BEYOND_MICROSECONDS, GREATEST_DOUBLE, JsonFunctions
 from sqlenrich.core.sql import (
-    BLANK,
-    MORE_DIGITS,
-    WIDEST,
     Sql,
     all_of,
     any_of,
-    as_spelt,
     case,
     cast,
     concat,
@@ -23,21 +19,20 @@ from sqlenrich.core.sql import (
     is_blank,
     lambda_,
     literal,
-    lower_ascii,
     named_func,
-    plain_number,
 )
+from sqlenrich.core.text_functions import BLANK
 from sqlenrich.core.types import BOOLEAN, DOUBLE, TIMESTAMP, Array, Coerced, Scalar, Struct, Type
 from sqlenrich.engines.shared import strict_json as strict
+from sqlenrich.engines.shared.enum_values import as_spelt, lower_ascii
+from sqlenrich.engines.shared.numbers import plain_number
 from sqlenrich.engines.snowflake.text import matches, regex, sql_type, string_of, within_64_bits
 from sqlenrich.schema.checks.grammar import MAX_DEPTH
 from sqlenrich.schema.checks.patterns import FENCE_HEAD, portable
 
-# JSON -------------------------------------------------------------------------------------------------------------
-
 
 def _posix(pattern: str) -> Sql:
-    """Snowflake's regular expressions know no group that starts with (?."""
+    """Snowflake's regular expressions have no groups that start with (?."""
     return regex(portable(pattern).replace("(?:", "("))
 
 
@@ -56,7 +51,7 @@ def _kind(value: Sql, *labels: str) -> Sql:
 
 
 def _number(value: Sql) -> Sql:
-    """AS_REAL takes every kind of number; the text of a DOUBLE in a VARIANT is cut to 16 digits.
+    """AS_REAL takes every kind of number; the text of a DOUBLE in a VARIANT has 16 digits only.
 
     https://docs.snowflake.com/en/sql-reference/functions/as and .../typeof show both.
     """
@@ -72,7 +67,7 @@ def _bigint(value: Sql) -> Sql:
 
 
 def _beyond_bigint(value: Sql) -> Sql:
-    """Of a FLOAT so large no text is documented."""
+    """The text of a FLOAT from 1e19 is not documented, so it is not parsed."""
     large = exp.GTE(this=func("ABS", _number(value)), expression=exp.Literal.number("1e19"))
     wide = case((large, literal(True)), default=exp.Is(this=_bigint(value.copy()), expression=exp.Null()))
     return all_of(_kind(value.copy(), *_KINDS["number"]), wide)
@@ -97,7 +92,7 @@ def _replace(text: Sql, pattern: str, by: str) -> Sql:
 
 
 def _deeper(brackets: Sql) -> Sql:
-    """SPLIT takes no empty separator."""
+    """SPLIT takes no empty separator: put a comma behind each bracket."""
     parameters = [exp.to_identifier("d"), exp.to_identifier("b")]
     fold = exp.Lambda(
         this=strict.deepest(exp.column("d"), strict.step(string_of(exp.column("b")))), expressions=parameters
@@ -137,7 +132,7 @@ def _map_items(value: Sql, name: str, body: Callable[[Sql], Sql]) -> Sql:
 
 
 def _over_members(function: str, value: Sql, key: str, name: str, body: Callable[[Sql, Sql], Sql]) -> Sql:
-    """A lambda over the names, in which the member's value is read by its name."""
+    """A lambda over the names of an object, which reads each member by its name."""
     members = func("AS_OBJECT", value)
 
     def bound(node: Sql) -> Sql:
@@ -156,7 +151,7 @@ def _any_member(value: Sql, key: str, name: str, test: Callable[[Sql, Sql], Sql]
 
 
 def _join_texts(texts: Sql) -> Sql:
-    """NULL where a text is: ARRAY_TO_STRING would leave it empty."""
+    """ARRAY_TO_STRING takes a NULL for an empty text: give NULL where one text is NULL."""
     joined = concat(exp.column("joined"), literal(","), string_of(exp.column("part")))
     fold = exp.Lambda(this=joined, expressions=[exp.to_identifier("joined"), exp.to_identifier("part")])
     return func("REDUCE", texts, literal(""), fold)
@@ -175,7 +170,7 @@ def _number_text(value: Sql) -> Sql:
 def _is_multiple(value: Sql, step: int | float) -> Sql:
     small = exp.LT(
         this=func("ABS", _number(value)), expression=exp.Literal.number("1e20")
-    )  # of others no text is known
+    )  # the text of a larger one is not documented
     exact = func("TRY_TO_NUMBER", case((small, string_of(value.copy()))), literal(38), literal(18))
     rest = func("MOD", exact, exp.Literal.number(plain_number(step)))
     same = exp.EQ(this=cast(exact.copy(), sql_type(DOUBLE)), expression=_number(value.copy()))
@@ -188,7 +183,7 @@ def _is_date(text: Sql) -> Sql:
 
 
 def _too_wide(value: Sql) -> Sql:
-    wide = exp.GTE(this=func("ABS", _number(value)), expression=double(WIDEST))
+    wide = exp.GTE(this=func("ABS", _number(value)), expression=double(GREATEST_DOUBLE))
     return all_of(_is(value.copy(), ("number",)), func("COALESCE", wide, literal(True)))
 
 
@@ -213,48 +208,47 @@ def _let(value: Sql, body: Callable[[Sql], Sql]) -> Sql:
     return string_of(func("GET", made, literal(0)))
 
 
-JSON: dict[str, Callable[..., Any]] = {
+JSON = JsonFunctions(
     **strict.repairs(_READER),
-    "parse": _parse,
-    "accepted": named_func("TRY_PARSE_JSON"),
-    "get": lambda value, name: func("GET", value, literal(name)),
-    "is": _is,
-    "string": string_of,
-    "number": _number,
-    "bigint": _bigint,
-    "beyond_bigint": _beyond_bigint,
-    "unquoted": _unquoted,
-    "at": lambda value, index: func("GET", value, literal(index)),
-    "text": named_func("TO_JSON"),
-    "too_wide": _too_wide,
-    "number_text": _number_text,
-    "is_multiple": _is_multiple,
-    "is_date": _is_date,
-    "lower_ascii": lower_ascii,
-    "any_item": _any_item,
-    "any_member": _any_member,
-    "count_items": lambda value, name, test: func("ARRAY_SIZE", func("FILTER", _items(value), lambda_(name, test))),
-    "map_items": _map_items,
-    "map_members": lambda *arguments: func("ARRAY_SORT", _over_members("TRANSFORM", *arguments)),
-    "join_texts": _join_texts,
-    "repeats": _repeats,
-    "name_count": lambda value: func("ARRAY_SIZE", func("OBJECT_KEYS", func("AS_OBJECT", value))),
-    "count": lambda value: func("ARRAY_SIZE", func("AS_ARRAY", value)),
-    "has_other_names": _has_other_names,
-    "length": named_func("LENGTH"),
-    "search": lambda text, pattern: matches(text, _posix(pattern)),
-    "trim": lambda text: func("TRIM", text, literal(BLANK)),
-    "blank": lambda text: is_blank(func("TRIM", text, literal(BLANK))),
-    "unfence": _unfence,
-    "first_word": lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
-    "let": _let,
-    "let_text": lambda text, body: _let(text, lambda doc: body(string_of(doc))),
-}
+    parse=_parse,
+    accepted=named_func("TRY_PARSE_JSON"),
+    get=lambda value, name: func("GET", value, literal(name)),
+    has_type=_is,
+    string=string_of,
+    number=_number,
+    bigint=_bigint,
+    beyond_bigint=_beyond_bigint,
+    unquoted=_unquoted,
+    at=lambda value, index: func("GET", value, literal(index)),
+    too_wide=_too_wide,
+    number_text=_number_text,
+    is_multiple=_is_multiple,
+    is_date=_is_date,
+    lower_ascii=lower_ascii,
+    any_item=_any_item,
+    any_member=_any_member,
+    count_items=lambda value, name, test: func("ARRAY_SIZE", func("FILTER", _items(value), lambda_(name, test))),
+    map_items=_map_items,
+    map_members=lambda *arguments: func("ARRAY_SORT", _over_members("TRANSFORM", *arguments)),
+    join_texts=_join_texts,
+    repeats=_repeats,
+    name_count=lambda value: func("ARRAY_SIZE", func("OBJECT_KEYS", func("AS_OBJECT", value))),
+    count=lambda value: func("ARRAY_SIZE", func("AS_ARRAY", value)),
+    has_other_names=_has_other_names,
+    length=named_func("LENGTH"),
+    search=lambda text, pattern: matches(text, _posix(pattern)),
+    trim=lambda text: func("TRIM", text, literal(BLANK)),
+    blank=lambda text: is_blank(func("TRIM", text, literal(BLANK))),
+    unfence=_unfence,
+    first_word=lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
+    let=_let,
+    let_text=lambda text, body: _let(text, lambda doc: body(string_of(doc))),
+)
 
 
 def _timestamp(text: Sql) -> Sql:
-    """In UTC. Digits beyond microseconds are cut, as on every engine."""
-    cut = func("REGEXP_REPLACE", func("UPPER", text), literal(MORE_DIGITS), literal(r"\\1"))
+    """In UTC. Digits beyond microseconds are dropped."""
+    cut = func("REGEXP_REPLACE", func("UPPER", text), literal(BEYOND_MICROSECONDS), literal(r"\\1"))
     moment = func("CONVERT_TIMEZONE", literal("UTC"), func("TRY_TO_TIMESTAMP_TZ", cut))
     return cast(moment, sql_type(TIMESTAMP))
 
@@ -264,10 +258,10 @@ def _coerced(value: Sql, kind: Coerced) -> Sql:
         return func("TRY_TO_BOOLEAN", string_of(value))
     if kind.values:
         return as_spelt(string_of(value), kind.values)
-    return column(_unquoted(value), kind.type)
+    return typed_column(_unquoted(value), kind.type)
 
 
-def column(value: Sql, kind: Type) -> Sql:
+def typed_column(value: Sql, kind: Type) -> Sql:
     """Give the typed column of a JSON value that passed its checks."""
     match kind:
         case Coerced():

@@ -7,29 +7,22 @@ import re
 from sqlglot import exp
 
 from sqlenrich.core.sql import (
-    BLANK,
-    LAST_WORD,
-    TRAILING_ZEROS,
-    Body,
-    Build,
     Sql,
     all_of,
     case,
     cast,
     concat,
     double,
-    double_divide,
-    double_function,
     func,
-    half_even,
     lambda_,
     literal,
     named_func,
-    plain_decimal,
     wrapped,
 )
+from sqlenrich.core.text_functions import BLANK, LAST_WORD, TRAILING_ZEROS, Body, TextFunctions
 from sqlenrich.core.types import Array, Coerced, Decimal, Scalar, Struct, Type
 from sqlenrich.engines.shared import case_mapping as casing
+from sqlenrich.engines.shared.numbers import double_divide, double_function, half_even, plain_decimal
 
 _TYPES = {
     "string": "VARCHAR",
@@ -47,7 +40,7 @@ def sql_type(value: Type) -> exp.DataType:
         case Coerced(kind):
             return sql_type(kind)
         case Scalar("timestamp"):
-            # sqlglot prints TIMESTAMPNTZ, a spelling that other tools don't read.
+            # sqlglot prints TIMESTAMPNTZ, which other tools do not parse.
             return exp.DataType(this=exp.DataType.Type.USERDEFINED, kind="TIMESTAMP_NTZ")
         case Scalar(name):
             return exp.DataType.build(_TYPES[name], dialect="snowflake")
@@ -68,7 +61,7 @@ _CONTROL = {r"\t": "\t", r"\r": "\r", r"\n": "\n", r"\f": "\f", r"\v": "\v"}
 
 
 def regex(pattern: str) -> Sql:
-    r"""Give a pattern with control characters themselves: ``\t`` is no sequence that Snowflake documents.
+    r"""Give a pattern with ``\t`` and the like replaced by the characters: Snowflake does not document such escapes.
 
     https://docs.snowflake.com/en/sql-reference/functions-regexp
     """
@@ -76,7 +69,7 @@ def regex(pattern: str) -> Sql:
 
 
 def matches(text: Sql, pattern: Sql) -> Sql:
-    """Search, not match: REGEXP_LIKE would anchor the pattern at both ends."""
+    """Search with REGEXP_INSTR: REGEXP_LIKE anchors the pattern at both ends."""
     pattern = regex(pattern.name) if pattern.is_string else pattern
     return exp.GT(this=func("REGEXP_INSTR", text, pattern), expression=literal(0))
 
@@ -86,7 +79,7 @@ def _double(value: Sql) -> Sql:
 
 
 def _nearest(value: Sql) -> Sql:
-    """ROUND cuts a half away from zero: of an even number of halves it has none to cut."""
+    """ROUND rounds a half away from zero. A number with a half is halved first: the result then has no half."""
     half = exp.EQ(
         this=func("ABS", exp.Sub(this=wrapped(value), expression=func("TRUNC", value.copy()))), expression=double(0.5)
     )
@@ -104,7 +97,7 @@ def _fixed(value: Sql, digits: int) -> Sql:
 
 
 def _text_double(value: Sql, digits: int) -> Sql:
-    """A cast would print 3.0 as 3."""
+    """A cast prints 3.0 as 3."""
     text = _fixed(value, max(digits, 1))
     return text if digits < 2 else func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal(r"\1\2"))
 
@@ -118,7 +111,7 @@ def _truncated(value: Sql) -> Sql:
 
 
 def _divide_whole(a: Sql, b: Sql) -> Sql:
-    """A quotient has six decimals, rounded: without the remainder there is none to round."""
+    """A quotient is rounded to six decimals. Subtract the remainder first: the quotient is then whole."""
     whole = exp.paren(exp.Sub(this=wrapped(a), expression=func("MOD", a.copy(), b.copy())))
     return func("TRUNC", exp.Div(this=whole, expression=wrapped(b), typed=True))
 
@@ -129,14 +122,15 @@ def within_64_bits(number: Sql) -> Sql:
 
 
 def _text_timestamp(value: Sql) -> Sql:
-    """Python's text: microseconds only where there are some."""
+    """Python prints microseconds only where they are not zero."""
     some = exp.NEQ(this=func("TO_CHAR", value, literal("FF6")), expression=literal("000000"))
     second = func("TO_CHAR", value.copy(), literal("YYYY-MM-DD HH24:MI:SS"))
     return case((some, func("TO_CHAR", value.copy(), literal("YYYY-MM-DD HH24:MI:SS.FF6"))), default=second)
 
 
-# The documentation of UPPER and LOWER says nothing of characters that become several, of final sigma or of a version
-# of Unicode (https://docs.snowflake.com/en/sql-reference/functions/upper, .../lower): all of these are guarded.
+# The documentation of UPPER and LOWER names neither a version of Unicode nor what happens to a final sigma and to
+# characters that become several (https://docs.snowflake.com/en/sql-reference/functions/upper, .../lower). All of these
+# give NULL.
 
 
 def _upper(text: Sql) -> Sql:
@@ -150,55 +144,7 @@ def _lower(text: Sql) -> Sql:
 _UPPER_GUARDS = (casing.EXPANDING, casing.NEW_CASE)
 _LOWER_GUARD = f"{casing.joined('[İ]', casing.NEW_CASE)}|{casing.FINAL_SIGMA}"
 
-TEXT: dict[str, Build] = {
-    "upper": _upper,
-    "lower": _lower,
-    "trim": named_func("TRIM"),
-    "ltrim": named_func("LTRIM"),
-    "rtrim": named_func("RTRIM"),
-    "replace": named_func("REPLACE"),
-    "translate": named_func("TRANSLATE"),
-    "cut_word": lambda text: func("REGEXP_REPLACE", text, literal(LAST_WORD), literal("")),
-    "length": named_func("LENGTH"),
-    "bytes": named_func("OCTET_LENGTH"),
-    "substr": named_func("SUBSTR"),
-    "greatest": named_func("GREATEST"),
-    "contains": named_func("CONTAINS"),
-    "startswith": named_func("STARTSWITH"),
-    "endswith": named_func("ENDSWITH"),
-    "text_bigint": lambda value: cast(value, sql_type(Scalar("string"))),
-    "text_date": lambda value: func("TO_CHAR", value, literal("YYYY-MM-DD")),
-    # Integers have 38 digits here: a sum does not overflow at 64 bits, a product is kept within them.
-    "try_add": lambda a, b: exp.Add(this=wrapped(a), expression=wrapped(b)),
-    "try_subtract": lambda a, b: exp.Sub(this=wrapped(a), expression=wrapped(b)),
-    "try_multiply": lambda a, b: within_64_bits(exp.Mul(this=wrapped(a), expression=wrapped(b))),
-    "try_negative": lambda a: exp.Neg(this=wrapped(a)),
-    "double": lambda value: _double(value),
-    "double_add": double_function(exp.Add),
-    "double_subtract": double_function(exp.Sub),
-    "double_multiply": double_function(exp.Mul),
-    "double_divide": double_divide,
-    "double_abs": named_func("ABS"),
-    "double_of_text": lambda text: _double(func("TRIM", text, literal(BLANK))),
-    "is_nan": lambda value: exp.EQ(this=value, expression=_double(literal("NaN"))),
-    "floor": named_func("FLOOR"),
-    "ceil": named_func("CEIL"),
-    "truncated": _truncated,
-    "round": lambda value, digits: half_even(value, digits, _nearest),
-    "decimal": plain_decimal,
-    "round_decimal": lambda value, digits, *_: func("ROUND", value, literal(digits), literal("HALF_TO_EVEN")),
-    "fixed": lambda value, digits: _fixed(half_even(value, digits, _nearest), digits),
-    "strip_zeros": lambda text: func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal(r"\1\2")),
-    "text_double": _text_double,
-    "text_decimal": lambda value, _: cast(value, sql_type(Scalar("string"))),
-    "text_timestamp": _text_timestamp,
-    **{name: named_func(name.upper()) for name in ("year", "month", "day", "hour", "minute", "second")},
-    "divide_whole": _divide_whole,
-    "matches": matches,
-    "bigint": lambda text: func("TRY_TO_NUMBER", func("TRIM", text, literal(BLANK)), literal(38), literal(0)),
-}
-
-# Arrays are semi-structured: an element is a VARIANT, made its type where it is read. That turns a JSON null into NULL.
+# Arrays are semi-structured. An element is a VARIANT and is cast where it is read, which turns a JSON null into NULL.
 
 
 def _typed(value: Sql, kind: Type) -> Sql:
@@ -211,7 +157,7 @@ def _typed(value: Sql, kind: Type) -> Sql:
 
 
 def _map(array: Sql, item: str, position: str | None, body: Body, kind: Type) -> Sql:
-    """A lambda gets no position: over positions, the elements are read by theirs."""
+    """A lambda gets no position: map over the positions, and read each element by its position."""
     if position is None:
         return func("TRANSFORM", array, lambda_(item, lambda x: body(_typed(x, kind), None)))
     positions = func("ARRAY_GENERATE_RANGE", literal(0), func("ARRAY_SIZE", array.copy()))
@@ -253,7 +199,7 @@ def _found(position: Sql) -> Sql:
 
 
 def _sum(array: Sql) -> Sql:
-    """Integers have 38 digits here: the sum is cut to 64 bits as everywhere."""
+    """Integers have 38 digits here: give NULL for a sum beyond 64 bits."""
     parameters = [exp.to_identifier("total"), exp.to_identifier("x")]
     item = cast(exp.column("x"), sql_type(Scalar("bigint")))
     added = exp.Lambda(this=exp.Add(this=exp.column("total"), expression=item), expressions=parameters)
@@ -268,7 +214,7 @@ def _concatenated(first: Sql, *rest: Sql) -> Sql:
 
 
 def _unique(array: Sql, item: str, key: Body, kind: Type) -> Sql:
-    """A lambda gets no position: over positions, the elements are read by theirs."""
+    """A lambda gets no position: map over the positions, and read each element by its position."""
     keys = func("TRANSFORM", array.copy(), lambda_(item, lambda x: key(_typed(x, kind), None)))
     positions = func("ARRAY_GENERATE_RANGE", literal(0), func("ARRAY_SIZE", array.copy()))
 
@@ -283,24 +229,73 @@ def _unique(array: Sql, item: str, key: Body, kind: Type) -> Sql:
     )
 
 
-ARRAYS: dict[str, Build] = {
-    "map": _map,
-    "unique": _unique,
-    "flat_map": lambda *args: func("ARRAY_FLATTEN", _map(*args)),
-    "sum": _sum,
-    "array_concat": _concatenated,
-    "where": _where,
-    "exists": _exists,
-    "element": _element,
-    "array": named_func("ARRAY_CONSTRUCT"),
-    "array_index": lambda array, value: func("ARRAY_POSITION", func("TO_VARIANT", value), array),
-    "array_join": named_func("ARRAY_TO_STRING"),
-    "array_slice": _slice,
-    "field": lambda value, name, kind: _typed(func("GET", value, literal(name)), kind),
-    "least": named_func("LEAST"),
-    "sequence": lambda count: func("ARRAY_GENERATE_RANGE", literal(0), func("GREATEST", count, literal(0))),
-    "size": named_func("ARRAY_SIZE"),
-    "split": named_func("SPLIT"),
-    "text_index": lambda text, part: _found(func("POSITION", part, text)),
-    "abs": named_func("ABS"),
-}
+TEXT = TextFunctions(
+    upper=_upper,
+    lower=_lower,
+    trim=named_func("TRIM"),
+    ltrim=named_func("LTRIM"),
+    rtrim=named_func("RTRIM"),
+    replace=named_func("REPLACE"),
+    translate=named_func("TRANSLATE"),
+    cut_word=lambda text: func("REGEXP_REPLACE", text, literal(LAST_WORD), literal("")),
+    length=named_func("LENGTH"),
+    bytes=named_func("OCTET_LENGTH"),
+    substr=named_func("SUBSTR"),
+    greatest=named_func("GREATEST"),
+    contains=named_func("CONTAINS"),
+    startswith=named_func("STARTSWITH"),
+    endswith=named_func("ENDSWITH"),
+    text_bigint=lambda value: cast(value, sql_type(Scalar("string"))),
+    text_date=lambda value: func("TO_CHAR", value, literal("YYYY-MM-DD")),
+    # Integers have 38 digits here: a sum of two can not overflow, a product beyond 64 bits becomes NULL.
+    try_add=lambda a, b: exp.Add(this=wrapped(a), expression=wrapped(b)),
+    try_subtract=lambda a, b: exp.Sub(this=wrapped(a), expression=wrapped(b)),
+    try_multiply=lambda a, b: within_64_bits(exp.Mul(this=wrapped(a), expression=wrapped(b))),
+    try_negative=lambda a: exp.Neg(this=wrapped(a)),
+    double=lambda value: _double(value),
+    double_add=double_function(exp.Add),
+    double_subtract=double_function(exp.Sub),
+    double_multiply=double_function(exp.Mul),
+    double_divide=double_divide,
+    double_abs=named_func("ABS"),
+    double_of_text=lambda text: _double(func("TRIM", text, literal(BLANK))),
+    is_nan=lambda value: exp.EQ(this=value, expression=_double(literal("NaN"))),
+    floor=named_func("FLOOR"),
+    ceil=named_func("CEIL"),
+    truncated=_truncated,
+    round=lambda value, digits: half_even(value, digits, _nearest),
+    decimal=plain_decimal,
+    round_decimal=lambda value, digits, *_: func("ROUND", value, literal(digits), literal("HALF_TO_EVEN")),
+    fixed=lambda value, digits: _fixed(half_even(value, digits, _nearest), digits),
+    strip_zeros=lambda text: func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal(r"\1\2")),
+    text_double=_text_double,
+    text_decimal=lambda value, _: cast(value, sql_type(Scalar("string"))),
+    text_timestamp=_text_timestamp,
+    year=named_func("YEAR"),
+    month=named_func("MONTH"),
+    day=named_func("DAY"),
+    hour=named_func("HOUR"),
+    minute=named_func("MINUTE"),
+    second=named_func("SECOND"),
+    divide_whole=_divide_whole,
+    matches=matches,
+    bigint=lambda text: func("TRY_TO_NUMBER", func("TRIM", text, literal(BLANK)), literal(38), literal(0)),
+    map=_map,
+    unique=_unique,
+    flat_map=lambda *args: func("ARRAY_FLATTEN", _map(*args)),
+    sum=_sum,
+    array_concat=_concatenated,
+    where=_where,
+    exists=_exists,
+    element=_element,
+    array=named_func("ARRAY_CONSTRUCT"),
+    array_index=lambda array, value: func("ARRAY_POSITION", func("TO_VARIANT", value), array),
+    array_join=named_func("ARRAY_TO_STRING"),
+    array_slice=_slice,
+    field=lambda value, name, kind: _typed(func("GET", value, literal(name)), kind),
+    least=named_func("LEAST"),
+    sequence=lambda count: func("ARRAY_GENERATE_RANGE", literal(0), func("GREATEST", count, literal(0))),
+    size=named_func("ARRAY_SIZE"),
+    split=named_func("SPLIT"),
+    text_index=lambda text, part: _found(func("POSITION", part, text)),
+)

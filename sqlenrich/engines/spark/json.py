@@ -1,22 +1,17 @@
-"""Spark and Databricks read JSON, as VARIANT: the functions of the answer checks."""
+"""JSON on Spark and Databricks, a VARIANT: the functions of the answer checks."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 from sqlglot import exp
 
+from sqlenrich.core.json_functions import BEYOND_MICROSECONDS, GREATEST_DOUBLE, WIDEST_DECIMAL, JsonFunctions
 from sqlenrich.core.sql import (
-    BLANK,
-    EXACT,
-    MORE_DIGITS,
-    WIDEST,
     Sql,
     all_of,
     any_of,
-    as_spelt,
     case,
     cast,
     concat,
@@ -25,17 +20,16 @@ from sqlenrich.core.sql import (
     is_blank,
     lambda_,
     literal,
-    lower_ascii,
     named_func,
-    plain_number,
 )
+from sqlenrich.core.text_functions import BLANK
 from sqlenrich.core.types import BIGINT, Array, Coerced, Scalar, Struct, Type
 from sqlenrich.engines.shared import strict_json as strict
+from sqlenrich.engines.shared.enum_values import as_spelt, lower_ascii
+from sqlenrich.engines.shared.numbers import plain_number
 from sqlenrich.engines.spark.text import try_cast, type_text
 from sqlenrich.schema.checks.grammar import MAX_DEPTH
 from sqlenrich.schema.checks.patterns import FENCE, portable
-
-# JSON -------------------------------------------------------------------------------------------------------------
 
 
 def _get(value: Sql, path: str, kind: str) -> Sql:
@@ -47,7 +41,7 @@ def _get(value: Sql, path: str, kind: str) -> Sql:
 
 
 _STEP = re.compile(r"\w(?:[\w .-]*\w)?")
-"""The names that a path takes on Spark and Databricks alike: no path can quote a quote, ``?`` or an empty name."""
+"""Names that a path takes on Spark and on Databricks. A path can't hold a quote, ``?`` or an empty name."""
 _LIST, _MAP = "array<variant>", "map<string, variant>"
 
 
@@ -94,14 +88,14 @@ def _kind(value: Sql, kind: str) -> Sql:
             )
         case "integer":
             number = _get(value.copy(), "$", "double")
-            # FLOOR gives a BIGINT, and 1e19 would then fail the whole query; RINT stays a double.
+            # FLOOR gives a BIGINT, which fails the query for 1e19; RINT gives a double.
             whole = exp.EQ(this=number, expression=func("RINT", number.copy()))
             return exp.paren(all_of(_kind(value, "number"), whole), copy=False)
     return exp.EQ(this=schema, expression=literal(_LABELS[kind]))
 
 
 _FENCE = FENCE.removesuffix("$") + r"\z"
-"""To Java a ``$`` also stands before a line separator at the end."""
+"""Java's ``$`` also matches before a line separator at the end."""
 _LABELS = {"string": "STRING", "boolean": "BOOLEAN", "null": "VOID"}
 
 
@@ -137,8 +131,10 @@ _READER = strict.Reader(
 
 
 def _parse(text: Sql) -> Sql:
-    """Spark's parser ignores what follows the first document. Inside an array, before a string that is longer than
-    the text and so can't stand in it, nothing can follow."""
+    """Spark's parser ignores what follows the first document. So parse an array of the text and a string.
+
+    The string is longer than the text. It is the second element only where the text is one document.
+    """
     length = func("CHAR_LENGTH", text)
     last = func("REPEAT", literal("0"), exp.Add(this=length, expression=literal(1)))
     wrapped = func("TRY_PARSE_JSON", concat(literal("["), text.copy(), literal(',"'), last, literal('"]')))
@@ -147,7 +143,7 @@ def _parse(text: Sql) -> Sql:
 
 
 def _beyond_bigint(value: Sql) -> Sql:
-    """The double 2**63 is read as the largest integer."""
+    """Spark reads the double 2**63 as the greatest bigint, 2**63 - 1."""
     largest = exp.EQ(this=_bigint(value.copy()), expression=literal(2**63 - 1))
     written = exp.In(this=_schema(value.copy()), expressions=[literal("BIGINT"), literal("STRING")])
     beyond = any_of(exp.Is(this=_bigint(value), expression=exp.Null()), all_of(largest, exp.Not(this=written)))
@@ -178,7 +174,7 @@ def _map_members(value: Sql, key: str, name: str, body: Callable[[Sql, Sql], Sql
 
 
 def _join_texts(texts: Sql) -> Sql:
-    """NULL where a text is: ARRAY_JOIN would leave it out."""
+    """ARRAY_JOIN skips a NULL: give NULL where one text is NULL."""
     joined = _lambda("joined", "part", lambda joined, part: concat(joined, literal(","), part))
     return func("AGGREGATE", texts, literal(""), joined)
 
@@ -204,15 +200,15 @@ def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
 
 
 def _number_text(value: Sql) -> Sql:
-    """Doubles as such: 1.10 and 1.1 are decimals to VARIANT, of two scales."""
+    """Print as a double: in a VARIANT 1.10 and 1.1 are decimals of different scales."""
     whole = case((_kind(value, "integer"), exp.Cast(this=_bigint(value.copy()), to=exp.DataType.build("TEXT"))))
     return func("COALESCE", whole, exp.Cast(this=_number(value.copy()), to=exp.DataType.build("TEXT")))
 
 
 def _is_multiple(value: Sql, step: int | float) -> Sql:
     """A double's text as a decimal, if it has no more digits than that."""
-    exact = try_cast(_number(value), EXACT)
-    rest = exp.Mod(this=exact, expression=cast(exp.Literal.number(plain_number(step)), EXACT))
+    exact = try_cast(_number(value), WIDEST_DECIMAL)
+    rest = exp.Mod(this=exact, expression=cast(exp.Literal.number(plain_number(step)), WIDEST_DECIMAL))
     same = exp.EQ(this=cast(exact.copy(), "DOUBLE"), expression=_number(value.copy()))
     return all_of(exp.EQ(this=rest, expression=literal(0)), same)
 
@@ -223,67 +219,66 @@ def _is_date(text: Sql) -> Sql:
 
 
 def _unquoted(value: Sql) -> Sql:
-    """A number that a text holds, as a number: Spark reads no BIGINT from the text 5.0."""
+    """A number in a string, as a JSON number: Spark reads no BIGINT from the text 5.0."""
     whole = func("REGEXP_REPLACE", _string(value.copy()), literal("[.]0+$"), literal(""))
     number = func("COALESCE", func("TRY_PARSE_JSON", whole), value.copy())
     return case((_kind(value, "string"), number), default=value.copy())
 
 
-JSON: dict[str, Callable[..., Any]] = {
+JSON = JsonFunctions(
     **strict.repairs(_READER),
-    "parse": _parse,
-    "accepted": named_func("TRY_PARSE_JSON"),
-    "get": _field,
-    "at": lambda value, index: _get(value, f"$[{index}]", "variant"),
-    "is": _is,
-    "string": _string,
-    "number": _number,
-    "bigint": _bigint,
-    "beyond_bigint": _beyond_bigint,
-    "unquoted": _unquoted,
-    "text": named_func("TO_JSON"),
-    "too_wide": lambda value: exp.GTE(this=func("ABS", _number(value)), expression=double(WIDEST)),
-    "number_text": _number_text,
-    "is_multiple": _is_multiple,
-    "is_date": _is_date,
-    "lower_ascii": lower_ascii,
-    "any_item": _any_item,
-    "any_member": _any_member,
-    "count_items": lambda value, name, test: func("ARRAY_SIZE", func("FILTER", _items(value), lambda_(name, test))),
-    "map_items": lambda value, name, body: func("TRANSFORM", _items(value), lambda_(name, body)),
-    "map_members": _map_members,
-    "join_texts": _join_texts,
-    "repeats": _repeats,
-    "count": lambda value: func("ARRAY_SIZE", _items(value)),
-    "name_count": lambda value: func("ARRAY_SIZE", func("MAP_KEYS", _members(value))),
-    "has_other_names": _has_other_names,
-    "length": named_func("CHAR_LENGTH"),
-    "search": lambda text, pattern: func("REGEXP_LIKE", text, literal(portable(pattern, end=r"\z"))),
-    "trim": lambda text: exp.Trim(this=text, expression=literal(BLANK), position="BOTH"),
-    "blank": lambda text: is_blank(exp.Trim(this=text, expression=literal(BLANK), position="BOTH")),
-    "unfence": lambda text: (
+    parse=_parse,
+    accepted=named_func("TRY_PARSE_JSON"),
+    get=_field,
+    at=lambda value, index: _get(value, f"$[{index}]", "variant"),
+    has_type=_is,
+    string=_string,
+    number=_number,
+    bigint=_bigint,
+    beyond_bigint=_beyond_bigint,
+    unquoted=_unquoted,
+    too_wide=lambda value: exp.GTE(this=func("ABS", _number(value)), expression=double(GREATEST_DOUBLE)),
+    number_text=_number_text,
+    is_multiple=_is_multiple,
+    is_date=_is_date,
+    lower_ascii=lower_ascii,
+    any_item=_any_item,
+    any_member=_any_member,
+    count_items=lambda value, name, test: func("ARRAY_SIZE", func("FILTER", _items(value), lambda_(name, test))),
+    map_items=lambda value, name, body: func("TRANSFORM", _items(value), lambda_(name, body)),
+    map_members=_map_members,
+    join_texts=_join_texts,
+    repeats=_repeats,
+    count=lambda value: func("ARRAY_SIZE", _items(value)),
+    name_count=lambda value: func("ARRAY_SIZE", func("MAP_KEYS", _members(value))),
+    has_other_names=_has_other_names,
+    length=named_func("CHAR_LENGTH"),
+    search=lambda text, pattern: func("REGEXP_LIKE", text, literal(portable(pattern, end=r"\z"))),
+    trim=lambda text: exp.Trim(this=text, expression=literal(BLANK), position="BOTH"),
+    blank=lambda text: is_blank(exp.Trim(this=text, expression=literal(BLANK), position="BOTH")),
+    unfence=lambda text: (
         func("REGEXP_LIKE", text, literal(_FENCE)),
         func("REGEXP_EXTRACT", text.copy(), literal(_FENCE), literal(1)),
     ),
-    "first_word": lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
-    "let": lambda value, body: _let("doc", value, body),
-    "let_text": lambda value, body: _let("doc", value, body),
-}
+    first_word=lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
+    let=lambda value, body: _let("doc", value, body),
+    let_text=lambda value, body: _let("doc", value, body),
+)
 
 
 def _timestamp(text: Sql) -> Sql:
-    """An instant. Digits beyond microseconds are cut."""
-    cut = func("REGEXP_REPLACE", func("UPPER", text), literal(MORE_DIGITS), literal("$1"))
+    """An instant. Digits beyond microseconds are dropped."""
+    cut = func("REGEXP_REPLACE", func("UPPER", text), literal(BEYOND_MICROSECONDS), literal("$1"))
     return try_cast(cut, "TIMESTAMP")
 
 
 def _coerced(value: Sql, kind: Coerced) -> Sql:
     if kind.values:
         return as_spelt(_string(value), kind.values)
-    return column(_unquoted(value) if kind.type == BIGINT else value, kind.type)
+    return typed_column(_unquoted(value) if kind.type == BIGINT else value, kind.type)
 
 
-def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
+def typed_column(value: Sql, kind: Type, depth: int = 0) -> Sql:
     """Give the typed column of a JSON value that passed its checks."""
     match kind:
         case Coerced():
@@ -293,10 +288,10 @@ def column(value: Sql, kind: Type, depth: int = 0) -> Sql:
         case Scalar("timestamp"):
             return _timestamp(_string(value))
         case Array(item):
-            return func("TRANSFORM", _items(value), lambda_(f"x{depth}", lambda x: column(x, item, depth + 1)))
+            return func("TRANSFORM", _items(value), lambda_(f"x{depth}", lambda x: typed_column(x, item, depth + 1)))
         case Struct(fields):
             pairs: list[Sql] = []
             for name, field in fields:
-                pairs += [literal(name), column(_field(value.copy(), name), field, depth)]
+                pairs += [literal(name), typed_column(_field(value.copy(), name), field, depth)]
             return case((_kind(value.copy(), "object"), func("NAMED_STRUCT", *pairs)))
     return _get(value, "$", type_text(kind).lower())

@@ -1,37 +1,15 @@
-"""What Databricks and Spark share: the SQL of Spark 4, measured on 4.3. Functions only; no engine stands here."""
+"""The types, texts and arrays of Spark 4 and Databricks: the functions of the prompts. Measured on 4.3."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from sqlglot import exp
 
-from sqlenrich.core.engine import Answered, Call
-from sqlenrich.core.json import compact_json
-from sqlenrich.core.sql import (
-    BLANK,
-    LAST_WORD,
-    TRAILING_ZEROS,
-    Body,
-    Build,
-    Sql,
-    case,
-    concat,
-    double_divide,
-    double_function,
-    func,
-    half_even,
-    lambda_,
-    literal,
-    named_func,
-    plain_decimal,
-    wrapped,
-)
+from sqlenrich.core.sql import Build, Sql, case, func, lambda_, literal, named_func, wrapped
+from sqlenrich.core.text_functions import BLANK, LAST_WORD, TRAILING_ZEROS, Body, TextFunctions
 from sqlenrich.core.types import Array, Coerced, Decimal, Scalar, Struct, Type
 from sqlenrich.engines.shared import case_mapping as casing
+from sqlenrich.engines.shared.numbers import double_divide, double_function, half_even, plain_decimal
 
-RETRYABLE = r"(?i)(429|500|502|503|504|rate.?limit|REQUEST_LIMIT_EXCEEDED|RESOURCE_EXHAUSTED|timed? ?out|temporarily)"
 _TYPES = {
     "string": "STRING",
     "json": "STRING",
@@ -81,13 +59,13 @@ def _cast(value: Sql, to: str) -> Sql:
 
 
 def _text_double(value: Sql, digits: int) -> Sql:
-    """A cast would print ten millions as 1.0E7."""
+    """A cast prints ten million as 1.0E7."""
     text = func("FORMAT_STRING", literal(f"%.{max(digits, 1)}f"), value)
     return text if digits < 2 else func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal("$1$2"))
 
 
 def _text_timestamp(value: Sql) -> Sql:
-    """Python's text: microseconds only where there are some."""
+    """Python prints microseconds only where they are not zero."""
     some = exp.NEQ(this=func("DATE_FORMAT", value, literal("SSSSSS")), expression=literal("000000"))
     second = func("DATE_FORMAT", value.copy(), literal("yyyy-MM-dd HH:mm:ss"))
     return case((some, func("DATE_FORMAT", value.copy(), literal("yyyy-MM-dd HH:mm:ss.SSSSSS"))), default=second)
@@ -95,55 +73,6 @@ def _text_timestamp(value: Sql) -> Sql:
 
 matches = named_func("REGEXP_LIKE")
 _contains = named_func("CONTAINS")
-
-TEXT: dict[str, Build] = {
-    "upper": casing.upper(matches),
-    "lower": casing.lower(matches, _contains),
-    "trim": _trimming("BOTH"),
-    "ltrim": _trimming("LEADING"),
-    "rtrim": _trimming("TRAILING"),
-    "replace": named_func("REPLACE"),
-    "translate": named_func("TRANSLATE"),
-    "cut_word": lambda text: func("REGEXP_REPLACE", text, literal(LAST_WORD), literal("")),
-    "length": named_func("CHAR_LENGTH"),
-    "bytes": named_func("OCTET_LENGTH"),
-    "substr": named_func("SUBSTRING"),
-    "greatest": named_func("GREATEST"),
-    "contains": _contains,
-    "startswith": named_func("STARTSWITH"),
-    "endswith": named_func("ENDSWITH"),
-    "text_bigint": lambda value: exp.Cast(this=value, to=exp.DataType.build("STRING", dialect="spark")),
-    "text_date": lambda value: exp.Cast(this=value, to=exp.DataType.build("STRING", dialect="spark")),
-    "try_add": named_func("TRY_ADD"),
-    "try_subtract": named_func("TRY_SUBTRACT"),
-    "try_multiply": named_func("TRY_MULTIPLY"),
-    "try_negative": lambda value: func("TRY_SUBTRACT", literal(0), value),
-    "double": lambda value: _cast(value, "DOUBLE"),
-    "double_add": double_function(exp.Add),
-    "double_subtract": double_function(exp.Sub),
-    "double_multiply": double_function(exp.Mul),
-    "double_divide": double_divide,
-    "double_abs": named_func("ABS"),
-    "double_of_text": lambda text: _cast(exp.Trim(this=text, expression=literal(BLANK), position="BOTH"), "DOUBLE"),
-    "is_nan": named_func("ISNAN"),
-    "floor": lambda value: _cast(func("FLOOR", value), "DOUBLE"),
-    "ceil": lambda value: _cast(func("CEIL", value), "DOUBLE"),
-    "truncated": lambda value: try_cast(value, "BIGINT"),
-    "round": lambda value, digits: half_even(value, digits, named_func("RINT")),
-    "decimal": plain_decimal,
-    "round_decimal": lambda value, digits, *_: func("BROUND", value, literal(digits)),
-    "fixed": lambda value, digits: func(
-        "FORMAT_STRING", literal(f"%.{digits}f"), half_even(value, digits, named_func("RINT"))
-    ),
-    "strip_zeros": lambda text: func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal("$1$2")),
-    "text_double": _text_double,
-    "text_decimal": lambda value, _: _cast(value, "STRING"),
-    "text_timestamp": _text_timestamp,
-    **{name: named_func(name.upper()) for name in ("year", "month", "day", "hour", "minute", "second")},
-    "divide_whole": lambda a, b: exp.IntDiv(this=wrapped(a), expression=wrapped(b)),
-    "matches": matches,
-    "bigint": lambda text: try_cast(exp.Trim(this=text, expression=literal(BLANK), position="BOTH"), "BIGINT"),
-}
 
 # Arrays: positions count from 0.
 
@@ -164,7 +93,7 @@ def _exists(array: Sql, item: str, position: str | None, test: Body, kind: Type)
 
 
 def _element(array: Sql, index: Sql, _kind: Type) -> Sql:
-    """GET gives NULL beyond the ends; brackets and ELEMENT_AT would fail the query."""
+    """GET gives NULL beyond the ends; brackets and ELEMENT_AT fail the query."""
     if isinstance(index, exp.Literal):
         return func("GET", array, index)
     from_end = exp.Add(this=func("SIZE", array.copy()), expression=index.copy())
@@ -181,14 +110,14 @@ def _slice(array: Sql, start: Sql, stop: Sql | None = None) -> Sql:
 
 
 def _int(value: Sql) -> Sql:
-    """An INT, as array functions count; a number beyond it lies beyond any array, and would fail the query."""
+    """Array functions take INT. A cast of a number beyond INT fails the query; no array is that long."""
     if isinstance(value, exp.Literal):
         return value
     return exp.Cast(this=value, to=exp.DataType.build("INT", dialect="spark"))
 
 
 def _sequence(count: Sql) -> Sql:
-    """SEQUENCE(0, -1) counts down."""
+    """SEQUENCE(0, -1) counts down: give an empty array instead."""
     empty = exp.Cast(this=func("ARRAY"), to=exp.DataType.build("ARRAY<BIGINT>", dialect="spark"))
     last = exp.Sub(this=exp.paren(count.copy(), copy=False), expression=literal(1))
     return case(
@@ -205,7 +134,7 @@ def _found(position: Sql) -> Sql:
 
 
 def _sort(array: Sql, item: str, key: Body, _kind: Type, descending: bool) -> Sql:
-    """Sorted structs of key, position and element; a position falls where the keys do."""
+    """Sort structs of key, position and element; the position is negative in a descending sort, so ties keep order."""
     at = exp.column(f"{item}_at")
     row = func(
         "NAMED_STRUCT",
@@ -234,79 +163,75 @@ def _unique(array: Sql, item: str, key: Body, _kind: Type) -> Sql:
     return func("FILTER", array, exp.Lambda(this=first, expressions=parameters))
 
 
-ARRAYS: dict[str, Build] = {
-    "map": _map,
-    "unique": _unique,
-    "flat_map": lambda *args: func("FLATTEN", _map(*args)),
-    "sort": _sort,
-    "sum": _sum,
-    "array_concat": named_func("CONCAT"),
-    "where": lambda array, item, test, _kind: func("FILTER", array, lambda_(item, lambda x: test(x, None))),
-    "exists": _exists,
-    "element": _element,
-    "array": named_func("ARRAY"),
-    "array_index": lambda array, value: _found(func("ARRAY_POSITION", array, value)),
-    "array_join": named_func("ARRAY_JOIN"),
-    "array_slice": _slice,
-    "field": lambda value, name, _kind: exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True)),
-    "least": named_func("LEAST"),
-    "sequence": _sequence,
-    "size": lambda array: _bigint(func("SIZE", array)),
-    "split": lambda text, separator: func("SPLIT", text, literal("\\Q" + separator.this + "\\E"), literal(-1)),
-    "text_index": lambda text, part: _found(func("INSTR", text, part)),
-    "abs": named_func("ABS"),
-}
-
-
-def call(pending: Sql, request: Call) -> Answered:
-    """Ask through ``ai_query``, written once in a subquery: each copy of the text would be a call of its own."""
-    prompt: Sql = exp.column("prompt")
-    if request.hint is not None:
-        prompt = concat(prompt, literal("\n\n" + request.hint))
-    arguments: dict[str, Sql] = {}
-    if request.response_format is not None:
-        arguments["responseFormat"] = literal(compact_json(request.response_format))
-    if request.params:
-        pairs = [part for name, value in request.params.items() for part in (literal(name), parameter(value))]
-        arguments["modelParameters"] = func("named_struct", *pairs)
-    arguments["failOnError"] = literal(False)
-    answer = func("ai_query", literal(request.model), prompt, **arguments)
-    asked = exp.select(*map(exp.column, request.carried), exp.alias_(answer, "answer", copy=False), copy=False).from_(
-        pending, copy=False
-    )
-    error = func("NULLIF", exp.column(ERROR_FIELD, table="answer"), literal(""))
-    columns = {
-        "response": exp.column(RESULT_FIELD, table="answer"),
-        "call_error": error,
-        "retryable": exp.Coalesce(
-            this=func("REGEXP_LIKE", error.copy(), literal(RETRYABLE)), expressions=[literal(False)]
-        ),
-        "run_id": exp.Cast(this=exp.CurrentTimestamp(), to=exp.DataType.build("STRING", dialect="spark")),
-    }
-    return Answered(exp.alias_(asked.subquery(copy=False), "asked", table=True, copy=False), columns)
-
-
-RESULT_FIELD, ERROR_FIELD = "result", "errorMessage"
-"""The struct of ``failOnError => false``. Read in nine public files, several of live runs; unconfirmed by the vendor's
-own page (2026-11-20)."""
-
-
-def parameter(value: Any) -> Sql:
-    """Give a model parameter: a number, a text, or an array of texts."""
-    if isinstance(value, list | tuple):
-        return func("array", *(literal(item) for item in value))
-    return literal(value)
-
-
-def dollar_brace(name: str) -> str | None:
-    """Spark substitutes ``${...}`` inside a quoted name too, where nothing can escape it."""
-    return "holds ${, which Spark substitutes inside names" if "${" in name else None
-
-
-PARAMS: Mapping[str, str | None] = {
-    "temperature": "temperature",
-    "max_tokens": "max_tokens",
-    "top_p": "top_p",
-    "seed": "seed",
-    "stop": "stop",
-}
+TEXT = TextFunctions(
+    upper=casing.upper(matches),
+    lower=casing.lower(matches, _contains),
+    trim=_trimming("BOTH"),
+    ltrim=_trimming("LEADING"),
+    rtrim=_trimming("TRAILING"),
+    replace=named_func("REPLACE"),
+    translate=named_func("TRANSLATE"),
+    cut_word=lambda text: func("REGEXP_REPLACE", text, literal(LAST_WORD), literal("")),
+    length=named_func("CHAR_LENGTH"),
+    bytes=named_func("OCTET_LENGTH"),
+    substr=named_func("SUBSTRING"),
+    greatest=named_func("GREATEST"),
+    contains=_contains,
+    startswith=named_func("STARTSWITH"),
+    endswith=named_func("ENDSWITH"),
+    text_bigint=lambda value: exp.Cast(this=value, to=exp.DataType.build("STRING", dialect="spark")),
+    text_date=lambda value: exp.Cast(this=value, to=exp.DataType.build("STRING", dialect="spark")),
+    try_add=named_func("TRY_ADD"),
+    try_subtract=named_func("TRY_SUBTRACT"),
+    try_multiply=named_func("TRY_MULTIPLY"),
+    try_negative=lambda value: func("TRY_SUBTRACT", literal(0), value),
+    double=lambda value: _cast(value, "DOUBLE"),
+    double_add=double_function(exp.Add),
+    double_subtract=double_function(exp.Sub),
+    double_multiply=double_function(exp.Mul),
+    double_divide=double_divide,
+    double_abs=named_func("ABS"),
+    double_of_text=lambda text: _cast(exp.Trim(this=text, expression=literal(BLANK), position="BOTH"), "DOUBLE"),
+    is_nan=named_func("ISNAN"),
+    floor=lambda value: _cast(func("FLOOR", value), "DOUBLE"),
+    ceil=lambda value: _cast(func("CEIL", value), "DOUBLE"),
+    truncated=lambda value: try_cast(value, "BIGINT"),
+    round=lambda value, digits: half_even(value, digits, named_func("RINT")),
+    decimal=plain_decimal,
+    round_decimal=lambda value, digits, *_: func("BROUND", value, literal(digits)),
+    fixed=lambda value, digits: func(
+        "FORMAT_STRING", literal(f"%.{digits}f"), half_even(value, digits, named_func("RINT"))
+    ),
+    strip_zeros=lambda text: func("REGEXP_REPLACE", text, literal(TRAILING_ZEROS), literal("$1$2")),
+    text_double=_text_double,
+    text_decimal=lambda value, _: _cast(value, "STRING"),
+    text_timestamp=_text_timestamp,
+    year=named_func("YEAR"),
+    month=named_func("MONTH"),
+    day=named_func("DAY"),
+    hour=named_func("HOUR"),
+    minute=named_func("MINUTE"),
+    second=named_func("SECOND"),
+    divide_whole=lambda a, b: exp.IntDiv(this=wrapped(a), expression=wrapped(b)),
+    matches=matches,
+    bigint=lambda text: try_cast(exp.Trim(this=text, expression=literal(BLANK), position="BOTH"), "BIGINT"),
+    map=_map,
+    unique=_unique,
+    flat_map=lambda *args: func("FLATTEN", _map(*args)),
+    sort=_sort,
+    sum=_sum,
+    array_concat=named_func("CONCAT"),
+    where=lambda array, item, test, _kind: func("FILTER", array, lambda_(item, lambda x: test(x, None))),
+    exists=_exists,
+    element=_element,
+    array=named_func("ARRAY"),
+    array_index=lambda array, value: _found(func("ARRAY_POSITION", array, value)),
+    array_join=named_func("ARRAY_JOIN"),
+    array_slice=_slice,
+    field=lambda value, name, _kind: exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True)),
+    least=named_func("LEAST"),
+    sequence=_sequence,
+    size=lambda array: _bigint(func("SIZE", array)),
+    split=lambda text, separator: func("SPLIT", text, literal("\\Q" + separator.this + "\\E"), literal(-1)),
+    text_index=lambda text, part: _found(func("INSTR", text, part)),
+)

@@ -14,7 +14,8 @@ from itertools import islice
 from sqlglot import exp
 
 from sqlenrich.core.errors import PromptError
-from sqlenrich.core.sql import Body, Build, Sql, case, concat, double, literal
+from sqlenrich.core.sql import Sql, case, concat, double, literal
+from sqlenrich.core.text_functions import Body, TextFunctions, text_function
 from sqlenrich.core.types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Decimal, Type
 from sqlenrich.prompt.ir.failures import assuming, facts_of, failure, failure_without_null
 from sqlenrich.prompt.ir.nodes import (
@@ -59,16 +60,16 @@ _TITLED = (
 """First letters whose title case is not their upper case, or whose lower case is several letters."""
 
 
-def prompt_sql(expr: Expr, text: Mapping[str, Build], column: ColumnSql) -> Sql:
+def prompt_sql(expr: Expr, text: TextFunctions, column: ColumnSql) -> Sql:
     """Give the SQL of a prompt: its text, NULL where the template fails for the row.
 
-    ``text`` is the engine's table of text functions, ``column`` gives the SQL of a column by its name.
+    ``text`` are the engine's text functions, ``column`` gives the SQL of a column by its name.
     """
     return _Printer(text, column).safe(expr)
 
 
 class _Printer:
-    def __init__(self, text: Mapping[str, Build], column: ColumnSql) -> None:
+    def __init__(self, text: TextFunctions, column: ColumnSql) -> None:
         self.text, self.column = text, column
         self.bound: dict[str, Sql] = {}
         self.known: dict[Expr, bool] = {}
@@ -146,28 +147,28 @@ class _Printer:
             case Column(name, _):
                 return self.column(name)
             case Field(base, name, kind):
-                return self.text["field"](self.value(base), name, kind)
+                return self.text.field(self.value(base), name, kind)
             case Var(name, kind, _):
                 return self.unboxed(self.bound[name].copy(), kind)
             case Map(array, item, position, body):
                 return self.map(array, item, position, body)
             case FlatMap(array, item, position, body):
                 return self.map(array, item, position, body, "flat_map")
-            case Sort() if "sort" not in self.text:
-                return self.value(arrays.by_rank(expr))
             case Sort(array, item, key, descending):
+                if self.text.sort is None:
+                    return self.value(arrays.by_rank(expr))
                 inner = self.body(item, None, lambda: self.value(key))
-                return self.text["sort"](self.value(array), item.name, inner, item.type, descending)
+                return self.text.sort(self.value(array), item.name, inner, item.type, descending)
             case Unique(array, item, key):
                 inner = self.body(item, None, lambda: self.value(key))
-                return self.text["unique"](self.value(array), item.name, inner, item.type)
+                return self.text.unique(self.value(array), item.name, inner, item.type)
             case Where(array, item, test):
                 inner = self.body(item, None, lambda: self.holds(test))
-                return self.text["where"](self.value(array), item.name, inner, item.type)
+                return self.text.where(self.value(array), item.name, inner, item.type)
             case Exists(array, item, position, test):
                 return self.exists(array, item, position, test)
             case Element(array, index, _, _):
-                found = self.text["element"](self.value(array), self.value(index), expr.type)
+                found = self.text.element(self.value(array), self.value(index), expr.type)
                 return self.bounded(self.unboxed(found, expr.type))
             case Fail():
                 return literal(None)
@@ -181,10 +182,10 @@ class _Printer:
 
     def boxed(self, value: Sql, kind: Type) -> Sql:
         """Give a value as an element of an array."""
-        return self.text["boxed"](value) if isinstance(kind, Array) and "boxed" in self.text else value
+        return self.text.boxed(value) if isinstance(kind, Array) and self.text.boxed is not None else value
 
     def unboxed(self, value: Sql, kind: Type) -> Sql:
-        return self.text["unboxed"](value) if isinstance(kind, Array) and "unboxed" in self.text else value
+        return self.text.unboxed(value) if isinstance(kind, Array) and self.text.unboxed is not None else value
 
     def bounded(self, built: Sql) -> Sql:
         if next(islice(built.walk(), MAX_NODES, None), None) is not None:
@@ -214,12 +215,14 @@ class _Printer:
             raise PromptError(ROUNDED)
         inside = body.type if name == "map" else STRING
         inner = self.body(item, at, lambda: self.boxed(self.safe(body), inside))
-        return self.text[name](self.value(array), item.name, at and at.name, inner, item.type)
+        return text_function(self.text, name)(
+            self.value(array), item.name, None if at is None else at.name, inner, item.type
+        )
 
     def exists(self, array: Expr, item: Var, position: Var, test: Expr) -> Sql:
         at = position if position in variables_of(test) else None
         inner = self.body(item, at, lambda: self.holds(test))
-        return self.text["exists"](self.value(array), item.name, at and at.name, inner, item.type)
+        return self.text.exists(self.value(array), item.name, None if at is None else at.name, inner, item.type)
 
     def pick(self, subject: Expr, arms: tuple[tuple[str | int, Expr], ...]) -> Sql:
         if any(_rounds(value) for _, value in arms):
@@ -238,9 +241,9 @@ class _Printer:
                 return self.as_text(args[0])
             case "capitalize":
                 text = self.value(args[0])
-                head = self.text["upper"](self.text["substr"](text, literal(1), literal(1)))
-                tail = self.text["substr"](self.text["lower"](text.copy()), literal(2))  # a final sigma looks back
-                titled = self.text["matches"](text.copy(), literal(_TITLED))
+                head = self.text.upper(self.text.substr(text, literal(1), literal(1)))
+                tail = self.text.substr(self.text.lower(text.copy()), literal(2))  # a final sigma looks back
+                titled = self.text.matches(text.copy(), literal(_TITLED))
                 return case((titled, literal(None)), default=concat(head, tail))
             case "interleaved":
                 return self.value(per_character.interleaved(*args))
@@ -249,15 +252,15 @@ class _Printer:
             case "picked" | "written":
                 return self.value(args[0])
             case "character":
-                text = self.text["substr"](self.value(args[0]), literal(1), literal(1))
+                text = self.text.substr(self.value(args[0]), literal(1), literal(1))
                 return exp.Nullif(this=text, expression=literal(""))
             case "or_empty":
-                return exp.Coalesce(this=self.value(args[0]), expressions=[self.text["array"]()])
+                return exp.Coalesce(this=self.value(args[0]), expressions=[self.text.array()])
         if expr.type == BOOLEAN:
             return self.boolean(expr)
         if expr.name == "array":
-            return self.text["array"](*(self.boxed(self.value(arg), arg.type) for arg in args))
-        return self.text[expr.name](*(self.value(arg) for arg in args))
+            return self.text.array(*(self.boxed(self.value(arg), arg.type) for arg in args))
+        return text_function(self.text, expr.name)(*(self.value(arg) for arg in args))
 
     def as_text(self, expr: Expr) -> Sql:
         value = self.value(expr)
@@ -271,9 +274,9 @@ class _Printer:
             negated = exp.Paren(this=value.copy()) if isinstance(value, exp.Connector) else value.copy()
             return case((value, literal("True")), (exp.Not(this=negated), literal("False")))
         if isinstance(expr.type, Decimal):
-            text = self.text["text_decimal"](value, expr.type)
+            text = self.text.text_decimal(value, expr.type)
             return self.signed(expr.args[0], value, text) if _rounds(expr) and isinstance(expr, Op) else text
-        return self.text["text_" + getattr(expr.type, "name", "bigint")](value)
+        return text_function(self.text, "text_" + getattr(expr.type, "name", "bigint"))(value)
 
     def signed(self, before: Expr, rounded: Sql, text: Sql) -> Sql:
         """Give the text of a rounded decimal with the sign of a negative zero, which Python's decimals have."""
@@ -284,7 +287,7 @@ class _Printer:
     def zero(self, kind: Type) -> Sql:
         """Give a zero to compare with. Beside the integer 0, Spark drops digits of a decimal below 1."""
         if isinstance(kind, Decimal) and kind.scale == kind.precision:
-            return self.text["decimal"](f"{0:.{kind.scale}f}", kind)
+            return self.text.decimal(f"{0:.{kind.scale}f}", kind)
         return literal(0)
 
     # Booleans: a predicate (WHERE, WHEN) may be NULL for false; a value may not, since NOT NULL is NULL.
@@ -332,7 +335,7 @@ class _Printer:
                 return (exp.and_ if name == "and" else exp.or_)(*tests, copy=False)
             case "lt" | "lteq" | "gt" | "gteq" as name:
                 return _COMPARISONS[name](this=self.value(args[0]), expression=self.value(args[1]))
-        return self.text[expr.name](*(self.value(arg) for arg in args))
+        return text_function(self.text, expr.name)(*(self.value(arg) for arg in args))
 
     def negated(self, expr: Expr) -> Sql:
         if isinstance(expr, Op) and expr.name in ("is_none", "truth") and expr.args[0].type == STRING:
@@ -351,7 +354,7 @@ class _Printer:
         if subject.type == BOOLEAN:
             return value
         if isinstance(subject.type, Array):
-            return exp.GT(this=self.text["size"](value), expression=literal(0))
+            return exp.GT(this=self.text.size(value), expression=literal(0))
         return exp.Not(this=exp.Is(this=value, expression=exp.Null()))
 
 

@@ -10,7 +10,7 @@ from datetime import date
 from decimal import Context, Decimal
 from typing import Any
 
-from sqlenrich.core.sql import BLANK
+from sqlenrich.core.text_functions import BLANK
 from sqlenrich.schema.checks.ir import (
     BIGINT_LIMIT,
     All,

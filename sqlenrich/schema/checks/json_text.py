@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from sqlenrich.core.sql import BLANK
+from sqlenrich.core.text_functions import BLANK
 from sqlenrich.schema.checks.grammar import (
     LONG_NUMBER,
     MANY_DIGITS,

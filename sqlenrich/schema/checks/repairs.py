@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeAlias
 
 from sqlglot import exp
 
+from sqlenrich.core.json_functions import JsonFunctions
 from sqlenrich.core.sql import Sql, all_of, case
 from sqlenrich.schema.columns import value_types
 from sqlenrich.schema.keywords import Schema, walk
-
-JsonFunctions: TypeAlias = Mapping[str, Any]
 
 REPAIRS = ("trim", "fence", "prose", "trailing_comma", "null_as_absent")
 """The known repairs, in the order in which they run. The order of their declaration is ignored."""
@@ -29,11 +27,11 @@ def kept_nulls(schema: Schema) -> frozenset[str]:
 
 def repaired_sql(json: JsonFunctions, text: Sql, repairs: Collection[str], *, keep_null: Collection[str] = ()) -> Sql:
     """Give the text after the declared repairs; ``keep_null`` are the names whose null stays."""
-    trimmed = json["trim"](text)
+    trimmed = json.trim(text)
     repaired = trimmed if "trim" in repairs else text
     if "fence" in repairs:
-        fenced, inner = json["unfence"](trimmed.copy())
-        repaired = case((fenced, json["trim"](inner)), default=repaired.copy())
+        fenced, inner = json.unfence(trimmed.copy())
+        repaired = case((fenced, json.trim(inner)), default=repaired.copy())
     for name, printed in _PRINTED.items():
         if name in repairs:
             repaired = printed(json, repaired, keep_null)
@@ -41,12 +39,12 @@ def repaired_sql(json: JsonFunctions, text: Sql, repairs: Collection[str], *, ke
 
 
 def _prose(json: JsonFunctions, text: Sql, _: Collection[str]) -> Sql:
-    plain: Sql = json["without_prose"](text)
+    plain: Sql = json.without_prose(text)
     return plain
 
 
 def _trailing_comma(json: JsonFunctions, text: Sql, _: Collection[str]) -> Sql:
-    plain: Sql = json["without_trailing_commas"](text)
+    plain: Sql = json.without_trailing_commas(text)
     return plain
 
 
@@ -54,11 +52,11 @@ def _null_as_absent(json: JsonFunctions, text: Sql, keep_null: Collection[str]) 
     """A text that is not strict JSON is left as it is: removing nulls could make it valid JSON."""
 
     def stripped(text: Sql) -> Sql:
-        sound = exp.Not(this=exp.Is(this=json["parse"](text.copy()), expression=exp.Null()))
-        holds = all_of(json["may_hold_null"](text.copy()), sound)
-        return case((holds, json["without_nulls"](text.copy(), sorted(keep_null))), default=text)
+        sound = exp.Not(this=exp.Is(this=json.parse(text.copy()), expression=exp.Null()))
+        holds = all_of(json.may_hold_null(text.copy()), sound)
+        return case((holds, json.without_nulls(text.copy(), sorted(keep_null))), default=text)
 
-    bound: Sql = json["let_text"](text, stripped)
+    bound: Sql = json.let_text(text, stripped)
     return bound
 
 

@@ -1,24 +1,4 @@
-"""The checks of an answer as SQL, printed with an engine's JSON functions.
-
-The table holds, by name, where ``value`` is a parsed JSON value and a missing one is NULL:
-
-``parse`` (text to JSON, NULL unless it is one RFC 8259 text), ``accepted`` (the same for a text known to be one),
-``get`` (by name), ``at`` (by position from 0), ``is`` (one of some types; NULL for a missing value),
-``string``, ``number`` (as double), ``bigint`` (NULL if too wide), ``text`` (as JSON text), ``too_wide`` (a number
-that is not below the greatest double), ``count``, ``name_count`` (NULL for what is no array, no object), ``any_item``
-and ``any_member`` (false or NULL for what is none), ``count_items``, ``map_items`` and ``map_members`` (to an array of
-texts, by name),
-``join_texts``, ``repeats`` (of an array of texts: two are equal, or one is NULL), ``has_other_names``, ``is_multiple``
-(of a double), ``is_date`` (a text's first ten characters), ``length``, ``search`` (of an ECMA-262 pattern),
-``lower_ascii``, ``trim``, ``blank`` (NULL, or nothing that ``trim`` leaves), ``unfence`` (of a trimmed text: the test
-for a fence and what it holds), ``without_prose``, ``without_trailing_commas``, ``may_hold_null``, ``without_nulls`` (of
-a sound text, and the names that keep theirs), ``first_word``, ``let`` (a value under a name for an expression that
-gives a text), ``let_text`` (the same of a text).
-``string``, ``number``, ``bigint`` and ``count`` give NULL for a missing value and for a JSON null; of a text
-that holds a number ``number`` and ``bigint`` give it, or of what ``unquoted``, where an engine has it, makes of it.
-``at_once``, where an engine has it, reads several values of one parsed text as columns by name, the first of which is
-the list of the others. Where ``bigint`` can't tell a number beyond 64 bits, ``beyond_bigint`` does.
-"""
+"""The checks of an answer as SQL, with an engine's :class:`~sqlenrich.core.json_functions.JsonFunctions`."""
 
 from __future__ import annotations
 
@@ -28,6 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlenrich.core.json_functions import JsonFunctions
 from sqlenrich.core.sql import Sql, all_of, any_of, case, cast, concat, func, literal
 from sqlenrich.schema.checks.ir import (
     BIGINT_LIMIT,
@@ -62,9 +43,7 @@ from sqlenrich.schema.checks.ir import (
     TooWide,
     Unquoted,
 )
-from sqlenrich.schema.checks.repairs import JsonFunctions
 
-_READ = {"string": "string", "boolean": "string", "number": "number", "integer": "bigint"}
 _OPERATORS: Mapping[str, type[exp.Binary]] = {
     "<": exp.LT,
     "<=": exp.LTE,
@@ -95,9 +74,9 @@ def checks_sql(
     """
     printer = _Printer(json, doc, columns)
     arms: list[tuple[Sql, str, str]] = [
-        (json["blank"](text), "NO_RESPONSE", "the model gave no text"),
+        (json.blank(text), "NO_RESPONSE", "the model gave no text"),
         (exp.Is(this=doc.copy(), expression=exp.Null()), "BAD_JSON", "the text is not one JSON document"),
-        (exp.Not(this=json["is"](doc.copy(), ("object",))), "NOT_OBJECT", "the JSON document is not an object"),
+        (exp.Not(this=json.has_type(doc.copy(), ("object",))), "NOT_OBJECT", "the JSON document is not an object"),
     ]
     whens: list[tuple[Sql, str]] = [(test, f"{code} {words}" if detail else code) for test, code, words in arms]
     if detail:
@@ -121,22 +100,19 @@ class _Printer:
             case Doc():
                 return self.doc.copy()
             case Get(base, name):
-                return self.made("get", self.ref(base), name)
+                return self.json.get(self.ref(base), name)
             case At(base, index):
-                return self.made("at", self.ref(base), index)
+                return self.json.at(self.ref(base), index)
             case Unquoted(base):
-                return self.made("unquoted", self.ref(base)) if "unquoted" in self.json else self.ref(base)
+                value = self.ref(base)
+                return value if self.json.unquoted is None else self.json.unquoted(value)
             case Item(depth):
                 return exp.column(f"x{depth}")
             case Name(depth):
                 return exp.column(f"k{depth}")
 
     def string(self, ref: Ref) -> Sql:
-        return self.ref(ref) if isinstance(ref, Name) else self.made("string", self.ref(ref))
-
-    def made(self, name: str, *arguments: Any) -> Sql:
-        value: Sql = self.json[name](*arguments)
-        return value
+        return self.ref(ref) if isinstance(ref, Name) else self.json.string(self.ref(ref))
 
     def test(self, test: Test) -> Sql:
         made: Sql = _TESTS[type(test)](self, test)
@@ -170,12 +146,12 @@ def _negated(test: Sql) -> Sql:
 
 
 def _is(p: _Printer, test: Is) -> Sql:
-    holds: Sql = p.json["is"](p.ref(test.ref), test.kinds)
+    holds: Sql = p.json.has_type(p.ref(test.ref), test.kinds)
     return exp.Not(this=exp.paren(holds, copy=False)) if test.negated else holds
 
 
 def _compare(p: _Printer, test: Compare) -> Sql:
-    value = p.json["bigint" if test.integer else "number"](p.ref(test.ref))
+    value = (p.json.bigint if test.integer else p.json.number)(p.ref(test.ref))
     return _OPERATORS[test.op](this=value, expression=_constant(test.limit))
 
 
@@ -186,21 +162,21 @@ def _constant(value: str | int | float) -> Sql:
 
 def _too_wide(p: _Printer, test: TooWide) -> Sql:
     if test.integer:
-        if "beyond_bigint" in p.json:
-            return p.made("beyond_bigint", p.ref(test.ref))
-        return all_of(p.given(test.ref), exp.Is(this=p.json["bigint"](p.ref(test.ref)), expression=exp.Null()))
-    wide: Sql = p.json["too_wide"](p.ref(test.ref))
+        if p.json.beyond_bigint is not None:
+            return p.json.beyond_bigint(p.ref(test.ref))
+        return all_of(p.given(test.ref), exp.Is(this=p.json.bigint(p.ref(test.ref)), expression=exp.Null()))
+    wide: Sql = p.json.too_wide(p.ref(test.ref))
     return wide
 
 
 def _not_multiple(p: _Printer, test: NotMultiple) -> Sql:
     value = p.ref(test.ref)
     if test.integer:
-        rest = exp.Mod(this=p.json["bigint"](value), expression=literal(int(test.step)))
+        rest = exp.Mod(this=p.json.bigint(value), expression=literal(int(test.step)))
         return exp.NEQ(this=rest, expression=literal(0))
-    number = p.json["number"](value)
+    number = p.json.number(value)
     small = exp.LT(this=func("ABS", number), expression=exp.Literal.number("1e20"))
-    holds = func("COALESCE", all_of(small, p.json["is_multiple"](value.copy(), test.step)), literal(False))
+    holds = func("COALESCE", all_of(small, p.json.is_multiple(value.copy(), test.step)), literal(False))
     given = exp.Not(this=exp.Is(this=number.copy(), expression=exp.Null()))
     return all_of(given, exp.Not(this=holds))
 
@@ -208,33 +184,37 @@ def _not_multiple(p: _Printer, test: NotMultiple) -> Sql:
 def _length(p: _Printer, test: Length) -> Sql:
     match test.what:
         case "items":
-            value = p.json["count"](p.ref(test.ref))
+            value = p.json.count(p.ref(test.ref))
         case "names":
-            value = p.json["name_count"](p.ref(test.ref))
+            value = p.json.name_count(p.ref(test.ref))
         case "text":
-            value = p.json["length"](p.string(test.ref))
+            value = p.json.length(p.string(test.ref))
     return _OPERATORS[test.op](this=value, expression=literal(test.count))
 
 
+def _number(p: _Printer, test: NoneOf) -> Sql:
+    return (p.json.bigint if test.kind == "integer" else p.json.number)(p.ref(test.ref))
+
+
 def _none_of(p: _Printer, test: NoneOf) -> Sql:
-    value = p.string(test.ref) if test.kind in ("string", "boolean") else p.json[_READ[test.kind]](p.ref(test.ref))
+    value = p.string(test.ref) if test.kind in ("string", "boolean") else _number(p, test)
     texts = ["true" if v is True else "false" if v is False else v for v in test.values]
     return exp.Not(this=exp.In(this=value, expressions=[_constant(v) for v in texts]))
 
 
 def _none_of_folded(p: _Printer, test: NoneOfFolded) -> Sql:
-    lower = p.json["lower_ascii"](p.string(test.ref))
+    lower = p.json.lower_ascii(p.string(test.ref))
     return exp.Not(this=exp.In(this=lower, expressions=[literal(value) for value in test.values]))
 
 
 def _count_items(p: _Printer, test: CountItems) -> Sql:
-    found = p.json["count_items"](p.ref(test.ref), f"x{test.depth}", lambda _: _negated(p.sure(test.test)))
+    found = p.json.count_items(p.ref(test.ref), f"x{test.depth}", lambda _: _negated(p.sure(test.test)))
     return _OPERATORS[test.op](this=found, expression=literal(test.count))
 
 
 def _repeats(p: _Printer, test: Repeats) -> Sql:
-    texts = p.json["map_items"](p.ref(test.ref), f"x{test.depth}", lambda x: _canonical(p, x, test.depth, test.levels))
-    made: Sql = p.json["repeats"](texts)
+    texts = p.json.map_items(p.ref(test.ref), f"x{test.depth}", lambda x: _canonical(p, x, test.depth, test.levels))
+    made: Sql = p.json.repeats(texts)
     return made
 
 
@@ -243,27 +223,27 @@ def _canonical(p: _Printer, value: Sql, depth: int, levels: int) -> Sql:
     json = p.json
     name = f"{depth}_{levels}"
     arms: list[tuple[Sql, Sql]] = [
-        (json["is"](value, ("string",)), _measured(p, json["string"](value.copy()))),
-        (json["is"](value.copy(), ("integer", "number")), json["number_text"](value.copy())),
-        (json["is"](value.copy(), ("boolean",)), json["string"](value.copy())),
-        (json["is"](value.copy(), ("null",)), literal("null")),
+        (json.has_type(value, ("string",)), _measured(p, json.string(value.copy()))),
+        (json.has_type(value.copy(), ("integer", "number")), json.number_text(value.copy())),
+        (json.has_type(value.copy(), ("boolean",)), json.string(value.copy())),
+        (json.has_type(value.copy(), ("null",)), literal("null")),
     ]
     if levels:
-        inside = json["map_items"](value.copy(), f"y{name}", lambda y: _canonical(p, y, depth, levels - 1))
-        arms.append((json["is"](value.copy(), ("array",)), _bracketed(json["join_texts"](inside), "[", "]")))
-        members = json["map_members"](
+        inside = json.map_items(value.copy(), f"y{name}", lambda y: _canonical(p, y, depth, levels - 1))
+        arms.append((json.has_type(value.copy(), ("array",)), _bracketed(json.join_texts(inside), "[", "]")))
+        members = json.map_members(
             value.copy(),
             f"n{name}",
             f"z{name}",
             lambda n, z: concat(_measured(p, n), _canonical(p, z, depth, levels - 1)),
         )
-        arms.append((json["is"](value.copy(), ("object",)), _bracketed(json["join_texts"](members), "{", "}")))
+        arms.append((json.has_type(value.copy(), ("object",)), _bracketed(json.join_texts(members), "{", "}")))
     return case(*arms)
 
 
 def _measured(p: _Printer, text: Sql) -> Sql:
     """Give the SQL of a text after its length, so that no text reads as two."""
-    return concat(cast(p.json["length"](text), exp.DataType.build("TEXT")), literal(":"), text.copy())
+    return concat(cast(p.json.length(text), exp.DataType.build("TEXT")), literal(":"), text.copy())
 
 
 def _bracketed(text: Sql, left: str, right: str) -> Sql:
@@ -271,12 +251,12 @@ def _bracketed(text: Sql, left: str, right: str) -> Sql:
 
 
 def _any_item(p: _Printer, test: AnyItem) -> Sql:
-    made: Sql = p.json["any_item"](p.ref(test.ref), f"x{test.depth}", lambda _: p.test(test.test), test.start)
+    made: Sql = p.json.any_item(p.ref(test.ref), f"x{test.depth}", lambda _: p.test(test.test), test.start)
     return made
 
 
 def _any_member(p: _Printer, test: AnyMember) -> Sql:
-    made: Sql = p.json["any_member"](p.ref(test.ref), f"k{test.depth}", f"x{test.depth}", lambda *_: p.test(test.test))
+    made: Sql = p.json.any_member(p.ref(test.ref), f"k{test.depth}", f"x{test.depth}", lambda *_: p.test(test.test))
     return made
 
 
@@ -302,10 +282,10 @@ _TESTS: Mapping[type, Any] = {
     Length: _length,
     NoneOf: _none_of,
     NoneOfFolded: _none_of_folded,
-    NoMatch: lambda p, test: exp.Not(this=p.json["search"](p.string(test.ref), test.pattern)),
-    NoDate: lambda p, test: all_of(p.given(test.ref), _negated(p.json["is_date"](p.string(test.ref)))),
+    NoMatch: lambda p, test: exp.Not(this=p.json.search(p.string(test.ref), test.pattern)),
+    NoDate: lambda p, test: all_of(p.given(test.ref), _negated(p.json.is_date(p.string(test.ref)))),
     Lacks: lambda p, test: exp.Is(this=p.ref(Get(test.ref, test.name)), expression=exp.Null()),
-    OtherNames: lambda p, test: p.json["has_other_names"](p.ref(test.ref), test.names),
+    OtherNames: lambda p, test: p.json.has_other_names(p.ref(test.ref), test.names),
     AnyItem: _any_item,
     AnyMember: _any_member,
     CountItems: _count_items,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
-from sqlenrich.core.engine import Output, Told
+from sqlenrich.core.engine import OutputSpec, ResponseFormat
 from sqlenrich.schema.json_schema import json_schema
 from sqlenrich.schema.vendor.dialects import OPENAI, XGRAMMAR, Dialect
 from sqlenrich.schema.vendor.openai_strict import strict_part
 from sqlenrich.schema.vendor.subset import vendor_part
 
 
-def json_schema_format(output: Output, dialect: Dialect = XGRAMMAR) -> Told:
+def json_schema_format(output: OutputSpec, dialect: Dialect = XGRAMMAR) -> ResponseFormat:
     """Give OpenAI's ``response_format`` of an output, ``strict`` where the schema allows it.
 
     See :func:`.openai_strict.strict_part` for what strict mode does to optional properties; with the repair
@@ -20,12 +20,12 @@ def json_schema_format(output: Output, dialect: Dialect = XGRAMMAR) -> Told:
     """
     part, left_out = vendor_part(output.schema, dialect)
     if part is None:
-        return Told(None, left_out)
+        return ResponseFormat(None, left_out)
     strict = strict_part(part, left_out=left_out, nullable="null_as_absent" in output.repairs)
     form: dict[str, Any] = {"name": output.name[:64], "schema": json_schema(part if strict is None else strict)}
     if strict is not None:
         form["strict"] = True
-    return Told({"type": "json_schema", "json_schema": form}, left_out)
+    return ResponseFormat({"type": "json_schema", "json_schema": form}, left_out)
 
 
 def dialect_of(url: str) -> Dialect:

@@ -1,0 +1,1 @@
+"""Databricks: Spark's SQL with its own ``ai_query`` and Delta tables."""

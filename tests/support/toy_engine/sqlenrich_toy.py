@@ -1,0 +1,45 @@
+"""An engine of another distribution: DuckDB's SQL, and ``toy_complete(model, prompt)`` as the call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from sqlenrich.core.engine import CallResult, ModelCall, OutputSpec, ResponseFormat, VendorFact
+from sqlenrich.core.sql import Sql, func, literal
+from sqlenrich.engines.duckdb.engine import ENGINE as DUCKDB
+from sqlenrich.engines.shared.model_call import answers, request_text
+
+_SOURCE, _READ_ON = "tests/support/toy_engine", "2026-11-22"
+
+
+def response_format(output: OutputSpec) -> ResponseFormat:
+    """Give no format: the call takes no schema, so the hint describes the output."""
+    return ResponseFormat(None, (f"{output.name}: toy_complete takes no schema",))
+
+
+def call(pending: Sql, request: ModelCall) -> CallResult:
+    """Ask through ``toy_complete``, which gives NULL for a failure."""
+    answer = func("toy_complete", literal(request.model), request_text(request))
+    response = exp.column("answer", table="asked")
+    failed = exp.Is(this=response.copy(), expression=exp.Null())
+    error = exp.Case(ifs=[exp.If(this=failed, true=literal("no answer"))])
+    columns: dict[str, Sql] = {"response": response, "call_error": error, "retryable": failed.copy()}
+    return CallResult(answers(pending, request, answer), columns)
+
+
+ENGINE = replace(
+    DUCKDB,
+    name="toy",
+    facts={
+        "call": VendorFact("toy_complete", _SOURCE, _READ_ON),
+        "default_model": VendorFact("toy-1", _SOURCE, _READ_ON),
+    },
+    params={"temperature": None, "max_tokens": None, "top_p": None, "seed": None, "stop": None},
+    params_by_model=(),
+    response_format=response_format,
+    call=call,
+    must_exist=lambda call: [f"Needs: the function toy_complete(model, prompt), and its model {call.model}"],
+    shares_settings_of="",
+)
