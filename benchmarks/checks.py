@@ -1,12 +1,13 @@
-"""How many answers a second are checked: a schema of ten fields in SQL, against Python's JSON Schema validators.
+"""Measure how many answers per second are checked: ten fields in SQL, and in Python's JSON Schema validators.
 
     python benchmarks/checks.py [--rows 200000] [--engines duckdb spark] [--times 3]
 
-The same answers, a tenth of them bad in ten ways, are judged by the ``checked`` step of a plan (and by it and
-``enriched``, which gives the typed columns), on DuckDB, on Spark (two threads, a warm JVM, all rows written to nowhere)
-and in Python: read by orjson, validated, put into a typed tuple or counted as bad. fastjsonschema, jsonschema-rs and
-jsonschema are compared where they are installed (``pip install fastjsonschema jsonschema-rs jsonschema``); what is
-missing is said. Prints one line of JSON: rows a second, and each as a multiple of the fastest in Python.
+The same answers, a tenth of them bad in ten ways, are judged by the ``checked`` step of a plan, and by ``checked`` and
+``enriched``, which adds the typed columns. This runs on DuckDB and on Spark (two threads, a warm JVM, all rows written
+to nowhere). In Python, orjson parses each answer, and a validator checks it. A good answer becomes a typed tuple, a
+bad one is counted. fastjsonschema, jsonschema-rs and jsonschema are compared if they are installed (``pip install
+fastjsonschema jsonschema-rs jsonschema``). A missing one is reported. Prints one line of JSON: rows per second, and
+each as a multiple of the fastest validator in Python.
 """
 
 from __future__ import annotations
@@ -67,11 +68,11 @@ BAD: tuple[Callable[[dict[str, Any]], Any], ...] = (
     lambda answer: answer["customer"].update(age=-1),
 )
 ACCEPTED_OF = 10
-"""One answer of so many is bad."""
+"""One answer of this number is bad."""
 
 
 def make_answers(count: int) -> list[str]:
-    """Give so many answers."""
+    """Give ``count`` answers."""
     made = []
     for n in range(count):
         answer = {
@@ -137,7 +138,7 @@ VALIDATORS: Mapping[str, tuple[Callable[[Any], Callable[[Any], bool]], int]] = {
 
 
 def in_python(valid: Callable[[Any], bool], texts: Sequence[str]) -> int:
-    """Read, validate and type the answers; give how many are good. A date that is none is bad."""
+    """Read, validate and type the answers; give how many are good. A wrong date is bad."""
     rows = []
     for text in texts:
         try:
@@ -290,7 +291,7 @@ def measure(count: int, engines: Sequence[str], times: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure what is asked for."""
+    """Run the chosen measurements."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--times", type=int, default=3, help="runs, of which the fastest counts")

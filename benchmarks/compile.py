@@ -1,8 +1,8 @@
-"""How long 100, 300 and 1,000 enrichments take to load and compile for five engines, and how it grows.
+"""Measure the time to load and compile 100, 300 and 1,000 enrichments for five engines, and its growth.
 
     python benchmarks/compile.py [COUNT...]
 
-Each enrichment is one of the ready-made ones under a name, a label list and an instruction of its own.
+Each enrichment is a ready-made one with its own name, label list and instruction.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from sqlenrich.spec.settings import Config
 
 
 def texts(count: int) -> list[tuple[str, str]]:
-    """Give the names and texts of so many different enrichment files."""
+    """Give the names and texts of ``count`` different enrichment files."""
     sources = [path.read_text(encoding="utf-8") for path in templates().values()]
     return [(f"enrichment_{n}", sources[n % len(sources)] + f"\nCase {n}.") for n in range(count)]
 
 
 def measure(count: int) -> dict[str, float]:
-    """Give the seconds of each engine, and of loading, for so many enrichments."""
+    """Give the seconds of each engine, and of loading, for ``count`` enrichments."""
     seconds: dict[str, float] = {}
     started = time.perf_counter()
     loaded = [loads(text, name=name) for name, text in texts(count)]
@@ -38,7 +38,7 @@ def measure(count: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print a line of JSON per size, then how the time of one grows from the first size to the last."""
+    """Print a line of JSON per size, then the growth of the time per enrichment from the first size to the last."""
     counts = [int(argument) for argument in sys.argv[1:]] or [100, 300, 1000]
     each: list[float] = []
     for count in counts:

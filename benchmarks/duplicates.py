@@ -1,11 +1,11 @@
-"""Rows with the same prompt are asked once: in a run, in the next one, and in another enrichment of the same answers.
+"""Check that rows with the same prompt are asked once: in a run, in the next, and in enrichments that share answers.
 
     python benchmarks/duplicates.py [--rows 100000] [--distinct 20000]
 
-The distinct prompts are spread over the whole table. ``first`` asks each once; ``again`` is the same command; ``moved``
-has the rows in another order; ``other`` is another enrichment with the same prompt and output, which shares the answers
-by ``--responses`` (a table of the same database: a run has one). Counted is what the endpoint saw, not what the run
-says. Ends with 1 where a prompt was asked twice.
+The distinct prompts are spread over the whole table. There are four runs. ``first`` asks each prompt once. ``again``
+is the same command. ``moved`` has the rows in another order. ``other`` is another enrichment with the same prompt and
+output. It shares the answers by ``--responses``, a table of the same database. The requests are counted by the
+endpoint. The exit status is 1 if a prompt was asked twice.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ COLUMNS = ("run", "status", "seconds", "rows", "distinct", "seen", "calls", "cac
 
 
 def main() -> None:
-    """Run the four, one after another."""
+    """Run all four, one after another."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--distinct", type=int, default=20_000)
     given = parser.parse_args()
     rows, distinct = given.rows, min(given.distinct, given.rows)
-    # A step that shares no factor with the count visits each text, far from its neighbours.
+    # A step without a common factor with the count visits each text, far from its neighbours.
     spread = f"'Message ' || (i * 7919) % {distinct} || ' about a parcel'"
     moved = f"'Message ' || ({rows} - 1 - i) % {distinct} || ' about a parcel'"
     measured: list[dict[str, Any]] = []

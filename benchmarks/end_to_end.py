@@ -1,11 +1,12 @@
-"""Rows a second of whole runs against a local endpoint, beside other ways to ask a model for every row of a table.
+"""Measure rows per second of whole runs against a local endpoint, compared with other clients.
 
     python benchmarks/end_to_end.py [--rows 50000] [--repeat 3] [--peers-python OTHER/bin/python]
 
-``sqlenrich run`` on DuckDB (read, prompt, call, store, check, write; a process of its own) is measured in turn with a
-bare loop of aiohttp over prompts in memory, Daft's ``prompt`` and an asynchronous ``mapInPandas`` of Spark. What the
-interpreter of ``--peers-python`` can't import is left out with a line. Two endpoints: one whose slots and latency set
-a limit, and a fast one where the client's own work does. Prints a line of JSON per run, then a table of the medians.
+``sqlenrich run`` on DuckDB (read, prompt, call, store, check, write) is a process of its own. It is measured in turn
+with a bare loop of aiohttp over prompts in memory, Daft's ``prompt`` and an asynchronous ``mapInPandas`` of Spark. A
+client that the interpreter of ``--peers-python`` can't import is left out with a line. There are two endpoints: one
+whose slots and latency set a limit, and a fast one for which the client's own work is the limit. Prints a line of JSON
+per run, then a table of the medians.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import peers
 
 ROOT = Path(__file__).resolve().parents[1]
 ENDPOINT = ROOT / "tests" / "llm" / "endpoint.py"
-SQLENRICH = (sys.executable, "-c", "from sqlenrich.__main__ import main; main()")  # as the script of its wheel
+SQLENRICH = (sys.executable, "-c", "from sqlenrich.__main__ import main; main()")  # as the installed script does
 LABELS = ("card_arrival", "lost_or_stolen_card", "exchange_rate", "other")
 PROMPT = f"""---
 key: [id]
@@ -72,7 +73,7 @@ class Setting:
 
     @property
     def limit(self) -> float:
-        """The most rows a second that the endpoint can answer, were its own work nothing."""
+        """The maximum of rows per second that the endpoint can answer, without the cost of its own work."""
         return self.slots / self.latency_s
 
 
@@ -80,7 +81,7 @@ SETTINGS = (Setting("limited", 0.2, 256), Setting("fast", 0.01, 256))
 
 
 def messages(rows: int) -> Iterator[str]:
-    """Give distinct customer messages whose lengths are like those of Banking77: half below 50 characters."""
+    """Give distinct customer messages with the lengths of Banking77: half below 50 characters."""
     chance = random.Random(77)
     for number in range(rows):
         words = {name: chance.choice(choices) for name, choices in WORDS.items()}
@@ -88,7 +89,7 @@ def messages(rows: int) -> Iterator[str]:
 
 
 def given_messages(path: Path, column: str, rows: int) -> Iterator[str]:
-    """Give so many messages of a CSV file, again from its start where it has fewer, each made distinct."""
+    """Give ``count`` distinct messages of a CSV file. A shorter file is read again from its start."""
     with path.open(encoding="utf-8", newline="") as file:
         found = [row[column] for row in csv.DictReader(file)]
     for number in range(rows):
@@ -105,7 +106,7 @@ def write_input(path: Path, bodies: Iterator[str]) -> None:
 
 @contextmanager
 def serving(program: Path, setting: Setting) -> Iterator[str]:
-    """Run the endpoint in a process of its own; give its URL."""
+    """Run the endpoint in a process of its own and give its URL."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -134,7 +135,7 @@ class Bench:
         self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
     def clients(self) -> dict[str, tuple[str, str]]:
-        """Give each client's name, and how it is started."""
+        """Give the name of each client and its command."""
         found = {
             ("sqlenrich" if text == "auto" else f"sqlenrich --concurrency {text}"): ("sqlenrich", text)
             for text in self.given.concurrency
@@ -164,7 +165,7 @@ class Bench:
     def peer(self, kind: str, setting: Setting, url: str) -> dict[str, Any]:
         slots = str(setting.slots)
         if kind == "bare" and self.given.bare:
-            # Such a program takes the same three arguments, and tells the rate of its loop alone.
+            # This program takes the same three arguments and reports the rate of its loop alone.
             wall, out = self.timed([self.given.peers_python, str(self.given.bare), str(self.given.rows), slots, url])
             return figures(self.given.rows, wall, json.loads(out)["seconds"])
         rows = self.given.rows if kind == "bare" else self.given.peer_rows
@@ -184,7 +185,7 @@ class Bench:
 
 
 def figures(rows: int, wall: float, seconds: float) -> dict[str, Any]:
-    """Give what one run says: ``seconds`` are those of its own work, without the start of its process."""
+    """Give the figures of one run. ``seconds`` are those of its work, without the start of its process."""
     return {
         "rows": rows,
         "wall_s": round(wall, 2),
@@ -195,7 +196,7 @@ def figures(rows: int, wall: float, seconds: float) -> dict[str, Any]:
 
 
 def table(setting: Setting, runs: dict[str, list[dict[str, Any]]]) -> str:
-    """Give the medians as Markdown. The bare loop counts without its start: it is the most a client could do."""
+    """Give the medians as Markdown. The bare loop is counted without its start: it is the upper bound of a client."""
 
     def median(name: str, figure: str) -> float:
         return statistics.median(float(run[figure]) for run in runs[name])
@@ -225,7 +226,7 @@ def table(setting: Setting, runs: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def run(bench: Bench, setting: Setting, only: Sequence[str] | None) -> str:
-    """Measure all clients against one endpoint, in an order that turns with each round; give the table."""
+    """Measure all clients against one endpoint, in an order that rotates each round, and give the table."""
     clients = {name: how for name, how in bench.clients().items() if not only or how[0] in only or how[1] in only}
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in clients}
     for turn in range(bench.given.repeat):

@@ -1,13 +1,18 @@
-"""Runs against an endpoint that fails: each kind of fault at several shares of the requests.
+"""Measure runs against an endpoint that fails: each kind of fault at several shares of the requests.
 
     python benchmarks/faults.py [--rows 10000] [--kinds 500 hang ...] [--shares 0.01 0.1 0.5 1] [--after 100]
                                 [--limit 900]
 
 Each measurement is ``sqlenrich run`` as a process with distinct rows, a fresh database and a fresh endpoint program.
-Held for each: the run ends within the limit; each row in is in NAME or NAME_quarantine, once; each prompt that the
-endpoint gave a whole completion for is stored as answered; none got two of them; an error (exit status 1) comes only
-where no request can succeed. Beside the shares, each kind befalls all requests but the first 100 (``--after``): an
-endpoint that dies within a run. Prints a line of JSON for each, a table, and ends with 1 where something did not hold.
+It checks that
+
+- the run ends within the limit;
+- each row in is in NAME or NAME_quarantine, once;
+- each prompt with a whole completion is stored as answered, and none got two;
+- an error (exit status 1) comes only if no request can succeed.
+
+In addition to the shares, each kind affects all requests but the first 100 (``--after``): an endpoint that fails
+during a run. Prints a line of JSON for each measurement, and a table. The exit status is 1 if a check failed.
 """
 
 from __future__ import annotations
@@ -63,7 +68,7 @@ SELECT count(*) FROM (
 
 
 def measure(folder: Path, kind: str, share: float, after: int, rows: int, limit_s: float) -> dict[str, Any]:
-    """Run once, with faults from the request ``after`` on; ``problems`` names what did not hold."""
+    """Run once, with faults from the request ``after`` on. ``problems`` names the failed checks."""
     write_prompt(folder)
     data, output = texts(folder / "in.csv", rows, BODY), folder / "out.duckdb"
     huge = min(HUGE_BYTES, round(HUGE_BYTES_OF_RUN / (rows * share)))

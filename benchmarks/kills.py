@@ -1,13 +1,16 @@
-"""Runs killed at random moments, then run to the end: equal to an undisturbed run, and what was paid twice.
+"""Kill runs at random moments, run to the end, and compare with an undisturbed run; count what was paid twice.
 
     python benchmarks/kills.py [--kills 50] [--rows 20000] [--seed 1]
 
-A fifth of the kills (SIGKILL) falls before the first call, a fifth once all is answered and the tables are made, the
-others while requests are sent. What a kill exposed is counted from the endpoint's log and the database that it left:
-requests sent by the killed process and not stored. Held: no kill exposed more than the concurrency and 256; no prompt
-was asked more often than once and once for each kill that exposed it; every column of NAME, and of NAME_quarantine but
-_attempts, holds the undisturbed run's rows. Prints a line of JSON for each kill, a table, and ends with 1 where
-something did not hold.
+A fifth of the kills (SIGKILL) comes before the first call, a fifth after all answers while the tables are made, and
+the others while requests are sent. A request is exposed if the killed process sent it and did not store its answer.
+Exposed requests are counted from the endpoint's log and the remaining database. The checks:
+
+- no kill exposed more than the concurrency plus 256;
+- no prompt was asked more often than once, plus once for each kill that exposed it;
+- every column of NAME, and of NAME_quarantine except _attempts, has the rows of the undisturbed run.
+
+Prints a line of JSON for each kill, and a table. The exit status is 1 if a check failed.
 """
 
 from __future__ import annotations

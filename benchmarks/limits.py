@@ -1,15 +1,18 @@
-"""Runs against an endpoint that enforces its limits of requests and tokens a minute: how gentle, and how much is used.
+"""Measure runs against an endpoint with limits of requests and tokens per minute: the refusals, and the used quota.
 
     python benchmarks/limits.py [--minutes 4] [--rpm 600] [--tpm 60000] [--variants requests tokens unknown told]
 
-The endpoint refuses with 429 whatever is beyond its limits in a sliding minute. ``requests``: short prompts, so the
-requests bind; ``tokens``: long ones, so the tokens bind; the client is told both limits in ``sqlenrich.toml``.
-``unknown``: it is told nothing, and the requests bind; ``told``: the endpoint tells in its headers how much is left
-(``--tells`` names the style). Each run has as many rows as the limit allows in the minutes.
+The endpoint answers 429 to everything beyond its limits in a sliding minute. Each run has as many rows as the limit
+allows in the minutes. The variants:
 
-Prints for each the share of requests that got 429, and the share of the binding limit that was used between the first
-and the last accepted request: of the whole time, and after its first minute, when the burst that an empty window takes
-in is over.
+- ``requests``: short prompts, so the requests are the limit; ``sqlenrich.toml`` has both limits
+- ``tokens``: long prompts, so the tokens are the limit; ``sqlenrich.toml`` has both limits
+- ``unknown``: short prompts; nothing names the limits
+- ``told``: short prompts; the endpoint's headers report what is left (``--tells`` names the style)
+
+Prints for each variant the share of requests with 429, and the used share of the limit between the first and the last
+accepted request. The share is that of the whole time, and that after the first minute, because an empty window accepts
+a burst at first.
 """
 
 from __future__ import annotations
@@ -36,10 +39,10 @@ COLUMNS = (
 
 
 def used(timeline: Sequence[Mapping[str, int]], what: str, limit: int, first: float, last: float) -> float | None:
-    """Give the share of a limit that was used between two moments; None where there is no time between them."""
+    """Give the used share of a limit between two moments, or None if they are less than a second apart."""
     if last - first < 1:
         return None
-    # The last accepted request ends the time: what is counted is what came before it.
+    # Count what came before the last accepted request, which ends the time.
     taken = sum(second[what] for second in timeline if first <= second["at"] < int(last))
     return round(taken / (limit * (int(last) - first) / MINUTE_S), 3)
 
@@ -50,7 +53,7 @@ def measure(
     """Run once."""
     body, told = VARIANTS[variant]
     binding, limit = ("tokens", tpm) if variant == "tokens" else ("accepted", rpm)
-    # Limits of another window, for a trial: as many a minute as that makes.
+    # Convert the limits of another window, for a trial, to limits per minute.
     a_minute = round(limit * MINUTE_S / window_s)
     rows = round(minutes * a_minute / (LONG_TOKENS if variant == "tokens" else 1))
     write_prompt(folder)
@@ -93,7 +96,9 @@ def main() -> None:
     parser.add_argument("--rpm", type=int, default=600)
     parser.add_argument("--tpm", type=int, default=60_000)
     parser.add_argument("--window", type=float, default=MINUTE_S, metavar="S", help="the limits' window, for a trial")
-    parser.add_argument("--tells", choices=TELLS, default="openai", help="how the endpoint tells what is left")
+    parser.add_argument(
+        "--tells", choices=TELLS, default="openai", help="the headers in which the endpoint reports what is left"
+    )
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     given = parser.parse_args()
     measured = []

@@ -1,4 +1,4 @@
-"""What the benchmarks of runs share: the command line as a process, the endpoint program beside it, figures printed."""
+"""Shared by the benchmarks of runs: the command as a process, the endpoint program beside it, and printed figures."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ KILL_S = 30.0
 
 @dataclass(frozen=True)
 class Run:
-    """How a command ended; ``hung``: it did not, within the limit. ``report`` is empty where none was printed."""
+    """The end of a command. ``hung``: it did not end within the limit. ``report`` is empty if none was printed."""
 
     status: int
     seconds: float
@@ -123,7 +123,7 @@ def texts(path: Path, rows: int, body: str) -> Path:
 
 
 def row_count(output: Path, query: str) -> int:
-    """Give the number that a query on an output database gives; 0 where a table of it is missing."""
+    """Give the result of a counting query on an output database, or 0 if a table is missing."""
     try:
         with duckdb.connect(str(output), read_only=True) as db:
             found = db.execute(query).fetchone()
@@ -133,7 +133,7 @@ def row_count(output: Path, query: str) -> int:
 
 
 def counts(output: Path, name: str = "ticket") -> tuple[int, int, int, dict[str, int]]:
-    """Give the rows enriched, those in quarantine, the distinct ids of both, and the codes."""
+    """Give the number of enriched and quarantined rows, the distinct ids of both, and the reason codes."""
     good, bad = (row_count(output, f"SELECT count(*) FROM {table}") for table in (name, f"{name}_quarantine"))
     both = f"SELECT id FROM {name} UNION ALL SELECT id FROM {name}_quarantine"
     ids = row_count(output, f"SELECT count(DISTINCT id) FROM ({both})")

@@ -1,10 +1,10 @@
-"""Memory and rate of whole runs with the mock model, by size: is the one bounded, and the other the same?
+"""Measure memory and rate of whole runs with the mock model, by size: memory is bounded, and the rate does not fall.
 
     python benchmarks/memory.py 300000 1000000 3000000 --input parquet
 
-Prints one line of JSON per size: the most resident memory of the run's process in MB, of the whole run and (on Linux)
-of each tenth of its time; the rows a second; the processor's time per row, which other programs disturb less. Then a
-table that sets each size beside the first.
+Prints one line of JSON per size: the maximum resident memory of the run's process in MB, for the whole run and (on
+Linux) for each tenth of its time; the rows per second; the processor time per row, which other programs disturb less.
+Then prints a table that compares each size with the first.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SAMPLE_S = 0.2
 
 
 def make_input(path: Path, rows: int) -> None:
-    """Write rows of about 220 bytes, so that a prompt has about 300."""
+    """Write rows of about 220 bytes, which make prompts of about 300."""
     options = {".parquet": "FORMAT parquet", ".jsonl": "FORMAT json", ".csv": "FORMAT csv, HEADER"}[path.suffix]
     with duckdb.connect() as db:
         db.execute(f"COPY (SELECT i AS id, {BODY} AS body FROM range({rows}) AS t(i)) TO '{path}' ({options})")
@@ -85,7 +85,7 @@ def measure(folder: Path, rows: int, form: str) -> dict[str, object]:
 
 
 def resident(child: subprocess.Popen[str]) -> Iterator[float]:
-    """Give the resident memory of a process in MB, many times until it ends; nothing where no /proc tells it."""
+    """Give the resident memory of a process in MB, repeatedly until it ends. Without /proc, give nothing."""
     while child.poll() is None:
         with suppress(OSError, IndexError):
             yield int(Path(f"/proc/{child.pid}/statm").read_text().split()[1]) * PAGE / 2**20
@@ -93,7 +93,7 @@ def resident(child: subprocess.Popen[str]) -> Iterator[float]:
 
 
 def tenths(samples: Sequence[float]) -> list[int]:
-    """Give the most of each tenth of the time."""
+    """Give the maximum of each tenth of the time."""
     parts = (samples[len(samples) * n // 10 : len(samples) * (n + 1) // 10] for n in range(10))
     return [round(max(part)) for part in parts if part]
 

@@ -1,4 +1,4 @@
-"""Other ways to ask a model for every row, each in a process of its own; imports nothing of sqlenrich.
+"""Other clients that ask a model for every row, each in a process of its own. Imports nothing of sqlenrich.
 
     python benchmarks/peers.py {bare,daft,spark} DATA.csv ROWS IN_FLIGHT URL OUTPUT
 
@@ -40,7 +40,7 @@ def read(path: str, rows: int) -> list[str]:
 
 
 async def ask_all(prompts: list[str], in_flight: int, url: str) -> list[str]:
-    """Give the answers' texts: so many requests in flight, nothing else done."""
+    """Give the texts of the answers, with a fixed number of requests in flight and no other work."""
     import aiohttp
 
     answers = [""] * len(prompts)
@@ -62,7 +62,7 @@ async def ask_all(prompts: list[str], in_flight: int, url: str) -> list[str]:
 
 
 def run_loop(prompts: list[str], in_flight: int, url: str) -> list[str]:
-    """Ask in an event loop of its own, the fastest there is."""
+    """Ask in a new event loop, with uvloop if it is installed."""
     with suppress(ImportError):
         import uvloop
 
@@ -72,7 +72,7 @@ def run_loop(prompts: list[str], in_flight: int, url: str) -> list[str]:
 
 
 def bare(data: str, rows: int, in_flight: int, url: str, _: str) -> float:
-    """A loop over prompts that are in memory already: what a client costs at the least."""
+    """A loop over prompts in memory: the minimum cost of a client."""
     import aiohttp  # noqa: F401
 
     prompts = [QUESTION + body for body in read(data, rows)]
@@ -106,7 +106,7 @@ def daft(data: str, rows: int, _: int, url: str, output: str) -> float:
 
 
 def spark(data: str, rows: int, in_flight: int, url: str, output: str) -> float:
-    """An asynchronous ``mapInPandas``, what is in flight split over the partitions, from CSV to Parquet."""
+    """An asynchronous ``mapInPandas`` from CSV to Parquet. The partitions share the requests in flight."""
     import aiohttp  # noqa: F401
     import pandas as pd
     from pyspark.sql import SparkSession
@@ -136,7 +136,7 @@ KINDS: dict[str, Callable[[str, int, int, str, str], float]] = {"bare": bare, "d
 
 
 def main() -> None:
-    """Run one of them."""
+    """Run one client."""
     kind, data, rows, in_flight, url, output = sys.argv[1:]
     try:
         seconds = KINDS[kind](data, int(rows), int(in_flight), url, output)

@@ -1,12 +1,12 @@
-"""How long prompts take to compile, and how many rows per second their SQL gives against jinja2.
+"""Measure the time to compile prompts, and the rows per second of their SQL compared with jinja2.
 
     python benchmarks/prompts.py compile [--corpora FOLDER] [--profile]
     python benchmarks/prompts.py rows [--rows 200000] [--corpora FOLDER] [--engines duckdb spark]
 
 ``compile`` takes every template of FOLDER/promptsource.jsonl for all engines. ``rows`` gives the texts of
-FOLDER/banking77/train.csv, again and again under other numbers, to three prompts on DuckDB, on Spark (two threads, a
-warm JVM, all rows written to nowhere) and in Python (jinja2, each template parsed once; one process and two). FOLDER is
-SQLENRICH_CORPORA where that is set; without texts, made ones are taken. Both print lines of JSON.
+FOLDER/banking77/train.csv, repeated with different numbers, to three prompts: on DuckDB, on Spark (two threads, a warm
+JVM, all rows written to nowhere) and in Python (jinja2, each template parsed once; one process and two). FOLDER is
+SQLENRICH_CORPORA if that is set. Without texts, generated ones are used. Both print lines of JSON.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def compile_all(file: Path) -> dict[str, Any]:
 
 
 def bodies(folder: Path) -> list[str]:
-    """Give the customers' messages, or made ones where there are none."""
+    """Give the customers' messages, or generated ones if there are none."""
     file = folder / "banking77" / "train.csv"
     if not file.is_file():
         return [f"Message {n}: why has order {n * 7919} not come? " + "It is late. " * (n % 9) for n in range(10_000)]
@@ -117,7 +117,7 @@ def bodies(folder: Path) -> list[str]:
 
 
 def make_rows(texts: Sequence[str], count: int) -> list[Row]:
-    """Give so many rows: a message, a number that may be missing, a few words as an array."""
+    """Give ``count`` rows: a message, a number that may be missing, a few words as an array."""
     return [
         {
             "id": n,
@@ -142,12 +142,12 @@ def timed(work: Callable[[], object], times: int) -> float:
 
 @cache
 def parsed(template: str) -> jinja2.Template:
-    """Give a template, parsed once in each process."""
+    """Give a template that is parsed once in each process."""
     return environment().from_string(template)
 
 
 def render_all(template: str, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Render a template for each row in Python; give the number of characters."""
+    """Render a template for each row in Python and give the number of characters."""
     render = parsed(template).render
     return sum(len(render(row)) for row in rows)
 
@@ -232,7 +232,7 @@ def _spark(file: Path) -> Any:
 
 
 def main() -> None:
-    """Measure what is asked for."""
+    """Run the chosen measurements."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=("compile", "rows"))
     default = os.environ.get("SQLENRICH_CORPORA", str(Path(__file__).parents[2] / "shared" / "corpora"))

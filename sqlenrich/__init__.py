@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from sqlenrich.quality.comparison import Comparison
     from sqlenrich.renderer.expressions import check_sql, prompt_sql, repair_sql
     from sqlenrich.renderer.script import render
-    from sqlenrich.runner.estimate import Forecast, plan
+    from sqlenrich.runner.estimate import Estimate, estimate
     from sqlenrich.runner.report import Report
     from sqlenrich.runner.retry import retry
     from sqlenrich.runner.run import run
     from sqlenrich.schema import check_response
     from sqlenrich.spec.enrichment import Enrichment
     from sqlenrich.spec.loader import load
+    from sqlenrich.spec.run_settings import Caps, Mock
+    from sqlenrich.spec.settings import Endpoint
 
 _MODULES = {
     "core.errors": ("ConfigError", "PromptError", "RunError", "SpecError", "SqlenrichError", "UnsupportedError"),
@@ -40,22 +42,27 @@ _MODULES = {
     "quality.comparison": ("Comparison",),
     "renderer.expressions": ("check_sql", "prompt_sql", "repair_sql"),
     "renderer.script": ("render",),
-    "runner.estimate": ("Forecast", "plan"),
+    "runner.estimate": ("Estimate", "estimate"),
     "runner.report": ("Report",),
     "runner.retry": ("retry",),
     "runner.run": ("run",),
     "schema": ("check_response",),
     "spec.enrichment": ("Enrichment",),
     "spec.loader": ("load",),
+    "spec.run_settings": ("Caps", "Mock"),
+    "spec.settings": ("Endpoint",),
 }
 """The module of each public name. A name is imported when it is first used (PEP 562)."""
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
+    "Caps",
     "Comparison",
     "ConfigError",
+    "Endpoint",
     "Enrichment",
-    "Forecast",
+    "Estimate",
+    "Mock",
     "Plan",
     "PromptError",
     "Report",
@@ -69,8 +76,8 @@ __all__ = [
     "check_sql",
     "compare",
     "compile_plan",
+    "estimate",
     "load",
-    "plan",
     "prompt_sql",
     "render",
     "render_prompt",

@@ -1,1 +1,1 @@
-"""The command line."""
+"""The command line: each command parses its arguments, calls one public function and prints."""

@@ -1,4 +1,4 @@
-"""``sqlenrich check``: a file's problems, what each engine refuses, and where each setting comes from."""
+"""``sqlenrich check``: the problems of a file, what each engine refuses, and where each setting comes from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from sqlenrich.core.engine import Engine, ResponseFormat
 from sqlenrich.core.errors import ConfigError, SqlenrichError
 from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
 from sqlenrich.engines import engine_names, get_engine
-from sqlenrich.plan.compile import compile_plan, output_of
+from sqlenrich.plan.compile import compile_plan
+from sqlenrich.plan.model import output_of
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.prompt import Prompt
 from sqlenrich.prompt.layout import layout
@@ -21,22 +22,22 @@ from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import load
 from sqlenrich.spec.settings import Config, find_config
 
-LONG = 200
-"""So many constant characters behind a row's value are worth a word."""
+LONG_CONSTANT_CHARACTERS = 200
+"""Constant text of this length after a row's value is reported: it defeats prefix caches."""
 _NAMED = 8
-"""How many left-out keywords are named in one line."""
+"""The number of omitted keywords that a line names."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """What was found: the text for people, and whether the file can be used on at least one engine."""
+    """The result: a text to print, and whether at least one engine can use the file."""
 
     text: str
     usable: bool
 
 
 def check(file: str | Path, *, model: str | None = None) -> Check:
-    """Check one enrichment file against every engine. Never raises for what is wrong in the file itself."""
+    """Check one enrichment file against every engine. Problems of the file are in the result, never raised."""
     try:
         enrichment = load(file)
         config = find_config(enrichment.path)
@@ -59,7 +60,7 @@ def check(file: str | Path, *, model: str | None = None) -> Check:
 
 
 def _prompt(enrichment: Enrichment, compiled: Prompt) -> list[str]:
-    """What the requests have in common, and whether endpoints that cache how prompts begin can make use of it."""
+    """Give the constant part of the prompts, and a warning if it is where prefix caches cannot use it."""
     same = layout(compiled.expr, lambda text: len(text.encode())).constant
     schema = estimate_tokens(hint_text(enrichment.schema))
     line = f"  tokens      about {-(-same // BYTES_PER_TOKEN):,} of each prompt are constant, the schema has {schema:,}"
@@ -67,26 +68,26 @@ def _prompt(enrichment: Enrichment, compiled: Prompt) -> list[str]:
         longer = "is not asked" if limit.cut is None else f"has its {limit.cut} cut"
         line += f"; a request of over {limit.tokens:,} {longer}"
     _, value, behind, column = layout(compiled.expr)
-    if value is None or behind < LONG:
+    if value is None or behind < LONG_CONSTANT_CHARACTERS:
         return [line]
     place = f" (line {compiled.lines[value]})" if value in compiled.lines else ""
     advice = "put them before it, then endpoints that cache prefixes read them once"
     return [line, f"  prompt      {behind:,} constant characters follow the row's {column}{place}: {advice}"]
 
 
-def told(file: str | Path, engine: str, *, model: str | None = None) -> str:
-    """Give, as JSON, the part of the output's schema that the model of an engine is told: what stands in its requests.
+def response_format(file: str | Path, engine: str, *, model: str | None = None) -> str:
+    """Give, as JSON, the response format of an engine's requests: the part of the output's schema that its model gets.
 
-    Raises as :func:`~sqlenrich.load` does, and ConfigError where no model is named.
+    Raises as :func:`~sqlenrich.load` does, and ConfigError if no model is named.
     """
     enrichment = load(file)
     config = find_config(enrichment.path)
-    found = get_engine(engine)
-    form = _told(enrichment, found, config, model_for(enrichment, engine, config, model)).form
+    resolved = model_for(enrichment, engine, config, model)
+    form = _response_format(enrichment, get_engine(engine), config, resolved).form
     return json.dumps(form, indent=2, ensure_ascii=False)
 
 
-def _told(enrichment: Enrichment, engine: Engine, config: Config, resolved: ResolvedModel) -> ResponseFormat:
+def _response_format(enrichment: Enrichment, engine: Engine, config: Config, resolved: ResolvedModel) -> ResponseFormat:
     output = output_of(enrichment, resolved)
     if resolved.options.get("schema") is False:
         return ResponseFormat(None, ("schema: false",))
@@ -96,21 +97,21 @@ def _told(enrichment: Enrichment, engine: Engine, config: Config, resolved: Reso
         return ResponseFormat(None, ("hint: always",))
     try:
         url = config.endpoint(None).url
-    except ConfigError:  # a run's flag may name one
+    except ConfigError:  # an option of the run may name one
         url = ""
     return json_schema_format(output, dialect_of(url))
 
 
-def _told_line(enrichment: Enrichment, told: ResponseFormat) -> str:
-    named = ", ".join(told.left_out[:_NAMED])
-    if len(told.left_out) > _NAMED:
-        named += f" and {len(told.left_out) - _NAMED} more"
-    if told.form is None:
-        instead = "nothing stands in" if enrichment.hint == "never" else "the hint stands in"
-        return f"the model is told no schema ({named}): {instead}"
-    if not told.left_out:
-        return "the model is told the whole schema"
-    return f"the model is not told: {named} (our checks hold them)"
+def _response_format_line(enrichment: Enrichment, sent: ResponseFormat) -> str:
+    named = ", ".join(sent.left_out[:_NAMED])
+    if len(sent.left_out) > _NAMED:
+        named += f" and {len(sent.left_out) - _NAMED} more"
+    if sent.form is None:
+        instead = "nothing replaces it" if enrichment.hint == "never" else "the hint replaces it"
+        return f"the request has no schema ({named}): {instead}"
+    if not sent.left_out:
+        return "the request has the whole schema"
+    return f"the request's schema omits: {named} (only the checks use them)"
 
 
 def _engine(enrichment: Enrichment, name: str, config: Config, model: str | None) -> tuple[str, list[str]]:
@@ -123,7 +124,7 @@ def _engine(enrichment: Enrichment, name: str, config: Config, model: str | None
         return str(error), []
     except SqlenrichError as error:
         return f"refused: {error}", []
-    line = _told_line(enrichment, _told(enrichment, engine, config, resolved))
+    line = _response_format_line(enrichment, _response_format(enrichment, engine, config, resolved))
     return "ok", [*_settings(enrichment, engine, config, model, resolved), line]
 
 

@@ -1,4 +1,4 @@
-"""The options that several commands share, and how their values are read."""
+"""The options that several commands share, and how their values are parsed."""
 
 from __future__ import annotations
 
@@ -8,88 +8,109 @@ from typing import Any, TypeVar
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+Option = Callable[[F], F]
 _EXAMPLES = {"columns": 'body="Message Text"', "truth": "intent=category"}
 
 
-def shares(_: click.Context, __: click.Parameter, value: str | None) -> dict[str, float]:
-    """Read KIND=SHARE,... . Raises BadParameter."""
-    read: dict[str, float] = {}
+def parse_shares(_: click.Context, __: click.Parameter, value: str | None) -> dict[str, float]:
+    """Parse KIND=SHARE,... . Raises BadParameter."""
+    shares: dict[str, float] = {}
     for part in filter(None, (value or "").split(",")):
         kind, _equals, share = part.partition("=")
         try:
-            read[kind.strip()] = float(share)
+            shares[kind.strip()] = float(share)
         except ValueError:
             raise click.BadParameter(f'"{part}": write kind=share, e.g. bad_json=0.05') from None
-    return read
+    return shares
 
 
-def pairs(_: click.Context, option: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
-    """Read NAME=SOURCE, given as often as you like. Raises BadParameter."""
-    read: dict[str, str] = {}
+def parse_pairs(_: click.Context, option: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+    """Parse a repeatable NAME=SOURCE. Raises BadParameter."""
+    pairs: dict[str, str] = {}
     for part in value:
         name, equals, source = part.partition("=")
         if not equals or not name or not source:
             raise click.BadParameter(f'"{part}": write {option.metavar}, e.g. {_EXAMPLES[str(option.name)]}')
-        read[name] = source
-    return read
+        pairs[name] = source
+    return pairs
 
 
-def names(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    """Read A,B,C; None stays None."""
+def parse_names(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    """Parse A,B,C. None stays None."""
     return None if value is None else tuple(name.strip() for name in value.split(",") if name.strip())
 
 
-def model_options(function: F) -> F:
-    """The three ways to name a model, shared by the commands that ask one."""
-    for option in reversed(
-        (
-            click.option("--endpoint", metavar="URL", help="An OpenAI-compatible endpoint, or one of sqlenrich.toml."),
-            click.option("--model", metavar="M", help="The model's name, or an alias of sqlenrich.toml."),
-            click.option("--mock", is_flag=True, help="Free invented answers that fit the schema."),
-            click.option(
-                "--mock-failures",
-                metavar="KIND=SHARE,...",
-                callback=shares,
-                help="With --mock: bad_json, missing_field, error, refusal, truncation, each with a share from 0 to 1.",
-            ),
-        )
-    ):
-        function = option(function)
-    return function
+def _all(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Give one decorator that adds several options, in this order."""
+
+    def add(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
 
 
-def cap_options(function: F) -> F:
-    """Where a run ends early; the same command goes on later."""
-    for option in reversed(
-        (
-            click.option("--max-rows", metavar="N", type=click.IntRange(0),
-                         help="Ask at most so many distinct requests, then stop."),
-            click.option("--max-calls", metavar="N", type=click.IntRange(0),
-                         help="Send at most so many requests, retries included, then stop."),
-            click.option("--max-cost", metavar="AMOUNT", type=click.FloatRange(0),
-                         help="Spend at most so much by the prices given, then stop."),
-            click.option("--no-prefix-order", "prefix_order", is_flag=True, flag_value=False, default=True,
-                         help="Don't send requests with an equal beginning one after another."),
-        )
-    ):  # fmt: skip
-        function = option(function)
-    return function
+input_option = click.option("--input", "input_", metavar="PATH", help="A CSV, TSV, JSON lines, Parquet or DuckDB file.")
+target_option = click.option("--target", metavar="NAME", help="A target of sqlenrich.toml.")
+model_option = click.option("--model", metavar="M", help="The model's name, or an alias of sqlenrich.toml.")
+concurrency_option = click.option(
+    "--concurrency", metavar="N", type=click.IntRange(1, 10_000), help="The maximum number of requests in flight."
+)
+responses_option = click.option(
+    "--responses", metavar="NAME", help="The table of the answers. Enrichments can share one."
+)
+prices_option = click.option("--prices", metavar="PATH", help="A file of prices, for the cost.")
+yes_option = click.option("--yes", is_flag=True, help="Don't ask before the first call.")
 
 
-def source_options(function: F) -> F:
-    """What changes the header's view of the source."""
-    for option in reversed(
-        (
-            click.option("--key", metavar="C1,C2", callback=names, help="The columns that name a row."),
-            click.option("--column", "columns", metavar="NAME=SOURCE", multiple=True, callback=pairs,
-                         help='A column of the prompt and its name in the source: body="Message Text".'),
-            click.option("--where", metavar="SQL", help="Which rows to take."),
-        )
-    ):  # fmt: skip
-        function = option(function)
-    return function
+def json_option(what: str) -> Callable[[F], F]:
+    """Give ``--json``, where ``what`` is printed."""
+    return click.option("--json", "as_json", is_flag=True, help=f"Print the {what} as JSON.")
 
 
-def prices_option(function: F) -> F:
-    """The file of prices."""
-    return click.option("--prices", metavar="PATH", help="A file of prices, for the cost.")(function)
+mock_options = _all(
+    click.option("--mock", is_flag=True, help="Use the mock model: free invented answers that fit the schema."),
+    click.option(
+        "--mock-failures",
+        metavar="KIND=SHARE,...",
+        callback=parse_shares,
+        help="With --mock: bad_json, missing_field, error, refusal, truncation, each with a share from 0 to 1.",
+    ),
+)
+model_options = _all(
+    click.option("--endpoint", metavar="URL", help="An OpenAI-compatible endpoint, or one of sqlenrich.toml."),
+    model_option,
+    mock_options,
+)
+cap_options = _all(
+    click.option(
+        "--max-rows", metavar="N", type=click.IntRange(0), help="Stop after this number of distinct requests."
+    ),
+    click.option(
+        "--max-calls", metavar="N", type=click.IntRange(0), help="Stop after this number of calls, retries included."
+    ),
+    click.option(
+        "--max-cost", metavar="AMOUNT", type=click.FloatRange(0), help="Stop before this cost, by the given prices."
+    ),
+)
+prefix_order_option = click.option(
+    "--no-prefix-order",
+    "prefix_order",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Don't send requests with an equal beginning one after another.",
+)
+source_options = _all(
+    click.option("--key", metavar="C1,C2", callback=parse_names, help="The columns that identify a row."),
+    click.option(
+        "--column",
+        "columns",
+        metavar="NAME=SOURCE",
+        multiple=True,
+        callback=parse_pairs,
+        help='A column of the prompt and its name in the source: body="Message Text".',
+    ),
+    click.option("--where", metavar="SQL", help="Which rows to take."),
+)

@@ -1,8 +1,8 @@
-"""Progress: on a terminal one line that changes, elsewhere a log line now and then: silence looks like a hang."""
+"""Progress of a run: on a terminal one line that is updated, elsewhere a log line from time to time."""
 
 from __future__ import annotations
 
-import shutil
+import sys
 import threading
 import time
 from collections import Counter
@@ -10,22 +10,27 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self, TextIO
 
+from sqlenrich.cli import terminal
+from sqlenrich.cli.signals import wait_for_answers
 from sqlenrich.llm.messages import Answer
 from sqlenrich.runner.observer import PlanLine, Stopper
 
-LOG_EVERY_S, DRAW_EVERY_S = 10.0, 0.2
-"""Between two lines where answers come: of a log, and on a terminal."""
-QUIET_LOG_S, QUIET_DRAW_S = 30.0, 1.0
-"""Between two lines where nothing comes."""
+LOG_EVERY_S = 10.0
+"""Seconds between two lines of a log while answers arrive."""
+DRAW_EVERY_S = 0.2
+"""Seconds between two updates of a terminal's line while answers arrive."""
+QUIET_LOG_S = 30.0
+"""Seconds between two lines of a log while no answer arrives."""
+QUIET_DRAW_S = 1.0
+"""Seconds between two updates of a terminal's line while no answer arrives."""
 QUIET_S = 3.0
-"""So long nothing is strange on a terminal."""
-CLEAR = "\r\x1b[K"
+"""Seconds without an answer after which a terminal's line names what the run waits for."""
 
 
 class Progress:
-    """Tells a person how a run goes; asks before the first call on a terminal unless ``yes``.
+    """Shows a person how a run goes, and asks for confirmation before the first call unless ``yes``.
 
-    As a context manager it also tells, from a thread of its own, what a run waits for that answers nothing.
+    As a context manager it also shows, from a thread of its own, what a run without answers waits for.
     """
 
     def __init__(self, out: TextIO, *, yes: bool, ask: Callable[[str], bool] | None, stopper: Stopper) -> None:
@@ -40,6 +45,14 @@ class Progress:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="sqlenrich-progress", daemon=True)
 
+    @classmethod
+    def of_command(cls, *, yes: bool, waits: bool = False) -> Self:
+        """Give the progress of a command on stderr. With ``waits`` a signal waits for the requests in flight."""
+        progress = cls(sys.stderr, yes=yes, ask=terminal.confirm if terminal.can_ask() else None, stopper=Stopper())
+        if waits:
+            wait_for_answers(progress.stopper, lambda: progress.kept > 0)
+        return progress
+
     def __enter__(self) -> Self:
         self._thread.start()
         return self
@@ -52,13 +65,13 @@ class Progress:
         self.clear()
 
     def plan(self, line: PlanLine, /) -> bool:
-        """Print the plan line, then ask where there is somebody to answer."""
-        with self._lock:  # nothing else is written while the question stands there
+        """Print the plan line, then ask for confirmation if a person can answer."""
+        with self._lock:  # nothing else is written while the question is open
             self.note(line.to_text())
             if line.calls and not self.yes and self.ask is not None and not self.ask("Send them?"):
                 return False
             self.started = self.drawn = self.heard = time.monotonic()
-            self.done, self.total = 0, line.calls  # a comparison tells it of two runs
+            self.done, self.total = 0, line.calls  # a comparison has two runs
             self.failures.clear()
             self._phase = "making the tables"
         return True
@@ -70,7 +83,7 @@ class Progress:
             print(line, file=self.out, flush=True)
 
     def answered(self, answers: Sequence[Answer], total: int) -> None:
-        """Count, and draw or log where it is time."""
+        """Count the answers, and draw or log if it is due."""
         self.total = total
         self.done += len(answers)
         self.kept += len(answers)
@@ -96,29 +109,29 @@ class Progress:
         return f"{self.done:,}/{self.total:,} answered, {shown}{left}{failures}"
 
     def quiet_line(self, now: float) -> str:
-        """Give in one line what takes so long."""
+        """Give in one line what a run without answers waits for."""
         client = self.stopper.client
         if client is None:
             return f"{self._phase}, {_clock(now - self.heard)}"
         return f"{self.done:,}/{self.total:,} answered, none for {_clock(now - self.heard)}: {client.waiting()}"
 
     def clear(self) -> None:
-        """Take the changing line away."""
+        """Remove the line of a terminal."""
         with self._lock:
             if self._shown:
-                print(CLEAR, end="", file=self.out, flush=True)
+                print(terminal.CLEAR_LINE, end="", file=self.out, flush=True)
             self._shown = False
 
     def _draw(self, line: str, now: float) -> None:
         with self._lock:
             self.drawn = now
-            if self.live:  # a longer line could not be taken away again
-                line = CLEAR + line[: max(shutil.get_terminal_size().columns - 1, 20)]
+            if self.live:  # a line that wraps could not be cleared
+                line = terminal.CLEAR_LINE + line[: terminal.width(least=21) - 1]
             print(line, end="" if self.live else "\n", file=self.out, flush=True)
             self._shown = self.live
 
     def _watch(self) -> None:
-        """Where nothing was told for a while, tell what is waited for."""
+        """Show what is waited for if nothing was shown for a while."""
         every_s = QUIET_DRAW_S if self.live else QUIET_LOG_S
         while not self._over.wait(max(0.05, every_s - (time.monotonic() - self.drawn))):
             with self._lock:

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.sql import Sql, all_of, any_of, case, concat, literal
-from sqlenrich.plan.relations import Relations
+from sqlenrich.plan.references import References
 from sqlenrich.schema.checks.fields import fields
 from sqlenrich.schema.checks.repairs import kept_nulls, repaired_sql
 from sqlenrich.schema.checks.sql import ref_sql, verdict_sql
@@ -26,7 +26,7 @@ class CheckedStep:
 
     e: Enrichment
     engine: Engine
-    names: Relations
+    names: References
     kept: tuple[str, ...]
     recorded: tuple[str, ...]
     free: Callable[[str], str]

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.core.sql import Sql, all_of, any_of, case, concat, literal
-from sqlenrich.plan.relations import Relations
+from sqlenrich.plan.references import References
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.schema import CODES
 
@@ -63,14 +63,16 @@ def checked_attempts(count: int) -> int:
     return count
 
 
-def passes(engine: Engine, model: ResolvedModel, reasons: tuple[str, ...], attempts: int, *, told: bool) -> list[Pass]:
+def passes(
+    engine: Engine, model: ResolvedModel, reasons: tuple[str, ...], attempts: int, *, reports_finish: bool
+) -> list[Pass]:
     """Give the calls of a retry: one, and one for each larger limit of truncated answers.
 
-    ``told``: the engine reports that an answer was cut. Where no limit is set there is none to raise.
+    ``reports_finish``: the engine reports that an answer was cut. Where no limit is set there is none to raise.
     """
     name = engine.params_of(model.name).get("max_tokens")
     limit = model.params.get(name) if name is not None else None
-    if "TRUNCATED" not in reasons or not told or name is None or not isinstance(limit, int):
+    if "TRUNCATED" not in reasons or not reports_finish or name is None or not isinstance(limit, int):
         return [Pass(model, reasons, attempts)]
     rest = tuple(code for code in reasons if code != "TRUNCATED")
     larger = [
@@ -87,7 +89,7 @@ def feedback_text(code: str, detail: str | None) -> str:
     return FEEDBACK[0] + code + (f" {detail}" if detail is not None else "") + FEEDBACK[1]
 
 
-def refused(names: Relations, chosen: Pass, constant: str, *, feedback: bool) -> Sql:
+def refused(names: References, chosen: Pass, constant: str, *, feedback: bool) -> exp.Select:
     """What a retry asks: each distinct request that is refused for one of some reasons and has attempts left.
 
     ``constant`` stands before what is sent in its ``sent_hash``.
@@ -131,7 +133,7 @@ def _one_of(value: Sql, codes: Sequence[str]) -> Sql:
     return exp.In(this=value.copy(), expressions=[literal(code) for code in codes])
 
 
-def unanswered(names: Relations, max_attempts: int, shard: tuple[int, int] | None = None) -> Sql:
+def unanswered(names: References, max_attempts: int, shard: tuple[int, int] | None = None) -> exp.Select:
     """What a run asks: each distinct hash that has no answer, or whose latest attempt may be tried again."""
     col, named = names.col, names.named
     retried = case((col("retryable"), literal(0)), default=col("attempt"))

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
+from sqlglot import exp
+
+from sqlenrich.core.sql import Sql
 from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, Type
+from sqlenrich.plan.relations import Relations
 
 STEPS = ("prompts", "responses", "checked", "enriched", "quarantine")
 
@@ -33,18 +38,45 @@ RESPONSES: Mapping[str, Type] = {
 
 @dataclass(frozen=True)
 class Step:
-    """One relation of the plan: ``sql`` is one SELECT that fills it, without DDL."""
+    """One relation of the plan: ``query`` is one SELECT that fills it, without DDL, over symbolic relations.
+
+    ``sql``, ``relation``, ``pending_sql`` and ``pending_relation`` are texts for the plan's own tables;
+    :meth:`bound` gives the same step for other tables.
+    """
 
     name: str
     kind: Literal["table", "append"]
     columns: Mapping[str, Type]
-    sql: str
-    relation: str
-    pending_sql: str | None = None
+    query: Sql = field(repr=False)
+    relations: Relations = field(repr=False)
+    pending: exp.Select | None = field(default=None, repr=False)
     """Of the call step: ``request_hash, attempt, prompt`` of what is to be asked. Limits and shards apply here."""
-    pending_relation: str | None = None
     calls_in_sql: bool = False
-    """True: ``sql`` reads the pending relation and calls the model. False: a client appends rows of ``columns``."""
+    """True: ``query`` reads the pending relation and calls the model. False: a client appends rows of ``columns``."""
+
+    @cached_property
+    def sql(self) -> str:
+        """The SELECT."""
+        return self.relations.sql(self.query)
+
+    @cached_property
+    def relation(self) -> str:
+        """The table that the step fills."""
+        return self.relations.text(self.name)
+
+    @cached_property
+    def pending_sql(self) -> str | None:
+        """The SELECT of what is to be asked, None for a step that calls no model."""
+        return None if self.pending is None else self.relations.sql(self.pending)
+
+    @cached_property
+    def pending_relation(self) -> str | None:
+        """The table of what is to be asked, None for a step that calls no model."""
+        return None if self.pending is None else self.relations.text("pending")
+
+    def bound(self, relations: Relations) -> Step:
+        """Give the step for other tables."""
+        return replace(self, relations=relations)
 
 
 @dataclass(frozen=True)
@@ -57,8 +89,19 @@ class Plan:
     constant: str
     """The 64 hexadecimal digits before the prompt in each ``request_hash``."""
     model: str
+    relations: Relations = field(repr=False)
     must_exist: tuple[str, ...] = ()
 
     def step(self, name: str) -> Step:
         """Give a step by its name."""
         return next(step for step in self.steps if step.name == name)
+
+    @property
+    def responses(self) -> Step:
+        """The step that calls the model."""
+        return self.step("responses")
+
+    def bound(self, names: Mapping[str, str]) -> Plan:
+        """Give the plan with other tables for some roles. Raises ConfigError for a name that is none."""
+        relations = self.relations.renamed(names)
+        return replace(self, steps=tuple(step.bound(relations) for step in self.steps), relations=relations)

@@ -14,7 +14,8 @@ from sqlenrich.core.sql import Sql, any_of, case, concat, literal
 from sqlenrich.core.types import Type
 from sqlenrich.plan.overflow import RELATIONS as OVERFLOW
 from sqlenrich.plan.overflow import FittedSql
-from sqlenrich.plan.relations import Relations
+from sqlenrich.plan.references import References
+from sqlenrich.plan.relations import check_name
 from sqlenrich.plan.source_columns import SourceColumns
 from sqlenrich.prompt import Prompt
 from sqlenrich.prompt.sql.printer import prompt_sql
@@ -31,12 +32,14 @@ class PromptsStep:
 
     e: Enrichment
     engine: Engine
-    names: Relations
+    names: References
     columns: SourceColumns
     kept: Mapping[str, Type]
     constant: str
     free: Callable[[str], str]
     """Gives a name that no column of the result tables has."""
+    reads_query: bool
+    """Whether the source is the header's query, not a relation."""
 
     def sql(self) -> Sql:
         """Give the SELECT. Raises SpecError for columns that the source hasn't got, PromptError for the template."""
@@ -77,7 +80,7 @@ class PromptsStep:
         compiled = self.e.prompt(types)
         for name in (*compiled.columns, *self.kept, *(self.e.require or ())):
             source_name = self.e.source_name(name)
-            self.names.check_name(source_name)
+            check_name(self.engine, source_name)
             if known is not None and source_name not in known:
                 raise SpecError(
                     self.e.place, [f'no column "{source_name}" in the source; there are: {", ".join(known)}']
@@ -109,4 +112,4 @@ class PromptsStep:
         alias = "source"
         while alias in taken:
             alias += "_"
-        return self.names.table("source", alias) if "source" in self.names.tables else self.columns.query(alias)
+        return self.columns.query(alias) if self.reads_query else self.names.table("source", alias)

@@ -1,14 +1,16 @@
-"""The relations of an enrichment on one engine: what they are called, and references to them and to their columns."""
+"""The relations of a plan: symbols inside its queries, and the map that gives each symbol its table."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import ConfigError, SpecError, UnsupportedError
-from sqlenrich.core.names import column, identifier, relation
+from sqlenrich.core.names import relation
+from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql
 from sqlenrich.spec.enrichment import Enrichment
 
@@ -20,71 +22,92 @@ RELATIONS = {
     "enriched": "{}",
     "quarantine": "{}_quarantine",
 }
-"""The relations of an enrichment and how they are named after it."""
+"""The relations that a plan makes, and how they are named after the enrichment."""
 
 
+class Symbol(exp.Table):
+    """A relation of a plan by its role (``source`` or a key of RELATIONS). No printer knows it: bind it first."""
+
+
+def symbol(role: str, alias: str | None = None) -> Symbol:
+    """Give a reference to the relation of a role."""
+    table = Symbol(this=exp.to_identifier(role))
+    if alias:
+        table.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
+    return table
+
+
+@dataclass(frozen=True)
 class Relations:
-    """The source and the steps' relations; ``given`` names those that are not the defaults.
+    """The table of each role on one engine. Roles without a table may not occur in a query."""
 
-    Raises :class:`~sqlenrich.ConfigError` for relations that clash, :class:`~sqlenrich.UnsupportedError` for a name
-    that the engine can't hold.
+    engine: Engine
+    tables: Mapping[str, exp.Table]
+
+    def table(self, role: str) -> exp.Table:
+        """Give a new reference to the table of a role."""
+        return self.tables[role].copy()
+
+    def text(self, role: str) -> str:
+        """Give the table of a role as the engine writes it."""
+        return self.tables[role].sql(self.engine.dialect)
+
+    def bound(self, query: Sql) -> Sql:
+        """Give a copy of a query in which each symbol is its table."""
+        query = query.copy()
+        for found in list(query.find_all(Symbol)):
+            table = self.table(found.name)
+            if alias := found.args.get("alias"):
+                table.set("alias", alias)
+            found.replace(table)
+        return query
+
+    def sql(self, query: Sql) -> str:
+        """Print a query with the tables of this map."""
+        return print_sql(self.engine, self.bound(query))
+
+    def renamed(self, names: Mapping[str, str]) -> Relations:
+        """Give the same map with other tables for some roles. Raises ConfigError for a name that is none."""
+        return Relations(self.engine, {**self.tables, **{role: _table(self.engine, n) for role, n in names.items()}})
+
+
+def relations_of(enrichment: Enrichment, engine: Engine, given: Mapping[str, str]) -> Relations:
+    """Give the tables of an enrichment's roles; ``given`` names those that are not the defaults.
+
+    There is no ``source`` where the header has a query and none is given. Raises
+    :class:`~sqlenrich.ConfigError` for relations that clash, :class:`~sqlenrich.SpecError` where there is no source,
+    :class:`~sqlenrich.UnsupportedError` for a name that the engine can't hold.
     """
+    unknown = sorted(set(given) - {"source", *RELATIONS})
+    if unknown:
+        raise ConfigError(f"no step is called {', '.join(unknown)}; there are: source, {', '.join(RELATIONS)}")
+    names = {role: given.get(role, form.format(enrichment.name)) for role, form in RELATIONS.items()}
+    source = given.get("source", enrichment.source)
+    if source is not None:
+        names["source"] = source
+    elif enrichment.query is None:
+        raise SpecError(enrichment.place, ['no source: write "source: schema.table" in the header, or give one'])
+    tables = {role: _table(engine, name) for role, name in names.items()}
+    for table in tables.values():
+        for part in table.parts:
+            check_name(engine, part.name)
+    seen: dict[str, str] = {}
+    for role, table in tables.items():
+        printed = table.sql(engine.dialect)
+        other = seen.setdefault(printed.lower(), role)
+        if other != role:
+            raise ConfigError(f"{role} and {other} are the same table {printed}; name one differently")
+    return Relations(engine, tables)
 
-    def __init__(self, enrichment: Enrichment, engine: Engine, given: Mapping[str, str]) -> None:
-        self.e, self.engine = enrichment, engine
-        self.tables = self._tables(given)
 
-    def _tables(self, given: Mapping[str, str]) -> dict[str, exp.Table]:
-        unknown = sorted(set(given) - {"source", *RELATIONS})
-        if unknown:
-            raise ConfigError(f"no step is called {', '.join(unknown)}; there are: source, {', '.join(RELATIONS)}")
-        names = {step: given.get(step, form.format(self.e.name)) for step, form in RELATIONS.items()}
-        source = given.get("source", self.e.source)
-        if source is not None:
-            names["source"] = source
-        elif self.e.query is None:
-            raise SpecError(self.e.place, ['no source: write "source: schema.table" in the header, or give one'])
-        tables: dict[str, exp.Table] = {}
-        for step, name in names.items():
-            try:
-                tables[step] = relation(self.engine, name)
-            except ValueError as error:
-                raise ConfigError(str(error)) from None
-            for part in tables[step].parts:
-                self.check_name(part.name)
-        seen: dict[str, str] = {}
-        for step, table in tables.items():
-            other = seen.setdefault(table.sql(self.engine.dialect).lower(), step)
-            if other != step:
-                raise ConfigError(
-                    f"{step} and {other} are the same table {table.sql(self.engine.dialect)}; name one differently"
-                )
-        return tables
+def check_name(engine: Engine, name: str) -> None:
+    """Refuse a name that the engine can't hold. Raises UnsupportedError."""
+    if problem := "holds NUL" if "\0" in name else engine.name_problem(name):
+        raise UnsupportedError(engine.name, f'the name "{name}" {problem}', "rename it, e.g. in a source query")
 
-    def check_name(self, name: str) -> None:
-        """Refuse a name that the engine can't hold."""
-        if problem := "holds NUL" if "\0" in name else self.engine.name_problem(name):
-            raise UnsupportedError(
-                self.engine.name, f'the name "{name}" {problem}', "rename it, e.g. in a source query"
-            )
 
-    def text(self, step: str) -> str:
-        """Give the relation of a step as the engine writes it."""
-        return self.tables[step].sql(self.engine.dialect)
-
-    def table(self, step: str, alias: str | None = None) -> exp.Table:
-        """Give a reference to the relation of a step."""
-        table = self.tables[step].copy()
-        if alias:
-            table.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
-        return table
-
-    def col(self, name: str, table: str | None = None) -> exp.Column:
-        """Give a reference to a column."""
-        return column(self.engine, name, table)
-
-    def named(self, value: Sql, name: str) -> Sql:
-        """Give a value under a name."""
-        if isinstance(value, exp.Column) and value.name == name:
-            return value
-        return exp.Alias(this=value, alias=identifier(self.engine, name))
+def _table(engine: Engine, name: str) -> exp.Table:
+    try:
+        return relation(engine, name)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None

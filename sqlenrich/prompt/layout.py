@@ -1,4 +1,4 @@
-"""How a prompt is laid out: which columns it prints, and how much constant text stands before and behind them."""
+"""The layout of a prompt: the columns that it prints, and the size of the constant text before and after them."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import NamedTuple
 from sqlenrich.core.types import STRING, Array, Type
 from sqlenrich.prompt.ir.nodes import (
     Column,
+    Concat,
     Const,
     Element,
     Expr,
     Fail,
     FlatMap,
     If,
-    Join,
     Map,
     Op,
-    Pick,
     Sort,
+    Switch,
     Unique,
     Where,
 )
-from sqlenrich.prompt.ir.walk import children, columns_of
+from sqlenrich.prompt.ir.traversal import children, columns_of
 
-_SHOWN = ("printed", "text", "written", "picked")
-"""Operations that print what they are given as it is."""
+_SHOWN = ("printed", "text", "materialized", "picked")
+"""Operations that print their argument as it is."""
 
 
 class Layout(NamedTuple):
@@ -36,7 +36,7 @@ class Layout(NamedTuple):
     """None where the prompt prints no value of the row."""
     behind: int = 0
     column: str = ""
-    """What the value is made of."""
+    """The first column of the value."""
 
     @property
     def constant(self) -> int:
@@ -45,13 +45,13 @@ class Layout(NamedTuple):
 
 
 def layout(expr: Expr, size: Callable[[str], int] = len) -> Layout:
-    """Give the layout of a text. A branch counts with its shortest constant text, a loop with one turn."""
+    """Give the layout of a text. A branch counts with its shortest constant text, a loop with one iteration."""
     match expr:
         case Const(value):
             return Layout(size(str(value)))
         case Fail():
             return Layout(0)
-        case Join(parts):
+        case Concat(parts):
             found = Layout(0)
             for one in (layout(part, size) for part in parts):
                 if found.value is None:
@@ -61,12 +61,12 @@ def layout(expr: Expr, size: Callable[[str], int] = len) -> Layout:
             return found
         case If(_, then, orelse):
             return _shortest([layout(arm, size) for arm in (then, orelse) if not isinstance(arm, Fail)])
-        case Pick(_, arms):
+        case Switch(_, arms):
             return _shortest([layout(arm, size) for _, arm in arms])
-        case Op(name, (If() | Pick() | Join() as inner,), _) if name in _SHOWN:
+        case Op(name, (If() | Switch() | Concat() as inner,), _) if name in _SHOWN:
             return layout(inner, size)
         case Op("array_join", (Map(_, _, _, body), Const("")), _):
-            # The row decides how many turns there are: what the first one begins with is no constant of all rows.
+            # A row may have no element, so no constant of the body stands in every prompt.
             turn = layout(body, size)
             return Layout(0, turn.value or expr, turn.constant, next(columns_of(expr), ""))
     return Layout(0, expr, 0, next(columns_of(expr), ""))
@@ -75,19 +75,19 @@ def layout(expr: Expr, size: Callable[[str], int] = len) -> Layout:
 def _shortest(arms: list[Layout]) -> Layout:
     valued = [arm for arm in arms if arm.value is not None]
     before = min((arm.before for arm in arms), default=0)
-    if not valued:  # a few prompts begin alike instead of all
+    if not valued:  # only some rows share the text that an arm begins with
         return Layout(before)
     behind = min(arm.before if arm.value is None else arm.behind for arm in arms)
     return valued[0]._replace(before=before, behind=behind)
 
 
 def printed_columns(expr: Expr) -> Iterator[tuple[str, Type]]:
-    """Give the columns whose text a text is made of, with their types: not those that only decide what is printed."""
+    """Give the columns that a text prints, with their types. A column that is only tested is left out."""
     match expr:
         case Column(name, kind):
             yield name, kind
             return
-        case If() | Pick():
+        case If() | Switch():
             inner = children(expr)[1:]
         case Where(array, _, _) | Sort(array, _, _, _) | Unique(array, _, _) | Element(array, _, _, _):
             inner = (array,)

@@ -1,4 +1,4 @@
-"""The reference: what Jinja itself renders for a row. Every engine's SQL gives these very bytes."""
+"""The reference: the text that Jinja itself renders for a row. Every engine's SQL gives the same bytes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from jinja2.lexer import Lexer, newline_re
 from sqlenrich.core.errors import PromptError
 
 
-class Place(int):
-    """A line that knows its column, both from 1."""
+class SourceLine(int):
+    """A line number with a column number, both from 1."""
 
     column: int = 1
 
 
-class _PlacingLexer(Lexer):
-    """Jinja's lexer, whose lines are places: nodes keep what their first token says."""
+class _PositionLexer(Lexer):
+    """Jinja's lexer with columns: its line numbers are :class:`SourceLine`, which the nodes keep."""
 
     def tokeniter(
         self, source: str, name: str | None, filename: str | None = None, state: str | None = None
@@ -30,22 +30,22 @@ class _PlacingLexer(Lexer):
         at = 0
         for line, token, value in super().tokeniter(source, name, filename, state):
             found = text.find(value, at)
-            place = Place(line)
+            position = SourceLine(line)
             if found >= 0:
-                place.column = found - (text.rfind("\n", 0, found) + 1) + 1
+                position.column = found - (text.rfind("\n", 0, found) + 1) + 1
                 at = found + len(value)
-            yield place, token, value
+            yield position, token, value
 
 
 class _Environment(jinja2.Environment):
     @property
     def lexer(self) -> Lexer:
-        return _PlacingLexer(self)
+        return _PositionLexer(self)
 
 
 @functools.cache
 def environment(folder: Path | None = None) -> jinja2.Environment:
-    """Give the Jinja environment that defines what a prompt means: a NULL prints as nothing, a typo raises.
+    """Give the Jinja environment that defines what a prompt means. NULL prints as nothing; an undefined name raises.
 
     ``include`` and ``import`` read files of ``folder``.
     """

@@ -6,23 +6,33 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from sqlenrich.core.errors import ConfigError, RunError, did_you_mean
 from sqlenrich.engines import get_engine
-from sqlenrich.plan.compile import RELATIONS, compile_plan
+from sqlenrich.plan.compile import compile_plan
 from sqlenrich.plan.plan import RESPONSES, Plan
+from sqlenrich.plan.relations import RELATIONS
 from sqlenrich.quality.comparison import NOT_ASKED, Comparison, Outcome, Side
 from sqlenrich.quality.differences import compared, plain
 from sqlenrich.quality.sample import SAMPLE, Sampled, draw, read_inputs
-from sqlenrich.runner.model_choice import choose_model
+from sqlenrich.runner.backends.duckdb.files import database_path
+from sqlenrich.runner.model_choice import choose_model, wanted_model
 from sqlenrich.runner.observer import Observer, PlanLine, Silent, Stopper
 from sqlenrich.runner.report import Report
-from sqlenrich.runner.run import database_path, run, with_settings
+from sqlenrich.runner.run import run
 from sqlenrich.runner.scratch import scratch_folder
+from sqlenrich.runner.session import (
+    MODEL_OPTIONS,
+    SOURCE_OPTIONS,
+    SourceOptions,
+    chosen,
+    settings_of,
+    with_source_options,
+)
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.prices import Prices
-from sqlenrich.spec.settings import Config, find_config, with_prices
+from sqlenrich.spec.settings import Config
 
 STEM = "_sqlenrich_compare_{}"
 DATABASE = Path(".sqlenrich") / "compare.duckdb"
@@ -43,6 +53,15 @@ class Asked:
     """Row to request."""
 
 
+class CompareOptions(SourceOptions, total=False):
+    """The shorthands of a comparison: source, models, prices."""
+
+    mock: bool
+    mock_failures: Mapping[str, float] | None
+    concurrency: int | None
+    prices: str | Path | Prices | None
+
+
 def compare(
     a: Enrichment,
     b: Enrichment | None = None,
@@ -53,35 +72,30 @@ def compare(
     fields: Sequence[str] | None = None,
     models: str | Sequence[str] | None = None,
     endpoint: str | Sequence[str] | None = None,
-    mock: bool = False,
-    mock_failures: Mapping[str, float] | None = None,
     output: str | Path | None = None,
     responses: str | None = None,
     first: bool = False,
     seed: int = 0,
-    concurrency: int | None = None,
-    key: Sequence[str] | None = None,
-    columns: Mapping[str, str] | None = None,
-    where: str | None = None,
-    prices: str | Path | Prices | None = None,
     config: Config | None = None,
     observer: Observer | None = None,
     stopper: Stopper | None = None,
+    **options: Unpack[CompareOptions],
 ) -> Comparison:
     """Ask two prompts, or one prompt of two models, about the same rows, and give how the answers differ.
 
     The sides are two enrichments, or one with two ``models`` (one model: against the file's own); two models or
     endpoints go one to each side. ``rows`` of the input are asked: those of the smallest hashes of ``seed`` and the
-    row's number, so that more rows hold the fewer ones, or with ``first`` its first. ``truth`` maps output fields to
-    labelled columns of the source; ``fields`` are the ones to compare, by default all that both sides have. Answers
-    are kept in NAME_responses of ``output`` (by default ``.sqlenrich/compare.duckdb`` beside ``sqlenrich.toml``, else
-    in the current folder), where an ordinary run of the file finds them and they are found after one. Everything else
-    is as for :func:`~sqlenrich.runner.run`, which asks each side. Raises ConfigError before anything is asked.
+    row's number, so that a larger sample holds the smaller one, or with ``first`` its first. ``truth`` maps output
+    fields to labelled columns of the source; ``fields`` are the ones to compare, by default all that both sides have.
+    Answers are kept in NAME_responses of ``output`` (by default ``.sqlenrich/compare.duckdb`` beside
+    ``sqlenrich.toml``, else in the current folder): an ordinary run of the file finds them there, and a comparison
+    finds those of a run. Everything else is as for :func:`~sqlenrich.run`, which asks each side. Raises ConfigError
+    before anything is asked.
     """
-    config = with_prices(config if config is not None else find_config(a.path), prices)
+    config = settings_of(config, a, options.get("prices"))
     observer, stopper, truth = observer or Silent(), stopper or Stopper(), truth or {}
     sides = [
-        (with_settings(one, key=key, columns=columns, where=where), model, place)
+        (with_source_options(one, **chosen(options, SOURCE_OPTIONS)), model, place)
         for one, model, place in _sides(a, b, models, endpoint)
     ]
     files = [one for one, _, _ in sides]
@@ -90,8 +104,8 @@ def compare(
         raise ConfigError("which rows? Give --input PATH")
     if rows < 1:
         raise ConfigError(f"rows is at least 1, not {rows}")
-    chosen = _fields(files, fields, truth)
-    whom = {"mock": mock, "mock_failures": mock_failures, "concurrency": concurrency, "config": config}
+    compared_fields = _fields(files, fields, truth)
+    whom = {**chosen(options, ("mock", "mock_failures", "concurrency")), "config": config}
     with scratch_folder() as folder:
         sampled = draw(files, folder / "sample.duckdb", input, rows, None if first else seed, truth)
         asked = [
@@ -102,7 +116,7 @@ def compare(
         reports = [_ask(database, side, sampled, observer, stopper) for side in asked]
         read = [_read(database, side, report, config) for side, report in zip(asked, reports, strict=True)]
         _drop(database)
-        found = compared(files, [outcomes for outcomes, _ in read], sampled, chosen, truth)
+        found = compared(files, [outcomes for outcomes, _ in read], sampled, compared_fields, truth)
         inputs = read_inputs(files, sampled, [change.row for change in found.changes])
     told = [side for _, side in read]
     changes = (replace(change, input=inputs[change.row]) for change in found.changes)
@@ -214,18 +228,23 @@ def _prepare(
     responses = responses or RELATIONS["responses"].format(enrichment.name)
     # Its rows are chosen already, its key is only shown: what is asked does not depend on them.
     own = replace(enrichment, source=SAMPLE, query=None, key=(sampled.row,), keep=(), where=None)
-    names = ("endpoint", "model", "mock", "concurrency", "config")
     try:
-        ask = choose_model(own, failures=options["mock_failures"], **{name: options[name] for name in names})
+        wanted = wanted_model(options["model"], **chosen(options, MODEL_OPTIONS))
+        choice = choose_model(own, options["config"], wanted)
     except ConfigError as error:
         raise ConfigError(f"side {letter}: {error}") from None
     relations = {**{step: form.format(stem) for step, form in RELATIONS.items()}, "responses": responses}
     plan = compile_plan(
-        own, "duckdb", {**relations, "source": SAMPLE}, model=ask.resolved, source_types=dict(sampled.types)
+        own,
+        "duckdb",
+        {**relations, "source": SAMPLE},
+        model=choice.resolved,
+        source_types=dict(sampled.types),
+        asked_by_client=True,
     )
     with Database(sampled.path) as db:
         found = db.roomy(lambda: db.db.execute(plan.step("prompts").sql).fetchall())
-    model = f"{ask.resolved.name}{ask.where}"
+    model = f"{choice.resolved.name}{choice.where}"
     hashes = {line[0]: line[-1] for line in found}
     return Asked(letter, own, {**options, "tables": stem, "responses": responses}, model, plan, hashes)
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlglot import exp
-
-from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import ConfigError
-from sqlenrich.core.names import identifier, relation
-from sqlenrich.core.printer import print_sql
 from sqlenrich.core.version import __version__
 from sqlenrich.engines import get_engine
-from sqlenrich.plan.compile import RetryCall, compile_plan, compile_retry, resolve_model
-from sqlenrich.plan.plan import STEPS, Plan, Step
+from sqlenrich.plan.compile import RetryCall, compile_plan, compile_retry
+from sqlenrich.plan.model import resolve_model
+from sqlenrich.plan.plan import STEPS, Plan
 from sqlenrich.plan.request import ResolvedModel
+from sqlenrich.renderer.statements import Statement, plan_statements, retry_statements
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.settings import Config, find_config
 
@@ -95,23 +91,16 @@ def step_sql(plan: Plan, name: str) -> str:
 
 def script(plan: Plan, enrichment: Enrichment) -> str:
     """Give the whole script of a plan."""
-    engine = get_engine(plan.engine)
-    parts = [header(plan, enrichment)]
-    for step in plan.steps:
-        parts += [f"-- {title}\n{sql};" for title, sql in statements(engine, step)]
-    return "\n\n".join(parts) + "\n"
+    return _text(header(plan, enrichment), plan_statements(plan))
 
 
 def retry_script(plan: Plan, enrichment: Enrichment, calls: Sequence[RetryCall]) -> str:
-    """Give the script that asks chosen refused rows again. The verdicts come first: so it may be broken off."""
-    engine = get_engine(plan.engine)
-    judged, *results = (plan.step(name) for name in ("checked", "enriched", "quarantine"))
-    parts = [header(plan, enrichment, RETRY_NOTES, "retry")]
-    found = statements(engine, judged)
-    for call in calls:
-        found += ask_statements(engine, call.step, call.what)
-    found += [one for step in (judged, *results) for one in statements(engine, step)]
-    return "\n\n".join([*parts, *(f"-- {title}\n{sql};" for title, sql in found)]) + "\n"
+    """Give the script that asks chosen refused rows again."""
+    return _text(header(plan, enrichment, RETRY_NOTES, "retry"), retry_statements(plan, calls))
+
+
+def _text(head: str, statements: Sequence[Statement]) -> str:
+    return "\n\n".join([head, *(f"-- {title}\n{sql};" for title, sql in statements)]) + "\n"
 
 
 RUN_NOTES = ("Run it again at any time: only requests without an answer are sent.",)
@@ -133,54 +122,6 @@ def header(plan: Plan, enrichment: Enrichment, notes: Sequence[str] = RUN_NOTES,
     if not plan.step("responses").calls_in_sql:
         lines.append(f"The model is asked by `sqlenrich {command}`, between the responses and the checked step.")
     return "\n".join(f"-- {_one_line(line)}" for line in lines)
-
-
-def statements(engine: Engine, step: Step) -> list[tuple[str, str]]:
-    """Give the statements that bring a step up to date, each with a title."""
-    table = relation(engine, step.relation)
-    if step.kind == "table":
-        return [(f"{step.name}: {TITLES[step.name]}", sql) for sql in create_table_as(engine, table, step.sql)]
-    made = ("responses: every answer ever paid for", create_if_missing(engine, table, step))
-    return [made, *ask_statements(engine, step, "what is to be asked, each distinct request once")]
-
-
-def ask_statements(engine: Engine, step: Step, what: str) -> list[tuple[str, str]]:
-    """Give the statements that make the pending relation of a call step and ask it."""
-    table, found = relation(engine, step.relation), []
-    if step.pending_sql is not None and step.pending_relation is not None:
-        pending = relation(engine, step.pending_relation)
-        found = [(f"pending: {what}", sql) for sql in create_table_as(engine, pending, step.pending_sql)]
-    if step.calls_in_sql:
-        names = ", ".join(identifier(engine, name).sql(engine.dialect) for name in step.columns)
-        insert = f"INSERT INTO {table.sql(engine.dialect)} ({names})\n{step.sql}"
-        found.append(("responses: the model is asked here and nowhere else", insert))
-    return found
-
-
-TITLES = {
-    "prompts": "one row per source row, its prompt and the hash of its request",
-    "checked": "one verdict per row",
-    "enriched": "the accepted rows, typed",
-    "quarantine": "the refused rows, each with its reason",
-}
-
-
-def create_table_as(engine: Engine, table: exp.Table, select: str) -> list[str]:
-    """Give the statements that make a table afresh from the text of a SELECT."""
-    mark = "THE_SELECT"
-    while mark in table.sql(engine.dialect):
-        mark += "_"
-    made = [print_sql(engine, node) for node in engine.create_table_as(table, exp.var(mark))]
-    return [re.sub(rf"\s*{mark}$", lambda _: "\n" + select, sql) for sql in made]
-
-
-def create_if_missing(engine: Engine, table: exp.Table, step: Step) -> str:
-    """Give the statement that makes an append step's table where it is missing."""
-    columns = [
-        exp.ColumnDef(this=identifier(engine, name), kind=engine.sql_type(kind)) for name, kind in step.columns.items()
-    ]
-    schema = exp.Schema(this=table, expressions=columns)
-    return print_sql(engine, exp.Create(this=schema, kind="TABLE", exists=True))
 
 
 def _one_line(text: str) -> str:

@@ -1,36 +1,49 @@
-"""``sqlenrich plan``: what a run would ask, spend and wait for, told before anything is asked."""
+"""``sqlenrich plan``: what a run would ask, spend and wait for, before anything is asked."""
 
 from __future__ import annotations
 
 import json
 import math
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
+
+from sqlglot import exp
 
 from sqlenrich.core.errors import ConfigError
-from sqlenrich.plan.compile import RELATIONS, compile_plan
-from sqlenrich.runner.model_choice import choose_model
-from sqlenrich.runner.run import bind_source, check_apart, database_path, with_settings
+from sqlenrich.core.sql import Sql, case, func, literal
+from sqlenrich.plan.plan import Plan, Step
+from sqlenrich.plan.relations import RELATIONS, symbol
+from sqlenrich.runner.backends.queries import count_rows, rows_of
+from sqlenrich.runner.model_choice import ModelOptions, choose_model, wanted_model
 from sqlenrich.runner.scratch import scratch_folder
-from sqlenrich.runner.token_estimates import KEPT_BELOW, Pending, TokensIn, TokensOut
+from sqlenrich.runner.session import (
+    MODEL_OPTIONS,
+    SOURCE_OPTIONS,
+    SourceOptions,
+    chosen,
+    compile_source,
+    settings_of,
+    with_source_options,
+)
+from sqlenrich.runner.token_estimates import KEPT_BELOW, PendingRequests, TokensIn, TokensOut
 from sqlenrich.runner.usage import NO_PRICES
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.limits import TOO_LONG
 from sqlenrich.spec.prices import Prices, money
-from sqlenrich.spec.settings import LIMITS, Config, Endpoint, find_config, with_prices
+from sqlenrich.spec.run_settings import Mock
+from sqlenrich.spec.settings import LIMITS, Config, Endpoint
 
 if TYPE_CHECKING:  # "import sqlenrich" does not load duckdb
-    from sqlenrich.plan.plan import Plan
-    from sqlenrich.runner.backends.duckdb.store import Store
+    from sqlenrich.runner.backends.duckdb.database import Database
 
 OUTPUT = "sqlenrich_output"
 
 
 @dataclass(frozen=True)
-class Forecast:
+class Estimate:
     """What a run would do. ``calls`` are the requests without an answer; no retries are counted in.
 
     A cost and a time are two ends; an end that is unknown is None, never 0. ``limit`` is what the time follows from.
@@ -70,11 +83,11 @@ class Forecast:
         return facts
 
     def to_json(self) -> str:
-        """Give the forecast as one line of JSON."""
+        """Give the estimate as one line of JSON."""
         return json.dumps(self.to_dict())
 
     def to_text(self, width: int | None = None) -> str:
-        """Give the forecast for a terminal of ``width`` columns: what, how much, and how that is known."""
+        """Give the estimate for a terminal of ``width`` columns: what, how much, and how that is known."""
         reasons = ", ".join(f"{count:,} {code}" for code, count in self.not_asked.items() if count)
         lines = [
             ("rows", f"{self.rows:,}", ""),
@@ -115,73 +128,61 @@ class Forecast:
         return f"the lower end with {self.cached_taken:,} tokens in cached: the constant beginning"
 
 
-def plan(
+class EstimateOptions(SourceOptions, ModelOptions, total=False):
+    """The shorthands of an estimate: source, model, prices."""
+
+    prices: str | Path | Prices | None
+
+
+def estimate(
     enrichment: Enrichment,
     *,
     input: str | Path | None = None,
     output: str | Path | None = None,
-    endpoint: str | None = None,
-    model: str | None = None,
-    mock: bool = False,
-    mock_failures: Mapping[str, float] | None = None,
-    concurrency: int | None = None,
-    key: Sequence[str] | None = None,
-    columns: Mapping[str, str] | None = None,
-    where: str | None = None,
+    model: Endpoint | Mock | str | None = None,
     responses: str | None = None,
-    prices: str | Path | Prices | None = None,
     sample: int = 100,
     config: Config | None = None,
-) -> Forecast:
-    """Tell what :func:`~sqlenrich.runner.run` with the same arguments would ask and spend; no completion is asked for.
+    **options: Unpack[EstimateOptions],
+) -> Estimate:
+    """Give what :func:`~sqlenrich.run` with the same arguments would ask and spend; no completion is asked for.
 
     ``output`` is only read, and may be absent: its answers are not asked again, and tell how long answers are and how
-    long they take. The tokens of ``sample`` prompts are counted by the endpoint where it offers that; with 0 no prompt
-    leaves the machine. ``prices`` is a file of prices.
+    long they take. The endpoint counts the tokens of ``sample`` prompts where it offers that; with 0 no prompt leaves
+    the machine.
     """
-    from sqlenrich.runner.backends.duckdb.database import text
-    from sqlenrich.runner.backends.duckdb.source import SOURCE
-    from sqlenrich.runner.backends.duckdb.store import Store
+    from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
+    from sqlenrich.runner.backends.duckdb.files import database_path
 
-    enrichment = with_settings(enrichment, key=key, columns=columns, where=where)
-    config = with_prices(config if config is not None else find_config(enrichment.path), prices)
-    ask = choose_model(
-        enrichment, config, endpoint=endpoint, model=model, mock=mock, failures=mock_failures, concurrency=concurrency
-    )
-    settings = None if mock else config.endpoint(endpoint)
-    fixed = settings is None or bool(concurrency or settings.concurrency)
+    enrichment = with_source_options(enrichment, **chosen(options, SOURCE_OPTIONS))
+    config = settings_of(config, enrichment, options.get("prices"))
+    choice = choose_model(enrichment, config, wanted_model(model, **chosen(options, MODEL_OPTIONS)))
+    settings = choice.endpoint
+    fixed = settings is None or bool(options.get("concurrency") or settings.concurrency)
     database = None if output is None else database_path(Path(output))
     if output is not None:
-        check_apart(enrichment, input, Path(output))
+        DuckDBBackend(Path(output)).refuse_files(enrichment, input)
     source = input if input is not None else database
     if source is None:
         raise ConfigError("which rows? Give --input PATH")
-    with scratch_folder() as folder, Store(folder / "plan.duckdb") as store:
-        enrichment, types = bind_source(store, enrichment, source)
-        compiled = compile_plan(enrichment, "duckdb", {"source": SOURCE}, model=ask.resolved, source_types=types)
-        found = _look_up(store, compiled, database, responses or RELATIONS["responses"].format(enrichment.name))
-        prompts = compiled.step("prompts")
-        # Its length stands in the place of each prompt; of a large table a few texts are kept, to be counted.
-        kept = f"CASE WHEN request_hash < {text(KEPT_BELOW)} THEN prompt END AS kept"
-        too_long = TOO_LONG if TOO_LONG in prompts.columns else f"false AS {TOO_LONG}"
-        lengths = f"SELECT request_hash, strlen(prompt) AS prompt, {too_long}, {kept} FROM ({prompts.sql})"
-        store.make(replace(prompts, sql=lengths))
-        rows, distinct = store.size(compiled)
-        no_input, bad_prompt = store.db.execute(
-            f"SELECT count(*) FILTER (prompt IS NOT NULL AND NOT {TOO_LONG}), "
-            f"count(*) FILTER (prompt IS NULL OR {TOO_LONG}) "
-            f"FROM {prompts.relation} WHERE request_hash IS NULL"
-        ).fetchall()[0]
-        calls = store.refresh(compiled, compiled.step("responses"))
-        pending = Pending(store, compiled, enrichment, ask, settings, calls)
-        latency_ms = pending.latency_ms()
-        tokens_in = pending.tokens_in(sample) if calls else None
-        tokens_out = pending.tokens_out() if calls else None
-    cost_low, cost_high, unknown, cached_taken = _cost(config.prices, ask.resolved.name, tokens_in, tokens_out)
-    low, high, limit = _time(settings, calls, tokens_in, tokens_out, latency_ms, ask.concurrency, fixed=fixed)
-    return Forecast(
+    with scratch_folder() as folder, DuckDBBackend(folder / "plan.duckdb") as backend:
+        enrichment, compiled = compile_source(enrichment, backend, choice.resolved, source)
+        found = _look_up(
+            backend.database, compiled, database, responses or RELATIONS["responses"].format(enrichment.name)
+        )
+        backend.run_step(_lengths(compiled.step("prompts")))
+        rows, distinct = backend.size(compiled)
+        no_input, bad_prompt = (backend.number(compiled, query) for query in (_not_asked(), _bad_prompts()))
+        calls = backend.refresh(compiled, compiled.responses)
+        requests = PendingRequests(backend, compiled, enrichment, choice, calls)
+        latency_ms = requests.latency_ms()
+        tokens_in = requests.tokens_in(sample) if calls else None
+        tokens_out = requests.tokens_out() if calls else None
+    cost_low, cost_high, unknown, cached_taken = _cost(config.prices, choice.resolved.name, tokens_in, tokens_out)
+    low, high, limit = _time(settings, calls, tokens_in, tokens_out, latency_ms, choice.concurrency, fixed=fixed)
+    return Estimate(
         name=enrichment.name,
-        model=ask.resolved.name,
+        model=choice.resolved.name,
         rows=rows,
         not_asked={"NO_INPUT": no_input, "BAD_PROMPT": bad_prompt},
         distinct_requests=distinct,
@@ -198,7 +199,7 @@ def plan(
         seconds_high=high,
         limit=limit,
         cached_taken=cached_taken,
-        where=ask.where,
+        where=choice.where,
         output=f"{output}{'' if found else _nothing_in(database)}" if output is not None else "",
     )
 
@@ -208,34 +209,56 @@ def _nothing_in(database: Path | None) -> str:
     return ", which holds none yet" if database is not None and database.is_file() else ", which is not there yet"
 
 
-def _look_up(store: Store, plan: Plan, database: Path | None, table: str) -> bool:
+def _lengths(prompts: Step) -> Step:
+    """Give the step with the length of each prompt in its place; a few texts of a large table are kept, to count."""
+    prompt, hashed = exp.column("prompt"), exp.column("request_hash")
+    kept = case((exp.LT(this=hashed, expression=literal(KEPT_BELOW)), prompt))
+    too_long = exp.column(TOO_LONG) if TOO_LONG in prompts.columns else literal(False)
+    lengths = exp.select(
+        hashed.copy(),
+        exp.alias_(func("strlen", prompt.copy()), "prompt"),
+        exp.alias_(too_long, TOO_LONG),
+        exp.alias_(kept, "kept"),
+    ).from_(rows_of(prompts))
+    return replace(prompts, query=lengths)
+
+
+def _not_asked() -> exp.Select:
+    """The rows with a blank required column."""
+    return count_rows("prompts").where("request_hash IS NULL", "prompt IS NOT NULL", f"NOT {TOO_LONG}")
+
+
+def _bad_prompts() -> exp.Select:
+    """The rows whose template fails, or whose prompt is too long."""
+    return count_rows("prompts").where("request_hash IS NULL", f"prompt IS NULL OR {TOO_LONG}")
+
+
+def _look_up(database: Database, plan: Plan, stored_in: Path | None, table: str) -> bool:
     """Make the responses a view of the stored ones, which are never written to; tell whether there are any."""
     import duckdb
 
     from sqlenrich.runner.backends.duckdb.database import INPUT, cannot_open, name_parts, quote, text
 
-    step = plan.step("responses")
-    select = step.sql  # of no rows
-    if database is not None and database.is_file():
-        attached = store.db.execute("SELECT path FROM duckdb_databases() WHERE path IS NOT NULL").fetchall()
-        place = INPUT if database.resolve() in {Path(path).resolve() for (path,) in attached} else OUTPUT
+    step = plan.responses
+    query: Sql = step.query  # of no rows
+    found = False
+    if stored_in is not None and stored_in.is_file():
+        attached = database.rows("SELECT path FROM duckdb_databases() WHERE path IS NOT NULL")
+        place = INPUT if stored_in.resolve() in {Path(path).resolve() for (path,) in attached} else OUTPUT
         if place == OUTPUT:
             try:
-                store.db.execute(f"ATTACH {text(str(database))} AS {OUTPUT} (READ_ONLY)")
+                database.execute(f"ATTACH {text(str(stored_in))} AS {OUTPUT} (READ_ONLY)")
             except duckdb.Error as error:
-                raise cannot_open(database, error) from None
+                raise cannot_open(stored_in, error) from None
         schema, name = ["main", *name_parts(table)][-2:]
-        stored = ".".join(map(quote, (place, schema, name)))
-        try:
-            columns = {row[0] for row in store.db.execute(f"DESCRIBE {stored}").fetchall()}
-        except duckdb.CatalogException:
-            columns = set()
-        if columns and set(step.columns) - columns:
-            raise ConfigError(f"{database}: {table} does not hold answers of this version of sqlenrich")
-        if columns:
-            select = f"SELECT * FROM {stored}"
-    store.db.execute(f"CREATE VIEW {step.relation} AS {select}")
-    return select != step.sql
+        columns = database.columns(".".join(map(quote, (place, schema, name))))
+        if columns and set(step.columns) - set(columns):
+            raise ConfigError(f"{stored_in}: {table} does not hold answers of this version of sqlenrich")
+        if found := bool(columns):
+            query = exp.select("*").from_(exp.table_(name, schema, place, quoted=True))
+    view = exp.Create(this=symbol("responses"), kind="VIEW", expression=query.copy())
+    database.execute(plan.relations.sql(view))
+    return found
 
 
 def _cost(
@@ -318,6 +341,3 @@ def duration(seconds: float) -> str:
             big, rest = divmod(whole, size)
             return f"{big:,} {unit}" + (f" {rest // small} {lesser}" if rest // small and big < 10 else "")
     return f"{whole} s"
-
-
-__all__ = ["Forecast", "TokensIn", "TokensOut", "plan"]

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.engines import get_engine
-from sqlenrich.plan.compile import compile_plan, output_of, resolve_model
+from sqlenrich.plan.model import output_of, resolve_model
 from sqlenrich.plan.request import ResolvedModel
-from sqlenrich.runner.model_choice import Ask, choose_model
+from sqlenrich.runner.backends import queries
+from sqlenrich.runner.model_choice import ModelChoice, ModelOptions, choose_model, wanted_model
 from sqlenrich.runner.observer import Observer, PlanLine, Silent, Stopper
 from sqlenrich.runner.report import counted
-from sqlenrich.runner.run import bind_source, with_settings
 from sqlenrich.runner.scratch import scratch_folder
+from sqlenrich.runner.session import (
+    MODEL_OPTIONS,
+    SOURCE_OPTIONS,
+    SourceOptions,
+    chosen,
+    compile_source,
+    with_source_options,
+)
 from sqlenrich.schema import judge
 from sqlenrich.schema.checks.json_text import repair
 from sqlenrich.schema.checks.repairs import kept_nulls
@@ -25,6 +33,7 @@ from sqlenrich.schema.json_schema import hint_text
 from sqlenrich.schema.vendor.response_format import dialect_of, json_schema_format
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.limits import CUT, TOO_LONG
+from sqlenrich.spec.run_settings import Mock
 from sqlenrich.spec.settings import Config, Endpoint, find_config
 
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
@@ -32,7 +41,11 @@ if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
 
 RULE = "-" * 72
 FEW = 20
-"""So many rows are asked without a question."""
+"""A preview of at most this many rows asks without a question."""
+
+
+class PreviewOptions(SourceOptions, ModelOptions, total=False):
+    """The shorthands of a preview: source and model."""
 
 
 @dataclass(frozen=True)
@@ -55,53 +68,47 @@ def preview(
     input: str | Path | None = None,
     rows: int = 5,
     prompt_only: bool = False,
-    endpoint: str | None = None,
-    model: str | None = None,
-    mock: bool = False,
-    mock_failures: Mapping[str, float] | None = None,
-    key: Sequence[str] | None = None,
-    columns: Mapping[str, str] | None = None,
-    where: str | None = None,
+    model: Endpoint | Mock | str | None = None,
     config: Config | None = None,
     observer: Observer | None = None,
     stopper: Stopper | None = None,
+    **options: Unpack[PreviewOptions],
 ) -> str:
     """Give the text of a preview of the first ``rows`` rows. Nothing is stored.
 
-    With ``prompt_only``, or where the ``observer`` does not agree, nothing is sent: the prompts, and the request around
-    them. Else the rows are asked and judged, and what the whole table would take is told from them.
+    With ``prompt_only``, or where the ``observer`` declines, nothing is sent: the text shows the prompts and the
+    request around them. Else the rows are asked and judged, and the text estimates the whole table from them.
     """
-    from sqlenrich.runner.backends.duckdb.database import Database
-    from sqlenrich.runner.backends.duckdb.source import SOURCE
+    from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
 
-    enrichment = with_settings(enrichment, key=key, columns=columns, where=where)
+    enrichment = with_source_options(enrichment, **chosen(options, SOURCE_OPTIONS))
     config = config if config is not None else find_config(enrichment.path)
-    ask = None
+    choice = None
     if not prompt_only:
-        ask = choose_model(
-            enrichment, config, endpoint=endpoint, model=model, mock=mock, failures=mock_failures, concurrency=rows
-        )
-    resolved = ask.resolved if ask is not None else _resolve(enrichment, config, model)
+        wanted = wanted_model(model, **chosen(options, MODEL_OPTIONS))
+        choice = choose_model(enrichment, config, replace(wanted, concurrency=rows))
     if input is None:
         raise ConfigError("which rows? Give --input PATH")
-    with scratch_folder() as folder, Database(folder / "preview.duckdb") as store:
-        enrichment, types = bind_source(store, enrichment, input)
-        plan = compile_plan(enrichment, "duckdb", {"source": SOURCE}, model=resolved, source_types=types)
+    observer, stopper = observer or Silent(), stopper or Stopper()
+    with scratch_folder() as folder, DuckDBBackend(folder / "preview.duckdb") as backend:
+        name = model if isinstance(model, str) else None
+        resolved = choice.resolved if choice is not None else _resolve(enrichment, config, name)
+        enrichment, plan = compile_source(enrichment, backend, resolved, input)
         prompts = plan.step("prompts")
-        total = store.reading(f"SELECT count(*) FROM ({prompts.sql})")[0][0]
-        found = store.reading(f"SELECT * FROM ({prompts.sql}) LIMIT {rows}")
-        shown = [dict(zip(prompts.columns, row, strict=True)) for row in found]
-        requests = {row["request_hash"]: row["prompt"] for row in shown if row["request_hash"]}
-        observer, agreed = observer or Silent(), False
-        if ask is not None:
-            name, calls = ask.resolved.name, len(requests)
-            agreed = not calls or observer.plan(PreviewLine(len(shown), calls, 0, calls, name, ask.where, whole=total))
-        if ask is None or not agreed:
-            return _prompts(enrichment, shown, resolved, _endpoint(config, endpoint), total)
-        distinct = store.reading(f"SELECT count(DISTINCT request_hash) FROM ({prompts.sql})")[0][0]
-        started = time.monotonic()
-        answers = _ask(ask, requests, observer, stopper or Stopper())
-        return _answers(enrichment, shown, answers, ask, time.monotonic() - started, total, distinct)
+        total, distinct = backend.read(plan, queries.size_of(prompts))[0]
+        found = backend.read(plan, queries.head(prompts, rows))
+    shown = [dict(zip(prompts.columns, row, strict=True)) for row in found]
+    requests = {row["request_hash"]: row["prompt"] for row in shown if row["request_hash"]}
+    agreed = False
+    if choice is not None:
+        calls = len(requests)
+        line = PreviewLine(len(shown), calls, 0, calls, choice.resolved.name, choice.where, whole=total)
+        agreed = not calls or observer.plan(line)
+    if choice is None or not agreed:
+        return _prompts(enrichment, shown, resolved, _endpoint(config, options.get("endpoint")), total)
+    started = time.monotonic()
+    answers = _ask(choice, requests, observer, stopper)
+    return _answers(enrichment, shown, answers, choice, time.monotonic() - started, total, distinct)
 
 
 def _resolve(enrichment: Enrichment, config: Config, model: str | None) -> ResolvedModel:
@@ -153,14 +160,14 @@ def _prompts(
     return "\n".join(lines)
 
 
-def _ask(ask: Ask, prompts: Mapping[str, str], observer: Observer, stopper: Stopper) -> dict[str, Answer]:
+def _ask(choice: ModelChoice, prompts: Mapping[str, str], observer: Observer, stopper: Stopper) -> dict[str, Answer]:
     """Give the answers by request: ``prompts`` gives the prompt of each."""
     from sqlenrich.llm.client import Client
     from sqlenrich.llm.messages import Request
 
     answers: dict[str, Answer] = {}
     pending = [Request(hashed, 1, prompt) for hashed, prompt in prompts.items()]
-    with Client(ask.model, concurrency=ask.concurrency) as client:
+    with Client(choice.model, concurrency=choice.concurrency) as client:
         stopper.watch(client)
         answers |= {answer.request_hash: answer for answer in client.preflight(pending[:3])}
         observer.answered(list(answers.values()), len(prompts))
@@ -177,7 +184,7 @@ def _answers(
     enrichment: Enrichment,
     rows: list[dict[str, Any]],
     answers: Mapping[str, Answer],
-    ask: Ask,
+    choice: ModelChoice,
     seconds: float,
     total: int,
     distinct: int,
@@ -202,7 +209,7 @@ def _answers(
         accepted += verdict is None
     lines += [
         RULE,
-        f"{accepted} of {asked} asked rows accepted, in {seconds:.1f} s at {ask.concurrency} at a time",
+        f"{accepted} of {asked} asked rows accepted, in {seconds:.1f} s at {choice.concurrency} at a time",
     ]
     known_in = [a.tokens_in for a in answers.values() if a.tokens_in is not None]
     known_out = [a.tokens_out for a in answers.values() if a.tokens_out is not None]

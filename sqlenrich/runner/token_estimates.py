@@ -8,21 +8,24 @@ from dataclasses import dataclass
 from statistics import linear_regression
 from typing import TYPE_CHECKING
 
+from sqlglot import exp
+
 from sqlenrich.core.json import compact_json
+from sqlenrich.core.sql import Sql, func, literal
 from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
-from sqlenrich.plan.compile import output_of
+from sqlenrich.plan.model import output_of
+from sqlenrich.plan.relations import symbol
 from sqlenrich.prompt.layout import layout
-from sqlenrich.runner.model_choice import Ask
-from sqlenrich.runner.usage import percentiles
+from sqlenrich.runner.backends import queries
+from sqlenrich.runner.model_choice import ModelChoice
 from sqlenrich.schema.json_schema import hint_text
 from sqlenrich.schema.shortest import shortest
 from sqlenrich.schema.vendor.response_format import dialect_of, json_schema_format
 from sqlenrich.spec.enrichment import Enrichment
-from sqlenrich.spec.settings import Endpoint
 
 if TYPE_CHECKING:  # "import sqlenrich" does not load duckdb
     from sqlenrich.plan.plan import Plan
-    from sqlenrich.runner.backends.duckdb.store import Store
+    from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
 
 LIMIT_PARAMS = ("max_tokens", "max_completion_tokens")
 STORED_SAMPLE = 1000
@@ -83,51 +86,62 @@ class TokensOut:
         return f"the shortest answer that fits has about {self.low:,}; {most}"
 
 
-class Pending:
-    """The requests to be sent: what the database and the endpoint tell about their tokens, and about the answers'."""
+ANSWERS = "sqlenrich_answers"
+"""The view of the stored answers of this enrichment and model."""
 
-    answers = "sqlenrich_answers"
-    """The view of the stored answers of this enrichment and model."""
+
+class PendingRequests:
+    """The requests to be sent: what the database and the endpoint know of their tokens, and of the answers'."""
 
     def __init__(
-        self, store: Store, plan: Plan, enrichment: Enrichment, ask: Ask, settings: Endpoint | None, calls: int
+        self, backend: DuckDBBackend, plan: Plan, enrichment: Enrichment, choice: ModelChoice, calls: int
     ) -> None:
-        from sqlenrich.runner.backends.duckdb.database import text
-
-        self.store, self.enrichment, self.ask, self.settings, self.calls = store, enrichment, ask, settings, calls
-        self.prompts = plan.step("prompts")
-        call = plan.step("responses")
-        self.pending = call.pending_relation
-        own = f"SELECT request_hash FROM {self.prompts.relation}"
-        store.db.execute(
-            f"CREATE VIEW {self.answers} AS SELECT * FROM {call.relation} WHERE call_error IS NULL AND model = "
-            f"{text(ask.resolved.name)} AND (fingerprint = {text(enrichment.fingerprint)} OR request_hash IN ({own}))"
+        self.backend, self.plan, self.enrichment, self.choice, self.calls = backend, plan, enrichment, choice, calls
+        own = exp.select("request_hash").from_(symbol("prompts")).subquery()
+        mine = exp.or_(
+            exp.EQ(this=exp.column("fingerprint"), expression=literal(enrichment.fingerprint)),
+            exp.In(this=exp.column("request_hash"), query=own),
         )
+        of_model = exp.EQ(this=exp.column("model"), expression=literal(choice.resolved.name))
+        answers = exp.select("*").from_(symbol("responses")).where("call_error IS NULL", of_model, mine)
+        view = exp.Create(this=exp.to_table(ANSWERS), kind="VIEW", expression=answers)
+        backend.database.execute(plan.relations.sql(view))
 
     def latency_ms(self) -> int | None:
-        """Give the median of the stored answers' latencies, None where they tell none."""
-        found = percentiles(self.store, f"SELECT latency_ms AS v FROM {self.answers} WHERE latency_ms > 0", (50,))
+        """Give the median of the stored answers' latencies, None without any."""
+        found = self.percentiles(exp.select("latency_ms AS v").from_(ANSWERS).where("latency_ms > 0"), (50,))
         return None if found is None else found[0]
+
+    def percentiles(self, values: exp.Select, shares: Sequence[int]) -> list[int] | None:
+        """Give percentiles of a query's column ``v``; None without values."""
+        found = self.backend.rows(self.plan, queries.percentiles(values, shares))[0]
+        return None if found[0] is None else [int(value) for value in found]
 
     def tokens_in(self, sample: int) -> TokensIn:
         """Give the tokens of the prompts, counted on ``sample`` of them where the endpoint does that."""
-        lengths = percentiles(self.store, f"SELECT prompt AS v FROM {self.pending}", (50, 95, 100)) or [0, 0, 0]
+        prompts = exp.select("prompt AS v").from_(symbol("pending"))
+        lengths = self.percentiles(prompts, (50, 95, 100)) or [0, 0, 0]
         known, why = self.counted(sample)
         method, before = "counted", self.beginning()
         if not known:
             known, method = self.stored(), "stored"
         if not known:
-            quarters = f"CAST(ceil(prompt / {BYTES_PER_TOKEN}) AS BIGINT)"
+            per_token = exp.Div(this=exp.column("prompt"), expression=literal(BYTES_PER_TOKEN))
+            whole = exp.Cast(this=func("ceil", per_token), to=exp.DataType.build("BIGINT"))
             more = self.around()
-            total = int(self.store.one(f"SELECT sum({quarters}) FROM {self.pending}")) + more * self.calls
+            total = self.sum_of_pending(whole) + more * self.calls
             p50, p95, most = (-(-length // BYTES_PER_TOKEN) + more for length in lengths)
             shared = before // BYTES_PER_TOKEN * (self.calls - 1)
             return TokensIn(p50, p95, most, total, "estimated", 0, shared, why)
         slope, first = line(known)
-        total = round(first * self.calls + slope * int(self.store.one(f"SELECT sum(prompt) FROM {self.pending}")))
+        total = round(first * self.calls + slope * self.sum_of_pending(exp.column("prompt")))
         p50, p95, most = (math.ceil(first + slope * length - 1e-6) for length in lengths)
         shared = math.floor(slope * before + 1e-6) * (self.calls - 1)
         return TokensIn(p50, p95, most, total, method, len(known), shared)
+
+    def sum_of_pending(self, value: Sql) -> int:
+        """Give the sum of a value over the pending requests."""
+        return self.backend.number(self.plan, exp.select(exp.Sum(this=value)).from_(symbol("pending")))
 
     def beginning(self) -> int:
         """How many bytes all prompts begin with, and every endpoint that caches prefixes reads once."""
@@ -137,62 +151,69 @@ class Pending:
         """About how many tokens go with each prompt: the schema, or the hint that stands in for it."""
         if self.enrichment.hint == "always":
             return estimate_tokens("\n\n" + hint_text(self.enrichment.schema))
-        dialect = dialect_of(self.settings.url if self.settings is not None else "")
-        told = json_schema_format(output_of(self.enrichment, self.ask.resolved), dialect)
+        dialect = dialect_of(self.choice.endpoint.url if self.choice.endpoint is not None else "")
+        told = json_schema_format(output_of(self.enrichment, self.choice.resolved), dialect)
         return 0 if told.form is None else estimate_tokens(compact_json(told.form))
 
     def counted(self, sample: int) -> tuple[list[tuple[int, int]], str | None]:
-        """Bytes and tokens of some prompts, as the endpoint counts them, or why it does not.
+        """Give bytes and tokens of some prompts, as the endpoint counts them, or why it does not.
 
-        The order of hashes is a fair draw.
+        The lowest hashes are a fair sample.
         """
         from sqlenrich.llm.endpoint.token_counter import token_counter
         from sqlenrich.llm.endpoint.urls import Site
-        from sqlenrich.runner.backends.duckdb.database import text
 
-        if self.settings is None:  # the mock model
+        settings = self.choice.endpoint
+        if settings is None:  # the mock model
             return [], None
         if sample < 1:
             return [], "no prompt may be sent (--sample 0)"
         why: list[str] = []
-        for url in (self.settings.url, *self.settings.others):
-            count = token_counter(url, self.settings.api_key, self.ask.resolved.name)
+        for url in (settings.url, *settings.others):
+            count = token_counter(url, settings.api_key, self.choice.resolved.name)
             if not isinstance(count, str):
                 break
             why.append(count)
         else:
             return [], why[0]
-        drawn = self.store.db.execute(f"SELECT request_hash FROM {self.pending} ORDER BY request_hash LIMIT {sample}")
-        hashes = [str(row[0]) for row in drawn.fetchall()]
-        made = f"SELECT request_hash, kept AS prompt FROM {self.prompts.relation}"
-        rendered = made if hashes[-1] < KEPT_BELOW else self.prompts.sql
-        found = self.store.reading(
-            f"SELECT any_value(prompt) FROM ({rendered}) WHERE request_hash IN ({', '.join(map(text, hashes))}) "
-            "GROUP BY request_hash"
-        )
-        texts = [str(prompt) for (prompt,) in found]
+        texts = self.sampled_prompts(sample)
         hint = "\n\n" + hint_text(self.enrichment.schema) if self.enrichment.hint == "always" else ""
         counts = count([prompt + hint for prompt in texts])
         known = [(len(p.encode()), tokens) for p, tokens in zip(texts, counts, strict=True) if tokens is not None]
         return known, None if known else f"{Site.of(url).shown} counted a word, but none of {len(texts):,} prompts"
 
+    def sampled_prompts(self, sample: int) -> list[str]:
+        """Give the prompts of the lowest pending hashes: the kept texts, else made again from the source."""
+        lowest = exp.select("request_hash").from_(symbol("pending")).order_by("request_hash").limit(sample)
+        hashes = [str(row[0]) for row in self.backend.rows(self.plan, lowest)]
+        prompts = self.plan.step("prompts")
+        text, rows = ("kept", symbol("prompts")) if hashes[-1] < KEPT_BELOW else ("prompt", queries.rows_of(prompts))
+        wanted = exp.In(this=exp.column("request_hash"), expressions=[literal(one) for one in hashes])
+        query = exp.select(f"ANY_VALUE({text})").from_(rows).where(wanted).group_by("request_hash")
+        return [str(prompt) for (prompt,) in self.backend.read(self.plan, query)]
+
     def stored(self) -> list[tuple[int, int]]:
-        """Bytes and tokens of prompts that were answered before."""
-        found = self.store.db.execute(
-            f"SELECT any_value(p.prompt), any_value(r.tokens_in) FROM {self.answers} AS r JOIN {self.prompts.relation} "
-            "AS p USING (request_hash) WHERE r.tokens_in > 0 AND r.sent_hash = r.request_hash "
-            f"GROUP BY request_hash ORDER BY request_hash LIMIT {STORED_SAMPLE}"
-        ).fetchall()
+        """Give bytes and tokens of prompts that were answered before."""
+        query = (
+            exp.select("ANY_VALUE(p.prompt)", "ANY_VALUE(r.tokens_in)")
+            .from_(exp.to_table(ANSWERS).as_("r"))
+            .join(symbol("prompts", "p"), on="r.request_hash = p.request_hash")
+            .where("r.tokens_in > 0", "r.sent_hash = r.request_hash")
+            .group_by("r.request_hash")
+            .order_by("r.request_hash")
+            .limit(STORED_SAMPLE)
+        )
+        found = self.backend.rows(self.plan, query)
         return [(int(size), int(tokens)) for size, tokens in found] if len(found) >= FEWEST else []
 
     def tokens_out(self) -> TokensOut:
-        """Give the tokens of the answers, as stored ones tell, or the schema and the limit."""
-        told = f"SELECT tokens_out AS v FROM {self.answers} WHERE tokens_out > 0"
-        answers = int(self.store.one(f"SELECT count(*) FROM ({told})"))
-        if answers >= FEWEST and (ends := percentiles(self.store, told, (5, 95))) is not None:
+        """Give the tokens of the answers by stored ones, else by the schema and the limit."""
+        known = exp.select("tokens_out AS v").from_(ANSWERS).where("tokens_out > 0")
+        answers = self.backend.number(self.plan, exp.select("COUNT(*)").from_(known.subquery("known")))
+        if answers >= FEWEST and (ends := self.percentiles(known, (5, 95))) is not None:
             low, high = ends
             return TokensOut(low, high, low * self.calls, high * self.calls, "stored", answers)
-        most = most_tokens(self.ask)
+        most = most_tokens(self.choice)
         least = -(-shortest(self.enrichment.schema) // BYTES_PER_TOKEN)
         least = least if most is None else min(least, most)
         return TokensOut(least, most, least * self.calls, None if most is None else most * self.calls, "schema", 0)
@@ -211,7 +232,7 @@ def line(known: Sequence[tuple[int, int]]) -> tuple[float, float]:
     return (sum(tokens) / sum(sizes), 0.0) if sum(sizes) else (0.0, sum(tokens) / len(tokens))
 
 
-def most_tokens(ask: Ask) -> int | None:
+def most_tokens(choice: ModelChoice) -> int | None:
     """Give the limit of an answer's tokens that each request sends, None where it sends none."""
-    limits = (ask.resolved.params.get(name) for name in LIMIT_PARAMS)
+    limits = (choice.resolved.params.get(name) for name in LIMIT_PARAMS)
     return next((limit for limit in limits if type(limit) is int and limit > 0), None)

@@ -1,42 +1,30 @@
-"""What stored answers took: tokens, time, and their cost at given prices."""
+"""What stored answers took: tokens, latencies, and their cost at given prices."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sqlenrich.plan.plan import Plan
+from sqlenrich.runner.backends.base import Backend, ModelUsage
 from sqlenrich.spec.prices import Prices
-
-if TYPE_CHECKING:  # "import sqlenrich" does not load duckdb
-    from sqlenrich.runner.backends.duckdb.database import Database
 
 NO_PRICES = "no prices given (--prices)"
 PERCENTILES = (50, 95, 99)
 
 
-def account(database: Database, responses: str, run_id: str, prices: Prices | None) -> dict[str, Any]:
+def account(backend: Backend, plan: Plan, run_id: str, prices: Prices | None) -> dict[str, Any]:
     """Give a report's tokens, cost and latencies from the answers that a run stored.
 
-    Each count is None where no answer told it. The cost is None where an answer's model has no price or an answer
-    told no counts; a call that failed took none.
+    Each count is None where no answer reports it. The cost is None where an answer's model has no price or an answer
+    reports no counts; a failed call costs nothing.
     """
-    of_run = f"FROM {responses} WHERE run_id = '{run_id}'"
-    models = database.db.execute(
-        "SELECT model, count(*) FILTER (call_error IS NULL AND (tokens_in IS NULL OR tokens_out IS NULL)), "
-        "sum(tokens_in)::BIGINT, "
-        "sum(CASE WHEN tokens_cached > tokens_in THEN tokens_in ELSE tokens_cached END)::BIGINT, "
-        "sum(tokens_out)::BIGINT "
-        f"{of_run} GROUP BY model ORDER BY model"
-    ).fetchall()
-    told = [[row[place] for row in models if row[place] is not None] for place in (2, 3, 4)]
-    tokens_in, tokens_cached, tokens_out = (sum(counts) if counts else None for counts in told)
+    models = backend.usage(plan, run_id)
     cost, unknown = cost_of(models, prices)
-    latencies = percentiles(database, f"SELECT latency_ms AS v {of_run} AND call_error IS NULL", PERCENTILES)
+    latencies = backend.latencies(plan, run_id, PERCENTILES)
     return {
-        "tokens_in": tokens_in,
-        "tokens_cached": tokens_cached,
-        "tokens_out": tokens_out,
+        **{name: _sum(getattr(one, name) for one in models) for name in ("tokens_in", "tokens_cached", "tokens_out")},
         "cost": cost,
         "cost_unknown": unknown,
         "prices_as_of": None if prices is None else prices.as_of.isoformat(),
@@ -45,31 +33,21 @@ def account(database: Database, responses: str, run_id: str, prices: Prices | No
     }
 
 
-def cost_of(models: Sequence[tuple[Any, ...]], prices: Prices | None) -> tuple[float | None, str]:
-    """Give the cost of ``model, answers without counts, tokens in, cached, out``, or None and why it is unknown."""
+def _sum(counts: Iterable[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def cost_of(models: Sequence[ModelUsage], prices: Prices | None) -> tuple[float | None, str]:
+    """Give the cost of what models used, or None and why it is unknown."""
     if prices is None:
         return None, NO_PRICES
     total = Decimal(0)
-    for model, uncounted, tokens_in, tokens_cached, tokens_out in models:
-        if model not in prices.models:
-            return None, f"no price of {model}"
-        if uncounted:
-            return None, f"{uncounted:,} answers of {model} without token counts"
-        total += prices.models[model].exact(tokens_in or 0, tokens_cached or 0, tokens_out or 0)
+    for used in models:
+        if used.model not in prices.models:
+            return None, f"no price of {used.model}"
+        if used.uncounted:
+            return None, f"{used.uncounted:,} answers of {used.model} without token counts"
+        price = prices.models[used.model]
+        total += price.exact(used.tokens_in or 0, used.tokens_cached or 0, used.tokens_out or 0)
     return float(total), ""
-
-
-def percentiles(database: Database, values: str, shares: Sequence[int]) -> list[int] | None:
-    """Give the least value of a query's column ``v`` that so many in a hundred do not exceed; None without values.
-
-    Equal values are counted first: the memory grows with the different ones.
-    """
-    wanted = ", ".join(f"min(v) FILTER (upto * 100 >= {share} * every)" for share in shares)
-    row = database.roomy(
-        lambda: database.db.execute(
-            f"WITH counted AS (SELECT v, count(*) AS n FROM ({values}) WHERE v IS NOT NULL GROUP BY v), "
-            "running AS (SELECT v, sum(n) OVER (ORDER BY v) AS upto, sum(n) OVER () AS every FROM counted) "
-            f"SELECT {wanted} FROM running"
-        ).fetchone()
-    )
-    return None if row is None or row[0] is None else [int(value) for value in row]

@@ -1,9 +1,10 @@
-"""An enrichment: what is asked of each row of a table, and what must come back."""
+"""An enrichment: a prompt for each row of a table, and the schema of the answer."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,13 @@ RESERVED_COLUMNS = (
     "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "_request_hash", "request_hash",
     "_model", "_version", "_fingerprint", "answer", "_no_input", "_too_long", "_truncated",
 )  # fmt: skip
-"""Names that sqlenrich's own columns take in a result table."""
+"""Names of sqlenrich's own columns in a result table."""
 DEFAULT_REPAIRS = ("trim", "fence")
 
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """A column that the template reads: its type, None where the source decides, and its name in the source."""
+    """A column that the template reads: its type (None: as in the source) and its name in the source."""
 
     type: Type | None
     source_name: str
@@ -30,12 +31,12 @@ class SourceColumn:
 
 @dataclass(frozen=True)
 class Enrichment:
-    """What is asked of each row, and what must come back. Made by :func:`~sqlenrich.load`."""
+    """A prompt for each row and the schema of its answer. :func:`~sqlenrich.load` makes it from a file."""
 
     name: str
     template: str
     schema: Mapping[str, Any]
-    """The output's JSON Schema in its plain form (see :mod:`sqlenrich.schema.normalise`)."""
+    """The output's JSON Schema in its plain form (:mod:`sqlenrich.schema.normalise`)."""
     fingerprint: str
     path: Path | None = None
     template_line: int = 1
@@ -56,15 +57,15 @@ class Enrichment:
     repairs: tuple[str, ...] = DEFAULT_REPAIRS
     max_attempts: int = 3
     feedback: bool = False
-    """Whether a retry tells the model why its last answer was refused."""
+    """Whether a retry appends the reason of the last refusal to the prompt."""
     escalate: str | None = None
-    """The model that a retry asks instead: an alias or a model's own name."""
+    """The model of a retry: an alias or a model's own name. None: the same model."""
     max_quarantine: float | None = None
     limit: Limit | None = None
-    """How long a request may be, and what becomes of a longer one."""
+    """The maximum length of a request, and what happens to a longer one."""
 
     def prompt(self, types: Mapping[str, Type] | None = None) -> Prompt:
-        """Compile the template. ``types`` are the source's real column types by template name, where known."""
+        """Compile the template. ``types`` are the source's real column types by template name, if known."""
         declared = {name: column.type for name, column in self.columns.items() if column.type is not None}
         return compile_prompt(
             self.template,
@@ -78,25 +79,25 @@ class Enrichment:
 
     @property
     def place(self) -> str:
-        """The file's name as messages print it."""
+        """The name of the file in messages."""
         return str(self.path) if self.path is not None else f"{self.name}.prompt"
 
-    @property
+    @cached_property
     def verdicts(self) -> Verdicts:
         """The checks of an answer."""
         return build_tests(self.schema)
 
-    @property
+    @cached_property
     def output_columns(self) -> dict[str, Type]:
         """One typed column per output property."""
         return {name: stored(kind) for name, kind in self.readings.items()}
 
-    @property
+    @cached_property
     def readings(self) -> dict[str, Type]:
-        """The output columns by how they are read from an answer."""
+        """The type as which each output column is read from an answer."""
         return output_columns(self.schema)
 
     def source_name(self, column: str) -> str:
-        """Give the name in the source of a column that the template, the key or ``keep`` names."""
+        """Give the source's name of a column of the template, the key or ``keep``."""
         spec = self.columns.get(column)
         return spec.source_name if spec is not None else column

@@ -1,4 +1,4 @@
-"""The header of an enrichment file: its keys, their JSON Schema for editors, and how it is read from YAML 1.2."""
+"""The header of a prompt file: its keys, their JSON Schema for editors, and its YAML 1.2."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ PARAMS: dict[str, dict[str, Any]] = {
     "stop": {**_TEXTS, "maxItems": 4},
 }
 HEADER: dict[str, dict[str, Any]] = {
-    "description": {"type": "string", "description": "What the enrichment finds out, for people."},
-    "version": {"type": ["integer", "string"], "description": "Carried in every output row."},
+    "description": {"type": "string", "description": "What the enrichment is for, in words."},
+    "version": {"type": ["integer", "string"], "description": "Copied to every output row."},
     "source": {
         "anyOf": [
             {"type": "string"},
             {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
         ],
-        "description": "A table, or {query: SELECT ...}. A run or a macro can give another.",
+        "description": "A table, or {query: SELECT ...}. A run can read a file instead.",
     },
-    "key": {**_TEXTS, "description": "Columns that name a row. May be empty for files: then _row is added."},
-    "keep": {**_TEXTS, "description": "Source columns carried to the output, never sent to the model."},
+    "key": {**_TEXTS, "description": "Columns that identify a row. May be empty for files: then _row is added."},
+    "keep": {**_TEXTS, "description": "Source columns copied to the output, never sent to the model."},
     "columns": {
         "type": "object",
         "additionalProperties": {
@@ -51,13 +51,13 @@ HEADER: dict[str, dict[str, Any]] = {
         },
         "description": "Types of the columns the prompt reads (default string), or {type, from: source name}.",
     },
-    "require": {**_TEXTS, "description": "NULL or blank here is NO_INPUT, never sent and never paid."},
-    "where": {"type": "string", "description": "Portable SQL: which source rows to take."},
+    "require": {**_TEXTS, "description": "A row where one of these is NULL or blank is NO_INPUT and never sent."},
+    "where": {"type": "string", "description": "Which source rows to take, in SQL that is the same on every engine."},
     "model": {"type": "string", "description": "An alias of sqlenrich.toml, or a model's own name."},
     "params": {
         "type": "object",
         "properties": PARAMS,
-        "description": "temperature, max_tokens, top_p, seed, stop; a vendor's own under its engine's name.",
+        "description": "temperature, max_tokens, top_p, seed, stop. A vendor's own: under its engine's name.",
     },
     "vars": {"type": "object", "description": "Constants of the template."},
     "hint": {"enum": ["auto", "always", "never"], "description": "Whether the schema is appended in words."},
@@ -70,7 +70,7 @@ HEADER: dict[str, dict[str, Any]] = {
         "type": "object",
         "properties": {
             "max_attempts": {"type": "integer", "minimum": 1},
-            "feedback": {"type": "boolean", "description": "sqlenrich retry tells why the last answer was refused."},
+            "feedback": {"type": "boolean", "description": "sqlenrich retry appends the reason of the last refusal."},
             "escalate": {
                 "type": ["string", "null"],
                 "minLength": 1,
@@ -78,19 +78,24 @@ HEADER: dict[str, dict[str, Any]] = {
             },
         },
         "additionalProperties": False,
-        "description": "How often a request is asked at most, and how sqlenrich retry asks refused rows again.",
+        "description": "How often a request is asked, and how sqlenrich retry asks refused rows again.",
     },
     "max_input_tokens": {
         "type": "integer",
         "minimum": 1,
-        "description": "A request of more, as UTF-8 bytes divided by 4 estimate it, is not asked: BAD_PROMPT.",
+        "description": "A request with more estimated tokens (UTF-8 bytes / 4) is not asked: BAD_PROMPT.",
     },
     "on_overflow": {
         "type": "string",
         "pattern": "^(quarantine|truncate:.+)$",
-        "description": "quarantine (the default), or truncate:COLUMN: its text is cut until the request fits.",
+        "description": "quarantine (the default), or truncate:COLUMN, which cuts its text until the request fits.",
     },
-    "max_quarantine": {"type": "number", "minimum": 0, "maximum": 1, "description": "Above it: exit status 3."},
+    "max_quarantine": {
+        "type": "number",
+        "minimum": 0,
+        "maximum": 1,
+        "description": "The share of asked rows that may be refused. Above it the exit status is 3.",
+    },
     "output": {
         "type": "object",
         "description": (
@@ -109,7 +114,7 @@ FOREIGN = {
 
 
 def header_schema() -> dict[str, Any]:
-    """Give the JSON Schema of a header, for editors' completion."""
+    """Give the JSON Schema of a header, for completion in editors."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "The header of a sqlenrich enrichment file",
@@ -122,10 +127,10 @@ def header_schema() -> dict[str, Any]:
 
 
 class Header:
-    """A header's plain values, and where each of them stands in the file."""
+    """The values of a header, and the line of each in the file."""
 
     def __init__(self, text: str, first_line: int) -> None:
-        """Read YAML 1.2. Raises ValueError with the line for what is no YAML or no mapping."""
+        """Read YAML 1.2. Raises ValueError with the line if the text is not YAML or not a mapping."""
         yaml = YAML(typ="safe", pure=True)
         try:
             self._node: Node | None = yaml.compose(text)
@@ -135,18 +140,18 @@ class Header:
             mark = error.problem_mark or error.context_mark
             line = first_line + (mark.line if mark is not None else 0)
             problem = (error.problem or error.context or str(error)).strip().splitlines()[0]
-            raise ValueError(f"line {line}: the header is no YAML: {problem}") from None
+            raise ValueError(f"line {line}: the header is not YAML: {problem}") from None
         except YAMLError as error:
             problem = str(error).strip().splitlines()[0]
-            raise ValueError(f"line {first_line}: the header is no YAML: {problem}") from None
+            raise ValueError(f"line {first_line}: the header is not YAML: {problem}") from None
         except RecursionError:
             raise ValueError(f"line {first_line}: the header nests too deep") from None
         if not isinstance(self.values, dict):
-            raise ValueError(f"line {first_line}: the header is a mapping of keys to values")
+            raise ValueError(f"line {first_line}: the header must be a mapping of keys to values")
         self._first_line = first_line
 
     def line(self, path: Sequence[str]) -> int:
-        """Give the line of the value at a path, or of the nearest place above it that the file has."""
+        """Give the line of the value at a path, else of its nearest parent that the file has."""
         node, line = self._node, self._first_line
         for part in path:
             found = None
@@ -164,12 +169,12 @@ class Header:
 
 
 def _plain_texts(node: Node | None, first_line: int, done: dict[int, bool] | None = None) -> None:
-    """YAML 1.2's core schema has no dates: ``2026-01-31`` is a text. Escaped surrogate pairs are one character."""
+    """Make dates texts, as in YAML 1.2's core schema, and escaped surrogate pairs one character."""
     done = {} if done is None else done
     if node is None or done.get(id(node)):
         return
     if id(node) in done:
-        raise ValueError(f"line {first_line + node.start_mark.line}: an alias stands within what its own anchor names")
+        raise ValueError(f"line {first_line + node.start_mark.line}: an alias is inside the value of its own anchor")
     done[id(node)] = False
     if node.tag == "tag:yaml.org,2002:timestamp":
         node.tag = "tag:yaml.org,2002:str"
@@ -178,7 +183,7 @@ def _plain_texts(node: Node | None, first_line: int, done: dict[int, bool] | Non
             node.value = node.value.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
             line = first_line + node.start_mark.line
-            raise ValueError(f"line {line}: half of a surrogate pair is no character") from None
+            raise ValueError(f"line {line}: half of a surrogate pair is not a character") from None
     if isinstance(node, MappingNode):
         for pair in node.value:
             for part in pair:

@@ -1,5 +1,7 @@
-"""A prompt longer than its limit: never asked, or one column cut at its end until it fits. Decided before anything is
-paid, by the same integers in SQL and in Python."""
+"""``max_input_tokens``: a longer request is never asked, or one column is cut at its end until it fits.
+
+SQL and Python decide this with the same integers, before anything is paid.
+"""
 
 from __future__ import annotations
 
@@ -12,43 +14,43 @@ from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
 from sqlenrich.core.types import STRING
 from sqlenrich.prompt.ir.nodes import Expr
 from sqlenrich.prompt.layout import printed_columns
-from sqlenrich.prompt.values.values import describe
+from sqlenrich.prompt.values.value import describe
 from sqlenrich.schema.json_schema import hint_text
 
 TOO_LONG, CUT = "_too_long", "_truncated"
 _TRUNCATE = "truncate:"
 WIDEST_CHARACTER = 4
-"""The most bytes of one character in UTF-8."""
+"""The largest number of UTF-8 bytes of one character."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """How long a request may be, in tokens as they are estimated, and the column that is cut where it is longer."""
+    """The maximum length of a request in estimated tokens, and the column that is cut in a longer one."""
 
     tokens: int
     schema: int
-    """The tokens of the output's schema in words, counted on every engine, whatever its vendor is told of it."""
+    """The tokens of the output's schema in words. They count on every engine, whatever part of it a request has."""
     cut: str | None = None
 
     @property
     def bytes(self) -> int:
-        """The most UTF-8 bytes of a prompt that fits."""
+        """The maximum number of UTF-8 bytes of a prompt."""
         return BYTES_PER_TOKEN * (self.tokens - self.schema)
 
     @property
     def recorded(self) -> tuple[str, ...]:
-        """What is recorded beside each row, in all tables of rows: one boolean column where one is cut."""
+        """The boolean columns that record a cut in each table of rows."""
         return () if self.cut is None else (CUT,)
 
     @property
     def detail(self) -> str:
-        """What is wrong with a row that is not asked."""
+        """The ``_error_detail`` of a row that is too long."""
         return f"longer than max_input_tokens {self.tokens}"
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What becomes of one row's prompt."""
+    """One row's prompt after the limit was applied."""
 
     prompt: str | None
     too_long: bool = False
@@ -56,7 +58,7 @@ class Fitted:
 
 
 def read_limit(header: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[Limit | None, list[tuple[str, str]]]:
-    """Give the limit that a header sets, and its problems, each with its key."""
+    """Give the limit of a header, and its problems, each with its key."""
     tokens, written = header.get("max_input_tokens"), header.get("on_overflow", "quarantine")
     if tokens is None:
         return None, [
@@ -64,10 +66,10 @@ def read_limit(header: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[Li
         ] if "on_overflow" in header else []
     problems: list[tuple[str, str]] = []
     if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
-        problems.append((f"max_input_tokens is an integer of at least 1, not {tokens!r}", "max_input_tokens"))
+        problems.append((f"max_input_tokens must be an integer of at least 1, not {tokens!r}", "max_input_tokens"))
     cut = written.removeprefix(_TRUNCATE).strip() if isinstance(written, str) else ""
     if written != "quarantine" and (not cut or cut == written):
-        problems.append((f"on_overflow is quarantine or truncate:COLUMN, not {written!r}", "on_overflow"))
+        problems.append((f"on_overflow must be quarantine or truncate:COLUMN, not {written!r}", "on_overflow"))
     if problems:
         return None, problems
     limit = Limit(tokens, estimate_tokens(hint_text(schema)), None if written == "quarantine" else cut)
@@ -80,19 +82,19 @@ def read_limit(header: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[Li
 
 
 def cut_problem(name: str, prompt: Expr) -> str | None:
-    """Give why a column can't be cut to shorten a prompt; None where it can."""
+    """Give the reason why a column can't be cut to shorten a prompt, or None."""
     printed = dict(printed_columns(prompt))
     if name not in printed:
         return f'"{name}" can\'t be cut: the prompt does not print its text; it prints: {", ".join(printed) or "none"}'
     if printed[name] != STRING:
-        return f'"{name}" can\'t be cut: it is {describe(printed[name])}, no text'
+        return f'"{name}" can\'t be cut: it is {describe(printed[name])}, not text'
     return None
 
 
 def fit(render: Callable[[Mapping[str, Any]], str | None], row: Mapping[str, Any], limit: Limit) -> Fitted:
-    """Give what becomes of a row's prompt, as the SQL of every engine does. ``render`` gives None where it fails.
+    """Apply the limit to a row's prompt, as the SQL of every engine does. ``render`` gives None if it fails.
 
-    Whether the row has anything to ask about (NO_INPUT) is decided before.
+    The row has input: NO_INPUT is decided before.
     """
     prompt = render(row)
     if prompt is None or _size(prompt) <= limit.bytes:
@@ -107,9 +109,10 @@ def fit(render: Callable[[Mapping[str, Any]], str | None], row: Mapping[str, Any
 
 
 def _kept(text: str, limit: int, whole: int, least: int | None) -> int:
-    """How many characters of a text stay, where the prompt has ``whole`` bytes, and ``least`` with the first one alone.
+    """Give the number of characters of a text that stay.
 
-    What is between them grows with the text, or, where only a part of it is printed, with its beginning.
+    The prompt has ``whole`` bytes with the text, and ``least`` bytes with its first character alone. The difference
+    grows with the text, or with its beginning if the template prints only a part of it.
     """
     first = _size(text[0])
     rest = _size(text) - first
@@ -120,7 +123,7 @@ def _kept(text: str, limit: int, whole: int, least: int | None) -> int:
     count, most = 1 + (len(text) - 1) * room // grows, first + rest * room // grows
     if _size(text[:count]) <= most:
         return count
-    # It begins with the wider characters: fewer, by the bytes that are too many, or as if all of them were the widest.
+    # The text begins with its wider characters. Keep fewer: by the excess bytes, or as if all had the widest.
     return max(len(text) - (first + rest - most), 1 + (most - first) // WIDEST_CHARACTER)
 
 

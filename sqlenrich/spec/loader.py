@@ -1,4 +1,4 @@
-"""A prompt file to an enrichment: its header read and validated, all its problems told at once."""
+"""Load a prompt file: read and validate its header, and report all its problems at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sqlenrich.spec.limits import Limit, cut_problem, read_limit
 
 
 def templates() -> dict[str, Path]:
-    """Give the ready-made enrichments: name to file."""
+    """Give the file of each ready-made enrichment by its name."""
     here = Path(__file__).parents[1]
     for folder in (here / "templates", here.parent / "templates"):
         if folder.is_dir():
@@ -40,12 +40,12 @@ def load(path: str | Path) -> Enrichment:
         if str(path) not in known:
             hint = did_you_mean(str(path), known) if file.suffix != ".prompt" else ""
             raise SpecError(str(path), [f"no such file, and no template of that name{hint}; see: sqlenrich templates"])
-        # Its settings are those of the folder where it is used, not of the package.
+        # Without a path, its settings are those of the working folder, not of the package.
         return replace(load(known[str(path)]), path=None)
     try:
         text = file.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        reason = "it is no UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
+        reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
         raise SpecError(str(path), [f"can't be read: {reason}"]) from None
     return loads(text, name=file.stem, path=file)
 
@@ -79,13 +79,13 @@ class _Loader:
         source, query = self.table()
         retry = self.mapping("retry")
         if not isinstance(retry.get("feedback", False), bool):
-            self.report(f"feedback is true or false, not {retry['feedback']!r}", ("retry", "feedback"))
+            self.report(f"feedback must be true or false, not {retry['feedback']!r}", ("retry", "feedback"))
         escalate = retry.get("escalate")
         if escalate is not None and not (isinstance(escalate, str) and escalate):
-            self.report(f"escalate is an alias or a model's name, not {escalate!r}", ("retry", "escalate"))
+            self.report(f"escalate must be an alias or a model's name, not {escalate!r}", ("retry", "escalate"))
         version = self.values.get("version")
         if isinstance(version, bool) or not isinstance(version, int | float | str | None):
-            self.report(f"version is a number or a text, not {version!r}", ("version",))
+            self.report(f"version must be a number or a text, not {version!r}", ("version",))
         enrichment = Enrichment(
             name=self.name,
             template=template,
@@ -115,7 +115,7 @@ class _Loader:
             limit=self.limit(schema),
         )
         self.ranges(enrichment)
-        if not self.wrong & {"columns", "vars", "output"}:  # else a template's problems may only follow from these
+        if not self.wrong & {"columns", "vars", "output"}:  # else they could cause problems of the template
             self.cross_check(enrichment)
         if self.problems:
             raise SpecError(self.source, self.problems)
@@ -130,7 +130,7 @@ class _Loader:
     def split(self) -> tuple[str, str, int]:
         lines = self.text.split("\n")
         if lines[0].rstrip() != "---":
-            raise SpecError(self.source, ['line 1: the file starts with "---", the YAML header and another "---"'])
+            raise SpecError(self.source, ['line 1: the file must start with "---", the YAML header and another "---"'])
         for number, line in enumerate(lines[1:], start=1):
             if line.rstrip() == "---":
                 template = "\n".join(lines[number + 1 :])
@@ -162,7 +162,7 @@ class _Loader:
         if value is default or (isinstance(value, kind) and not isinstance(value, bool)):
             return value
         word = "a text" if kind is str else "a number"
-        self.report(f"{key} is {word}, not {value!r}", (key,))
+        self.report(f"{key} must be {word}, not {value!r}", (key,))
         return default
 
     def mapping(self, key: str) -> dict[str, Any]:
@@ -174,29 +174,29 @@ class _Loader:
                     if name not in known:
                         self.report(f'unknown key "{name}"{did_you_mean(str(name), known)}', (key, str(name)))
             return {str(name): inner for name, inner in value.items()}
-        self.report(f"{key} is a mapping, not {value!r}", (key,))
+        self.report(f"{key} must be a mapping, not {value!r}", (key,))
         return {}
 
     def choice(self, key: str, allowed: tuple[str, ...], default: str) -> str:
         value = self.values.get(key, default)
         if value in allowed:
             return str(value)
-        self.report(f'{key} is one of {", ".join(allowed)}, not "{value}"', (key,))
+        self.report(f'{key} must be one of {", ".join(allowed)}, not "{value}"', (key,))
         return default
 
     def names(self, key: str) -> tuple[str, ...]:
         value = self.values.get(key, [])
         if isinstance(value, list) and all(isinstance(name, str) and name for name in value):
             for name in {name for name in value if value.count(name) > 1}:
-                self.report(f'"{name}" stands twice', (key,))
+                self.report(f'"{name}" is repeated', (key,))
             return tuple(dict.fromkeys(value))
-        self.report(f"{key} is a list of column names, not {value!r}", (key,))
+        self.report(f"{key} must be a list of column names, not {value!r}", (key,))
         return ()
 
     def repairs(self) -> tuple[str, ...]:
         value = self.values.get("repairs", list(DEFAULT_REPAIRS))
         if not isinstance(value, list):
-            self.report(f"repairs is a list, not {value!r}", ("repairs",))
+            self.report(f"repairs must be a list, not {value!r}", ("repairs",))
             return ()
         for index, repair in enumerate(value):
             if repair not in REPAIRS:
@@ -218,7 +218,7 @@ class _Loader:
             return source, None
         if isinstance(source, dict) and list(source) == ["query"] and isinstance(source["query"], str):
             return None, source["query"]
-        self.report('source is a table name or {query: "SELECT ..."}', ("source",))
+        self.report('source must be a table name or {query: "SELECT ..."}', ("source",))
         return None, None
 
     def columns(self) -> dict[str, SourceColumn]:
@@ -245,12 +245,12 @@ class _Loader:
                 if isinstance(value, dict):
                     engines[name] = value
                 else:
-                    self.report(f"params.{name} is a mapping", ("params", name))
+                    self.report(f"params.{name} must be a mapping", ("params", name))
             elif name not in PARAMS:
                 near = did_you_mean(name, PARAMS)
                 self.report(
-                    f'unknown parameter "{name}"{near}; a vendor\'s own stands under its engine, '
-                    f"as params: {{snowflake: {{{name}: ...}}}}",
+                    f'unknown parameter "{name}"{near}; write a vendor\'s own under its engine, '
+                    f"as in params: {{snowflake: {{{name}: ...}}}}",
                     ("params", name),
                 )
             elif problem := _param_problem(PARAMS[name], value):
@@ -274,7 +274,7 @@ class _Loader:
         plain, problems = normalise(expanded.schema)
         for problem in problems:
             place = expanded.written(tuple(problem.place.split("."))[1:])
-            if place not in reported:  # else it only follows from what is wrong there
+            if place not in reported:  # else the problem at this place causes it
                 self.report(problem.message, ("output", *place))
         return plain
 
@@ -283,7 +283,7 @@ class _Loader:
         module, _, attribute = str(reference).partition(":")
         folder = str(self.path.resolve().parent) if self.path is not None else None
         if folder is not None:
-            sys.path.insert(0, folder)  # a module beside the prompt file, wherever the command is run
+            sys.path.insert(0, folder)  # finds a module beside the prompt file from any working folder
         try:
             model = getattr(import_module(module), attribute)
             return model.model_json_schema()
@@ -294,14 +294,14 @@ class _Loader:
             if folder is not None:
                 sys.path.remove(folder)
 
-    # What only the whole file shows ------------------------------------------------------------------------------
+    # Checks of the whole file ------------------------------------------------------------------------------------
 
     def ranges(self, enrichment: Enrichment) -> None:
         if enrichment.max_quarantine is not None and not 0 <= enrichment.max_quarantine <= 1:
-            self.report("max_quarantine is a share from 0 to 1", ("max_quarantine",))
+            self.report("max_quarantine must be from 0 to 1", ("max_quarantine",))
         attempts = enrichment.max_attempts
         if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
-            self.report("max_attempts is an integer of at least 1", ("retry", "max_attempts"))
+            self.report("max_attempts must be an integer of at least 1", ("retry", "max_attempts"))
 
     def cross_check(self, enrichment: Enrichment) -> None:
         try:
@@ -333,13 +333,13 @@ class _Loader:
         for place, columns in groups.items():
             for name in columns:
                 if name.lower() in RESERVED_COLUMNS or (name == "_row" and place != "key"):
-                    self.report(f'"{name}" is a name of sqlenrich\'s own columns', (place,))
+                    self.report(f'"{name}" is the name of a column of sqlenrich', (place,))
                 other = lower.setdefault(name.lower(), name)
                 if other is not name:
                     words = (
-                        f'"{name}" stands twice' if other == name else f'"{other}" and "{name}" are equal but for case'
+                        f'"{name}" is repeated' if other == name else f'"{other}" and "{name}" are equal but for case'
                     )
-                    self.report(f"{words}: a result table has each column once", (place,))
+                    self.report(f"{words}: each column of a result table needs its own name", (place,))
         for name in enrichment.vars:
             if name in enrichment.columns or name == "output":
                 self.report(
@@ -352,10 +352,10 @@ def _param_problem(schema: Mapping[str, Any], value: Any) -> str | None:
     words = {"number": "a number", "integer": "an integer", "array": "a list of texts"}
     kind = schema["type"]
     if isinstance(value, bool) or not isinstance(value, kinds[kind]):
-        return f"is {words[kind]}"
+        return f"must be {words[kind]}"
     if isinstance(value, list):
         fits = all(isinstance(item, str) for item in value) and len(value) <= schema["maxItems"]
-        return None if fits else f"is a list of at most {schema['maxItems']} texts"
+        return None if fits else f"must be a list of at most {schema['maxItems']} texts"
     if not schema.get("minimum", value) <= value <= schema.get("maximum", value):
-        return f"is from {schema['minimum']}" + (f" to {schema['maximum']}" if "maximum" in schema else "")
+        return f"must be from {schema['minimum']}" + (f" to {schema['maximum']}" if "maximum" in schema else "")
     return None

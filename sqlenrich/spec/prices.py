@@ -1,4 +1,4 @@
-"""Prices of models, from a file that the user keeps: none are shipped, for they change."""
+"""Prices of models, from a file of the user. The package has none, because prices change."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from sqlenrich.core.errors import ConfigError, did_you_mean
 KEYS = ("as_of", "currency", "models")
 PRICE_KEYS = ("input", "cached", "output")
 A_TOKEN = Decimal("0.000001")
-"""Prices are for a million tokens."""
+"""One token as a part of the million that a price is for."""
 
 
 @dataclass(frozen=True)
 class Price:
-    """What a million tokens of one model cost: read, read from the vendor's cache, written."""
+    """The price of a million tokens of one model: input, cached input, output."""
 
     input: Decimal
     cached: Decimal
     output: Decimal
 
     def exact(self, tokens_in: int, tokens_cached: int, tokens_out: int) -> Decimal:
-        """Give the exact cost. ``tokens_in`` counts the cached ones too, as endpoints do."""
+        """Give the exact cost. ``tokens_in`` includes the cached ones, as endpoints report it."""
         cached = tokens_cached if tokens_cached < tokens_in else tokens_in
         return (self.input * (tokens_in - cached) + self.cached * cached + self.output * tokens_out) * A_TOKEN
 
     def cost(self, tokens_in: int | None, tokens_cached: int | None, tokens_out: int | None) -> float | None:
-        """Give the cost; None, never 0, where a count is unknown. ``tokens_cached`` of None means none were."""
+        """Give the cost, or None if a count is unknown. ``tokens_cached`` of None counts as 0."""
         if tokens_in is None or tokens_out is None:
             return None
         return float(self.exact(tokens_in, tokens_cached or 0, tokens_out))
@@ -41,7 +41,7 @@ class Price:
 
 @dataclass(frozen=True)
 class Prices:
-    """The prices of one file: the day they were read off, the currency, a price per model's own name."""
+    """The prices of one file: their day, the currency, and a price for each model's own name."""
 
     as_of: date
     currency: str = "USD"
@@ -60,9 +60,9 @@ def read_prices(path: Path) -> Prices:
     _known(values, KEYS, "", problems)
     as_of, currency = values.get("as_of"), values.get("currency", "USD")
     if not isinstance(as_of, date) or isinstance(as_of, datetime):
-        problems.append("as_of is the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of")
+        problems.append("as_of must be the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of")
     if not isinstance(currency, str) or not re.fullmatch(r"\S{1,12}", currency):
-        problems.append('currency is a short text, e.g. currency = "USD" @ currency')
+        problems.append('currency must be a short text, e.g. currency = "USD" @ currency')
     models = values.get("models")
     if not isinstance(models, dict) or not models:
         problems.append('no model has a price: write [models."NAME"] with input and output @ models')
@@ -76,11 +76,11 @@ def read_prices(path: Path) -> Prices:
 def _price(written: Any, name: str, problems: list[str]) -> Price | None:
     place = f"models.{name}"
     if not isinstance(written, dict):
-        problems.append(f"a model's price is a table with input and output @ {place}")
+        problems.append(f"a model's price must be a table with input and output @ {place}")
         return None
     if inner := next((key for key, value in written.items() if isinstance(value, dict)), None):
-        # TOML reads a dot outside quotes as a table in a table.
-        problems.append(f'a name with a dot stands in quotes: [models."{name}.{inner}"] @ {place}')
+        # TOML reads a dot outside quotes as a nested table.
+        problems.append(f'a name with a dot needs quotes: [models."{name}.{inner}"] @ {place}')
         return None
     _known(written, PRICE_KEYS, place, problems)
     amounts: dict[str, Decimal] = {}
@@ -90,9 +90,9 @@ def _price(written: Any, name: str, problems: list[str]) -> Price | None:
             if key != "cached":
                 problems.append(f"{key} is missing: the price of a million tokens @ {place}")
         elif isinstance(value, bool) or not isinstance(value, int | Decimal):
-            problems.append(f"{key} is a number, the price of a million tokens, not {value!r} @ {place}.{key}")
+            problems.append(f"{key} must be a number, the price of a million tokens, not {value!r} @ {place}.{key}")
         elif not Decimal(value).is_finite() or value < 0:
-            problems.append(f"{key} is a price of 0 or more, not {value} @ {place}.{key}")
+            problems.append(f"{key} must be 0 or more, not {value} @ {place}.{key}")
         else:
             amounts[key] = Decimal(value)
     if not {"input", "output"} <= amounts.keys():
@@ -108,7 +108,7 @@ def _known(values: Mapping[str, Any], known: tuple[str, ...], place: str, proble
 
 
 def money(amount: float) -> str:
-    """Give an amount for people: cents from 1 on, below that three digits that count."""
+    """Give an amount as text: with two decimals from 1 on, below that with three significant digits."""
     if amount >= 1 or amount == 0:
         return f"{amount:,.2f}" if amount else "0"
     digits = 2 - Decimal(repr(amount)).adjusted()

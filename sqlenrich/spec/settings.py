@@ -1,4 +1,4 @@
-"""Settings: ``sqlenrich.toml`` (found upward from the prompt file), then the environment."""
+"""Settings: the nearest ``sqlenrich.toml`` at or above the prompt file's folder, then the environment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENDPOINT_KINDS: Mapping[str, type | tuple[type, ...]] = {
     "prefix_order": bool,
     "extra_body": dict,
 }
-"""The settings of an endpoint and their types; numbers are above 0."""
+"""The settings of an endpoint and their types. Numbers are above 0."""
 _KIND_WORDS: Mapping[object, str] = {
     str: "a text in quotes",
     int: "a whole number",
@@ -38,13 +38,13 @@ _KIND_WORDS: Mapping[object, str] = {
     (str, list): "a text in quotes, or a list of them",
 }
 LIMITS = ("rpm", "tpm", "input_tpm", "output_tpm")
-"""An endpoint's limits a minute: requests, tokens, tokens in, tokens out."""
+"""An endpoint's limits per minute: requests, tokens, input tokens, output tokens."""
 TARGET_KEYS = ("engine", "profile", "connection", "database", "schema", "responses")
 
 
 @dataclass(frozen=True)
 class Model:
-    """What an alias means on one engine: a model's own name, and parameters that it changes (None drops one)."""
+    """The meaning of an alias on one engine: a model's own name and parameters. A parameter of None is removed."""
 
     name: str
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -52,10 +52,11 @@ class Model:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One OpenAI-compatible endpoint. The key itself is read from the environment when a client is made.
+    """One OpenAI-compatible endpoint. The key is read from the environment when a client is made.
 
-    ``others`` are further urls that serve the same model. ``concurrency`` None: found by trying. Requests and tokens
-    a minute (``rpm``, ``tpm``, ``input_tpm``, ``output_tpm``) None: no limit known.
+    ``others`` are further URLs of the same model. ``concurrency`` of None is found by the run. ``rpm``, ``tpm``,
+    ``input_tpm`` and ``output_tpm`` are limits per minute; None means that no limit is known.
+    ``model`` is a model's name or an alias; None is the file's model.
     """
 
     url: str
@@ -69,17 +70,18 @@ class Endpoint:
     timeout: float = 120.0
     prefix_order: bool = True
     extra_body: Mapping[str, Any] = field(default_factory=dict)
+    model: str | None = None
     origin: str = ""
 
     @property
     def api_key(self) -> str | None:
-        """The key, or None where its variable is not set."""
+        """The key, or None if its variable is not set."""
         return os.environ.get(self.api_key_env) if self.api_key_env else None
 
 
 @dataclass(frozen=True)
 class Target:
-    """A place to render or run for: an engine and where its tables go."""
+    """An engine, and the database, schema and names of its tables."""
 
     name: str
     engine: str
@@ -90,7 +92,7 @@ class Target:
     connection: str | None = None
 
     def relations(self, names: Mapping[str, str], enrichment: str) -> dict[str, str]:
-        """Give the full names of the steps' relations; ``names`` maps each step to its form with ``{}``."""
+        """Give the full names of the steps' relations. ``names`` maps each step to a name with ``{}``."""
         place = ".".join(part for part in (self.database, self.schema) if part)
         relations = {
             step: f"{place}.{form.format(enrichment)}" if place else form.format(enrichment)
@@ -112,29 +114,29 @@ class Config:
     prices: Prices | None = None
 
     def model(self, name: str, engine: str) -> Model | None:
-        """Give what an alias means on an engine; a name that is no alias is the model's own; None if unset."""
+        """Give the meaning of an alias on an engine, None if unset. Any other name is a model's own name."""
         if name in self.models:
             return self.models[name].get(engine)
         return None if name == "default" else Model(name)
 
     def target(self, name: str) -> Target:
-        """Give a target. Raises ConfigError for an unknown one."""
+        """Give a target by its name. Raises ConfigError for an unknown name."""
         if name not in self.targets:
             known = ", ".join(self.targets) or f"none; write [targets.{name}] in {FILE}"
             raise ConfigError(f'no target "{name}"{did_you_mean(name, self.targets)}; there are: {known}')
         return self.targets[name]
 
     def endpoint(self, flag: str | None) -> Endpoint:
-        """Give the endpoint of a client run: the flag (an URL or a name), the file's, then the environment's.
+        """Give the endpoint of a client run: the option (a URL or a name), else the file, else the environment.
 
-        Raises ConfigError that names the three ways where there is none.
+        Raises ConfigError with the three ways to name one if there is none.
         """
         if flag is not None:
             if flag in self.endpoints:
                 return self.endpoints[flag]
             if "://" not in flag:
                 raise ConfigError(
-                    f'"{flag}" is neither an URL nor an endpoint of {FILE}{did_you_mean(flag, self.endpoints)}'
+                    f'"{flag}" is neither a URL nor an endpoint of {FILE}{did_you_mean(flag, self.endpoints)}'
                 )
             return Endpoint(flag.rstrip("/"), "OPENAI_API_KEY", origin="--endpoint")
         if len(self.endpoints) == 1 or "default" in self.endpoints:
@@ -154,7 +156,7 @@ class Config:
 
 
 def find_config(start: Path | None) -> Config:
-    """Read the nearest ``sqlenrich.toml`` at or above a file's folder; an empty Config where there is none."""
+    """Read the nearest ``sqlenrich.toml`` at or above a file's folder. Without one, give an empty Config."""
     folder = (start.resolve().parent if start is not None else Path.cwd()).absolute()
     for place in (folder, *folder.parents):
         if (place / FILE).is_file():
@@ -178,14 +180,14 @@ def read_config(path: Path) -> Config:
     )
     named = values.get("prices")
     if named is not None and not isinstance(named, str):
-        problems.append('prices is the path of a file: prices = "prices.toml" @ prices')
+        problems.append('prices must be the path of a file: prices = "prices.toml" @ prices')
     if problems:
         raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems))
     return config if named is None else with_prices(config, path.parent / named)
 
 
 def with_prices(config: Config, prices: str | Path | Prices | None) -> Config:
-    """Give the settings with the prices of a file, or as they are for None. Raises ConfigError."""
+    """Give the settings with the prices of a file; unchanged for None. Raises ConfigError."""
     if prices is None:
         return config
     return replace(config, prices=prices if isinstance(prices, Prices) else read_prices(Path(prices)))
@@ -194,7 +196,7 @@ def with_prices(config: Config, prices: str | Path | Prices | None) -> Config:
 def _tables(values: Mapping[str, Any], key: str, problems: list[str]) -> list[tuple[str, dict[str, Any]]]:
     found = values.get(key, {})
     if not isinstance(found, dict) or not all(isinstance(table, dict) for table in found.values()):
-        problems.append(f"[{key}.NAME] is a table of settings @ {key}")
+        problems.append(f"[{key}.NAME] must be a table of settings @ {key}")
         return []
     return list(found.items())
 
@@ -217,7 +219,7 @@ def _model(values: dict[str, Any], place: str, problems: list[str]) -> dict[str,
             params = {key: (None if value == "" else value) for key, value in written.items() if key != "model"}
             models[engine] = Model(written["model"], params)
         else:
-            problems.append(f'a model is a name or {{model = "name", ...}} @ {place}.{engine}')
+            problems.append(f'a model must be a name or {{model = "name", ...}} @ {place}.{engine}')
     return models
 
 
@@ -228,10 +230,10 @@ def _endpoint(values: dict[str, Any], place: str, problems: list[str]) -> Endpoi
             continue
         value = values[key]
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            found = f", not {value!r}" if kind in (int, bool, _NUMBER) else ""  # a text may be a secret
-            problems.append(f"{key} is {_KIND_WORDS[kind]}{found} @ {place}.{key}")
+            found = f", not {value!r}" if kind in (int, bool, _NUMBER) else ""  # a text could be a secret
+            problems.append(f"{key} must be {_KIND_WORDS[kind]}{found} @ {place}.{key}")
         elif isinstance(value, int | float) and kind is not bool and value <= 0:
-            problems.append(f"{key} is above 0, not {value} @ {place}.{key}")
+            problems.append(f"{key} must be above 0, not {value} @ {place}.{key}")
     written = values.get("url")
     urls = [written] if isinstance(written, str) else written if isinstance(written, list) else []
     if written is None:
@@ -246,16 +248,16 @@ def _endpoint(values: dict[str, Any], place: str, problems: list[str]) -> Endpoi
 
 
 def _url_problems(urls: list[Any]) -> list[str]:
-    """Tell what is wrong with an endpoint's urls, by their numbers: a text may hold a password."""
+    """Give the problems of an endpoint's URLs. They are named by number, because a URL may contain a password."""
     if not (urls and all(isinstance(url, str) and url for url in urls)):
-        return ["url is one or more texts in quotes"]
+        return ["url must be one or more texts in quotes"]
     problems = []
     for number, url in enumerate(urls, 1):
         named = f"url {number} of {len(urls)}" if len(urls) > 1 else "url"
         if not _is_web_address(url):
             problems.append(f"{named} has no http:// or no host: write it as http://host:port/v1")
         elif url.rstrip("/") in (other.rstrip("/") for other in urls[: number - 1]):
-            problems.append(f"{named} is there twice: each server once")
+            problems.append(f"{named} is a repetition: name each server once")
     return problems
 
 
@@ -271,8 +273,8 @@ def _target(name: str, values: dict[str, Any], place: str, problems: list[str]) 
     _known(values, TARGET_KEYS, place, problems)
     engine = values.get("engine")
     if not is_engine(engine):
-        problems.append(f"engine is one of {', '.join(engine_names())}, not {engine!r} @ {place}")
+        problems.append(f"engine must be one of {', '.join(engine_names())}, not {engine!r} @ {place}")
     for key in TARGET_KEYS:
         if key in values and not isinstance(values[key], str):
-            problems.append(f"{key} is a text @ {place}.{key}")
+            problems.append(f"{key} must be a text @ {place}.{key}")
     return Target(name, str(engine), **{key: values[key] for key in TARGET_KEYS if key in values and key != "engine"})

@@ -1,4 +1,4 @@
-"""The command line: what goes to stdout and to stderr, when it asks, exit statuses, and the small commands."""
+"""The command line: stdout and stderr, confirmation, exit statuses, and the small commands."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -35,7 +36,7 @@ def no_endpoint_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_data_on_stdout_and_talk_on_stderr(tmp_path: Path, data: Path) -> None:
-    """As a process of its own: nothing else writes to either of them."""
+    """In a separate process, so nothing else writes to either of them."""
     prompt = write_prompt(tmp_path)
     result = wait(start("run", prompt, "--input", data, "--output", tmp_path / "out.duckdb", "--mock", "--json"))
     assert result.out.count("\n") == 1
@@ -83,7 +84,7 @@ def test_no_model_is_a_usage_error_that_names_the_three_ways(tmp_path: Path, dat
             ("{run}", "--endpoint", "http://127.0.0.1:1/v1", "--mock-failures", "error=1"),
             "--mock-failures goes with --mock",
         ),
-        (("{run}", "--endpoint", "loca"), '"loca" is neither an URL nor an endpoint of sqlenrich.toml'),
+        (("{run}", "--endpoint", "loca"), '"loca" is neither a URL nor an endpoint of sqlenrich.toml'),
         (("nope",), "No such command 'nope'"),
         (("render", "{prompt}"), "give --engine E or --target NAME"),
         (("render", "{prompt}", "--engine", "duckdb", "--target", "x"), "give --engine E or --target NAME"),
@@ -112,7 +113,7 @@ def test_usage_errors(tmp_path: Path, data: Path, arguments: tuple[str, ...], ex
 
 
 def talk(arguments: list[str], answer: str | signal.Signals) -> tuple[int, str]:
-    """Run a command on a terminal of its own, answer its question, and give its status and all it wrote."""
+    """Run a command on a pseudo-terminal and answer its question. Give its status and its output."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
@@ -132,7 +133,7 @@ def talk(arguments: list[str], answer: str | signal.Signals) -> tuple[int, str]:
             if isinstance(answer, str):
                 os.write(ours, answer.encode())
             else:
-                time.sleep(0.3)  # the question is there before the process waits for its answer
+                time.sleep(0.3)  # the question is printed before the process waits for its answer
                 process.send_signal(answer)
             answered = True
         if process.poll() is not None and not select.select([ours], [], [], 0)[0]:
@@ -168,7 +169,7 @@ def test_a_terminal_is_asked_before_the_first_call(
     assert rows(output, "SELECT count(*) FROM intent_responses") == [(calls,)]
     if isinstance(answer, str):
         assert rows(output, "SELECT count(*) FROM intent_quarantine") == [(3 if status else 0,)]
-    else:  # the end comes at once
+    else:  # the command ends at once
         assert shown.splitlines()[-1].endswith("stopped")
         assert "intent_quarantine" not in [name for (name,) in rows(output, "SELECT table_name FROM duckdb_tables()")]
     again, shown = talk([*command, "--yes"], "")
@@ -298,33 +299,32 @@ def test_check_says_where_each_setting_comes_from(tmp_path: Path) -> None:
     ]
 
 
-def test_check_says_what_the_model_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prompt = tmp_path / "told.prompt"
+def test_check_says_which_part_of_the_schema_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompt = tmp_path / "part.prompt"
     fields = "a: {type: string, maxLength: 9}, b: {type: integer, minimum: 1}, c: {type: object}"
     header = f"key: [id]\noutput: {{type: object, properties: {{{fields}}}}}"
     prompt.write_text(f"---\n{header}\n---\n{{{{ body }}}}", encoding="utf-8")
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
 
-    def told() -> list[str]:
-        return [line.strip() for line in call("check", prompt).out.splitlines() if "the model is " in line]
+    def lines() -> list[str]:
+        return [line.strip() for line in call("check", prompt).out.splitlines() if "schema" in line.split("tokens")[0]]
 
-    assert told() == [
-        "the model is not told: a.maxLength, b.minimum (our checks hold them)",
-        "the model is not told: a.maxLength, b.minimum (our checks hold them)",
-        "the model is told no schema (c: an object without named properties): the hint stands in",
-        "the model is told the whole schema",
-        "the model is told the whole schema",
+    def response_format(engine: str) -> Any:
+        return json.loads(call("check", prompt, "--response-format", engine).out)
+
+    assert lines() == [
+        "the request's schema omits: a.maxLength, b.minimum (only the checks use them)",
+        "the request's schema omits: a.maxLength, b.minimum (only the checks use them)",
+        "the request has no schema (c: an object without named properties): the hint replaces it",
+        "the request has the whole schema",
+        "the request has the whole schema",
     ]
-    told_snowflake = json.loads(call("check", prompt, "--told", "snowflake").out)
-    assert told_snowflake["schema"]["properties"]["b"] == {"type": "integer"}
-    assert call("check", prompt, "--told", "bigquery").out == "null\n"
+    assert response_format("snowflake")["schema"]["properties"]["b"] == {"type": "integer"}
+    assert response_format("bigquery") is None
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    assert told()[-1] == "the model is not told: a.maxLength (our checks hold them)"
-    told_openai = json.loads(call("check", prompt, "--told", "duckdb").out)
-    assert told_openai["json_schema"]["schema"]["properties"]["a"] == {"type": "string"}
+    assert lines()[-1] == "the request's schema omits: a.maxLength (only the checks use them)"
+    assert response_format("duckdb")["json_schema"]["schema"]["properties"]["a"] == {"type": "string"}
     prompt.write_text(f"---\n{header}\nhint: always\n---\n{{{{ body }}}}", encoding="utf-8")
-    assert told()[-1] == "the model is told no schema (hint: always): the hint stands in"
+    assert lines()[-1] == "the request has no schema (hint: always): the hint replaces it"
 
 
 def test_check_of_several_files_and_of_bad_ones(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_help_and_version() -> None:
 
 
 def test_a_shared_responses_table(tmp_path: Path, data: Path) -> None:
-    """Two enrichments that ask the same share what was paid for."""
+    """Two enrichments with the same requests share the answers."""
     output = tmp_path / "out.duckdb"
     assert run(write_prompt(tmp_path), data, output, "--responses", "paid").report["calls"] == 2
     other = run(write_prompt(tmp_path, name="other"), data, output, "--responses", "paid")
@@ -363,7 +363,7 @@ def test_the_report_is_one_line_of_json(tmp_path: Path, data: Path) -> None:
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-"])
 def test_a_run_without_a_place_to_write_to(tmp_path: Path, closed: str) -> None:
-    """As a daemon may start it."""
+    """With closed standard streams, as a daemon may start it."""
     data = write_csv(tmp_path / "in.csv", [(1, "text")])
     command = [*COMMAND, "run", str(write_prompt(tmp_path)), "--input", str(data), "--output", str(tmp_path / "o.csv")]
     done = subprocess.run(["sh", "-c", f'"$@" {closed}', "sh", *command, "--mock", "--yes"], check=False)

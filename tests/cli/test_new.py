@@ -1,4 +1,4 @@
-"""``sqlenrich new``: a prompt file that works at once, whatever the columns are called."""
+"""``sqlenrich new`` writes a prompt file that works at once, with any names of columns."""
 
 from __future__ import annotations
 

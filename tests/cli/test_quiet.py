@@ -1,4 +1,4 @@
-"""A run that answers nothing for a while says what it waits for: a log that is quiet looks like a hang."""
+"""A run without answers for a while logs what it waits for."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.support.endpoint import ScriptedEndpoint
 from tests.support.runs import write_csv, write_prompt
 
 QUICK = """
-import sqlenrich.progress
+import sqlenrich.cli.progress
 sqlenrich.cli.progress.QUIET_LOG_S = 0.3
 {more}
 from sqlenrich.__main__ import main
 main()
 """
 SLOW_READING = """
-import sqlenrich.source, time
+import sqlenrich.runner.backends.duckdb.source, time
 read = sqlenrich.runner.backends.duckdb.source.open_source
 sqlenrich.runner.backends.duckdb.source.open_source = lambda *given, **named: time.sleep(60)
 """

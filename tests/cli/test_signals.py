@@ -1,4 +1,4 @@
-"""A signal at any moment: never a traceback, one line that says so, and the exit status of what was stopped."""
+"""A signal at any moment ends a command with one line and the exit status 4, never with a traceback."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.support.runs import COMMAND, TIMEOUT_S, call, rows, write_csv, write_
 ENDS_S = 5.0
 STOPPED = "stopped"
 STORED = "stopped: what is answered is stored, run the same command again to continue"
-# The child holds on where it is told: in Python, or in a query that never gives the main thread back.
-HELD = """
+# The child stops at a given function: in Python, or in a query that does not return to the main thread.
+PAUSED = """
 import importlib, sys, time
-def hold(*_, **__):
+def pause(*_, **__):
     print("here", flush=True)
     if {in_sql}:
         import duckdb
@@ -33,7 +33,7 @@ module, *path, last = {place!r}.split(":")
 owner = importlib.import_module(module)
 for name in path:
     owner = getattr(owner, name)
-setattr(owner, last, hold)
+setattr(owner, last, pause)
 main()
 """
 
@@ -44,7 +44,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def started(*arguments: object, code: str = COMMAND[-1], path: Path | None = None) -> subprocess.Popen[str]:
-    """Start Python in a process; ``path`` is looked through for modules first."""
+    """Start Python in a process. ``path`` is the first folder of modules."""
     folders = [str(path)] if path is not None else []
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([*folders, str(Path(__file__).parents[2])])}
     return subprocess.Popen(
@@ -58,7 +58,7 @@ def started(*arguments: object, code: str = COMMAND[-1], path: Path | None = Non
 
 
 def ended(process: subprocess.Popen[str], number: signal.Signals) -> tuple[int, list[str], float]:
-    """Send a signal; give the status, the lines of stderr, and how long the end took."""
+    """Send a signal. Give the exit status, the lines of stderr, and the seconds until the end."""
     process.send_signal(number)
     sent = time.monotonic()
     try:
@@ -94,10 +94,10 @@ PLAN = "plan: 20 rows, 20 distinct requests, 0 already answered, 20 calls to moc
     ("command", "place", "lines"),
     [
         (RUN, "sqlenrich.runner.backends.duckdb.source:open_source", [STOPPED]),
-        (RUN, "sqlenrich.runner.backends.duckdb.store:Store:_prepare", [STOPPED]),
-        (RUN, "sqlenrich.runner.backends.duckdb.store:Store:_finish", [PLAN, STORED]),
-        (RUN, "sqlenrich.runner.backends.duckdb.store:Store:export", [PLAN, STORED]),
-        (("plan", *RUN[1:]), "sqlenrich.runner.backends.duckdb.store:Store:make", [STOPPED]),
+        (RUN, "sqlenrich.runner.backends.duckdb.backend:DuckDBBackend:_prepare", [STOPPED]),
+        (RUN, "sqlenrich.runner.backends.duckdb.backend:DuckDBBackend:_finish", [PLAN, STORED]),
+        (RUN, "sqlenrich.runner.backends.duckdb.backend:DuckDBBackend:publish", [PLAN, STORED]),
+        (("plan", *RUN[1:]), "sqlenrich.runner.backends.duckdb.backend:DuckDBBackend:run_step", [STOPPED]),
         (("preview", *RUN[1:4], "--mock"), "sqlenrich.runner.backends.duckdb.source:open_source", [STOPPED]),
         (
             ("compare", "{prompt}", "{prompt}", *RUN[2:]),
@@ -106,17 +106,17 @@ PLAN = "plan: 20 rows, 20 distinct requests, 0 already answered, 20 calls to moc
         ),
         (
             ("compare", "{prompt}", "{prompt}", *RUN[2:]),
-            "sqlenrich.runner.backends.duckdb.store:Store:_finish",
+            "sqlenrich.runner.backends.duckdb.backend:DuckDBBackend:_finish",
             ["A: {prompt}", PLAN, STORED],
         ),
         (
             ("retry", "{prompt}", "--output", "{ran}", "--mock"),
-            "sqlenrich.runner.backends.duckdb.store:Store:_judge",
+            "sqlenrich.runner.backends.duckdb.backend:DuckDBBackend:_judge",
             [STOPPED],
         ),
         (
             ("retry", "{prompt}", "--output", "{ran}", "--mock"),
-            "sqlenrich.runner.backends.duckdb.store:Store:_finish",
+            "sqlenrich.runner.backends.duckdb.backend:DuckDBBackend:_finish",
             None,
         ),
         (("render", "{prompt}", "--engine", "duckdb"), "sqlenrich.renderer.script:render", [STOPPED]),
@@ -131,16 +131,16 @@ def test_in_each_phase(
     folder.mkdir()
     written = {"prompt": prompt, "data": data, "ran": ran, "output": tmp_path / "out.csv"}
     arguments = [part.format(**written) for part in command]
-    code = f"import tempfile; tempfile.tempdir = {str(folder)!r}\n" + HELD.format(place=place, in_sql=in_sql)
+    code = f"import tempfile; tempfile.tempdir = {str(folder)!r}\n" + PAUSED.format(place=place, in_sql=in_sql)
     process = started(*arguments, code=code)
     assert next(stream(process.stdout)) == "here\n"
-    time.sleep(0.1)  # it is in there
+    time.sleep(0.1)  # the child is inside the function
     status, found, seconds = ended(process, signal.SIGINT)
     assert status == 4
     assert seconds < ENDS_S
     assert lines is None or found == [line.format(**written) for line in lines]
     assert found[-1] in (STOPPED, STORED)
-    assert not list(folder.iterdir())  # nor is anything left of the data
+    assert not list(folder.iterdir())  # no temporary file is left
     if command[0] == "run":
         again = call(*arguments, "--json")
         assert (again.status, again.report["enriched"]) == (0, 20)
@@ -149,7 +149,7 @@ def test_in_each_phase(
 
 @pytest.mark.parametrize("command", ["run", "preview", "compare"])
 def test_while_a_model_is_asked(tmp_path: Path, data: Path, command: str) -> None:
-    """Nothing answers: what stores its answers waits for what is in flight, until a second signal."""
+    """No answer comes: a command that stores answers waits for the requests in flight until a second signal."""
     prompt = write_prompt(tmp_path)
     with ScriptedEndpoint(script=dict.fromkeys(range(9_000), "hang")) as endpoint:
         files = [prompt, prompt] if command == "compare" else [prompt]
@@ -171,19 +171,19 @@ def test_while_a_model_is_asked(tmp_path: Path, data: Path, command: str) -> Non
 
 
 def caught(process: subprocess.Popen[str]) -> bool:
-    """Tell whether the process handles SIGTERM by now: before that it is Python alone that starts."""
+    """Whether the process handles SIGTERM yet."""
     try:
-        told = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
+        status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
     except OSError:
         return True
-    masks = [int(line.split()[1], 16) for line in told.splitlines() if line.startswith("SigCgt")]
+    masks = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt")]
     return not masks or bool(masks[0] >> (signal.SIGTERM - 1) & 1)
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
 @pytest.mark.parametrize("command", ["run", "plan", "preview", "compare", "retry"])
 def test_at_many_moments(tmp_path: Path, command: str) -> None:
-    """From the first moment to the last: done, or stopped, and nothing between."""
+    """From the first moment to the last, the command is either done or stopped."""
     prompt, data = write_prompt(tmp_path), write_csv(tmp_path / "in.csv", [(i, f"text {i}") for i in range(3_000)])
     output = tmp_path / "out.duckdb"
     arguments = {

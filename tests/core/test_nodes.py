@@ -7,7 +7,7 @@ import pytest
 from sqlenrich.core.nodes import Node, node
 from sqlenrich.core.types import STRING
 from sqlenrich.prompt.ir.nodes import Column, Const, Op
-from sqlenrich.prompt.values.values import Known
+from sqlenrich.prompt.values.value import Static
 from sqlenrich.schema.checks.ir import AnyOf, Doc, Get, Item, Name, Not, Present
 
 PAIRS = {
@@ -19,8 +19,8 @@ PAIRS = {
     "another class without these parts": (Doc(), Get(Doc(), "a"), False),
     "no node": (Doc(), "Doc()", False),
     "True is not 1": (Const(True), Const(1), False),
-    "nor in a list": (Known([True]), Known([1]), False),
-    "a part that is not hashable": (Known([1]), Known([1]), True),
+    "nor in a list": (Static([True]), Static([1]), False),
+    "a part that is not hashable": (Static([1]), Static([1]), True),
 }
 
 
@@ -33,7 +33,7 @@ def test_equal(a: object, b: object, equal: bool) -> None:
 def different() -> list[Node]:
     return [
         *(Doc(), Get(Doc(), "a"), Get(Doc(), "b"), Item(1), Name(1), AnyOf((Present(Doc()),))),
-        *(Column("a", STRING), Const(1), Known(1), Op("upper", (Column("a", STRING),), STRING)),
+        *(Column("a", STRING), Const(1), Static(1), Op("upper", (Column("a", STRING),), STRING)),
     ]
 
 

@@ -25,7 +25,7 @@ import sqlenrich as se
 from sqlenrich.core.types import BIGINT, STRING, Array, Scalar, Struct, Type
 from sqlenrich.engines import engine_names, get_engine
 from sqlenrich.plan.plan import RESPONSES, STEPS
-from sqlenrich.runner.backends.duckdb.source import portable_type
+from sqlenrich.runner.backends.duckdb.types import portable_type
 from sqlenrich.schema import normalise
 from sqlenrich.spec.enrichment import SourceColumn
 from sqlenrich.spec.loader import templates

@@ -301,16 +301,17 @@ def test_the_columns_are_as_the_plan_says() -> None:
 
 
 @pytest.mark.parametrize(("lines", "message"), [
-    ("max_input_tokens: 0", "line 4: max_input_tokens is an integer of at least 1, not 0 @ max_input_tokens"),
-    ("max_input_tokens: 9.5", "line 4: max_input_tokens is an integer of at least 1, not 9.5 @ max_input_tokens"),
-    ("max_input_tokens: true", "line 4: max_input_tokens is an integer of at least 1, not True @ max_input_tokens"),
+    ("max_input_tokens: 0", "line 4: max_input_tokens must be an integer of at least 1, not 0 @ max_input_tokens"),
+    ("max_input_tokens: 9.5", "line 4: max_input_tokens must be an integer of at least 1, not 9.5 @ max_input_tokens"),
+    ("max_input_tokens: true",
+     "line 4: max_input_tokens must be an integer of at least 1, not True @ max_input_tokens"),
     ("on_overflow: quarantine", "line 4: on_overflow needs max_input_tokens, e.g. 8000 @ on_overflow"),
     ("max_input_tokens: 9000\non_overflow: drop",
-     "line 5: on_overflow is quarantine or truncate:COLUMN, not 'drop' @ on_overflow"),
+     "line 5: on_overflow must be quarantine or truncate:COLUMN, not 'drop' @ on_overflow"),
     ("max_input_tokens: 9000\non_overflow: 'truncate:'",
-     "line 5: on_overflow is quarantine or truncate:COLUMN, not 'truncate:' @ on_overflow"),
+     "line 5: on_overflow must be quarantine or truncate:COLUMN, not 'truncate:' @ on_overflow"),
     ("max_input_tokens: 9000\non_overflow: {truncate: body}",
-     "line 5: on_overflow is quarantine or truncate:COLUMN, not {'truncate': 'body'} @ on_overflow"),
+     "line 5: on_overflow must be quarantine or truncate:COLUMN, not {'truncate': 'body'} @ on_overflow"),
     (f"max_input_tokens: {TOLD}", f"line 4: max_input_tokens {TOLD} leaves nothing for a prompt: the output's schema "
      f"alone is about {TOLD} @ max_input_tokens"),
     ("max_input_tokens: 9000\non_overflow: truncate:bdy",
@@ -318,7 +319,7 @@ def test_the_columns_are_as_the_plan_says() -> None:
     ("max_input_tokens: 9000\non_overflow: truncate:flag",
      'line 5: "flag" can\'t be cut: the prompt does not print its text; it prints: body, n @ on_overflow'),
     ("max_input_tokens: 9000\non_overflow: truncate:n",
-     'line 5: "n" can\'t be cut: it is bigint, no text @ on_overflow'),
+     'line 5: "n" can\'t be cut: it is bigint, not text @ on_overflow'),
 ])  # fmt: skip
 def test_the_header_is_refused(lines: str, message: str) -> None:
     template = "{% if flag == 'x' %}{{ body }}{% else %}{{ n }}{% endif %}"
@@ -330,7 +331,7 @@ def test_the_header_is_refused(lines: str, message: str) -> None:
 
 def test_a_column_that_the_source_holds_as_a_number_is_not_cut() -> None:
     e = enrichment("{{ body }}", 20, "body")
-    with pytest.raises(SpecError, match='"body" can\'t be cut: it is bigint, no text'):
+    with pytest.raises(SpecError, match='"body" can\'t be cut: it is bigint, not text'):
         se.compile_plan(e, "duckdb", {"source": "s"}, source_types={"id": BIGINT, "body": BIGINT})
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from sqlenrich.core.json import canonical_json, compact_json
 from sqlenrich.engines import get_engine
-from sqlenrich.plan.compile import resolve_model
+from sqlenrich.plan.model import resolve_model
 from sqlenrich.plan.request import ResolvedModel, request_constant, request_hash
 from sqlenrich.schema import normalise
 from sqlenrich.schema.json_schema import HINT, hint_text, json_schema, shape

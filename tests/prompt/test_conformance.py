@@ -20,7 +20,8 @@ from sqlenrich.core.types import BIGINT, STRING, Array, Scalar, Struct, Type
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.plan import RESPONSES
 from sqlenrich.plan.request import request_hash
-from sqlenrich.renderer.script import script, statements
+from sqlenrich.renderer.script import script
+from sqlenrich.renderer.statements import step_statements
 from sqlenrich.schema import CODES, judge
 from sqlenrich.schema.checks.evaluate import repair
 from sqlenrich.spec.loader import loads, templates
@@ -149,7 +150,7 @@ def _run_duckdb(
         fill_duckdb(db, "source", columns, rows)
         for run in range(times):
             for step in plan.steps:
-                for _, sql in statements(get_engine("duckdb"), step):
+                for _, sql in step_statements(get_engine("duckdb"), step):
                     db.execute(sql)
                 if step is not call:
                     continue

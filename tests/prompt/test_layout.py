@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sqlenrich.cli.check import LONG, check
+from sqlenrich.cli.check import LONG_CONSTANT_CHARACTERS, check
 from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, Array, Type
 from sqlenrich.prompt import compile_prompt
 from sqlenrich.prompt.layout import layout, printed_columns
@@ -78,7 +78,7 @@ def said(prompt: Path) -> list[str]:
     return [line for line in lines if line.startswith(("tokens", "prompt"))]
 
 
-LATE = "word " * (LONG // 5)
+LATE = "word " * (LONG_CONSTANT_CHARACTERS // 5)
 ADVICE = "put them before it, then endpoints that cache prefixes read them once"
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
 import pytest
 
 import sqlenrich as se
-from sqlenrich.core.types import parse_type
-from sqlenrich.engines.duckdb.text import sql_type
-from tests.prompt.test_prompt import VARS, reference
+from tests.prompt.test_prompt import VARS
+from tests.support.prompt_table import PromptTable
 
 COLUMNS: dict[str, Any] = {
     "tags": {"array": "string"},
@@ -450,34 +448,14 @@ RENDERED = {
 CASES = [pytest.param(t, id=f"{g}-{i}") for g, templates in RENDERED.items() for i, t in enumerate(templates)]
 
 
-class Table:
-    """The rows in an in-memory DuckDB, and what a template's SQL gives for each of them."""
-
-    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        self.connection = duckdb.connect()
-        kinds = ", ".join(f"{name} {sql_type(parse_type(kind)).sql('duckdb')}" for name, kind in COLUMNS.items())
-        self.connection.execute(f"CREATE TABLE source (_place BIGINT, {kinds})")
-        marks = ", ".join("?" for _ in range(len(COLUMNS) + 1))
-        given = [[place, *(values[name] for name in COLUMNS)] for place, values in enumerate(rows)]
-        self.connection.executemany(f"INSERT INTO source VALUES ({marks})", given)
-
-    def render(self, template: str) -> list[str | None]:
-        """The SQL's text for each row, in order."""
-        sql = se.prompt_sql(template, "duckdb", columns=COLUMNS, vars=VARS)
-        found = self.connection.execute(f"SELECT ({sql}) FROM source ORDER BY _place").fetchall()
-        return [text for (text,) in found]
-
-
 @pytest.fixture(scope="module")
-def table() -> Iterator[Table]:
-    made = Table(ROWS)
-    yield made
-    made.connection.close()
+def table() -> PromptTable:
+    return PromptTable(COLUMNS, ROWS, VARS)
 
 
 @pytest.mark.parametrize("template", CASES)
-def test_sql_gives_what_jinja_renders(table: Table, template: str) -> None:
-    assert table.render(template) == reference(template, ROWS)
+def test_sql_gives_what_jinja_renders(table: PromptTable, template: str) -> None:
+    assert table.by_sql(template) == table.by_jinja(template)
 
 
 # Where computing an array fails for one element only, the prompt may be NULL: never a different text.
@@ -495,19 +473,20 @@ CAUTIOUS = [
 
 
 @pytest.mark.parametrize("template", CAUTIOUS)
-def test_sql_gives_what_jinja_renders_or_null(table: Table, template: str) -> None:
-    pairs = list(zip(table.render(template), reference(template, ROWS), strict=True))
+def test_sql_gives_what_jinja_renders_or_null(table: PromptTable, template: str) -> None:
+    pairs = list(zip(table.by_sql(template), table.by_jinja(template), strict=True))
     assert all(given in (expected, None) for given, expected in pairs)
     assert sum(given == expected for given, expected in pairs) >= len(ROWS) - 3
 
 
 def test_a_range_that_would_fill_the_memory_is_null() -> None:
     rows = [row(n=10**15), row(n=100_001), row(n=2), row(n=-(10**15))]
-    assert Table(rows).render("{% for i in range(n) %}{{ i }}{% endfor %}.") == [None, None, "01.", "."]
+    assert PromptTable(COLUMNS, rows).by_sql("{% for i in range(n) %}{{ i }}{% endfor %}.") == [None, None, "01.", "."]
 
 
 def test_bounds_far_beyond_an_array() -> None:
     rows = [row(tags=["a", "b"], n=n, k=1, body="ab") for n in (10**18, -(10**18), 2**63 - 1, -(2**63))]
+    table = PromptTable(COLUMNS, rows)
     for template in (
         "{{ tags[n] is defined }}",
         "{{ tags[n]|default('d') }}",
@@ -519,7 +498,7 @@ def test_bounds_far_beyond_an_array() -> None:
         "{{ tags[k:n]|join }}.",
         "{{ tags[n] }}",
     ):
-        assert Table(rows).render(template) == reference(template, rows)
+        assert table.by_sql(template) == table.by_jinja(template)
 
 
 @pytest.mark.parametrize("name", ["x1", "x2", "i1", "x1_at", "X1", "e0", "e0_at"])
@@ -535,42 +514,38 @@ def test_a_column_is_never_taken_for_an_element(name: str) -> None:
 # What is refused, at which line, and with which words.
 
 REFUSED = [
-    pytest.param("a\n{{ tags }}", 2, "printing array of string (tags)", id="an array"),
-    pytest.param("{{ people[0] }}", 1, "printing struct (people)", id="a struct in an array"),
-    pytest.param("{{ tags|string }}", 1, "printing array of string (tags)", id="array as text"),
-    pytest.param("{{ tags|map('upper') }}", 1, "can be read only once; write |list after it", id="a map"),
-    pytest.param("\n{% set t = tags|map('upper') %}", 2, "can be read only once; write |list", id="a map that is set"),
-    pytest.param("{% set t = zip(tags, more) %}", 1, "can be read only once", id="a zip that is set"),
-    pytest.param("{{ tags|select|length }}", 1, '"length" of a map or a select; write |list', id="length of a select"),
-    pytest.param("{{ tags|select|last }}", 1, '"last" of a map or a select; write |list', id="last of a select"),
-    pytest.param("{% if tags|select %}{% endif %}", 1, "a map or a select is empty; write |list", id="if select"),
-    pytest.param("{{ (tags|select)[0] }}", 1, "indexing a map or a select; write |list after it", id="index of select"),
-    pytest.param("{{ (tags|select)[1:] }}", 1, "write |list after it", id="slice of a select"),
-    pytest.param("{{ tags|sort(reverse=flag)|join }}", 1, "as constants", id="sort"),
-    pytest.param("{{ tags|tojson }}", 1, 'the filter "tojson" on an array is not compiled', id="tojson"),
-    pytest.param("{{ tags|map('title')|join }}", 1, 'map with the filter "title"', id="map of another filter"),
-    pytest.param("{{ people|map(attribute='nme')|join }}", 1, 'no field "nme"', id="field typo"),
-    pytest.param("{{ tags|select('match', 'a')|join }}", 1, 'the test "match" is not compiled', id="test"),
-    pytest.param("{{ tags['a'] }}", 1, "an array indexed by string; it must be an integer", id="index by text"),
-    pytest.param("{{ tags[::2]|join }}", 1, "a slice with a step", id="step"),
-    pytest.param("{{ tags[body:]|join }}", 1, "a slice bound that is string", id="slice by text"),
-    pytest.param("{{ tags == more }}", 1, "comparing arrays or structs", id="arrays"),
-    pytest.param("{{ tags.append('a') }}", 1, 'the method "append" of', id="append"),
-    pytest.param("{{ tags.index(n) }}", 1, "index of bigint in", id="index of another type"),
-    pytest.param("{{ people[0] in people }}", 1, "comparing arrays or structs", id="struct in array"),
-    pytest.param("{{ body.split(none, 1)|join }}", 1, "splitting at white space with other", id="split at blanks"),
-    pytest.param("{{ body.split(',', 1)|join }}", 1, "split with a limit", id="split with a limit"),
-    pytest.param("a\n\n{% for a, b in grid %}{% endfor %}", 3, "only plain names can be set", id="unpacking"),
-    pytest.param("{% for t in box %}{% endfor %}", 1, "it must be an array", id="loop over a struct"),
-    pytest.param(
-        "{% for t in tags %}{{ loop.cycle('a', 'b') }}{% endfor %}", 1, 'the method "cycle" of a mapping', id="cycle"
-    ),
-    pytest.param("{% for t in tags %}{{ loop.depth }}{% endfor %}", 1, '"loop.depth" over an array', id="depth"),
-    pytest.param("{% for a, b in zip(tags, more) if a %}{% endfor %}", 1, "a filtered loop over zip", id="zip filter"),
-    pytest.param(
-        "{{ ['a', 1]|join }}{% for a, b in zip(tags, ['a', 1]) %}{% endfor %}", 1, "several types", id="mixed"
-    ),
-    pytest.param("{{ tags|join(', ') if flag else nums }}", 1, "for some rows and", id="array or text"),
+    ("a\n{{ tags }}", 2, "printing array of string (tags)"),
+    ("{{ people[0] }}", 1, "printing struct (people)"),
+    ("{{ tags|string }}", 1, "printing array of string (tags)"),
+    ("{{ tags|map('upper') }}", 1, "can be read only once; write |list after it"),
+    ("\n{% set t = tags|map('upper') %}", 2, "can be read only once; write |list"),
+    ("{% set t = zip(tags, more) %}", 1, "can be read only once"),
+    ("{{ tags|select|length }}", 1, '"length" of a map or a select; write |list'),
+    ("{{ tags|select|last }}", 1, '"last" of a map or a select; write |list'),
+    ("{% if tags|select %}{% endif %}", 1, "a map or a select is empty; write |list"),
+    ("{{ (tags|select)[0] }}", 1, "indexing a map or a select; write |list after it"),
+    ("{{ (tags|select)[1:] }}", 1, "write |list after it"),
+    ("{{ tags|sort(reverse=flag)|join }}", 1, "as constants"),
+    ("{{ tags|tojson }}", 1, 'the filter "tojson" on an array is not compiled'),
+    ("{{ tags|map('title')|join }}", 1, 'map with the filter "title"'),
+    ("{{ people|map(attribute='nme')|join }}", 1, 'no field "nme"'),
+    ("{{ tags|select('match', 'a')|join }}", 1, 'the test "match" is not compiled'),
+    ("{{ tags['a'] }}", 1, "an array indexed by string; it must be an integer"),
+    ("{{ tags[::2]|join }}", 1, "a slice with a step"),
+    ("{{ tags[body:]|join }}", 1, "a slice bound that is string"),
+    ("{{ tags == more }}", 1, "comparing arrays or structs"),
+    ("{{ tags.append('a') }}", 1, 'the method "append" of'),
+    ("{{ tags.index(n) }}", 1, "index of bigint in"),
+    ("{{ people[0] in people }}", 1, "comparing arrays or structs"),
+    ("{{ body.split(none, 1)|join }}", 1, "splitting at white space with other"),
+    ("{{ body.split(',', 1)|join }}", 1, "split with a limit"),
+    ("a\n\n{% for a, b in grid %}{% endfor %}", 3, "only plain names can be set"),
+    ("{% for t in box %}{% endfor %}", 1, "it must be an array"),
+    ("{% for t in tags %}{{ loop.cycle('a', 'b') }}{% endfor %}", 1, 'the method "cycle" of a mapping'),
+    ("{% for t in tags %}{{ loop.depth }}{% endfor %}", 1, '"loop.depth" over an array'),
+    ("{% for a, b in zip(tags, more) if a %}{% endfor %}", 1, "a filtered loop over zip"),
+    ("{{ ['a', 1]|join }}{% for a, b in zip(tags, ['a', 1]) %}{% endfor %}", 1, "several types"),
+    ("{{ tags|join(', ') if flag else nums }}", 1, "for some rows and"),
 ]
 
 

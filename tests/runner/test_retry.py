@@ -17,7 +17,7 @@ import pytest
 import sqlenrich as se
 from sqlenrich.plan.pending_step import FEEDBACK, NO_FEEDBACK, NOT_TO_ASK, REASONS, feedback_text
 from sqlenrich.plan.request import request_constant, request_hash
-from sqlenrich.runner.model_choice import choose_model
+from sqlenrich.runner.model_choice import WantedModel, choose_model
 from sqlenrich.schema import CODES, judge
 from sqlenrich.spec.settings import Config
 from tests.support.endpoint import ScriptedEndpoint, Seen
@@ -193,7 +193,7 @@ def test_sent_hashes_are_those_of_what_was_sent(tmp_path: Path) -> None:
         retry(prompt, output, endpoint)
         sent = {json.loads(seen.body)["messages"][0]["content"] for seen in endpoint.asked}
     enrichment = se.load(prompt)
-    ask = choose_model(enrichment, Config(), endpoint=endpoint.url, model="small", mock=False)
+    ask = choose_model(enrichment, Config(), WantedModel("small", endpoint.url))
     found = rows(
         output,
         "SELECT r.request_hash, r.sent_hash, r.model, r.attempt, p.prompt, lag(r.response) OVER w, lag(r.call_error) "
@@ -546,7 +546,6 @@ def test_the_mock_model_and_a_real_one_are_not_mixed(done: Path) -> None:
     [
         ("DELETE FROM _sqlenrich_runs", "holds no run of intent: run it first"),
         ("DROP TABLE _sqlenrich_runs", "holds no run of intent: run it first"),
-        ("ALTER TABLE _sqlenrich_runs DROP snapshot", "does not tell what the last run of intent asked: run it again"),
         ("UPDATE _sqlenrich_runs SET snapshot = NULL", "does not tell what the last run of intent asked: run it again"),
         ("DROP TABLE intent_prompts", "of the last run is gone: run it again first"),
         (None, "out.duckdb holds no run of intent: run it first"),

@@ -1,4 +1,4 @@
-"""Settings: sqlenrich.toml, found upward, then the environment."""
+"""Settings: the nearest sqlenrich.toml, then the environment."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ def test_endpoint_and_target(tmp_path: Path) -> None:
     ("text", "problems"),
     [
         pytest.param("[model.default]", ['unknown key "model" (models?) @ model'], id="table"),
-        pytest.param("models = 3", ["[models.NAME] is a table of settings @ models"], id="no table"),
-        pytest.param('[models]\nendpoint = "x"', ["[models.NAME] is a table of settings @ models"], id="no alias"),
+        pytest.param("models = 3", ["[models.NAME] must be a table of settings @ models"], id="no table"),
+        pytest.param('[models]\nendpoint = "x"', ["[models.NAME] must be a table of settings @ models"], id="no alias"),
         pytest.param(
             '[models.a]\nsnowflak = "x"',
             [
@@ -125,38 +125,42 @@ def test_endpoint_and_target(tmp_path: Path) -> None:
             id="engine",
         ),
         pytest.param(
-            "[models.a]\nspark = 3", ['a model is a name or {model = "name", ...} @ models.a.spark'], id="model"
+            "[models.a]\nspark = 3", ['a model must be a name or {model = "name", ...} @ models.a.spark'], id="model"
         ),
         pytest.param(
             "[models.a]\nspark = {temperature = 1}",
-            ['a model is a name or {model = "name", ...} @ models.a.spark'],
+            ['a model must be a name or {model = "name", ...} @ models.a.spark'],
             id="no name",
         ),
         pytest.param("[endpoints.a]", ["url is missing @ endpoints.a"], id="url"),
         pytest.param(
             "[endpoints.a]\nurl = 3",
-            ["url is a text in quotes, or a list of them @ endpoints.a.url"],
+            ["url must be a text in quotes, or a list of them @ endpoints.a.url"],
             id="url's type",
         ),
         pytest.param(
-            '[endpoints.a]\nurl = "http://x"\nconcurrency = true',
-            ["concurrency is a whole number, not True @ endpoints.a.concurrency"],
-            id="boolean",
+            '[endpoints.a]\nurl = "http://x"\nconcurrency = true\ntimeout = "3"',
+            [
+                "concurrency must be a whole number, not True @ endpoints.a.concurrency",
+                "timeout must be a number, not '3' @ endpoints.a.timeout",
+            ],
+            id="types",
         ),
         pytest.param(
-            '[endpoints.a]\nurl = ["x", 3]\nrpm = 0\ntpm = 2.5',
+            '[endpoints.a]\nurl = ["x", 3]\nrpm = 0\ntpm = 2.5\ntimeout = 0',
             [
-                "rpm is above 0, not 0 @ endpoints.a.rpm",
-                "tpm is a whole number, not 2.5 @ endpoints.a.tpm",
-                "url is one or more texts in quotes @ endpoints.a.url",
+                "rpm must be above 0, not 0 @ endpoints.a.rpm",
+                "tpm must be a whole number, not 2.5 @ endpoints.a.tpm",
+                "timeout must be above 0, not 0 @ endpoints.a.timeout",
+                "url must be one or more texts in quotes @ endpoints.a.url",
             ],
             id="limits",
         ),
         pytest.param(
             "[endpoints.a]\nurl = []\nprefix_order = 1",
             [
-                "prefix_order is true or false, not 1 @ endpoints.a.prefix_order",
-                "url is one or more texts in quotes @ endpoints.a.url",
+                "prefix_order must be true or false, not 1 @ endpoints.a.prefix_order",
+                "url must be one or more texts in quotes @ endpoints.a.url",
             ],
             id="no url",
         ),
@@ -167,7 +171,7 @@ def test_endpoint_and_target(tmp_path: Path) -> None:
                     f"url {number} of 5 has no http:// or no host: write it as http://host:port/v1 @ endpoints.a.url"
                     for number in (2, 3, 4)
                 ),
-                "url 5 of 5 is there twice: each server once @ endpoints.a.url",
+                "url 5 of 5 is a repetition: name each server once @ endpoints.a.url",
             ],
             id="bad urls",
         ),
@@ -183,17 +187,19 @@ def test_endpoint_and_target(tmp_path: Path) -> None:
         ),
         pytest.param(
             "[targets.a]",
-            ["engine is one of databricks, snowflake, bigquery, spark, duckdb, not None @ targets.a"],
+            ["engine must be one of databricks, snowflake, bigquery, spark, duckdb, not None @ targets.a"],
             id="no engine",
         ),
-        pytest.param('[targets.a]\nengine = "spark"\nschema = 3', ["schema is a text @ targets.a.schema"], id="schema"),
+        pytest.param(
+            '[targets.a]\nengine = "spark"\nschema = 3', ["schema must be a text @ targets.a.schema"], id="schema"
+        ),
         pytest.param(
             'x = 1\n[endpoints.a]\nurl = 3\n[targets.b]\nengine = "spak"\nshema = "x"',
             [
                 'unknown key "x" @ x',
-                "url is a text in quotes, or a list of them @ endpoints.a.url",
+                "url must be a text in quotes, or a list of them @ endpoints.a.url",
                 'unknown key "shema" (schema?) @ targets.b.shema',
-                "engine is one of databricks, snowflake, bigquery, spark, duckdb, not 'spak' @ targets.b",
+                "engine must be one of databricks, snowflake, bigquery, spark, duckdb, not 'spak' @ targets.b",
             ],
             id="all at once",
         ),
@@ -261,7 +267,7 @@ def test_a_file_s_endpoint_comes_before_the_environment(tmp_path: Path, monkeypa
             "(or set OPENAI_BASE_URL), or use --mock for free invented answers",
             id="none",
         ),
-        pytest.param(FULL, "locl", '"locl" is neither an URL nor an endpoint of sqlenrich.toml (local?)', id="typo"),
+        pytest.param(FULL, "locl", '"locl" is neither a URL nor an endpoint of sqlenrich.toml (local?)', id="typo"),
         pytest.param(
             '[endpoints.a]\nurl = "http://u"\n[endpoints.b]\nurl = "http://v"',
             None,

@@ -1,4 +1,4 @@
-"""An enrichment file: what it may say, and how all its problems are reported at once."""
+"""The prompt file: its keys, and the report of all its problems at once."""
 
 from __future__ import annotations
 
@@ -89,17 +89,21 @@ REFUSED = [
     pytest.param("images: x", 'line 2: "images" is not supported yet @ images', id="images"),
     pytest.param("embed: x", 'line 2: "embed" is not supported yet @ embed', id="embed"),
     pytest.param("steps: x", 'line 2: "steps" is not supported yet @ steps', id="steps"),
-    pytest.param("description: 3", "line 2: description is a text, not 3 @ description", id="description"),
-    pytest.param("version: [1]", "line 2: version is a number or a text, not [1] @ version", id="version"),
-    pytest.param("version: true", "line 2: version is a number or a text, not True @ version", id="boolean version"),
-    pytest.param("source: 3", 'line 2: source is a table name or {query: "SELECT ..."} @ source', id="source"),
-    pytest.param("source: ''", 'line 2: source is a table name or {query: "SELECT ..."} @ source', id="no source"),
-    pytest.param("source: {qery: x}", 'line 2: source is a table name or {query: "SELECT ..."} @ source', id="qery"),
-    pytest.param("key: id", "line 2: key is a list of column names, not 'id' @ key", id="key"),
-    pytest.param("key: [id, id]", 'line 2: "id" stands twice @ key', id="key twice"),
-    pytest.param("keep: [1]", "line 2: keep is a list of column names, not [1] @ keep", id="keep"),
-    pytest.param("require: body", "line 2: require is a list of column names, not 'body' @ require", id="require"),
-    pytest.param("columns: [body]", "line 2: columns is a mapping, not ['body'] @ columns", id="columns"),
+    pytest.param("description: 3", "line 2: description must be a text, not 3 @ description", id="description"),
+    pytest.param("version: [1]", "line 2: version must be a number or a text, not [1] @ version", id="version"),
+    pytest.param(
+        "version: true", "line 2: version must be a number or a text, not True @ version", id="boolean version"
+    ),
+    pytest.param("source: 3", 'line 2: source must be a table name or {query: "SELECT ..."} @ source', id="source"),
+    pytest.param("source: ''", 'line 2: source must be a table name or {query: "SELECT ..."} @ source', id="no source"),
+    pytest.param(
+        "source: {qery: x}", 'line 2: source must be a table name or {query: "SELECT ..."} @ source', id="qery"
+    ),
+    pytest.param("key: id", "line 2: key must be a list of column names, not 'id' @ key", id="key"),
+    pytest.param("key: [id, id]", 'line 2: "id" is repeated @ key', id="key twice"),
+    pytest.param("keep: [1]", "line 2: keep must be a list of column names, not [1] @ keep", id="keep"),
+    pytest.param("require: body", "line 2: require must be a list of column names, not 'body' @ require", id="require"),
+    pytest.param("columns: [body]", "line 2: columns must be a mapping, not ['body'] @ columns", id="columns"),
     pytest.param("columns: {body: strng}", 'line 2: unknown type "strng" (string?) @ columns.body', id="type"),
     pytest.param(
         "columns: {body: {typ: string, from: B}}",
@@ -111,80 +115,94 @@ REFUSED = [
         'line 2: the column "bdy" (body?) is not used by the prompt @ columns.bdy',
         id="unused column",
     ),
-    pytest.param("where: 3", "line 2: where is a text, not 3 @ where", id="where"),
-    pytest.param("model: 3", "line 2: model is a text, not 3 @ model", id="model"),
-    pytest.param("params: [1]", "line 2: params is a mapping, not [1] @ params", id="params"),
+    pytest.param("where: 3", "line 2: where must be a text, not 3 @ where", id="where"),
+    pytest.param("model: 3", "line 2: model must be a text, not 3 @ model", id="model"),
+    pytest.param("params: [1]", "line 2: params must be a mapping, not [1] @ params", id="params"),
     pytest.param(
-        "params: {temperature: 3}", "line 2: temperature is from 0 to 2, not 3 @ params.temperature", id="temperature"
+        "params: {temperature: 3}",
+        "line 2: temperature must be from 0 to 2, not 3 @ params.temperature",
+        id="temperature",
     ),
     pytest.param(
         "params: {temperature: .nan}",
-        "line 2: temperature is from 0 to 2, not nan @ params.temperature",
+        "line 2: temperature must be from 0 to 2, not nan @ params.temperature",
         id="no number",
     ),
     pytest.param(
-        "params: {temperature: true}", "line 2: temperature is a number, not True @ params.temperature", id="boolean"
+        "params: {temperature: true}",
+        "line 2: temperature must be a number, not True @ params.temperature",
+        id="boolean",
     ),
-    pytest.param("params: {max_tokens: 0}", "line 2: max_tokens is from 1, not 0 @ params.max_tokens", id="max_tokens"),
+    pytest.param(
+        "params: {max_tokens: 0}", "line 2: max_tokens must be from 1, not 0 @ params.max_tokens", id="max_tokens"
+    ),
     pytest.param(
         "params: {max_tokens: 1.5}",
-        "line 2: max_tokens is an integer, not 1.5 @ params.max_tokens",
+        "line 2: max_tokens must be an integer, not 1.5 @ params.max_tokens",
         id="max_tokens and a half",
     ),
-    pytest.param("params: {top_p: 1.1}", "line 2: top_p is from 0 to 1, not 1.1 @ params.top_p", id="top_p"),
-    pytest.param("params: {seed: a}", "line 2: seed is an integer, not 'a' @ params.seed", id="seed"),
-    pytest.param("params: {stop: a}", "line 2: stop is a list of texts, not 'a' @ params.stop", id="stop"),
-    pytest.param("params: {stop: [1]}", "line 2: stop is a list of at most 4 texts, not [1] @ params.stop", id="stops"),
+    pytest.param("params: {top_p: 1.1}", "line 2: top_p must be from 0 to 1, not 1.1 @ params.top_p", id="top_p"),
+    pytest.param("params: {seed: a}", "line 2: seed must be an integer, not 'a' @ params.seed", id="seed"),
+    pytest.param("params: {stop: a}", "line 2: stop must be a list of texts, not 'a' @ params.stop", id="stop"),
+    pytest.param(
+        "params: {stop: [1]}", "line 2: stop must be a list of at most 4 texts, not [1] @ params.stop", id="stops"
+    ),
     pytest.param(
         "params: {stop: [a, b, c, d, e]}",
-        "line 2: stop is a list of at most 4 texts, not ['a', 'b', 'c', 'd', 'e'] @ params.stop",
+        "line 2: stop must be a list of at most 4 texts, not ['a', 'b', 'c', 'd', 'e'] @ params.stop",
         id="five",
     ),
     pytest.param(
         "params: {temprature: 1}",
-        'line 2: unknown parameter "temprature" (temperature?); a vendor\'s own stands under its engine, '
-        "as params: {snowflake: {temprature: ...}} @ params.temprature",
+        'line 2: unknown parameter "temprature" (temperature?); write a vendor\'s own under its engine, '
+        "as in params: {snowflake: {temprature: ...}} @ params.temprature",
         id="parameter",
     ),
-    pytest.param("params: {spark: 1}", "line 2: params.spark is a mapping @ params.spark", id="engine's params"),
-    pytest.param("vars: [1]", "line 2: vars is a mapping, not [1] @ vars", id="vars"),
+    pytest.param("params: {spark: 1}", "line 2: params.spark must be a mapping @ params.spark", id="engine's params"),
+    pytest.param("vars: [1]", "line 2: vars must be a mapping, not [1] @ vars", id="vars"),
     pytest.param("vars: {output: 1}", 'line 2: "output" is both a constant and reserved @ vars.output', id="output"),
-    pytest.param("hint: sometimes", 'line 2: hint is one of auto, always, never, not "sometimes" @ hint', id="hint"),
-    pytest.param("repairs: trim", "line 2: repairs is a list, not 'trim' @ repairs", id="repairs"),
+    pytest.param(
+        "hint: sometimes", 'line 2: hint must be one of auto, always, never, not "sometimes" @ hint', id="hint"
+    ),
+    pytest.param("repairs: trim", "line 2: repairs must be a list, not 'trim' @ repairs", id="repairs"),
     pytest.param(
         "repairs: [trim, fense]",
         'line 2: unknown repair "fense" (fence?); '
         "there are: trim, fence, prose, trailing_comma, null_as_absent @ repairs.1",
         id="repair",
     ),
-    pytest.param("retry: 3", "line 2: retry is a mapping, not 3 @ retry", id="retry"),
+    pytest.param("retry: 3", "line 2: retry must be a mapping, not 3 @ retry", id="retry"),
     pytest.param("retry: {feedbak: true}", 'line 2: unknown key "feedbak" (feedback?) @ retry.feedbak', id="feedback"),
     pytest.param(
         "retry: {max_attempts: 0}",
-        "line 2: max_attempts is an integer of at least 1 @ retry.max_attempts",
+        "line 2: max_attempts must be an integer of at least 1 @ retry.max_attempts",
         id="no attempts",
     ),
     pytest.param(
         "retry: {max_attempts: true}",
-        "line 2: max_attempts is an integer of at least 1 @ retry.max_attempts",
+        "line 2: max_attempts must be an integer of at least 1 @ retry.max_attempts",
         id="true attempts",
     ),
-    pytest.param("max_quarantine: 1.1", "line 2: max_quarantine is a share from 0 to 1 @ max_quarantine", id="above"),
-    pytest.param("max_quarantine: -0.1", "line 2: max_quarantine is a share from 0 to 1 @ max_quarantine", id="below"),
-    pytest.param("max_quarantine: 5%", "line 2: max_quarantine is a number, not '5%' @ max_quarantine", id="percent"),
+    pytest.param("max_quarantine: 1.1", "line 2: max_quarantine must be from 0 to 1 @ max_quarantine", id="above"),
+    pytest.param("max_quarantine: -0.1", "line 2: max_quarantine must be from 0 to 1 @ max_quarantine", id="below"),
     pytest.param(
-        "key: [label]", 'line 3: "label" stands twice: a result table has each column once @ output', id="output is key"
+        "max_quarantine: 5%", "line 2: max_quarantine must be a number, not '5%' @ max_quarantine", id="percent"
+    ),
+    pytest.param(
+        "key: [label]",
+        'line 3: "label" is repeated: each column of a result table needs its own name @ output',
+        id="output is key",
     ),
     pytest.param(
         "keep: [LABEL]",
-        'line 3: "LABEL" and "label" are equal but for case: a result table has each column once @ output',
+        'line 3: "LABEL" and "label" are equal but for case: each column of a result table needs its own name @ output',
         id="output is keep but for case",
     ),
-    pytest.param("key: [_error]", 'line 2: "_error" is a name of sqlenrich\'s own columns @ key', id="reserved"),
-    pytest.param("keep: [_row]", 'line 2: "_row" is a name of sqlenrich\'s own columns @ keep', id="_row is a key"),
+    pytest.param("key: [_error]", 'line 2: "_error" is the name of a column of sqlenrich @ key', id="reserved"),
+    pytest.param("keep: [_row]", 'line 2: "_row" is the name of a column of sqlenrich @ keep', id="_row is a key"),
     pytest.param(
         "key: [id]\nkeep: [ID]",
-        'line 3: "id" and "ID" are equal but for case: a result table has each column once @ keep',
+        'line 3: "id" and "ID" are equal but for case: each column of a result table needs its own name @ keep',
         id="case",
     ),
 ]
@@ -210,7 +228,7 @@ def test_refused(header: str, problem: str) -> None:
         ),
         pytest.param(
             "output: {type: object, properties: {response: {type: string}}}",
-            'line 2: "response" is a name of sqlenrich\'s own columns @ output',
+            'line 2: "response" is the name of a column of sqlenrich @ output',
             id="reserved",
         ),
         pytest.param(
@@ -283,11 +301,11 @@ def test_all_problems_are_reported_at_once() -> None:
             'the name "a-b" becomes a table: letters, digits and _, not a digit first',
             'line 2: unknown key "modl" (model?) @ modl',
             'line 3: "images" is not supported yet @ images',
-            "line 4: key is a list of column names, not 'id' @ key",
-            "line 5: temperature is from 0 to 2, not 9 @ params.temperature",
-            "line 7: max_attempts is an integer of at least 1 @ retry.max_attempts",
-            "line 8: max_quarantine is a share from 0 to 1 @ max_quarantine",
-            'line 9: hint is one of auto, always, never, not "maybe" @ hint',
+            "line 4: key must be a list of column names, not 'id' @ key",
+            "line 5: temperature must be from 0 to 2, not 9 @ params.temperature",
+            "line 7: max_attempts must be an integer of at least 1 @ retry.max_attempts",
+            "line 8: max_quarantine must be from 0 to 1 @ max_quarantine",
+            'line 9: hint must be one of auto, always, never, not "maybe" @ hint',
             'line 13, column 9: the filter "uper" (upper?) is not compiled for row values; '
             "prepare the value in the source query",
         ]
@@ -327,12 +345,12 @@ def test_other_tools_files_are_recognised(text: str, kind: str) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        pytest.param(b"", 'line 1: the file starts with "---"', id="empty"),
-        pytest.param(b"Say {{ body }}", 'line 1: the file starts with "---"', id="no header"),
+        pytest.param(b"", 'line 1: the file must start with "---"', id="empty"),
+        pytest.param(b"Say {{ body }}", 'line 1: the file must start with "---"', id="no header"),
         pytest.param(
             b"---\nversion: 1\n", 'the header is not closed: write "---" on a line of its own', id="not closed"
         ),
-        pytest.param(b"\xff\xfe\x00", "can't be read: it is no UTF-8 text", id="binary"),
+        pytest.param(b"\xff\xfe\x00", "can't be read: it is not UTF-8 text", id="binary"),
         pytest.param(b"---\n---\n{{ body }}", "output is missing", id="empty header"),
     ],
 )
@@ -401,15 +419,17 @@ def test_an_anchor_writes_a_list_once() -> None:
 @pytest.mark.parametrize(
     ("header", "problem"),
     [
-        pytest.param("key: [id]\nkey: [x]", 'line 3: the header is no YAML: found duplicate key "key"', id="duplicate"),
         pytest.param(
-            "vars:\n\ta: 1", "line 3: the header is no YAML: found character '\\t' that cannot start", id="tab"
+            "key: [id]\nkey: [x]", 'line 3: the header is not YAML: found duplicate key "key"', id="duplicate"
         ),
-        pytest.param("a: b: c", "line 2: the header is no YAML: mapping values are not allowed here", id="colon"),
-        pytest.param("vars: [1", "line 3: the header is no YAML: ", id="bracket"),
-        pytest.param("vars: *nowhere", "line 2: the header is no YAML: found undefined alias", id="alias"),
         pytest.param(
-            "vars: !!python/none x", "line 2: the header is no YAML: could not determine a constructor", id="tag"
+            "vars:\n\ta: 1", "line 3: the header is not YAML: found character '\\t' that cannot start", id="tab"
+        ),
+        pytest.param("a: b: c", "line 2: the header is not YAML: mapping values are not allowed here", id="colon"),
+        pytest.param("vars: [1", "line 3: the header is not YAML: ", id="bracket"),
+        pytest.param("vars: *nowhere", "line 2: the header is not YAML: found undefined alias", id="alias"),
+        pytest.param(
+            "vars: !!python/none x", "line 2: the header is not YAML: could not determine a constructor", id="tag"
         ),
     ],
 )

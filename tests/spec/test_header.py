@@ -1,4 +1,4 @@
-"""The header's own JSON Schema, and where each value stands."""
+"""The header's JSON Schema, and the line of each value."""
 
 from __future__ import annotations
 
@@ -98,14 +98,14 @@ def test_values(text: str, values: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("text", ["- a", "text", "3"])
 def test_a_header_is_a_mapping(text: str) -> None:
-    with pytest.raises(ValueError, match="line 2: the header is a mapping of keys to values"):
+    with pytest.raises(ValueError, match="line 2: the header must be a mapping of keys to values"):
         Header(text, 2)
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        pytest.param("a: 1\nb: &b {c: *b}\n", "line 3: an alias stands within what its own anchor names", id="circle"),
+        pytest.param("a: 1\nb: &b {c: *b}\n", "line 3: an alias is inside the value of its own anchor", id="circle"),
         pytest.param(f"a: {'[' * 5000}", "line 2: the header nests too deep", id="deep"),
     ],
 )
@@ -116,12 +116,12 @@ def test_a_header_has_an_end(text: str, problem: str) -> None:
 
 def test_escaped_surrogates_are_one_character_or_an_error() -> None:
     assert Header('a: "\\ud83d\\ude00"\n', 2).values == {"a": "\U0001f600"}
-    with pytest.raises(ValueError, match=r"^line 3: half of a surrogate pair is no character$"):
+    with pytest.raises(ValueError, match=r"^line 3: half of a surrogate pair is not a character$"):
         Header('b: 1\na: "\\ud83d"\n', 2)
 
 
-def test_a_control_character_is_told_in_one_line() -> None:
-    with pytest.raises(ValueError, match=r"^line 2: the header is no YAML: unacceptable character #x0001"):
+def test_a_control_character_is_reported_in_one_line() -> None:
+    with pytest.raises(ValueError, match=r"^line 2: the header is not YAML: unacceptable character #x0001"):
         Header("a: \x01\n", 2)
 
 

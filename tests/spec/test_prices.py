@@ -1,7 +1,8 @@
-"""The file of prices, a cost by hand, and what a run's report says of it."""
+"""The file of prices, costs computed by hand, and the costs in a run's report."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -11,7 +12,11 @@ import duckdb
 import pytest
 
 import sqlenrich as se
-from sqlenrich.runner.usage import account, percentiles
+from sqlenrich.plan.compile import compile_plan
+from sqlenrich.plan.plan import Plan
+from sqlenrich.runner.backends.dbapi import DbApiBackend
+from sqlenrich.runner.usage import account
+from sqlenrich.spec.loader import loads
 from sqlenrich.spec.prices import Price, Prices, money, read_prices
 from sqlenrich.spec.settings import Config, read_config
 from tests.support.endpoint import ScriptedEndpoint
@@ -56,7 +61,7 @@ def test_what_may_be_left_out(tmp_path: Path) -> None:
         pytest.param(
             "",
             [
-                "as_of is the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of",
+                "as_of must be the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of",
                 'no model has a price: write [models."NAME"] with input and output @ models',
             ],
             id="empty",
@@ -67,25 +72,25 @@ def test_what_may_be_left_out(tmp_path: Path) -> None:
             "[models.c]\ncached = true\n[models]\nd = 1",
             [
                 'unknown key "model" (models?) @ model',
-                "as_of is the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of",
-                'currency is a short text, e.g. currency = "USD" @ currency',
+                "as_of must be the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of",
+                'currency must be a short text, e.g. currency = "USD" @ currency',
                 'unknown key "cache" (cached?) @ models.a.cache',
-                "input is a price of 0 or more, not -0.1 @ models.a.input",
-                "output is a number, the price of a million tokens, not '1' @ models.a.output",
-                "input is a price of 0 or more, not NaN @ models.b.input",
-                "output is a price of 0 or more, not Infinity @ models.b.output",
+                "input must be 0 or more, not -0.1 @ models.a.input",
+                "output must be a number, the price of a million tokens, not '1' @ models.a.output",
+                "input must be 0 or more, not NaN @ models.b.input",
+                "output must be 0 or more, not Infinity @ models.b.output",
                 "input is missing: the price of a million tokens @ models.c",
-                "cached is a number, the price of a million tokens, not True @ models.c.cached",
+                "cached must be a number, the price of a million tokens, not True @ models.c.cached",
                 "output is missing: the price of a million tokens @ models.c",
-                "a model's price is a table with input and output @ models.d",
+                "a model's price must be a table with input and output @ models.d",
             ],
             id="all at once",
         ),
         pytest.param(
             "as_of = 2026-11-01T00:00:00\n[models.gpt-4.1-mini]\ninput = 1\noutput = 1",
             [
-                "as_of is the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of",
-                'a name with a dot stands in quotes: [models."gpt-4.1-mini"] @ models.gpt-4',
+                "as_of must be the day of the prices, without quotes, e.g. as_of = 2026-11-01 @ as_of",
+                'a name with a dot needs quotes: [models."gpt-4.1-mini"] @ models.gpt-4',
             ],
             id="a dot outside quotes",
         ),
@@ -141,7 +146,7 @@ def test_prices_of_the_settings(tmp_path: Path) -> None:
     settings.write_text('prices = "prices.toml"', encoding="utf-8")
     assert read_config(settings).prices == read_prices(file)
     settings.write_text("prices = 3", encoding="utf-8")
-    with pytest.raises(se.ConfigError, match=r'prices is the path of a file: prices = "prices\.toml" @ prices'):
+    with pytest.raises(se.ConfigError, match=r'prices must be the path of a file: prices = "prices\.toml" @ prices'):
         read_config(settings)
     settings.write_text('prices = "price.toml"', encoding="utf-8")
     with pytest.raises(se.ConfigError, match=r"price\.toml: No such file"):
@@ -170,58 +175,49 @@ MODELS = {"m": PRICE, "big": Price(Decimal(4), Decimal(4), Decimal(16)), "free":
     ],
 )
 def test_the_cost_of_a_run(answers: list[tuple[Any, ...]], cost: float | None, unknown: str) -> None:
-    facts = account(stored(answers), "r", "run", Prices(date(2026, 11, 1), "EUR", MODELS))
+    facts = account(*stored(answers), "run", Prices(date(2026, 11, 1), "EUR", MODELS))
     assert (facts["cost"], facts["cost_unknown"]) == (cost, unknown)
     assert (facts["currency"], facts["prices_as_of"]) == ("EUR", "2026-11-01")
 
 
 def test_counts_and_latencies_of_a_run() -> None:
-    facts = account(stored([OK, FAILED, ("n", None, 5, None, None, 30)]), "r", "run", None)
+    facts = account(*stored([OK, FAILED, ("n", None, 5, None, None, 30)]), "run", None)
     assert (facts["tokens_in"], facts["tokens_cached"], facts["tokens_out"]) == (1_000_005, 500_000, 100_000)
     assert (facts["cost"], facts["currency"], facts["prices_as_of"]) == (None, None, None)
     assert facts["latency_ms"] == {"p50": 10, "p95": 30, "p99": 30}
-    nothing = account(stored([FAILED]), "r", "run", None)
+    nothing = account(*stored([FAILED]), "run", None)
     assert [nothing[name] for name in ("tokens_in", "tokens_cached", "tokens_out", "latency_ms")] == [None] * 4
 
 
-class Opened:
-    """A database in memory, as far as the accounts ask it."""
-
-    def __init__(self) -> None:
-        self.db = duckdb.connect()
-
-    def roomy(self, work: Any) -> Any:
-        """Do it."""
-        return work()
-
-
-def stored(answers: list[tuple[Any, ...]]) -> Any:
+def stored(answers: list[tuple[Any, ...]]) -> tuple[DbApiBackend, Plan]:
     """Responses of the run "run", and one of another run, which never counts."""
-    database = Opened()
-    database.db.execute(
-        "CREATE TABLE r (model VARCHAR, call_error VARCHAR, tokens_in BIGINT, tokens_cached BIGINT, tokens_out BIGINT, "
-        "latency_ms BIGINT, run_id VARCHAR)"
+    db = duckdb.connect()
+    db.execute(
+        "CREATE TABLE e_responses (model VARCHAR, call_error VARCHAR, tokens_in BIGINT, tokens_cached BIGINT, "
+        "tokens_out BIGINT, latency_ms BIGINT, run_id VARCHAR)"
     )
     for answer in [("unknown", None, 1, 1, 1, 1, "other"), *((*answer, "run") for answer in answers)]:
-        database.db.execute("INSERT INTO r VALUES (?, ?, ?, ?, ?, ?, ?)", answer)
-    return database
+        db.execute("INSERT INTO e_responses VALUES (?, ?, ?, ?, ?, ?, ?)", answer)
+    header = "---\nsource: t\nkey: [id]\noutput: {properties: {a: {type: string}}}\n---\n{{ body }}"
+    return DbApiBackend(db, engine="duckdb"), compile_plan(loads(header, name="e"), "duckdb")
 
 
 @pytest.mark.parametrize(
-    ("values", "expected"),
+    ("latencies", "expected"),
     [
-        ("SELECT range AS v FROM range(1, 101)", [1, 50, 95, 99, 100]),
-        ("SELECT range AS v FROM range(1, 4)", [1, 2, 3, 3, 3]),
-        ("SELECT unnest([7, NULL, 7, 9]) AS v", [7, 7, 9, 9, 9]),
-        ("SELECT NULL::INT AS v", None),
+        (range(1, 101), [1, 50, 95, 99, 100]),
+        (range(1, 4), [1, 2, 3, 3, 3]),
+        ([7, None, 7, 9], [7, 7, 9, 9, 9]),
+        ([None], None),
     ],
 )
-def test_percentiles(values: str, expected: list[int] | None) -> None:
-    assert percentiles(stored([]), values, (1, 50, 95, 99, 100)) == expected
+def test_percentiles(latencies: Iterable[int | None], expected: list[int] | None) -> None:
+    backend, plan = stored([("m", None, 1, 1, 1, latency) for latency in latencies])
+    assert backend.latencies(plan, "run", (1, 50, 95, 99, 100)) == expected
 
 
 def test_reports_of_run_and_retry(tmp_path: Path) -> None:
-    """A text has a token, and one more for each four bytes; what is equal to the prompt before comes from the cache."""
+    """The endpoint counts one token plus one per four bytes. The common beginning with the last prompt is cached."""
     prices = write_prices(tmp_path, "as_of = 2026-11-01\n[models.mock]\ninput = 1\ncached = 0.5\noutput = 2")
     data, out, prompt = (
         write_csv(tmp_path / "in.csv", [(1, "aa"), (2, "bb")]),

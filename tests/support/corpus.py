@@ -1,14 +1,13 @@
-"""Templates that nobody wrote for this package, compiled for every engine and run wherever rows can be run.
+"""The corpus: templates of other authors, compiled for every engine and run on the engines available here.
 
 python -m tests.support.corpus                          every template on every engine, as a table
 python -m tests.support.corpus --engine spark --every 10
 python -m tests.support.corpus --refused                what is not compiled, by reason
 python -m tests.support.corpus --markdown               the tables of docs/corpus.md
 
-DuckDB and Spark run the SQL themselves; BigQuery's is run by Google's evaluator, Snowflake's by a stand-in that was
-written here and proves nothing of Snowflake itself. Databricks' text is only compared with Spark's and parsed.
-``--grammar N`` also parses every Nth template as Snowflake's and Databricks' SQL with two foreign parsers, which know
-grammar alone.
+DuckDB and Spark run their SQL. Google's evaluator runs BigQuery's SQL. A stand-in of the tests runs Snowflake's SQL: it
+proves nothing about Snowflake. Databricks' SQL is compared with Spark's and parsed. ``--grammar N`` also parses every
+Nth template as Snowflake's and Databricks' SQL with two other parsers, which check the grammar only.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ from sqlenrich.engines import ENGINES, get_engine
 CORPORA = Path(os.environ.get("SQLENRICH_CORPORA", Path(__file__).parents[2] / "shared" / "corpora"))
 FILE = CORPORA / "promptsource.jsonl"
 TIERS = ("T1", "T2", "T3", "T4")
-TABLE = "corpus_rows"  # no column's name: on BigQuery a table's name hides a column of that name
+TABLE = "corpus_rows"  # not the name of a column: on BigQuery a table's name hides such a column
 PLACE = "row_place"
 
 Rows = Sequence[Mapping[str, Any]]
 Run = Callable[[str, Mapping[str, Type], Rows], list[str | None]]
-"""The SQL expression, the columns' types and the rows to each row's text, in order."""
+"""Maps the SQL expression, the columns' types and the rows to the text of each row, in order."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def sample(every: int = 1, tiers: Iterable[str] = TIERS) -> list[Template]:
 
 
 def compiled(template: Template, engine: str) -> str | se.SqlenrichError:
-    """The SQL expression, or why there is none."""
+    """The SQL expression, or the error of the compiler."""
     try:
         return se.prompt_sql(template.template, engine, columns=template.columns, vars=template.constants)
     except (se.PromptError, se.UnsupportedError) as error:
@@ -268,7 +267,7 @@ def total(made: Mapping[str, Tally]) -> Tally:
 
 
 def unparsed(engine: str, every: int) -> tuple[int, list[tuple[str, str]]]:
-    """How many templates sqlfluff and sqlglot parsed as the engine's SQL, and what they refused."""
+    """The number of templates that sqlfluff and sqlglot parsed as the engine's SQL, and their refusals."""
     from tests.standins.grammar import check_sqlfluff, check_sqlglot
 
     count, problems = 0, []
@@ -285,11 +284,11 @@ def unparsed(engine: str, every: int) -> tuple[int, list[tuple[str, str]]]:
     return count, problems
 
 
-# Telling --------------------------------------------------------------------------------------------------------------
+# Reports --------------------------------------------------------------------------------------------------------------
 
 
 def reasons(refused: Iterable[tuple[str, str]]) -> list[tuple[str, int, list[str]]]:
-    """Refusals by reason, the commonest first: the reason, how many templates, their ids with the line."""
+    """Refusals by reason, the most frequent first: the reason, the number of templates, their ids with the line."""
     found: dict[str, list[str]] = {}
     for id_, message in refused:
         found_at = re.match(r"prompt:(\d+)(?::\d+)?: ", message)
@@ -357,7 +356,7 @@ def plain(engine: str, tiers: Mapping[str, Tally], seconds: float) -> str:
 @click.option("--refused", is_flag=True, help="List what is not compiled, by reason.")
 @click.option("--grammar", default=0, help="Parse every Nth template as Snowflake's and Databricks' SQL.")
 def main(engines: tuple[str, ...], every: int, as_markdown: bool, refused: bool, grammar: int) -> None:
-    """Compile and run the corpus; exits with 1 where a row differs."""
+    """Compile and run the corpus. The exit status is 1 if a row differs."""
     if not FILE.is_file():
         raise click.ClickException(f"no corpus at {FILE}; set SQLENRICH_CORPORA to its folder")
     made: dict[str, dict[str, Tally]] = {}

@@ -1,4 +1,4 @@
-"""Texts that break naive SQL: shared by every test that puts a text into a literal, a name or a row."""
+"""Texts that break naive SQL, for every test that puts a text into a literal, a name or a row."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ HOSTILE: dict[str, str | None] = {
     "NULL": None,
     "100 KB": "long 'text' \\ 😀\n" * 6_400,
 }
-"""By a name for test ids. No text holds NUL, which the warehouses' texts can't hold."""
+"""By a name for test ids. No text contains NUL, because texts of warehouses cannot."""
 
 TEXTS: dict[str, str] = {name: text for name, text in HOSTILE.items() if text is not None}
-"""Without the NULL."""
+"""The texts without the NULL."""
 
 NAMES: dict[str, str] = {name: text for name, text in TEXTS.items() if 0 < len(text) < 200 and text.strip()}
-"""Those that could name a column or a table."""
+"""The texts that could name a column or a table."""

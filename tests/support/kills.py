@@ -1,4 +1,4 @@
-"""Runs that are killed at random moments: what each kill exposed, and whether all ends as if there had been none."""
+"""Runs that are killed at random moments: the requests that each kill exposed, and the tables after the last run."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tests.support.runs import Result, opened, rows, start, wait, write_csv
 CONCURRENCY = 32
 EXPOSED = CONCURRENCY + 256
 ANSWERS = ('{"label":"a","urgency":1}', '```json\n{"label":"b","urgency":2}\n```', '{"label":"z","urgency":1}', "no")
-"""Good, repaired and refused ones; the prompt chooses."""
+"""Accepted, repaired and refused answers. The prompt chooses."""
 PHASES = ("start", "ask", "end")
-"""Before the first call, while requests are sent, and once all are answered, while the tables are made."""
+"""Before the first call; while requests are sent; after the last answer, while the tables are made."""
 POLL_S = 0.002
 SETTLE_S = 0.05
-"""Until the endpoint has read what a killed process left in the sockets."""
+"""Time for the endpoint to read what a killed process left in the sockets."""
 RUN_S = 300.0
 
 
 @dataclass(frozen=True)
 class Kill:
-    """One kill: its phase, the requests that the killed process had sent, and which of them were not stored."""
+    """One kill: its phase, the requests that the process had sent, and those of them that were not stored."""
 
     phase: str
     sent: int
@@ -40,7 +40,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of killed runs. ``asked_again``: requests beyond one a prompt; ``problems``: what did not hold."""
+    """The result of killed runs. ``asked_again``: requests beyond one per prompt. ``problems``: the failed checks."""
 
     distinct: int
     kills: Sequence[Kill]
@@ -51,7 +51,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Calm:
-    """The undisturbed run: its result, tables and pace. ``prompts`` gives the SHA-256 of a request's prompt."""
+    """The undisturbed run: its result, tables and times. ``prompts`` maps a request to the SHA-256 of its prompt."""
 
     result: Result
     tables: dict[str, Counter[Any]]
@@ -75,7 +75,7 @@ def command(folder: Path, data: Path, output: Path, url: str) -> tuple[Any, ...]
 
 
 def tables(output: Path) -> dict[str, Counter[Any]]:
-    """Both results as multisets of rows, less ``_attempts``."""
+    """Both result tables as multisets of rows, without ``_attempts``."""
     with opened(output) as db:
         return {
             "intent": Counter(db.execute("FROM intent").fetchall()),
@@ -84,7 +84,7 @@ def tables(output: Path) -> dict[str, Counter[Any]]:
 
 
 def undisturbed(folder: Path, data: Path) -> Calm:
-    """Run once without a kill, against an endpoint of its own."""
+    """Run once without a kill, against a separate endpoint."""
     output = folder / "calm.duckdb"
     with Program(folder, *(part for text in ANSWERS for part in ("--content", text)), "--latency", 0.01) as program:
         began = time.time()
@@ -101,7 +101,7 @@ def undisturbed(folder: Path, data: Path) -> Calm:
 
 
 def phases(kills: int, chance: random.Random) -> list[str]:
-    """Give the phase of each kill: a fifth at the start and a fifth at the end, at least one of each of three."""
+    """Give the phase of each kill: a fifth at the start, a fifth at the end, and at least one of each of the three."""
     edge = max(kills // 5, 1 if kills >= len(PHASES) else 0)
     early = ["start"] * edge + ["ask"] * (kills - 2 * edge)
     chance.shuffle(early)
@@ -109,7 +109,7 @@ def phases(kills: int, chance: random.Random) -> list[str]:
 
 
 def stored(output: Path, calm: Calm) -> set[str]:
-    """Give the prompts whose answers a killed run left in its database, which stays as the kill left it."""
+    """Give the prompts whose answers are in the database of a killed run. Reads a copy."""
     with TemporaryDirectory() as name:
         for file in output.parent.glob(f"{output.name}*"):
             shutil.copy(file, name)
@@ -125,7 +125,7 @@ def stored(output: Path, calm: Calm) -> set[str]:
 
 
 def moments(phase: str, program: Program, calm: Calm, after: int, pause_s: float) -> Iterator[bool]:
-    """Give False until the moment of the kill has come: each time it is asked for."""
+    """Give False repeatedly until the moment of the kill, then True."""
     began = time.monotonic()
     if phase == "ask":
         while program.stats()["requests"] < after:
@@ -141,7 +141,7 @@ def moments(phase: str, program: Program, calm: Calm, after: int, pause_s: float
 
 
 def kill_often(folder: Path, data: Path, calm: Calm, kills: int, chance: random.Random) -> Outcome:
-    """Start a run again and again, kill each at a random moment, and let the last one end."""
+    """Start runs and kill each at a random moment. Let the last one end."""
     output, distinct = folder / "killed.duckdb", len(calm.prompts)
     asked: Counter[str] = Counter()
     exposures: Counter[str] = Counter()
@@ -152,10 +152,10 @@ def kill_often(folder: Path, data: Path, calm: Calm, kills: int, chance: random.
         while len(done) < kills and ended < kills:
             phase = order[len(done)]
             seen = program.stats()["requests"]
-            # Each kill falls somewhere in the part of the rest that is its share.
+            # Each kill gets an equal share of the remaining requests and falls somewhere in it.
             share = max(distinct - len(asked), 0) // (order[len(done) :].count("ask") + 1)
             after = seen + chance.randint(max(share // 3, 1), max(share, 2))
-            # Runs differ in pace: a part of the undisturbed one's times, so that a kill rarely comes too late.
+            # Runs differ in speed: use a part of the undisturbed run's times, so a kill is rarely too late.
             tables_s = 0.7 * calm.after_last_s + (calm.until_first_s if len(asked) == distinct else 0.0)
             pause_s = chance.uniform(0.0, {"start": 0.9 * calm.until_first_s, "ask": 0.0, "end": tables_s}[phase])
             process = start(*command(folder, data, output, program.url))
@@ -182,7 +182,7 @@ def kill_often(folder: Path, data: Path, calm: Calm, kills: int, chance: random.
         program.settled()
         asked += Counter(line["prompt"] for line in program.lines())
     again = asked.total() - len(asked)
-    held = {
+    checks = {
         f"{len(done)} kills of {kills}": len(done) == kills,
         f"the last run ended with {last.status}: {last.err}": last.status == 0,
         "prompts were asked that the undisturbed run did not ask, or the other way": set(asked)
@@ -195,5 +195,5 @@ def kill_often(folder: Path, data: Path, calm: Calm, kills: int, chance: random.
     }
     if last.status == 0:
         found = tables(output)
-        held |= {f"{name} is not that of the undisturbed run": found[name] == calm.tables[name] for name in found}
-    return Outcome(distinct, done, again, last, [problem for problem, fine in held.items() if not fine])
+        checks |= {f"{name} is not that of the undisturbed run": found[name] == calm.tables[name] for name in found}
+    return Outcome(distinct, done, again, last, [problem for problem, fine in checks.items() if not fine])

@@ -36,7 +36,7 @@ GOOD = '{"label":"a","urgency":3}'
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended."""
+    """The exit status and the output of a command."""
 
     status: int
     out: str
@@ -49,7 +49,7 @@ class Result:
 
     @property
     def error(self) -> str:
-        """The one line that says what is wrong."""
+        """The error, which is one line and the last one."""
         lines = [line for line in self.err.splitlines() if line.startswith("Error: ")]
         assert len(lines) == 1, self.err
         assert self.err.rstrip().endswith(lines[0]), f"more than one line: {self.err}"
@@ -67,7 +67,7 @@ def write_prompt(
 
 
 def write_csv(path: Path, rows: Iterable[Sequence[object]], header: Sequence[str] = ("id", "body")) -> Path:
-    """Write a CSV file; None is an empty field."""
+    """Write a CSV file. None is an empty field."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(header)
@@ -103,7 +103,7 @@ def start(*arguments: object, env: Mapping[str, str] | None = None) -> subproces
 
 
 def wait(process: subprocess.Popen[str], timeout_s: float = TIMEOUT_S) -> Result:
-    """Wait until a process ends; it never outlives the test."""
+    """Wait until a process ends. Kill it after the timeout."""
     try:
         out, err = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
@@ -146,7 +146,7 @@ def names(path: Path, table: str) -> list[str]:
 
 
 def assert_accounted(report: Mapping[str, Any], output: Path, name: str = "intent") -> None:
-    """Each row in is in one of the two tables, and the report says so."""
+    """Assert that each row of the source is in one of the two tables, and that the report has their counts."""
     good, bad = (rows(output, f'SELECT count(*) FROM "{table}"')[0][0] for table in (name, f"{name}_quarantine"))
     assert report["rows_in"] == good + bad
     assert (report["enriched"], report["quarantined"]) == (good, bad)

@@ -1,4 +1,4 @@
-"""Where computing an expression fails: conditions, made shorter by what is known of others."""
+"""Failure conditions: for which rows evaluating an expression fails. Facts from other conditions simplify them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sqlenrich.prompt.ir.nodes import (
     FALSE,
     OPERATIONS,
     TRUE,
+    Concat,
     Const,
     Element,
     Exists,
@@ -17,11 +18,10 @@ from sqlenrich.prompt.ir.nodes import (
     Field,
     FlatMap,
     If,
-    Join,
     Map,
     Op,
-    Pick,
     Sort,
+    Switch,
     Unique,
     Var,
     Where,
@@ -30,34 +30,34 @@ from sqlenrich.prompt.ir.nodes import (
 
 
 def failure(expr: Expr) -> Expr | None:
-    """Give the boolean expression that holds where evaluating ``expr`` fails, or None where it can't fail."""
+    """Give the condition that evaluating ``expr`` fails. None: it can't fail."""
     match expr:
         case Fail():
             return TRUE
         case Field(base, _, _):
-            return either(failure(base), none(base))
+            return any_of(failure(base), none_condition(base))
         case Map(array, item, position, body):
             inner = failure(body)
             each = None if inner is None else Exists(array, item, position, inner)
-            return either(missing(array), each)
+            return any_of(fails_or_none(array), each)
         case FlatMap(array, item, position, body):
-            inner = missing(body)
-            return either(missing(array), None if inner is None else Exists(array, item, position, inner))
+            inner = fails_or_none(body)
+            return any_of(fails_or_none(array), None if inner is None else Exists(array, item, position, inner))
         case Sort(array, item, by, _):
-            inner = missing(by)
+            inner = fails_or_none(by)
             if by.type == DOUBLE:
-                inner = either(inner, Op("is_nan", (by,), BOOLEAN))
+                inner = any_of(inner, Op("is_nan", (by,), BOOLEAN))
             each = None if inner is None else Exists(array, item, Var(f"{item.name}_at", BIGINT), inner)
-            return either(missing(array), each)
+            return any_of(fails_or_none(array), each)
         case Where(array, item, test) | Unique(array, item, test):
             inner = failure(test)
             each = None if inner is None else Exists(array, item, Var(f"{item.name}_at", BIGINT), inner)
-            return either(missing(array), each)
+            return any_of(fails_or_none(array), each)
         case Exists(array, _, _, _):
-            return missing(array)
+            return fails_or_none(array)
         case Element(array, index, inside, _):
-            broken = either(missing(array), missing(index))
-            return broken if inside else either(broken, beyond(array, index))
+            broken = any_of(fails_or_none(array), fails_or_none(index))
+            return broken if inside else any_of(broken, out_of_range(array, index))
         case If(test, then, orelse):
             in_then, in_else = failure(then), failure(orelse)
             arms = None
@@ -65,57 +65,57 @@ def failure(expr: Expr) -> Expr | None:
                 arms = test
             elif in_then is not None or in_else is not None:
                 arms = branch(test, in_then or FALSE, in_else or FALSE)
-            return either(failure(test), arms)
-        case Pick(subject, arms):
+            return any_of(failure(test), arms)
+        case Switch(subject, arms):
             keys = tuple(Const(key) for key, _ in arms)
             unknown = Op("not", (Op("in", (subject, *keys), BOOLEAN),), BOOLEAN)
-            broken = either(failure(subject), unknown)
+            broken = any_of(failure(subject), unknown)
             for key, value in arms:
                 if (in_arm := failure(value)) is not None:
-                    broken = either(broken, branch(Op("eq", (subject, Const(key)), BOOLEAN), in_arm, FALSE))
+                    broken = any_of(broken, branch(Op("eq", (subject, Const(key)), BOOLEAN), in_arm, FALSE))
             return broken
-        case Join(parts):
+        case Concat(parts):
             broken = None
             for part in parts:
-                broken = either(broken, failure(part))
-                broken = either(broken, none(part))  # as in text + None; what is printed is never None
+                broken = any_of(broken, failure(part))
+                broken = any_of(broken, none_condition(part))  # text + None fails; a printed part is never None
             return broken
         case Op(("and" | "or") as name, args, _):
-            # Python stops at the first operand that decides: what follows can't fail then.
+            # Python evaluates no operand after the one that decides, so those can't fail.
             broken = failure(args[-1])
             for arg in reversed(args[:-1]):
                 if broken is not None:
                     broken = branch(arg, broken, FALSE) if name == "and" else branch(arg, FALSE, broken)
-                broken = either(failure(arg), broken)
+                broken = any_of(failure(arg), broken)
             return broken
         case Op(name, args, _):
             kind = OPERATIONS[name]
             broken = None
             if kind == "partial":
-                for arg in args:  # where the SQL of an argument would not be NULL
-                    broken = either(broken, None if hidden_failure(arg) is None else failure(arg))
-                return either(broken, is_none(expr))
+                for arg in args:  # a failed argument whose SQL is not NULL
+                    broken = any_of(broken, None if failure_without_null(arg) is None else failure(arg))
+                return any_of(broken, is_none(expr))
             for arg in args:
-                broken = either(broken, failure(arg))
+                broken = any_of(broken, failure(arg))
                 if kind == "strict":
-                    broken = either(broken, none(arg))
+                    broken = any_of(broken, none_condition(arg))
             return broken
     return None
 
 
-def at_once(expr: Expr) -> Expr | None:
-    """Give the condition that computing ``expr`` fails: not where it is only undefined, an error once it is used."""
+def immediate_failure(expr: Expr) -> Expr | None:
+    """Give the condition that evaluating ``expr`` fails at once. An undefined value fails later, when it is used."""
     match expr:
         case Fail(error, _):
             return TRUE if error else None
         case Field(base, _, _):
             return failure(base)
-        case Pick(subject, _) | Op("character", (subject,), _):
+        case Switch(subject, _) | Op("character", (subject,), _):
             return failure(subject)
         case Element(array, index, _, strict):
-            return either(missing(array) if strict else failure(array), failure(index))
+            return any_of(fails_or_none(array) if strict else failure(array), failure(index))
         case If(test, then, orelse):
-            in_then, in_else = at_once(then), at_once(orelse)
+            in_then, in_else = immediate_failure(then), immediate_failure(orelse)
             if in_then is None and in_else is None:
                 return failure(test)
             return failure(
@@ -126,30 +126,30 @@ def at_once(expr: Expr) -> Expr | None:
                 )
             )
         case Map(array, item, position, body):
-            inner = at_once(body)
-            return either(missing(array), None if inner is None else Exists(array, item, position, inner))
+            inner = immediate_failure(body)
+            return any_of(fails_or_none(array), None if inner is None else Exists(array, item, position, inner))
     return failure(expr)
 
 
-def requiring(broken: Expr | None, value: Expr) -> Expr:
-    """Give a value that fails where a condition holds."""
+def fail_where(broken: Expr | None, value: Expr) -> Expr:
+    """Give a value that fails for the rows for which a condition holds."""
     return value if broken is None else If(broken, Fail(True), value)
 
 
-def missing(expr: Expr) -> Expr | None:
-    """Give the condition that a value fails or is None."""
-    return either(failure(expr), none(expr))
+def fails_or_none(expr: Expr) -> Expr | None:
+    """Give the condition that a value fails or is None. None: neither is possible."""
+    return any_of(failure(expr), none_condition(expr))
 
 
-def none(expr: Expr) -> Expr | None:
-    """Give the condition that a value that does not fail is None, or None where it can't be."""
+def none_condition(expr: Expr) -> Expr | None:
+    """Give the condition that a value that does not fail is None. None: it never is."""
     if isinstance(expr, If):
-        then, orelse = none(expr.then), none(expr.orelse)
+        then, orelse = none_condition(expr.then), none_condition(expr.orelse)
         return None if then is orelse is None else branch(expr.test, then or FALSE, orelse or FALSE)
     return is_none(expr) if none_possible(expr) else None
 
 
-def beyond(array: Expr, index: Expr) -> Expr:
+def out_of_range(array: Expr, index: Expr) -> Expr:
     """Give the condition that an index lies beyond the ends of an array."""
     size = Op("size", (array,), BIGINT)
     if isinstance(index, Const) and isinstance(index.value, int):
@@ -160,22 +160,22 @@ def beyond(array: Expr, index: Expr) -> Expr:
     return Op("or", (after, before), BOOLEAN)
 
 
-def hidden_failure(expr: Expr) -> Expr | None:
-    """Give the condition that ``expr`` fails, but its SQL may not be NULL; None where it always is."""
+def failure_without_null(expr: Expr) -> Expr | None:
+    """Give the condition that ``expr`` fails and its SQL may not be NULL. None: its SQL is NULL wherever it fails."""
     match expr:
         case If(test, then, orelse):
-            in_then, in_else = hidden_failure(then), hidden_failure(orelse)
-            return either(None, branch(test, in_then or FALSE, in_else or FALSE)) if in_then or in_else else None
-        case Pick(subject, arms):
-            return _any(map(hidden_failure, (subject, *(value for _, value in arms))))
+            in_then, in_else = failure_without_null(then), failure_without_null(orelse)
+            return any_of(None, branch(test, in_then or FALSE, in_else or FALSE)) if in_then or in_else else None
+        case Switch(subject, arms):
+            return _any(map(failure_without_null, (subject, *(value for _, value in arms))))
         case Field(base, _, _):
-            return hidden_failure(base)
-        case Join(args):
-            return _any(map(hidden_failure, args))
+            return failure_without_null(base)
+        case Concat(args):
+            return _any(map(failure_without_null, args))
         case Element(array, index, _, _):
-            return _any(map(hidden_failure, (array, index)))
+            return _any(map(failure_without_null, (array, index)))
         case Op(name, args, _) if name not in ("and", "or") and OPERATIONS[name] in ("strict", "partial"):
-            return _any(map(hidden_failure, args))
+            return _any(map(failure_without_null, args))
         case Map() | FlatMap() | Sort() | Unique() | Where() | Exists() | Op():
             return failure(expr)
     return None
@@ -184,17 +184,17 @@ def hidden_failure(expr: Expr) -> Expr | None:
 def _any(conditions: Iterable[Expr | None]) -> Expr | None:
     found: Expr | None = None
     for condition in conditions:
-        found = either(found, condition)
+        found = any_of(found, condition)
     return found
 
 
 def is_none(expr: Expr) -> Expr:
-    """Give the test whether a value is None (or failed)."""
+    """Give the condition that a value is None or failed."""
     return Op("is_none", (expr,), BOOLEAN)
 
 
-def either(a: Expr | None, b: Expr | None) -> Expr | None:
-    """Give ``a or b`` for two conditions, either of which may be absent; what ``a`` rules out is left out of ``b``."""
+def any_of(a: Expr | None, b: Expr | None) -> Expr | None:
+    """Give ``a or b``; None never holds. ``b`` is simplified by the fact that ``a`` does not hold."""
     a, b = (None if part == FALSE else part for part in (a, b))
     if a is None or b is None or a == b:
         return a if b is None else b
@@ -206,18 +206,18 @@ def either(a: Expr | None, b: Expr | None) -> Expr | None:
     return Op("or", (a, rest), BOOLEAN)
 
 
-def either_of(condition: Expr | None) -> Iterator[Expr]:
-    """Give the conditions of which one must hold."""
+def disjuncts(condition: Expr | None) -> Iterator[Expr]:
+    """Give the conditions that ``or`` connects."""
     match condition:
         case Op("or", args, _):
             for arg in args:
-                yield from either_of(arg)
+                yield from disjuncts(arg)
         case _ if condition is not None:
             yield condition
 
 
 def facts_of(condition: Expr, holds: bool) -> dict[Expr, bool]:
-    """Give what is known where a condition holds, or does not."""
+    """Give the facts that follow where a condition holds, or does not hold."""
     match condition:
         case Op("not", (inner,), _):
             return facts_of(inner, not holds)
@@ -227,12 +227,12 @@ def facts_of(condition: Expr, holds: bool) -> dict[Expr, bool]:
 
 
 def assuming(condition: Expr, facts: dict[Expr, bool]) -> Expr:
-    """Give a condition made shorter by what is known of others."""
+    """Simplify a condition by facts."""
     if (known := facts.get(condition)) is not None:
         return TRUE if known else FALSE
     match condition:
         case Op("or", (a, b), _):
-            return either(assuming(a, facts), assuming(b, facts)) or FALSE
+            return any_of(assuming(a, facts), assuming(b, facts)) or FALSE
         case Op("and", (a, b), _):
             first = assuming(a, facts)
             return branch(first, assuming(b, facts), FALSE)
@@ -254,7 +254,7 @@ def branch(test: Expr, then: Expr, orelse: Expr) -> Expr:
     if orelse == FALSE:
         return test if then == TRUE else Op("and", (test, then), BOOLEAN)
     if then == TRUE:
-        return either(test, orelse) or FALSE
+        return any_of(test, orelse) or FALSE
     if then == FALSE:
         inverse = Op("not", (test,), BOOLEAN)
         return inverse if orelse == TRUE else Op("and", (inverse, orelse), BOOLEAN)

@@ -1,4 +1,4 @@
-"""The typed text expressions that a Jinja template becomes, before any engine prints them.
+"""The intermediate representation: the typed expressions that a Jinja template compiles to, the same for all engines.
 
 An expression stands for a Python value of one row. In SQL it is NULL where that value is ``None`` and also where
 computing it fails; :func:`none_possible` and :func:`failure` tell the two apart at compile time, so that a printed
@@ -43,7 +43,7 @@ class Column(Node):
 
 @node
 class Field(Node):
-    """A field of a struct. Asking a missing struct for one fails, as it does in Jinja."""
+    """A field of a struct. A field of None fails, as it does in Jinja."""
 
     base: Expr
     name: str
@@ -52,7 +52,7 @@ class Field(Node):
 
 @node
 class Op(Node):
-    """A function of an engine's table, by name. What it does with None stands in :data:`OPERATIONS`."""
+    """A function of an engine, by name. :data:`OPERATIONS` says how it treats None."""
 
     name: str
     args: tuple[Expr, ...]
@@ -69,14 +69,14 @@ class If(Node):
 
     @property
     def type(self) -> Type:
-        """The type of both arms; an arm that is a bare None takes the other's."""
+        """The type of both arms. None alone takes the type of the other arm."""
         arm = self.orelse if self.then == Const(None) or isinstance(self.then, Fail) else self.then
         return arm.type
 
 
 @node
-class Pick(Node):
-    """The value of the arm whose constant equals ``subject``; fails where there is none."""
+class Switch(Node):
+    """The value of the arm whose constant equals ``subject``. Fails where no constant does."""
 
     subject: Expr
     arms: tuple[tuple[str | int, Expr], ...]
@@ -88,8 +88,8 @@ class Pick(Node):
 
 
 @node
-class Join(Node):
-    """Printed parts, one after another: the text that Jinja writes."""
+class Concat(Node):
+    """Printed parts, one after another."""
 
     parts: tuple[Expr, ...]
 
@@ -101,9 +101,9 @@ class Join(Node):
 
 @node
 class Fail(Node):
-    """What Jinja calls undefined: using it fails. With ``error``, computing it fails already.
+    """Jinja's undefined value: using it fails. With ``error``, evaluating it fails.
 
-    With ``blank`` it is what an ``if`` without ``else`` gives: false, and printed as nothing.
+    With ``blank`` it is the value of an ``if`` without ``else``: false, and printed as nothing.
     """
 
     error: bool = False
@@ -117,7 +117,7 @@ class Fail(Node):
 
 @node
 class Var(Node):
-    """The element at hand, or its position from 0, inside a :class:`Map`, :class:`Where` or :class:`Exists`."""
+    """A bound variable: the current element of an array, or its position from 0."""
 
     name: str
     type: Type
@@ -141,7 +141,7 @@ class Map(Node):
 
 @node
 class FlatMap(Node):
-    """The arrays ``body``, evaluated for each element of an array, one after another in one array."""
+    """The arrays ``body``, evaluated for each element of an array, concatenated."""
 
     array: Expr
     item: Var
@@ -156,7 +156,7 @@ class FlatMap(Node):
 
 @node
 class Sort(Node):
-    """The elements of an array ordered by ``key``; equal ones keep their order, also where it is ``descending``."""
+    """The elements of an array in the order of ``key``. The sort is stable, also where it is ``descending``."""
 
     array: Expr
     item: Var
@@ -171,7 +171,7 @@ class Sort(Node):
 
 @node
 class Unique(Node):
-    """The first of the elements of an array whose ``key`` is the same; no key may be None."""
+    """The elements of an array without those whose ``key`` occurred before. No key may be None."""
 
     array: Expr
     item: Var
@@ -199,7 +199,7 @@ class Where(Node):
 
 @node
 class Exists(Node):
-    """Whether ``test`` holds for an element of an array."""
+    """Whether ``test`` holds for at least one element of an array."""
 
     array: Expr
     item: Var
@@ -214,7 +214,7 @@ class Exists(Node):
 
 @node
 class Element(Node):
-    """The element at a position from 0, from the end where it is negative. Undefined beyond the ends, where it can be.
+    """The element at a position from 0; a negative position counts from the end. Undefined out of range.
 
     An index of None is undefined, ``first`` and ``last`` of None are an error: they are ``strict``.
     """
@@ -237,8 +237,8 @@ Expr: TypeAlias = (
     | Field
     | Op
     | If
-    | Pick
-    | Join
+    | Switch
+    | Concat
     | Fail
     | Var
     | Map
@@ -253,8 +253,8 @@ Expr: TypeAlias = (
 TRUE, FALSE = Const(True), Const(False)
 
 OPERATIONS: dict[str, str] = {
-    # How an operation treats None. "strict": fails where an argument is None. "partial": strict, and may fail on
-    # its own, its SQL being NULL exactly then. "total": never fails and never gives None.
+    # How an operation treats None. "strict": fails where an argument is None. "partial": strict, and can fail for
+    # other arguments; its SQL is NULL exactly where it fails. "total": never fails and never gives None.
     "upper": "partial",  # NULL for characters whose case an engine can't map
     "lower": "partial",  # NULL for characters whose case an engine can't map
     "capitalize": "partial",  # NULL for characters whose case an engine can't map
@@ -349,7 +349,7 @@ def none_possible(expr: Expr) -> bool:
             return none_inside(array)
         case If(_, then, orelse):
             return none_possible(then) or none_possible(orelse)
-        case Pick(_, arms):
+        case Switch(_, arms):
             return any(none_possible(value) for _, value in arms)
     return False
 

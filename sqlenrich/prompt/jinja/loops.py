@@ -1,40 +1,40 @@
-"""Loops: over constants unrolled, over arrays of the row a map, with what they carry from turn to turn."""
+"""Loops: unrolled over constants, a map over an array of the row."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import nodes
 
 from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, Array
-from sqlenrich.prompt.ir.failures import either, failure, missing, requiring
+from sqlenrich.prompt.ir.failures import any_of, fail_where, fails_or_none, failure
 from sqlenrich.prompt.ir.nodes import Const, Element, Exists, Expr, Map, Op, Var, Where
-from sqlenrich.prompt.jinja.scope import Scope, guards, join, prints_nothing
-from sqlenrich.prompt.values import arrays as arrays_
-from sqlenrich.prompt.values.state import Place as Entry
-from sqlenrich.prompt.values.state import State, after_loop, changed, merged
-from sqlenrich.prompt.values.values import (
-    Changing,
-    Items,
-    Known,
-    Lazy,
-    Loop,
-    Ref,
-    Refusal,
-    Table,
+from sqlenrich.prompt.jinja.assignments import assign
+from sqlenrich.prompt.jinja.compiler import Compiler, statement
+from sqlenrich.prompt.jinja.printed_text import guards, join, prints_nothing
+from sqlenrich.prompt.jinja.scope import Scope
+from sqlenrich.prompt.values import arrays
+from sqlenrich.prompt.values.heap import Heap, Slot, changed_slots, merge_heaps
+from sqlenrich.prompt.values.loop_carried import after_loop
+from sqlenrich.prompt.values.value import (
+    CompileError,
+    Generator,
+    ListValue,
+    LoopCarried,
+    LoopVariable,
+    MappingValue,
+    ObjectRef,
+    Static,
     Value,
-    Zip,
+    ZipValue,
     choose,
     describe,
 )
 
-if TYPE_CHECKING:
-    from sqlenrich.prompt.jinja.compile import Statements
 
-
-class Turn:
-    """The ``loop`` variable in one turn of a loop over constants."""
+class StaticLoopVariable:
+    """The ``loop`` variable in one iteration of a loop over constants."""
 
     def __init__(self, index: int, length: int) -> None:
         self.index0, self.index, self.length = index, index + 1, length
@@ -42,175 +42,181 @@ class Turn:
         self.first, self.last = index == 0, index == length - 1
 
     def cycle(self, *choices: Any) -> Any:
-        """Give one choice after another."""
+        """Give ``loop.cycle``."""
         return choices[self.index0 % len(choices)]
 
     def __len__(self) -> int:
         return self.length
 
     def __iter__(self) -> Iterator[Any]:
-        raise Refusal('going through "loop" itself')
+        raise CompileError('a loop over "loop"')
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise CompileError(f'"loop.{name}" is undefined')
 
     def __repr__(self) -> str:
         return f"<LoopContext {self.index}/{self.length}>"
 
 
-def looped(s: Statements, node: nodes.For, scope: Scope) -> list[Expr]:
-    """Give the parts of a loop."""
+@statement(nodes.For)
+def loop_statement(compiler: Compiler, node: nodes.For, scope: Scope) -> tuple[list[Expr], Scope]:
+    """``{% for target in iterable %}``."""
     if node.recursive:
-        s.x.refuse(node, "a recursive loop is not compiled to SQL; write the levels out")
-    before, s.x.read = s.x.read, set()
-    iterable = s.x.value(node.iter, scope)
-    gone_through, s.x.read = s.x.read - s.x.state.frozen, set()
-    s.x.state.frozen |= gone_through
-    parts = over(s, node, iterable, scope)
-    s.x.state.frozen -= gone_through - s.x.read  # what the body read it may have copied
-    s.x.read |= before | gone_through
-    return parts
+        compiler.reject(node, "a recursive loop is not compiled to SQL; write the levels out")
+    before, compiler.read = compiler.read, set()
+    iterable = compiler.value(node.iter, scope)
+    gone_through, compiler.read = compiler.read - compiler.heap.frozen, set()
+    compiler.heap.frozen |= gone_through
+    parts = over(compiler, node, iterable, scope)
+    compiler.heap.frozen -= gone_through - compiler.read  # the body may have copied the objects that it read
+    compiler.read |= before | gone_through
+    return parts, scope
 
 
-def over(s: Statements, node: nodes.For, iterable: Value, scope: Scope) -> list[Expr]:
+def over(compiler: Compiler, node: nodes.For, iterable: Value, scope: Scope) -> list[Expr]:
     """Give the parts of a loop over a value."""
-    if isinstance(iterable, Known):
+    if isinstance(iterable, Static):
         try:
-            values: list[Value] = [Known(item) for item in iterable.value]
+            values: list[Value] = [Static(item) for item in iterable.value]
         except TypeError as error:
-            s.x.refuse(node, f"the loop fails for every row: {error}")
-    elif isinstance(iterable, Items):
+            compiler.reject(node, f"the loop fails for every row: {error}")
+    elif isinstance(iterable, ListValue):
         values = list(iterable.values)
-    elif isinstance(iterable, Lazy):
-        return over_array(s, node, iterable.array, scope)
-    elif isinstance(iterable, Zip):
-        return side_by_side(s, node, iterable, scope)
-    elif isinstance(iterable, Loop | Table) or not isinstance(iterable.type, Array):
-        what = "a mapping" if isinstance(iterable, Loop | Table) else describe(iterable.type)
-        s.x.refuse(node, f"a loop over {what}; it must be an array")
+    elif isinstance(iterable, Generator):
+        return over_array(compiler, node, iterable.array, scope)
+    elif isinstance(iterable, ZipValue):
+        return side_by_side(compiler, node, iterable, scope)
+    elif isinstance(iterable, LoopVariable | MappingValue) or not isinstance(iterable.type, Array):
+        what = "a mapping" if isinstance(iterable, LoopVariable | MappingValue) else describe(iterable.type)
+        compiler.reject(node, f"a loop over {what}; it must be an array")
     else:
-        return over_array(s, node, iterable, scope)
-    before, s.x.read_entries = s.x.state.copy(), set()
+        return over_array(compiler, node, iterable, scope)
+    before, compiler.read_entries = compiler.heap.copy(), set()
     if node.test is not None:
-        with s.x.where_it_depends():
-            values = [v for v in values if holds(s, node.test, s.assign(node.target, v, scope))]
-    filtered_by = frozenset(s.x.read_entries)
+        with compiler.conditionally():
+            values = [v for v in values if holds(compiler, node.test, assign(compiler, node.target, v, scope))]
+    filtered_by = frozenset(compiler.read_entries)
     parts: list[Expr] = []
     for index, value in enumerate(values):
-        loop = Turn(index, len(values))
+        loop = StaticLoopVariable(index, len(values))
         for name, neighbour in (("previtem", index - 1), ("nextitem", index + 1)):
-            if 0 <= neighbour < len(values) and isinstance(near := values[neighbour], Known):
+            if 0 <= neighbour < len(values) and isinstance(near := values[neighbour], Static):
                 setattr(loop, name, near.value)
-        inner = s.assign(node.target, value, scope).bind("loop", Known(loop))
-        parts.extend(s.body(node.body, inner)[0])
-    unread(changed(before, s.x.state), filtered_by)
-    return [*guards(iterable), *(parts if values else s.body(node.else_, scope)[0])]
+        inner = assign(compiler, node.target, value, scope).bind("loop", Static(loop))
+        parts.extend(compiler.statements(node.body, inner)[0])
+    unread(changed_slots(before, compiler.heap), filtered_by)
+    return [*guards(iterable), *(parts if values else compiler.statements(node.else_, scope)[0])]
 
 
-def unread(places: list[Entry], filtered_by: Set[Entry]) -> None:
-    """Jinja filters a loop while it runs: a filter can't read what the loop changes."""
+def unread(places: list[Slot], filtered_by: Set[Slot]) -> None:
+    """Raise CompileError where a loop's filter reads a slot that the loop changes: Jinja filters while it loops."""
     if filtered_by & set(places):
-        raise Refusal("a loop filter that reads what the loop changes; put an if inside the loop")
+        raise CompileError("a loop filter that reads what the loop changes; put an if inside the loop")
 
 
-def over_array(s: Statements, node: nodes.For, array: Expr, scope: Scope) -> list[Expr]:
-    """A loop over an array of the row: the text of its body for each element, one after another."""
-    s.x.read_entries = set()
+def over_array(compiler: Compiler, node: nodes.For, array: Expr, scope: Scope) -> list[Expr]:
+    """Give the parts of a loop over an array of the row."""
+    compiler.read_entries = set()
     if node.test is not None:
-        item, position = s.x.names.fresh(array)
-        with s.x.where_it_depends():
-            test = s.x.test(node.test, s.assign(node.target, item, scope))
+        item, position = compiler.variables.fresh(array)
+        with compiler.conditionally():
+            test = compiler.test(node.test, assign(compiler, node.target, item, scope))
         array = Where(array, item, test)
-    filtered_by = frozenset(s.x.read_entries)
-    item, position = s.x.names.fresh(array)
-    inner = s.assign(node.target, item, scope)
-    return repeat(s, node, array, item, position, inner, scope, filtered_by)
+    filtered_by = frozenset(compiler.read_entries)
+    item, position = compiler.variables.fresh(array)
+    inner = assign(compiler, node.target, item, scope)
+    return repeat(compiler, node, array, item, position, inner, scope, filtered_by)
 
 
-def side_by_side(s: Statements, node: nodes.For, lists: Zip, scope: Scope) -> list[Expr]:
-    """A loop over zip(...): over the positions of the shortest list."""
+def side_by_side(compiler: Compiler, node: nodes.For, lists: ZipValue, scope: Scope) -> list[Expr]:
+    """Give the parts of a loop over ``zip(...)``: a loop over the positions of the shortest list."""
     if node.test is not None:
-        s.x.refuse(node, "a filtered loop over zip; put an if inside the loop")
-    arrays = [arrays_.as_array(part) for part in lists.parts]
-    shortest = arrays_.extreme("least", [arrays_.size(array) for array in arrays])
+        compiler.reject(node, "a filtered loop over zip; put an if inside the loop")
+    zipped = [arrays.as_array(part) for part in lists.parts]
+    shortest = arrays.extremum("least", [arrays.size(array) for array in zipped])
     positions = Op("sequence", (shortest,), Array(BIGINT))
-    at, position = s.x.names.fresh(positions)
-    elements = Items(tuple(Element(array, at, inside=True) for array in arrays))
-    return repeat(s, node, positions, at, position, s.assign(node.target, elements, scope), scope)
+    at, position = compiler.variables.fresh(positions)
+    elements = ListValue(tuple(Element(array, at, inside=True) for array in zipped))
+    return repeat(compiler, node, positions, at, position, assign(compiler, node.target, elements, scope), scope)
 
 
 def repeat(
-    s: Statements,
+    compiler: Compiler,
     node: nodes.For,
     array: Expr,
     item: Var,
     position: Var,
     inner: Scope,
     outer: Scope,
-    filtered_by: Set[Entry] = frozenset(),
+    filtered_by: Set[Slot] = frozenset(),
 ) -> list[Expr]:
-    """Give the parts of a loop over an array of the row, from those of one turn."""
-    before = s.x.state.copy()
-    inner = inner.bind("loop", Loop(array, position))
-    parts, _ = s.body(node.body, inner)
-    for cell, name in s.x.state.entries:
-        if cell in before.made and (cell, name) not in before.entries:
-            raise Refusal(f"a loop over an array that makes the entry {name!r}; set it before the loop")
-    if places := changed(before, s.x.state):
+    """Give the parts of a loop over an array of the row, from those of one iteration."""
+    before = compiler.heap.copy()
+    inner = inner.bind("loop", LoopVariable(array, position))
+    parts, _ = compiler.statements(node.body, inner)
+    for object_id, name in compiler.heap.entries:
+        if object_id in before.allocated and (object_id, name) not in before.entries:
+            raise CompileError(f"a loop over an array that adds the entry {name!r}; set it before the loop")
+    if places := changed_slots(before, compiler.heap):
         unread(places, filtered_by)
-        parts = carry(s, node, array, item, position, inner, before, places)
+        parts = carry(compiler, node, array, item, position, inner, before, places)
     text = loop_text(array, item, position, join(parts))
     if not node.else_:
         return [text]
-    empty = Op("eq", (arrays_.size(array), Const(0)), BOOLEAN)
-    after, s.x.state = s.x.state, before.copy()
-    nothing = join(s.body(node.else_, outer)[0])
+    empty = Op("eq", (arrays.size(array), Const(0)), BOOLEAN)
+    after, compiler.heap = compiler.heap, before.copy()
+    nothing = join(compiler.statements(node.else_, outer)[0])
     if after.entries:
-        s.x.state = merged(empty, s.x.state, after, lambda t, a, b: s.x.either(node, t, a, b))
+        compiler.heap = merge_heaps(empty, compiler.heap, after, lambda t, a, b: compiler.select(node, t, a, b))
     return [choose(empty, nothing, text)]
 
 
 def loop_text(array: Expr, item: Var, position: Var, body: Expr) -> Expr:
-    """The text of a loop; one that prints nothing only fails where its body does."""
+    """Give the text of a loop. A loop that prints nothing becomes a test whether its body fails."""
     if prints_nothing(body):
         broken = failure(body)
         inside = None if broken is None else Exists(array, item, position, broken)
-        return requiring(either(missing(array), inside), Const(""))
+        return fail_where(any_of(fails_or_none(array), inside), Const(""))
     return Op("array_join", (Map(array, item, position, body), Const("")), STRING)
 
 
 def carry(
-    s: Statements,
+    compiler: Compiler,
     node: nodes.For,
     array: Expr,
     item: Var,
     position: Var,
     inner: Scope,
-    before: State,
-    places: list[Entry],
+    before: Heap,
+    places: list[Slot],
 ) -> list[Expr]:
-    """The body's parts once more, with what it changes unknown, and the state after the loop."""
-    loop = s.x.cells.new()
-    s.x.state = before.copy()
+    """Compile the body again, with the changed slots loop-carried. Give its parts, and set the heap after the loop."""
+    loop = compiler.ids.new()
+    compiler.heap = before.copy()
     for place in places:
-        s.x.state.entries[place] = Changing(place, loop)
-    start = s.x.state.copy()
-    parts, _ = s.body(node.body, inner)
-    turn, s.x.state = s.x.state, before.copy()
-    s.x.state.frozen |= turn.frozen & before.made
-    if set(changed(start, turn)) - set(places):
-        raise Refusal("a loop over an array that changes different values in each turn")
-    either = lambda t, a, b: s.x.either(node, t, a, b)  # noqa: E731
+        compiler.heap.entries[place] = LoopCarried(place, loop)
+    start = compiler.heap.copy()
+    parts, _ = compiler.statements(node.body, inner)
+    turn, compiler.heap = compiler.heap, before.copy()
+    compiler.heap.frozen |= turn.frozen & before.allocated
+    if set(changed_slots(start, turn)) - set(places):
+        raise CompileError("a loop over an array that changes different values in each turn")
+    select = lambda t, a, b: compiler.select(node, t, a, b)  # noqa: E731
     for place in places:
         after, first = turn.entries[place], before.entries[place]
-        if isinstance(first, Ref):
-            s.x.state.frozen |= before.reached(first)
-            s.x.read |= before.reached(first)
-            first = before.read(first)
-        s.x.state.entries[place] = after_loop(s.x.names, array, item, position, first, after, either)
+        if isinstance(first, ObjectRef):
+            compiler.heap.frozen |= before.reachable(first)
+            compiler.read |= before.reachable(first)
+            first = before.load(first)
+        compiler.heap.entries[place] = after_loop(compiler.variables, array, item, position, first, after, select)
     return parts
 
 
-def holds(s: Statements, node: nodes.Node, scope: Scope) -> bool:
+def holds(compiler: Compiler, node: nodes.Node, scope: Scope) -> bool:
     """Tell whether the filter of a loop over constants holds."""
-    test = s.x.test(node, scope)
+    test = compiler.test(node, scope)
     if not isinstance(test, Const):
-        s.x.refuse(node, "a loop filter that differs by row; put an if inside the loop")
+        compiler.reject(node, "a loop filter that differs by row; put an if inside the loop")
     return bool(test.value)

@@ -1,4 +1,4 @@
-"""Operations on numbers to SQL: Python's arithmetic, where that of engines differs or is not exact."""
+"""Python's arithmetic in SQL, where the engines' own differs or is not exact."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def arithmetic(op: Op, text: TextFunctions, value: Print) -> Sql | None:
 
 
 def _integer(text: TextFunctions, value: Print, written: Expr, fallback: Expr) -> Sql:
-    """Jinja's int of a text: integers, decimals cut, the fallback for text that is no number, else a failure."""
+    """Jinja's ``int`` of a text: an integer, a truncated decimal, the fallback for no number, else NULL."""
     read = value(written)
     point = text.text_index(read.copy(), literal("."))
     whole_part = text.substr(read.copy(), literal(1), point)
@@ -68,7 +68,7 @@ def _integer(text: TextFunctions, value: Print, written: Expr, fallback: Expr) -
 
 
 def _floating(text: TextFunctions, value: Print, written: Expr, fallback: Expr) -> Sql:
-    """Jinja's float of a text: plain numbers, the fallback for text that is no number, else a failure."""
+    """Jinja's ``float`` of a text: a plain number, the fallback for no number, else NULL."""
     read = value(written)
     return case(
         (text.matches(read, literal(_PLAIN)), text.double_of_text(read.copy())),
@@ -78,7 +78,7 @@ def _floating(text: TextFunctions, value: Print, written: Expr, fallback: Expr) 
 
 
 def _decimals(text: TextFunctions, value: Print, name: str, number: Expr, digits: Expr, kind: Type) -> Sql:
-    """What rounds or prints a double; texts only where all their digits are the double's own."""
+    """Rounding and printing of a double. NULL where the double does not hold all digits of the text."""
     places = _constant(digits)
     if name == "round_decimal":
         return text_function(text, name)(value(number), places, number.type, kind)
@@ -94,7 +94,7 @@ def _modulo(value: Print, number: Expr, divisor: Expr) -> Sql:
 
 
 def _floor_divide(text: TextFunctions, value: Print, number: Expr, divisor: Expr) -> Sql:
-    """Python's quotient is cut downwards, engines cut towards zero."""
+    """Python rounds a quotient down, engines round it towards zero."""
     left = value(number)
     below = exp.EQ(this=func("MOD", left.copy(), value(divisor)), expression=literal(0))
     negative = exp.LT(this=left.copy(), expression=literal(0))

@@ -1,5 +1,7 @@
-"""A typed text expression to SQL, through an engine's text functions. The rest is the same SQL on
-every engine and stands here.
+"""Print a typed text expression as SQL, with an engine's text functions.
+
+The functions are :class:`sqlenrich.core.text_functions.TextFunctions`. The rest is the same SQL on every engine and
+stands here.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from sqlenrich.core.errors import PromptError
 from sqlenrich.core.sql import Sql, case, concat, double, literal
 from sqlenrich.core.text_functions import Body, TextFunctions, text_function
 from sqlenrich.core.types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Decimal, Type
-from sqlenrich.prompt.ir.failures import assuming, facts_of, failure, hidden_failure
+from sqlenrich.prompt.ir.failures import assuming, facts_of, failure, failure_without_null
 from sqlenrich.prompt.ir.nodes import (
     FALSE,
     Column,
+    Concat,
     Const,
     Element,
     Exists,
@@ -25,25 +28,24 @@ from sqlenrich.prompt.ir.nodes import (
     Field,
     FlatMap,
     If,
-    Join,
     Map,
     Op,
-    Pick,
     Sort,
+    Switch,
     Unique,
     Var,
     Where,
     none_possible,
 )
-from sqlenrich.prompt.ir.walk import variables_of
+from sqlenrich.prompt.ir.traversal import variables_of
 from sqlenrich.prompt.sql.arithmetic import arithmetic
-from sqlenrich.prompt.values import arrays, characters
+from sqlenrich.prompt.values import arrays, per_character
 
 MAX_EXPRESSIONS = 10_000
-"""A prompt of more is refused: hundreds of kilobytes of SQL that no warehouse plans well."""
+"""The most SQL expressions of a prompt. More are hundreds of kilobytes of SQL, which no warehouse plans well."""
 
 MAX_NODES = 20_000
-"""One value of more is refused too: what an engine needs several times, nested, grows with each level."""
+"""The most nodes of one value. SQL that an engine repeats grows with each level of nesting."""
 ROUNDED = "a list of rounded decimals: it would lose the sign of -0; round them where they are printed"
 
 ColumnSql = Callable[[str], Sql]
@@ -53,13 +55,13 @@ _TITLED = (
     "^[ßİǄ-ǌǱ-ǳև\u10d0-\u10fa\u10fd-\u10ff\u1f80-\u1faf\u1fb2-\u1fb4\u1fb7\u1fbc\u1fc2-\u1fc4\u1fc7\u1fcc"
     "\u1ff2-\u1ff4\u1ff7\u1ffc\ufb00-\ufb06\ufb13-\ufb17]"
 )
-"""A first letter whose capital in a word is not its upper case, or that has no single lower case: no engine has it."""
+"""First letters whose title case is not their upper case, or whose lower case is several letters."""
 
 
 def prompt_sql(expr: Expr, text: TextFunctions, column: ColumnSql) -> Sql:
     """Give the SQL of a prompt: its text, NULL where the template fails for the row.
 
-    ``text`` are the engine's text functions, ``column`` gives the SQL of a column by its name.
+    ``text`` is the engine's table of text functions, ``column`` gives the SQL of a column by its name.
     """
     return _Printer(text, column).safe(expr)
 
@@ -72,19 +74,19 @@ class _Printer:
         self.printed = 0
 
     def safe(self, expr: Expr) -> Sql:
-        """The value, NULL wherever computing it fails."""
-        if isinstance(expr, Join):
+        """Give a value that is NULL wherever evaluating it fails."""
+        if isinstance(expr, Concat):
             return concat(*(self.safe(part) for part in expr.parts))
         if isinstance(expr, If):
             return self.branches(expr, self.safe)
-        if self.unknown(hidden_failure(expr)) is None or (broken := self.unknown(failure(expr))) is None:
+        if self.unknown(failure_without_null(expr)) is None or (broken := self.unknown(failure(expr))) is None:
             return self.value(expr)
         return case(
             (self.holds(broken), literal(None)), default=self.knowing(facts_of(broken, False), self.value, expr)
         )
 
     def unknown(self, broken: Expr | None) -> Expr | None:
-        """What is left of a condition beside what a CASE around it has ruled out."""
+        """Simplify a condition by the facts of the CASE branches around it. None: it can't hold."""
         rest = None if broken is None else assuming(broken, self.known)
         return None if rest == FALSE else rest
 
@@ -121,7 +123,7 @@ class _Printer:
             self.known = before
 
     def or_constant(self, expr: If) -> Sql | None:
-        """``'None' if x is none else x`` reads better as COALESCE."""
+        """Give ``constant if x is none else x`` as COALESCE, which is shorter."""
         match expr:
             case If(Op("is_none", (subject,), _), Const(str() as constant), orelse) if (
                 orelse == subject and failure(subject) is None
@@ -168,16 +170,16 @@ class _Printer:
                 return self.bounded(self.unboxed(found, expr.type))
             case Fail():
                 return literal(None)
-            case Join(parts):
+            case Concat(parts):
                 return exp.Paren(this=concat(*(self.value(part) for part in parts)))
             case If():
                 return self.branches(expr, self.value)
-            case Pick(subject, arms):
+            case Switch(subject, arms):
                 return self.pick(subject, arms)
         return self.bounded(self.operation(expr))
 
     def boxed(self, value: Sql, kind: Type) -> Sql:
-        """A value as it stands in an array."""
+        """Give a value as an element of an array."""
         return self.text.boxed(value) if isinstance(kind, Array) and self.text.boxed is not None else value
 
     def unboxed(self, value: Sql, kind: Type) -> Sql:
@@ -191,7 +193,7 @@ class _Printer:
         return built
 
     def body(self, item: Var, position: Var | None, inner: Callable[[], Sql]) -> Body:
-        """A lambda's body as engines want it: a function of the element's and the position's SQL."""
+        """Give a lambda's body as a function of the SQL of the element and of the position."""
 
         def build(element: Sql, at: Sql | None) -> Sql:
             before = dict(self.bound)
@@ -242,7 +244,7 @@ class _Printer:
                 titled = self.text.matches(text.copy(), literal(_TITLED))
                 return case((titled, literal(None)), default=concat(head, tail))
             case "interleaved":
-                return self.value(characters.interleaved(*args))
+                return self.value(per_character.interleaved(*args))
             case "array" if any(_rounds(arg) for arg in args):
                 raise PromptError(ROUNDED)
             case "picked" | "written":
@@ -275,18 +277,18 @@ class _Printer:
         return text_function(self.text, "text_" + getattr(expr.type, "name", "bigint"))(value)
 
     def signed(self, before: Expr, rounded: Sql, text: Sql) -> Sql:
-        """Python's decimals have a negative zero, where they are rounded to it."""
+        """Give the text of a rounded decimal with the sign of a negative zero, which Python's decimals have."""
         below = exp.LT(this=self.value(before), expression=self.zero(before.type))
         zero = exp.EQ(this=rounded.copy(), expression=literal(0))
         return concat(case((exp.And(this=below, expression=zero), literal("-")), default=literal("")), text)
 
     def zero(self, kind: Type) -> Sql:
-        """Spark would cut digits of a decimal beside 0, where all its digits are behind the point."""
+        """Give a zero to compare with. Beside the integer 0, Spark drops digits of a decimal below 1."""
         if isinstance(kind, Decimal) and kind.scale == kind.precision:
             return self.text.decimal(f"{0:.{kind.scale}f}", kind)
         return literal(0)
 
-    # Booleans: a predicate may be NULL for false (WHERE, WHEN); a value may not, since NOT would lose it.
+    # Booleans: a predicate (WHERE, WHEN) may be NULL for false; a value may not, since NOT NULL is NULL.
 
     def holds(self, expr: Expr) -> Sql:
         match expr:
@@ -355,7 +357,7 @@ class _Printer:
 
 
 def _rounds(expr: Expr) -> bool:
-    """Whether a decimal is rounded here, and so may have been a negative zero, which no engine has."""
+    """Tell whether an expression is a rounded decimal, which may be a negative zero in Python."""
     match expr:
         case Op("round_decimal", _, _):
             return True
@@ -365,5 +367,5 @@ def _rounds(expr: Expr) -> bool:
 
 
 def _operand(value: Sql) -> Sql:
-    """A value beside a comparison: most engines chain none."""
+    """Give an operand of a comparison in parentheses where it is a predicate itself."""
     return exp.Paren(this=value) if isinstance(value, exp.Predicate | exp.Not | exp.Connector) else value

@@ -1,1 +1,1 @@
-"""What a template computes with: values, and the functions on them."""
+"""The values of a template, and the functions on them."""

@@ -1,15 +1,23 @@
-"""Arrays in a template: what Jinja's filters and Python's methods give for an array of the row."""
+"""Functions of arrays: the results of Jinja's filters and Python's methods for an array of the row."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Callable
 
 from sqlenrich.core.types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Struct, Type
-from sqlenrich.prompt.ir.failures import at_once, beyond, either, failure, is_none, missing, requiring
+from sqlenrich.prompt.ir.failures import (
+    any_of,
+    fail_where,
+    fails_or_none,
+    failure,
+    immediate_failure,
+    is_none,
+    out_of_range,
+)
 from sqlenrich.prompt.ir.nodes import (
     FALSE,
     TRUE,
+    Concat,
     Const,
     Element,
     Exists,
@@ -17,7 +25,6 @@ from sqlenrich.prompt.ir.nodes import (
     Fail,
     Field,
     If,
-    Join,
     Map,
     Op,
     Sort,
@@ -27,91 +34,81 @@ from sqlenrich.prompt.ir.nodes import (
     none_inside,
     none_possible,
 )
-from sqlenrich.prompt.values import functions
-from sqlenrich.prompt.values.comparisons import equal, needing
-from sqlenrich.prompt.values.texts import as_text
-from sqlenrich.prompt.values.values import Items, Known, Loop, Refusal, Value, choose, describe, lift, negate, truth
-
-
-class Names:
-    """Names for the elements of lambdas that no column and no other name of the template starts with."""
-
-    def __init__(self, taken: set[str]) -> None:
-        self._taken = {name.lower() for name in taken}
-        self._numbers: Iterator[int] = count(1)
-
-    def fresh(self, array: Expr) -> tuple[Var, Var]:
-        """Give the variables of an array's element and of its position."""
-        while True:
-            number = next(self._numbers)
-            item, at = f"x{number}", f"i{number}"
-            if at not in self._taken and not any(name.startswith(item) for name in self._taken):
-                return Var(item, item_type(array), none_inside(array)), Var(at, BIGINT)
-
-
-def item_type(array: Expr) -> Type:
-    """Give the type of an array's elements. Raises Refusal for what is no array."""
-    if not isinstance(array.type, Array):
-        raise Refusal(f"an array is needed, not {describe(array.type)}")
-    return array.type.item
+from sqlenrich.prompt.values.bound_variables import VariableNames, item_type
+from sqlenrich.prompt.values.comparisons import after_evaluating, equal
+from sqlenrich.prompt.values.printing import as_text, required_text, to_str
+from sqlenrich.prompt.values.slices import clamp_position, slice_bound
+from sqlenrich.prompt.values.text_functions import WHITESPACE
+from sqlenrich.prompt.values.value import (
+    CompileError,
+    ListValue,
+    LoopVariable,
+    Static,
+    Value,
+    choose,
+    describe,
+    lift,
+    negate,
+    truth,
+)
 
 
 def or_empty(array: Expr) -> Expr:
-    """Give an array, empty where it is None: what map and select start from."""
+    """Give an array that is empty where it is None, as for Jinja's map and select."""
     return Op("or_empty", (array,), array.type) if none_possible(array) else array
 
 
 def size(array: Expr) -> Expr:
     """Give ``len(array)``."""
-    if isinstance(array, Map) and at_once(array.body) is None:
+    if isinstance(array, Map) and immediate_failure(array.body) is None:
         return size(array.array)
     return Op("size", (array,), BIGINT)
 
 
-def joined(names: Names, array: Expr, separator: Expr, attribute: str | None = None) -> Expr:
+def joined(names: VariableNames, array: Expr, separator: Expr, attribute: str | None = None) -> Expr:
     """Give Jinja's ``join``: each element as text, None as "None"."""
     item, position = names.fresh(array)
-    text = functions.soft_text(item if attribute is None else member(item, attribute))
+    text = to_str(item if attribute is None else member(item, attribute))
     if not isinstance(separator, Const):  # DuckDB joins with a constant only
-        apart = If(Op("eq", (position, Const(0)), BOOLEAN), text, Join((separator, text)))
+        apart = If(Op("eq", (position, Const(0)), BOOLEAN), text, Concat((separator, text)))
         joined = Op("array_join", (Map(array, item, position, apart), Const("")), STRING)
-        return requiring(failure(separator), joined)
+        return fail_where(failure(separator), joined)
     texts = array if text == item else Map(array, item, position, text)
     return Op("array_join", (texts, separator), STRING)
 
 
-def texts(names: Names, array: Expr) -> Expr:
-    """Give an array of texts for Python's own join, which fails for None."""
+def require_texts(names: VariableNames, array: Expr) -> Expr:
+    """Give an array of texts that fails where an element is None, as Python's ``str.join`` does."""
     if not none_inside(array):
         return array
-    return mapped(names, array, functions.whole)
+    return mapped(names, array, required_text)
 
 
 def member(value: Expr, name: str) -> Expr:
-    """Give a field of a struct. Raises Refusal for a field that is not there."""
+    """Give a field of a struct. Raises CompileError for an unknown field."""
     if not isinstance(value.type, Struct) or (kind := value.type.field(name)) is None:
         known = [n for n, _ in value.type.fields] if isinstance(value.type, Struct) else []
-        raise Refusal(f'no field "{name}" in {describe(value.type)}; there are: {", ".join(known) or "none"}')
+        raise CompileError(f'no field "{name}" in {describe(value.type)}; there are: {", ".join(known) or "none"}')
     return Field(value, name, kind)
 
 
 def sliced(array: Expr, start: Value, stop: Value) -> Expr:
-    """Give ``array[start:stop]``; either end may be absent, negative, or differ by row."""
+    """Give ``array[start:stop]``. Each end may be absent, negative, or differ by row."""
     length = size(array)
-    first, last = functions.slice_bound(start, length, Const(0)), functions.slice_bound(stop, length, length)
+    first, last = slice_bound(start, length, Const(0)), slice_bound(stop, length, length)
     bounds = (first or Const(0),) if last is None else (first or Const(0), last)
     if bounds == (Const(0),):
-        return requiring(is_none(array), array) if none_possible(array) else array
+        return fail_where(is_none(array), array) if none_possible(array) else array
     return Op("array_slice", (array, *bounds), array.type)
 
 
-def mapped(names: Names, array: Expr, body: Callable[[Expr], Expr]) -> Expr:
+def mapped(names: VariableNames, array: Expr, body: Callable[[Expr], Expr]) -> Expr:
     """Give ``[body(x) for x in array]``."""
     item, position = names.fresh(array)
     return Map(array, item, position, body(item))
 
 
-def kept(names: Names, array: Expr, test: Callable[[Expr], Expr]) -> Expr:
+def where(names: VariableNames, array: Expr, test: Callable[[Expr], Expr]) -> Expr:
     """Give ``[x for x in array if test(x)]``."""
     item, _ = names.fresh(array)
     found = test(item)
@@ -120,7 +117,9 @@ def kept(names: Names, array: Expr, test: Callable[[Expr], Expr]) -> Expr:
     return Where(array, item, found)
 
 
-def chosen(names: Names, array: Expr, test: Callable[[Expr], Expr] | None, attribute: str | None, keep: bool) -> Expr:
+def select(
+    names: VariableNames, array: Expr, test: Callable[[Expr], Expr] | None, attribute: str | None, keep: bool
+) -> Expr:
     """Give select, reject, selectattr or rejectattr."""
 
     def holds(item: Expr) -> Expr:
@@ -128,108 +127,108 @@ def chosen(names: Names, array: Expr, test: Callable[[Expr], Expr] | None, attri
         found = truth(value) if test is None else test(value)
         return found if keep else negate(found)
 
-    return kept(names, array, holds)
+    return where(names, array, holds)
 
 
-def array_index(names: Names, array: Expr, value: Value) -> Expr:
+def array_index(names: VariableNames, array: Expr, value: Value) -> Expr:
     """Give ``array.index(value)``; fails where it is not there."""
     sought = lift(value)
     if sought.type != item_type(array):
-        raise Refusal(f"index of {describe(sought.type)} in {describe(array.type)}")
+        raise CompileError(f"index of {describe(sought.type)} in {describe(array.type)}")
     if none_possible(sought) and none_inside(array):  # no engine's own function finds NULL
         places = Op("sequence", (size(array),), Array(BIGINT))
         at, _ = names.fresh(places)
         test = equal(Element(array, at, inside=True), sought)
         found = Where(places, at, test)
-        broken = either(either(missing(array), failure(sought)), beyond(found, Const(0)))
-        return requiring(broken, Element(found, Const(0), inside=True))
+        broken = any_of(any_of(fails_or_none(array), failure(sought)), out_of_range(found, Const(0)))
+        return fail_where(broken, Element(found, Const(0), inside=True))
     found_at = Op("array_index", (array, sought), BIGINT)
-    return requiring(failure(sought), found_at) if none_inside(array) else found_at
+    return fail_where(failure(sought), found_at) if none_inside(array) else found_at
 
 
-def contains(names: Names, array: Expr, value: Value) -> Expr:
+def contains(names: VariableNames, array: Expr, value: Value) -> Expr:
     """Give ``value in array``."""
     item, position = names.fresh(array)
     test = equal(item, value)
     if test == FALSE:
-        return needing(size(array), FALSE)
+        return after_evaluating(size(array), FALSE)
     found, sought = Exists(array, item, position, test), lift(value)
     if failure(sought) is None:
         return found
-    # Nothing is compared with an element of an empty array: what fails is not touched.
+    # Python compares nothing with an empty array, so an undefined value does not fail there.
     empty = Op("eq", (size(array), Const(0)), BOOLEAN)
-    return requiring(at_once(sought), choose(empty, FALSE, needing(sought, found)))
+    return fail_where(immediate_failure(sought), choose(empty, FALSE, after_evaluating(sought, found)))
 
 
-def split_words(names: Names, text: Expr) -> Expr:
+def split_words(names: VariableNames, text: Expr) -> Expr:
     """Give ``text.split()``: at runs of white space, without empty parts."""
-    blank = functions.WHITESPACE.replace(" ", "")
-    spaced = Op("translate", (functions.whole(text), Const(blank), Const(" " * len(blank))), STRING)
+    blank = WHITESPACE.replace(" ", "")
+    spaced = Op("translate", (required_text(text), Const(blank), Const(" " * len(blank))), STRING)
     parts = Op("split", (spaced, Const(" ")), Array(STRING))
-    return kept(names, parts, lambda part: Op("truth", (part,), BOOLEAN))
+    return where(names, parts, lambda part: Op("truth", (part,), BOOLEAN))
 
 
-def places(names: Names, array: Expr) -> tuple[Expr, Var, Var]:
-    """Give the positions of an array as an array, with variables for one of them."""
+def positions_of(names: VariableNames, array: Expr) -> tuple[Expr, Var, Var]:
+    """Give the positions of an array as an array, and the variables for an element of it."""
     positions = Op("sequence", (size(array),), Array(BIGINT))
     return positions, *names.fresh(positions)
 
 
-def reversed_(names: Names, array: Expr) -> Expr:
+def reversed_(names: VariableNames, array: Expr) -> Expr:
     """Give the elements of an array from the last to the first."""
-    positions, at, place = places(names, array)
+    positions, at, place = positions_of(names, array)
     last = Op("subtract", (size(array), Const(1)), BIGINT)
     return Map(positions, at, place, Element(array, Op("subtract", (last, at), BIGINT), inside=True))
 
 
 def sort_key(item: Expr, attribute: str | None, case_sensitive: bool) -> Expr:
-    """Give what Jinja's sort, unique, min and max compare: lower case, but where that matters."""
+    """Give the key of Jinja's sort, unique, min and max: in lower case unless ``case_sensitive``."""
     key = item if attribute is None else member(item, attribute)
     if isinstance(key.type, Array | Struct):
-        raise Refusal(f"ordering {describe(key.type)}; name a field with attribute=")
+        raise CompileError(f"ordering {describe(key.type)}; name a field with attribute=")
     return Op("lower", (key,), STRING) if key.type == STRING and not case_sensitive else key
 
 
-def ordered(names: Names, array: Expr, attribute: str | None, case_sensitive: bool, descending: bool) -> Expr:
-    """Give Jinja's ``sort``. None among the keys fails, as comparing it does."""
+def sort(names: VariableNames, array: Expr, attribute: str | None, case_sensitive: bool, descending: bool) -> Expr:
+    """Give Jinja's ``sort``. Fails where a key is None, as Python's comparison does."""
     item, _ = names.fresh(array)
     return Sort(array, item, sort_key(item, attribute, case_sensitive), descending)
 
 
-def unique(names: Names, array: Expr, attribute: str | None, case_sensitive: bool) -> Expr:
-    """Give Jinja's ``unique``: the first of the elements that are equal but for case."""
+def unique(names: VariableNames, array: Expr, attribute: str | None, case_sensitive: bool) -> Expr:
+    """Give Jinja's ``unique``: of elements with the same key, the first."""
     item, _ = names.fresh(array)
     key = sort_key(item, attribute, case_sensitive)
     if key.type == DOUBLE:
-        raise Refusal("unique of doubles")
+        raise CompileError("unique of doubles")
     value = item if attribute is None else member(item, attribute)
-    if none_possible(value):  # None is like no other, and no engine's own function finds NULL
+    if none_possible(value):  # None equals no text, and no engine's function finds NULL
         text = key if key.type == STRING else as_text(key)
-        key = If(is_none(value), Const(""), Join((Const("="), text)))
+        key = If(is_none(value), Const(""), Concat((Const("="), text)))
     return Unique(array, item, key)
 
 
-def total(array: Expr) -> Expr:
-    """Give the sum of an array of integers; fails beyond 64 bits."""
+def sum_of(array: Expr) -> Expr:
+    """Give the sum of an array of integers. Fails beyond 64 bits."""
     if item_type(array) != BIGINT:
-        raise Refusal(f"the sum of {describe(array.type)}; only integers add up alike on all engines")
-    broken = missing(array)
+        raise CompileError(f"the sum of {describe(array.type)}; only integers add up alike on all engines")
+    broken = fails_or_none(array)
     if none_inside(array):
         item, position = Var("x_sum", BIGINT, nullable=True), Var("x_sum_at", BIGINT)
-        broken = either(broken, Exists(array, item, position, is_none(item)))
-    return requiring(broken, Op("sum", (array,), BIGINT))
+        broken = any_of(broken, Exists(array, item, position, is_none(item)))
+    return fail_where(broken, Op("sum", (array,), BIGINT))
 
 
 def concatenated(parts: list[Expr]) -> Expr:
-    """Give several arrays of one type as one."""
+    """Concatenate arrays of one type."""
     kinds = {part.type for part in parts}
     if len(kinds) != 1:
-        raise Refusal("lists of different types in one; make their elements the same type")
+        raise CompileError("lists of different types in one; make their elements the same type")
     return parts[0] if len(parts) == 1 else Op("array_concat", tuple(parts), parts[0].type)
 
 
 def by_rank(sort: Sort) -> Expr:
-    """Give a sorted array for an engine that has no sort by key: each element goes where its rank says."""
+    """Give a sort without SQL's sort by key: the position of each element is its rank."""
     key, n = sort.item.name, size(sort.array)
     keys = Map(sort.array, sort.item, Var(f"{key}_at", BIGINT), sort.key)
     positions = Op("sequence", (n,), Array(BIGINT))
@@ -250,57 +249,57 @@ def equals_empty(array: Expr) -> Expr:
 
 
 def element(array: Expr, index: Value, strict: bool = False) -> Expr:
-    """Give ``array[index]``; ``strict`` as ``first`` and ``last`` are."""
+    """Give ``array[index]``. With ``strict``, as for ``first`` and ``last``, an array that is None fails."""
     at = lift(index)
     if at.type != BIGINT:
-        raise Refusal(f"an array indexed by {describe(at.type)}; it must be an integer")
-    at = functions.within(at)
+        raise CompileError(f"an array indexed by {describe(at.type)}; it must be an integer")
+    at = clamp_position(at)
     return Element(array, at, strict=strict)
 
 
-def extreme(name: str, numbers: list[Expr]) -> Expr:
-    """Give the least or the greatest of some integers; some engines would leave a NULL out."""
+def extremum(name: str, numbers: list[Expr]) -> Expr:
+    """Give the least or the greatest of some integers. Fails where one is None, which some engines would ignore."""
     if len(numbers) == 1:
         return numbers[0]
     broken: Expr | None = None
     for number in numbers:
-        broken = either(broken, missing(number))
-    return requiring(broken, Op(name, tuple(numbers), BIGINT))
+        broken = any_of(broken, fails_or_none(number))
+    return fail_where(broken, Op(name, tuple(numbers), BIGINT))
 
 
 def as_array(value: Value) -> Expr:
-    """Give a list of any kind as an array of the row."""
-    if isinstance(value, Known) and isinstance(value.value, list | tuple | range):
-        return constant_array([Known(item) for item in value.value])
-    if isinstance(value, Items):
+    """Give a list literal or an array of the row as an array."""
+    if isinstance(value, Static) and isinstance(value.value, list | tuple | range):
+        return constant_array([Static(item) for item in value.value])
+    if isinstance(value, ListValue):
         return constant_array(list(value.values))
     array = lift(value)
     item_type(array)
     return array
 
 
-def alike(value: Value, kind: Type) -> Value:
-    """Give a list literal as an array where an array of this type stands beside it; another value as it is."""
+def as_array_like(value: Value, kind: Type) -> Value:
+    """Give a list literal as an array of the type ``kind``. Other values, and literals for other types, stay."""
     if not isinstance(kind, Array):
         return value
-    if isinstance(value, Items):
+    if isinstance(value, ListValue):
         return constant_array(list(value.values), kind.item)
-    if isinstance(value, Known) and isinstance(value.value, list | tuple | range):
-        return constant_array([Known(item) for item in value.value], kind.item)
+    if isinstance(value, Static) and isinstance(value.value, list | tuple | range):
+        return constant_array([Static(item) for item in value.value], kind.item)
     return value
 
 
 def is_list(value: Value) -> bool:
     """Tell whether a value is a list literal."""
-    return isinstance(value, Items) or (isinstance(value, Known) and isinstance(value.value, list))
+    return isinstance(value, ListValue) or (isinstance(value, Static) and isinstance(value.value, list))
 
 
 def is_python_list(value: Value) -> bool:
-    """Tell whether Python would hold a list: no tuple, and no range, which nothing is added to."""
+    """Tell whether the value is a list in Python: not a tuple or a range, which have no ``+`` with a list."""
     match value:
-        case Items(_, is_tuple):
+        case ListValue(_, is_tuple):
             return not is_tuple
-        case Known(constant):
+        case Static(constant):
             return isinstance(constant, list)
         case Op("sequence", _, _):
             return False
@@ -311,35 +310,35 @@ def is_python_list(value: Value) -> bool:
     return True
 
 
-def both(a: Value, b: Value) -> tuple[Expr, Expr]:
+def as_same_arrays(a: Value, b: Value) -> tuple[Expr, Expr]:
     """Give two list literals as arrays of one type."""
     first, second = _values(a), _values(b)
     kinds = [
         array.type.item for array in (constant_array(v) for v in (first, second) if v) if isinstance(array.type, Array)
     ]
     if not kinds:
-        raise Refusal("two empty lists")
+        raise CompileError("two empty lists")
     return constant_array(first, kinds[0]), constant_array(second, kinds[0])
 
 
 def _values(value: Value) -> list[Value]:
-    if isinstance(value, Items):
+    if isinstance(value, ListValue):
         return list(value.values)
-    return [Known(item) for item in value.value] if isinstance(value, Known) else []
+    return [Static(item) for item in value.value] if isinstance(value, Static) else []
 
 
 def constant_array(values: list[Value], kind: Type | None = None) -> Expr:
-    """Give a list of values as an array. Raises Refusal where they are of several types."""
+    """Give a list of values as an array. Raises CompileError for several types."""
     lifted = tuple(lift(value) for value in values)
     types = {value.type for value in lifted if value != Const(None)}
     if not types and kind is not None:
         types = {kind}
     if len(types) != 1:
-        raise Refusal("a list of several types beside an array; make its elements the same type")
+        raise CompileError("a list of several types beside an array; make its elements the same type")
     return Op("array", lifted, Array(types.pop()))
 
 
-def loop_attribute(loop: Loop, name: str) -> Value:
+def loop_attribute(loop: LoopVariable, name: str) -> Value:
     """Give an attribute of the ``loop`` variable."""
     at, length = loop.position, size(loop.array)
     last = Op("subtract", (length, Const(1)), BIGINT)
@@ -364,6 +363,6 @@ def loop_attribute(loop: Loop, name: str) -> Value:
         case "nextitem":
             after = Element(loop.array, Op("add", (at, Const(1)), BIGINT), inside=True)
             return If(Op("eq", (at, last), BOOLEAN), Fail(), after)
-    raise Refusal(
+    raise CompileError(
         f'"loop.{name}" over an array of the row; write index, index0, first, last, length, previtem or nextitem'
     )

@@ -1,4 +1,4 @@
-"""Comparisons as Python decides them: text never equals a number, None only None, NaN nothing."""
+"""Python's comparisons: a text never equals a number, None equals only None, NaN equals nothing."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fractions import Fraction
 from typing import Any
 
 from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Array, Decimal, Struct
-from sqlenrich.prompt.ir.failures import at_once, failure, is_none, requiring
+from sqlenrich.prompt.ir.failures import fail_where, failure, immediate_failure, is_none
 from sqlenrich.prompt.ir.nodes import FALSE, TRUE, Const, Expr, If, Op, none_possible
-from sqlenrich.prompt.values.texts import blank_possible
-from sqlenrich.prompt.values.values import Items, Known, Refusal, Value, choose, describe, lift, negate
+from sqlenrich.prompt.values.printing import may_be_blank
+from sqlenrich.prompt.values.value import CompileError, ListValue, Static, Value, choose, describe, lift, negate
 
 NUMERIC = (BIGINT, DOUBLE)
-KNOWN: dict[str, Callable[[Any, Any], Any]] = {
+PYTHON_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "eq": operator.eq,
     "lt": operator.lt,
     "lteq": operator.le,
@@ -25,20 +25,20 @@ KNOWN: dict[str, Callable[[Any, Any], Any]] = {
     "gteq": operator.ge,
 }
 EXACT = 2**53
-"""Up to here every integer is a double."""
+"""Every integer up to this one is a double."""
 
 
 def equal(a: Value, b: Value) -> Expr:
-    """Give ``a == b`` as Python decides it: None equals only None, text never equals a number."""
-    if isinstance(a, Known) and isinstance(b, Known):
+    """Give ``a == b`` of Python."""
+    if isinstance(a, Static) and isinstance(b, Static):
         return TRUE if a.value == b.value else FALSE
     left, right = lift(a), lift(b)
     if isinstance(left, Const) and not isinstance(right, Const):
         left, right = right, left
-    if blank_possible(left) or blank_possible(right):
+    if may_be_blank(left) or may_be_blank(right):
         return unlike_blank(left, right)
     if right == Const(None):
-        return is_none(left) if none_possible(left) else needing(left, FALSE)
+        return is_none(left) if none_possible(left) else after_evaluating(left, FALSE)
     if isinstance(left, If):
         return choose(left.test, equal(left.then, right), equal(left.orelse, right))
     if number_beside_number(left, right):
@@ -48,58 +48,58 @@ def equal(a: Value, b: Value) -> Expr:
         if left.type == BOOLEAN and isinstance(right, Const) and right.value in (0, 1) and right.type == BIGINT:
             return equal(left, Const(bool(right.value)))
         if {left.type, right.type} == {BOOLEAN, BIGINT}:
-            raise Refusal("comparing a boolean with an integer; write the test out with if and else")
+            raise CompileError("comparing a boolean with an integer; write the test out with if and else")
         kinds = (STRING, BIGINT, DOUBLE, BOOLEAN, DATE, TIMESTAMP)
         numbers = (BIGINT, DOUBLE, BOOLEAN)
         if left.type in kinds and right.type in kinds and not (left.type in numbers and right.type in numbers):
             return unlike(left, right)
-        raise Refusal(f"comparing {describe(left.type)} with {describe(right.type)}")
+        raise CompileError(f"comparing {describe(left.type)} with {describe(right.type)}")
     if isinstance(left.type, Array | Struct):
-        raise Refusal("comparing arrays or structs; compare their elements")
+        raise CompileError("comparing arrays or structs; compare their elements")
     return Op("eq", (left, right), BOOLEAN)
 
 
 def unlike(left: Expr, right: Expr) -> Expr:
-    """Give ``left == right`` for values of different types: only two None are equal."""
+    """Give ``left == right`` for values of different types. They are equal only where both are None."""
     result: Expr = FALSE
     if none_possible(left) and none_possible(right):
         result = Op("and", (is_none(left), is_none(right)), BOOLEAN)
-    return needing(left, needing(right, result))
+    return after_evaluating(left, after_evaluating(right, result))
 
 
 def unlike_blank(left: Expr, right: Expr) -> Expr:
-    """Give ``left == right`` where one may be what an ``if`` without ``else`` gives: that equals nothing else."""
-    if not blank_possible(left):
+    """Give ``left == right`` where one may be blank, as an ``if`` without ``else`` is. Blank equals only blank."""
+    if not may_be_blank(left):
         left, right = right, left
     if isinstance(left, If):
         return choose(left.test, equal(left.then, right), equal(left.orelse, right))
-    if isinstance(right, If) and blank_possible(right):
+    if isinstance(right, If) and may_be_blank(right):
         return choose(right.test, equal(left, right.then), equal(left, right.orelse))
-    return TRUE if left == right else needing(right, FALSE)
+    return TRUE if left == right else after_evaluating(right, FALSE)
 
 
-def needing(operand: Expr, result: Expr) -> Expr:
-    """Give ``result``, failing where computing ``operand`` fails: Jinja computes it even where it decides nothing."""
+def after_evaluating(operand: Expr, result: Expr) -> Expr:
+    """Give ``result``, failing where ``operand`` fails: Jinja evaluates the operand though it decides nothing."""
     return result if failure(operand) is None else If(is_none(operand), result, result)
 
 
 def contained(item: Value, container: Value) -> Expr:
     """Give ``item in container``."""
-    if isinstance(item, Known) and isinstance(container, Known):
+    if isinstance(item, Static) and isinstance(container, Static):
         try:
             return TRUE if item.value in container.value else FALSE
         except TypeError as error:
-            raise Refusal(f"this fails for every row: {error}") from None
-    if isinstance(container, Known) and isinstance(container.value, Mapping):
-        container = Known(list(container.value))
-    if isinstance(container, Known) and isinstance(container.value, list | tuple | set | range):
-        container = Items(tuple(Known(element) for element in container.value))
-    if isinstance(container, Items):
+            raise CompileError(f"this fails for every row: {error}") from None
+    if isinstance(container, Static) and isinstance(container.value, Mapping):
+        container = Static(list(container.value))
+    if isinstance(container, Static) and isinstance(container.value, list | tuple | set | range):
+        container = ListValue(tuple(Static(element) for element in container.value))
+    if isinstance(container, ListValue):
         subject = lift(item)
         if not container.values:
-            return requiring(at_once(subject), FALSE)
-        simple = subject.type == STRING and not blank_possible(subject)
-        if all(isinstance(v, Known) and type(v.value) is str for v in container.values) and simple:
+            return fail_where(immediate_failure(subject), FALSE)
+        simple = subject.type == STRING and not may_be_blank(subject)
+        if all(isinstance(v, Static) and type(v.value) is str for v in container.values) and simple:
             return Op("in", (subject, *(lift(v) for v in container.values)), BOOLEAN)
         found: Expr = FALSE
         for element in reversed(container.values):
@@ -108,11 +108,11 @@ def contained(item: Value, container: Value) -> Expr:
     left, right = lift(item), lift(container)
     if right.type == STRING and left.type == STRING:
         return Op("contains", (right, left), BOOLEAN)
-    raise Refusal(f"looking for {describe(left.type)} in {describe(right.type)}; it must be text in text")
+    raise CompileError(f"looking for {describe(left.type)} in {describe(right.type)}; it must be text in text")
 
 
 def number_beside_number(a: Expr, b: Expr) -> bool:
-    """Tell whether two numbers are compared that are not both integers."""
+    """Tell whether two values are numbers that are not both integers."""
     return _is_number(a) and _is_number(b) and not a.type == b.type == BIGINT
 
 
@@ -121,28 +121,30 @@ def _is_number(value: Expr) -> bool:
 
 
 def ordered(name: str, a: Expr, b: Expr) -> Expr:
-    """Give ``a < b`` and its kin."""
+    """Give ``a < b`` and the other orderings."""
     if number_beside_number(a, b):
         return compare(name, a, b)
     if a.type != b.type or a.type not in (STRING, BIGINT, DATE, TIMESTAMP):
-        raise Refusal(f"ordering {describe(a.type)} and {describe(b.type)}; both must be text, or numbers, or dates")
+        raise CompileError(
+            f"ordering {describe(a.type)} and {describe(b.type)}; both must be text, or numbers, or dates"
+        )
     return Op(name, (a, b), BOOLEAN)
 
 
 def compare(name: str, a: Expr, b: Expr) -> Expr:
-    """Give ``a < b`` and its kin for numbers of different types, or two doubles; NaN compares as in Python."""
+    """Compare numbers of different types, or two doubles. NaN compares as in Python."""
     if isinstance(a, Const) and isinstance(b, Const):
-        return Const(bool(KNOWN[name](a.value, b.value)))
+        return Const(bool(PYTHON_COMPARISONS[name](a.value, b.value)))
     if isinstance(a, Const):
         return compare(_MIRRORED[name], b, a)
     if isinstance(b, Const) and isinstance(b.value, int | float) and a.type != DOUBLE:
         return _beside_constant(name, a, b.value)
     if isinstance(b, Const) and isinstance(b.value, int) and abs(b.value) > EXACT:
-        raise Refusal(f"comparing a double with {b.value}, which is none")
+        raise CompileError(f"comparing a double with {b.value}, which no double equals")
     if a.type == DOUBLE and (b.type == DOUBLE or isinstance(b, Const)):
         b = Const(float(b.value)) if isinstance(b, Const) and isinstance(b.value, int) else b
         test: Expr = Op(name, (a, b), BOOLEAN)
-        # Engines hold NaN for the greatest number, and equal to itself.
+        # For engines NaN is the greatest number and equals itself.
         greatest = {"lt": b, "lteq": b, "gt": a, "gteq": a}.get(name, None if isinstance(b, Const) else a)
         if greatest is None or isinstance(greatest, Const):
             return test
@@ -150,14 +152,14 @@ def compare(name: str, a: Expr, b: Expr) -> Expr:
         return If(is_none(greatest), test, number) if name == "eq" and none_possible(greatest) else number
     if a.type == b.type and isinstance(a.type, Decimal):
         return Op(name, (a, b), BOOLEAN)
-    raise Refusal(f"comparing {describe(a.type)} with {describe(b.type)}; cast one of them in the source query")
+    raise CompileError(f"comparing {describe(a.type)} with {describe(b.type)}; cast one of them in the source query")
 
 
 _MIRRORED = {"lt": "gt", "lteq": "gteq", "gt": "lt", "gteq": "lteq", "eq": "eq"}
 
 
 def _beside_constant(name: str, a: Expr, constant: int | float) -> Expr:
-    """An integer or a decimal beside a constant, compared exactly, as Python does: beside one of the same type."""
+    """Compare an integer or a decimal with a constant exactly, as Python does: with the nearest one of its own type."""
     scale = a.type.scale if isinstance(a.type, Decimal) else 0
     greatest = 10**a.type.precision - 1 if isinstance(a.type, Decimal) else 2**63 - 1
     least = -greatest if isinstance(a.type, Decimal) else -(2**63)

@@ -1,4 +1,4 @@
-"""Dates and timestamps of the row: their parts, and their texts in a given form."""
+"""Dates and timestamps of the row: their parts and their formatted texts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable
 
 from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, STRING, TIMESTAMP
-from sqlenrich.prompt.ir.failures import missing, requiring
-from sqlenrich.prompt.ir.nodes import Const, Expr, Join, Op, Pick
-from sqlenrich.prompt.values.texts import as_text
-from sqlenrich.prompt.values.values import Known, Refusal, Value, describe
+from sqlenrich.prompt.ir.failures import fail_where, fails_or_none
+from sqlenrich.prompt.ir.nodes import Concat, Const, Expr, Op, Switch
+from sqlenrich.prompt.values.printing import as_text
+from sqlenrich.prompt.values.value import CompileError, Static, Value, describe
 
 PARTS = {"year": (1, 4), "month": (6, 2), "day": (9, 2), "hour": (12, 2), "minute": (15, 2), "second": (18, 2)}
-"""The attributes of a date or a timestamp, and where they stand in its text: from which character, how many."""
+"""The attributes of a date or a timestamp, each with its first character and its length in the printed text."""
 OF_DATE = ("year", "month", "day")
 _DIRECTIVES = {"%Y": "year", "%m": "month", "%d": "day", "%H": "hour", "%M": "minute", "%S": "second"}
 _UNPADDED = {"%-m": "month", "%-d": "day", "%-H": "hour", "%-M": "minute", "%-S": "second"}
@@ -22,10 +22,10 @@ _FORMAT = re.compile(r"%-?.|[^%]+", re.S)
 
 
 def part(value: Expr, name: str) -> Expr:
-    """Give ``value.year`` and its kin, an integer."""
+    """Give ``value.year`` and the other parts, as an integer."""
     if name not in PARTS or (value.type == DATE and name not in OF_DATE):
         known = PARTS if value.type == TIMESTAMP else OF_DATE
-        raise Refusal(f'".{name}" of a {describe(value.type)}; there are: {", ".join(known)}')
+        raise CompileError(f'".{name}" of a {describe(value.type)}; there are: {", ".join(known)}')
     return Op(name, (value,), BIGINT)
 
 
@@ -36,9 +36,9 @@ def isoformat(value: Expr) -> Expr:
 
 
 def strftime(value: Expr, form: Value) -> Expr:
-    """Give ``value.strftime(form)`` for years from 1000, of which platforms agree how they are written."""
-    if not isinstance(form, Known) or not isinstance(form.value, str):
-        raise Refusal("strftime with a form that differs by row; write it as a constant")
+    """Give ``value.strftime(form)``. Fails before the year 1000, which platforms print differently."""
+    if not isinstance(form, Static) or not isinstance(form.value, str):
+        raise CompileError("strftime with a format that differs by row; write it as a constant")
     parts: list[Expr] = []
     for directive in _FORMAT.findall(form.value):
         if not directive.startswith("%"):
@@ -54,15 +54,15 @@ def strftime(value: Expr, form: Value) -> Expr:
             parts.append(as_text(part(value, _UNPADDED[directive])))
         elif directive in _NAMES:
             arms = tuple((month, Const(_NAMES[directive][month])) for month in range(1, 13))
-            parts.append(Pick(part(value, "month"), arms))
+            parts.append(Switch(part(value, "month"), arms))
         else:
             known = ", ".join([*_DIRECTIVES, *_UNPADDED, *_NAMES])
-            raise Refusal(f'"{directive}" in strftime; there are: {known}')
+            raise CompileError(f'"{directive}" in strftime; there are: {known}')
     if form.value.endswith("%") and not form.value.endswith("%%"):
-        raise Refusal("a form of strftime that ends with %")
+        raise CompileError("a strftime format that ends with %")
     early = Op("lt", (part(value, "year"), Const(1000)), BOOLEAN)
-    broken = missing(value)
-    return requiring(early if broken is None else Op("or", (broken, early), BOOLEAN), Join(tuple(parts)))
+    broken = fails_or_none(value)
+    return fail_where(early if broken is None else Op("or", (broken, early), BOOLEAN), Concat(tuple(parts)))
 
 
 METHODS: dict[str, Callable[..., Expr]] = {"isoformat": isoformat, "strftime": strftime}

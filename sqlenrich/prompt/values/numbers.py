@@ -11,16 +11,16 @@ from collections.abc import Callable
 from decimal import Decimal as PyDecimal
 
 from sqlenrich.core.types import BIGINT, BOOLEAN, DOUBLE, STRING, Decimal
-from sqlenrich.prompt.ir.failures import is_none, none, requiring
-from sqlenrich.prompt.ir.nodes import Const, Expr, If, Join, Op, none_possible
+from sqlenrich.prompt.ir.failures import fail_where, is_none, none_condition
+from sqlenrich.prompt.ir.nodes import Concat, Const, Expr, If, Op, none_possible
 from sqlenrich.prompt.values.comparisons import EXACT, NUMERIC, constant_decimal
-from sqlenrich.prompt.values.values import Known, Refusal, Value, choose, describe, lift, truth
+from sqlenrich.prompt.values.value import CompileError, Static, Value, choose, describe, lift, truth
 
 
 def add(a: Expr, b: Expr) -> Expr:
-    """Give ``a + b`` of numbers, or the joined text of two texts. An integer beyond 64 bits fails for the row."""
+    """Give ``a + b`` of two numbers or two texts. Fails for an integer beyond 64 bits."""
     if a.type == b.type == STRING:
-        return Join((a, b))
+        return Concat((a, b))
     return _arithmetic("add", "adding {} and {}", a, b)
 
 
@@ -39,15 +39,15 @@ def _arithmetic(name: str, words: str, a: Expr, b: Expr) -> Expr:
         return Op(f"try_{name}", (a, b), BIGINT)
     if {a.type, b.type} == {BIGINT, DOUBLE} or a.type == b.type == DOUBLE:
         return Op(f"double_{name}", (as_double(a), as_double(b)), DOUBLE)
-    raise Refusal(words.format(describe(a.type), describe(b.type)))
+    raise CompileError(words.format(describe(a.type), describe(b.type)))
 
 
 def divide(a: Expr, b: Expr) -> Expr:
-    """Give ``a / b``, a double; fails for a divisor of 0, and for integers that are no doubles."""
+    """Give ``a / b``, a double. Fails for a divisor of 0 and for an integer that is no double."""
     if a.type not in NUMERIC or b.type not in NUMERIC:
-        raise Refusal(f"dividing {describe(a.type)} by {describe(b.type)}")
+        raise CompileError(f"dividing {describe(a.type)} by {describe(b.type)}")
     if isinstance(b, Const) and not b.value:
-        raise Refusal("this fails for every row: division by zero")
+        raise CompileError("this fails for every row: division by zero")
     return Op("double_divide", (_exact(a), _exact(b)), DOUBLE)
 
 
@@ -62,11 +62,11 @@ def whole_division(name: str) -> Callable[[Expr, Expr], Expr]:
 
     def divided(a: Expr, b: Expr) -> Expr:
         if a.type != BIGINT or b.type != BIGINT:
-            raise Refusal(f'"{name}" of {describe(a.type)} and {describe(b.type)}; both must be integers')
+            raise CompileError(f'"{name}" of {describe(a.type)} and {describe(b.type)}; both must be integers')
         if not isinstance(b, Const) or not isinstance(b.value, int):
-            raise Refusal(f'"{name}" by a value of the row; write the divisor as a constant')
+            raise CompileError(f'"{name}" by a value of the row; write the divisor as a constant')
         if b.value in (0, -1) or abs(b.value) > EXACT:
-            raise Refusal(f'"{name}" by {b.value}')
+            raise CompileError(f'"{name}" by {b.value}')
         return Op("modulo" if name == "%" else "floor_divide", (a, b), BIGINT)
 
     return divided
@@ -76,7 +76,7 @@ def as_double(number: Expr) -> Expr:
     """Give a number as a double."""
     if isinstance(number, Const) and isinstance(number.value, int | float):
         if isinstance(number.value, int) and abs(number.value) > EXACT:
-            raise Refusal(f"the constant {number.value} beside a double: it is none")
+            raise CompileError(f"the constant {number.value}: no double equals it")
         return Const(float(number.value))
     return number if number.type == DOUBLE else Op("double", (number,), DOUBLE)
 
@@ -86,69 +86,69 @@ def negative(number: Expr) -> Expr:
     if number.type == DOUBLE:
         return Op("double_multiply", (number, Const(-1.0)), DOUBLE)
     if number.type != BIGINT:
-        raise Refusal(f"a sign before {describe(number.type)}")
+        raise CompileError(f"the negative of {describe(number.type)}")
     return Op("try_negative", (number,), BIGINT)
 
 
 def absolute(number: Expr) -> Expr:
-    """Give ``abs(number)``; the least integer fails, as its negative is none of 64 bits."""
+    """Give ``abs(number)``. Fails for the least integer, whose negative needs over 64 bits."""
     if number.type == DOUBLE:
         return Op("double_abs", (number,), DOUBLE)
     if number.type != BIGINT:
-        raise Refusal(f"the absolute value of {describe(number.type)}; cast it in the source query")
+        raise CompileError(f"the absolute value of {describe(number.type)}; cast it in the source query")
     return If(Op("lt", (number, Const(0)), BOOLEAN), negative(number), number)
 
 
 MAX_DIGITS = 28
-"""The digits of Python's decimals: what has more can't be rounded."""
+"""The most digits that Python's decimals round to."""
 
 # Rounding and conversions ---------------------------------------------------------------------------------------------
 
 
-def rounded(value: Expr, precision: Value = Known(0), method: Value = Known("common")) -> Expr:
-    """Give Jinja's ``round``: half to even of the exact value, as Python does."""
-    if not isinstance(precision, Known) or type(precision.value) is not int or not isinstance(method, Known):
-        raise Refusal("round with arguments that differ by row")
+def rounded(value: Expr, precision: Value = Static(0), method: Value = Static("common")) -> Expr:
+    """Give Jinja's ``round``: the nearest value, half to even, as in Python."""
+    if not isinstance(precision, Static) or type(precision.value) is not int or not isinstance(method, Static):
+        raise CompileError("round with arguments that differ by row")
     digits = precision.value
     if digits < 0 or digits > 9:
-        raise Refusal("round to other than 0 to 9 decimals")
+        raise CompileError("round to other than 0 to 9 decimals")
     if method.value not in ("common", "ceil", "floor"):
-        raise Refusal('this fails for every row: the method of round is "common", "ceil" or "floor"')
+        raise CompileError('this fails for every row: the method of round is "common", "ceil" or "floor"')
     if method.value != "common":
         if digits or value.type not in NUMERIC:
-            raise Refusal(f"round to {digits} decimals with {method.value}; round to 0")
+            raise CompileError(f"round to {digits} decimals with {method.value}; round to 0")
         if value.type == BIGINT:
             return as_double(value)
         # Python's own floor and ceil give an integer, which has no negative zero.
         return Op("double_add", (Op(str(method.value), (value,), DOUBLE), Const(0.0)), DOUBLE)
     if value.type == BIGINT:
-        return requiring(none(value), value)
+        return fail_where(none_condition(value), value)
     if isinstance(value.type, Decimal):
         if digits >= value.type.scale:
-            raise Refusal(f"round of {describe(value.type)} to {digits} decimals: it has fewer")
+            raise CompileError(f"round of {describe(value.type)} to {digits} decimals: it has fewer")
         whole = min(38, value.type.precision - value.type.scale + 1 + digits)
         made = Op("round_decimal", (value, Const(digits)), Decimal(max(whole, digits + 1), digits))
         if whole <= MAX_DIGITS:
             return made
-        # Python's decimals have 28 digits: more fail.
+        # Rounding to more digits than Python's decimals have fails.
         limit = PyDecimal(f"{10 ** (MAX_DIGITS + 1) - 5}E{-digits - 1}")
         above = Op("gteq", (value, constant_decimal(limit, value.type)), BOOLEAN)
         below = Op("lteq", (value, constant_decimal(limit.copy_negate(), value.type)), BOOLEAN)
-        return requiring(Op("or", (above, below), BOOLEAN), made)  # Spark's ABS has 34 digits
+        return fail_where(Op("or", (above, below), BOOLEAN), made)  # Spark's ABS has 34 digits
     if value.type != DOUBLE:
-        raise Refusal(f"round of {describe(value.type)}")
+        raise CompileError(f"round of {describe(value.type)}")
     return Op("round", (value, Const(digits)), DOUBLE)
 
 
-def integer(value: Expr, default: Value = Known(0), base: Value = Known(10)) -> Expr:
-    """Give Jinja's ``int`` filter: the default where the value is no number."""
-    if base != Known(10):
-        raise Refusal("int with a base other than 10")
+def integer(value: Expr, default: Value = Static(0), base: Value = Static(10)) -> Expr:
+    """Give Jinja's ``int``: the default where the value is no number."""
+    if base != Static(10):
+        raise CompileError("int with a base other than 10")
     fallback = lift(default)
     if value.type == BIGINT:
         return choose(is_none(value), fallback, value) if none_possible(value) else value
     if fallback.type != BIGINT or none_possible(fallback):
-        raise Refusal("int with a default that is no integer")
+        raise CompileError("int with a default that is not an integer")
     if value.type == BOOLEAN:
         number = choose(truth(value), Const(1), Const(0))
     elif value.type == STRING:
@@ -156,21 +156,21 @@ def integer(value: Expr, default: Value = Known(0), base: Value = Known(10)) -> 
     elif value.type == DOUBLE or isinstance(value.type, Decimal):
         number = Op("truncated", (value,), BIGINT)
     else:
-        raise Refusal(f"int of {describe(value.type)}; cast it in the source query")
+        raise CompileError(f"int of {describe(value.type)}; cast it in the source query")
     return choose(is_none(value), fallback, number) if none_possible(value) else number
 
 
-def floating(value: Expr, default: Value = Known(0.0)) -> Expr:
-    """Give Jinja's ``float`` filter: the default where the value is no number."""
+def floating(value: Expr, default: Value = Static(0.0)) -> Expr:
+    """Give Jinja's ``float``: the default where the value is no number."""
     fallback = as_double(lift(default))
     if none_possible(fallback):
-        raise Refusal("float with a default that is None")
+        raise CompileError("float with a default that is None")
     if value.type in NUMERIC:
         number = as_double(value)
     elif value.type == STRING:
         number = Op("float", (value, fallback), DOUBLE)
     else:
-        raise Refusal(f"float of {describe(value.type)}; cast it in the source query")
+        raise CompileError(f"float of {describe(value.type)}; cast it in the source query")
     return choose(is_none(value), fallback, number) if none_possible(value) else number
 
 
@@ -183,7 +183,7 @@ _BRACES = re.compile(r"\{\{|\}\}|\{(?P<name>\w*)(?::(?P<spec>[^{}]*))?\}|(?P<bad
 _SPEC = re.compile(r"(?:0?(?:\.(?P<digits>\d+))?(?P<kind>[df]))?")
 
 
-def percent(template: str, values: list[Value], soft_text: Callable[[Expr], Expr]) -> list[Expr]:
+def percent(template: str, values: list[Value], to_str: Callable[[Expr], Expr]) -> list[Expr]:
     """Give the parts of Python's ``template % values``: ``%s``, ``%d``, ``%.2f`` and ``%%``."""
     parts: list[Expr] = []
     left = list(values)
@@ -202,18 +202,16 @@ def percent(template: str, values: list[Value], soft_text: Callable[[Expr], Expr
             or match["width"].strip("01")
             or kind not in "sdf"
         ):
-            raise Refusal(f'the format "{match[0]}"; write %s, %d or %.2f')
+            raise CompileError(f'the format "{match[0]}"; write %s, %d or %.2f')
         if not left:
-            raise Refusal("this fails for every row: not enough values for the format")
-        parts.append(_formatted(lift(left.pop(0)), match["kind"], match["digits"], match[0], soft_text))
+            raise CompileError("this fails for every row: not enough values for the format")
+        parts.append(_formatted(lift(left.pop(0)), match["kind"], match["digits"], match[0], to_str))
     if left:
-        raise Refusal("this fails for every row: not all values are used by the format")
+        raise CompileError("this fails for every row: not all values are used by the format")
     return [*parts, Const(template[at:])]
 
 
-def braces(
-    template: str, values: list[Value], names: dict[str, Value], soft_text: Callable[[Expr], Expr]
-) -> list[Expr]:
+def braces(template: str, values: list[Value], names: dict[str, Value], to_str: Callable[[Expr], Expr]) -> list[Expr]:
     """Give the parts of Python's ``template.format(...)``: ``{}``, ``{0}``, ``{name}`` and ``{:.2f}``."""
     parts: list[Expr] = []
     at = place = 0
@@ -225,7 +223,7 @@ def braces(
             continue
         spec = _SPEC.fullmatch(match["spec"] or "")
         if match["bad"] or spec is None:
-            raise Refusal(f'the format "{match[0]}"; write {{}}, {{0}}, {{name}} or {{:.2f}}')
+            raise CompileError(f'the format "{match[0]}"; write {{}}, {{0}}, {{name}} or {{:.2f}}')
         name = match["name"]
         if not name:
             name, place = str(place), place + 1
@@ -234,19 +232,19 @@ def braces(
         elif name in names:
             value = names[name]
         else:
-            raise Refusal(f'this fails for every row: the format has no value for "{match[0]}"')
-        parts.append(_formatted(lift(value), spec["kind"] or "s", spec["digits"], match[0], soft_text))
+            raise CompileError(f'this fails for every row: the format has no value for "{match[0]}"')
+        parts.append(_formatted(lift(value), spec["kind"] or "s", spec["digits"], match[0], to_str))
     return [*parts, Const(template[at:])]
 
 
-def _formatted(value: Expr, kind: str, digits: str | None, written: str, soft_text: Callable[[Expr], Expr]) -> Expr:
+def _formatted(value: Expr, kind: str, digits: str | None, written: str, to_str: Callable[[Expr], Expr]) -> Expr:
     if kind == "s" and digits is None:
-        return soft_text(value)
+        return to_str(value)
     if kind == "d" and digits is None and value.type == BIGINT:
         return Op("text", (value,), STRING)
     if kind == "f" and value.type in NUMERIC:
         places = int(digits) if digits is not None else 6
         if places > 9:
-            raise Refusal(f'the format "{written}": at most 9 decimals')
+            raise CompileError(f'the format "{written}": at most 9 decimals')
         return Op("fixed", (as_double(value), Const(places)), STRING)
-    raise Refusal(f'the format "{written}" of {describe(value.type)}')
+    raise CompileError(f'the format "{written}" of {describe(value.type)}')

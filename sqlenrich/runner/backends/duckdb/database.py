@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -14,22 +15,34 @@ import duckdb
 
 from sqlenrich.core.errors import RunError
 from sqlenrich.core.names import identifier
+from sqlenrich.core.types import Type
 from sqlenrich.engines.duckdb.engine import ENGINE
+from sqlenrich.runner.backends.duckdb.types import portable_type
 
 T = TypeVar("T")
 INPUT = "sqlenrich_input"
 _LOCK = threading.Lock()
 _OPEN: set[str] = set()
 """The databases open in this process: DuckDB itself keeps out only other processes."""
-MEMORY_MIB = 320
-MEMORY_MOST_MIB = 16_384
-THREADS = 4
-"""Each thread takes a share of the memory; more of them would make a run no faster, since the model is slower."""
-ROW_GROUP_ROWS = 8192
-"""DuckDB works in parallel by groups of rows: with its own 122,880 a table of 100 thousand rows is made by one thread.
 
-Each commit writes into the last group, and a checkpoint compresses the changed ones again: small ones make both cheap.
-"""
+
+@dataclass(frozen=True)
+class Policy:
+    """How much memory and how many threads a run takes, and how many rows it handles at a time."""
+
+    memory_mib: int = 320
+    """The first limit of DuckDB's memory; it doubles where a statement needs more."""
+    memory_most_mib: int = 16_384
+    threads: int = 4
+    """Each thread takes a share of the memory. More threads make no run faster: the model is slower."""
+    slice_rows: int = 1_250_000
+    """The rows of one slice of ``checked``: the memory of a run does not grow with its rows."""
+    page_rows: int = 4096
+    """The pending requests that are read at a time."""
+    row_group_rows: int = 8192
+    """The rows of a group. DuckDB works in parallel by groups: with its own 122,880 one thread makes a table of 100
+    thousand rows. Each commit writes into the last group, and a checkpoint compresses the changed ones again: small
+    groups make both cheap."""
 
 
 def name_parts(table: str) -> list[str]:
@@ -51,42 +64,74 @@ def text(value: str) -> str:
 class Database:
     """One open database. Use as a context manager; only the thread that opened it may use it."""
 
-    def __init__(self, path: Path) -> None:
+    db: duckdb.DuckDBPyConnection
+
+    def __init__(self, path: Path, policy: Policy | None = None) -> None:
+        self.path, self.policy = path, policy or Policy()
+        self.memory_mib = self.policy.memory_mib
+        self.paths: tuple[str, str] | None = None
+        self._key = str(path.resolve())
+
+    @property
+    def place(self) -> str:
+        """The file, for messages."""
+        return str(self.path)
+
+    def __enter__(self) -> Self:
         """Open or make the database. Raises RunError where another process has it open, naming the process."""
-        self.path = path
+        path = self.path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"{path} can't be made: {error.strerror}: {error.filename}") from None
-        self.place = str(path.resolve())
         with _LOCK:
-            if self.place in _OPEN:
+            if self._key in _OPEN:
                 raise RunError(f"{path} is in use by another run of this process ({os.getpid()}); wait for it")
-            _OPEN.add(self.place)
-        threads = min(THREADS, os.cpu_count() or 1)
+            _OPEN.add(self._key)
         try:
-            self.db = _open(path, {"memory_limit": f"{MEMORY_MIB}MiB", "threads": threads})
+            self.db = _open(path, self.policy)
         except duckdb.Error as error:
-            _OPEN.discard(self.place)
+            _OPEN.discard(self._key)
             raise cannot_open(path, error) from None
-        self.memory_mib = MEMORY_MIB
-        self.paths: tuple[str, str] | None = None
         self.db.execute("SET preserve_insertion_order = true")
         self.db.execute("SET enable_progress_bar = false")  # it goes to stdout, which is for data
         spill = Path(f"{path}.tmp")
         _clear(spill)
         self.db.execute(f"SET temp_directory = {text(str(spill))}")
-
-    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self.db.close()
-        _OPEN.discard(self.place)
+        _OPEN.discard(self._key)
         if isinstance(error, duckdb.OutOfMemoryException):
             raise RunError(f"{self.path}: not enough memory; cut long texts in a source query, or run it in parts")
         if isinstance(error, duckdb.Error):
             raise RunError(problem(error, f"{self.path}: ")) from None
+
+    def execute(self, sql: str) -> None:
+        """Run a statement."""
+        self.db.execute(sql)
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run a query and give its rows."""
+        return self.roomy(lambda: self.db.execute(sql).fetchall())
+
+    def columns(self, relation: str) -> dict[str, Type | None] | None:
+        """Give a relation's columns and types; None where it is not there."""
+        try:
+            found = self.db.execute(f"DESCRIBE {relation}").fetchall()
+        except duckdb.CatalogException:
+            return None
+        return {str(row[0]): portable_type(str(row[1])) for row in found}
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self.db.execute("BEGIN")
+
+    def commit(self) -> None:
+        """Commit the transaction, if there is one."""
+        with suppress(duckdb.TransactionException):
+            self.db.execute("COMMIT")
 
     def one(self, sql: str) -> Any:
         """Run a query and give the first value of its first row."""
@@ -104,7 +149,7 @@ class Database:
             except duckdb.OutOfMemoryException:
                 with suppress(duckdb.TransactionException):
                     self.db.execute("ROLLBACK")
-                if self.memory_mib >= MEMORY_MOST_MIB:
+                if self.memory_mib >= self.policy.memory_most_mib:
                     raise
                 self.memory_mib *= 2
                 self.db.execute(f"SET memory_limit = '{self.memory_mib}MiB'")
@@ -133,13 +178,14 @@ class Database:
         return str(self.one("SELECT current_database()"))
 
 
-def _open(path: Path, config: dict[str, Any]) -> duckdb.DuckDBPyConnection:
-    """Open or make a database: attached, since only there the size of its row groups can be said."""
-    db = duckdb.connect(config=config)
+def _open(path: Path, policy: Policy) -> duckdb.DuckDBPyConnection:
+    """Open or make a database: attached, since only ATTACH takes the size of its row groups."""
+    threads = min(policy.threads, os.cpu_count() or 1)
+    db = duckdb.connect(config={"memory_limit": f"{policy.memory_mib}MiB", "threads": threads})
     try:
         # The connection's own database has this name already.
         named = f" AS {quote('memory_db')}" if path.name.split(".")[0].lower() == "memory" else ""
-        db.execute(f"ATTACH {text(str(path))}{named} (ROW_GROUP_SIZE {ROW_GROUP_ROWS})")
+        db.execute(f"ATTACH {text(str(path))}{named} (ROW_GROUP_SIZE {policy.row_group_rows})")
         name = db.execute("SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL").fetchall()[0][0]
         db.execute(f"USE {quote(name)}.main")
     except duckdb.Error:

@@ -1,0 +1,40 @@
+"""What the commands need of a terminal: its width, a question, and a line on stderr from any thread."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from contextlib import suppress
+
+import click
+
+CLEAR_LINE = "\r\x1b[K"
+"""Goes to the beginning of the terminal's line and clears it."""
+
+
+def width(*, least: int = 60, most: int | None = None) -> int:
+    """Give the terminal's width in columns, within bounds."""
+    columns = max(shutil.get_terminal_size((100, 24)).columns, least)
+    return columns if most is None else min(columns, most)
+
+
+def can_ask() -> bool:
+    """Whether a person can read a question and answer it."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def confirm(question: str) -> bool:
+    """Ask a yes-or-no question. Ctrl-D means no."""
+    try:
+        return click.confirm(question, default=True, err=True)
+    except click.Abort:
+        click.echo(err=True)  # the next output begins on a new line
+        return False
+
+
+def write_line(line: str) -> None:
+    """Write a line to stderr, over the line of progress on a terminal. Works from any thread at any moment."""
+    clear = CLEAR_LINE if os.isatty(2) else ""
+    with suppress(OSError):  # stderr may be closed
+        os.write(2, f"{clear}{line}\n".encode())

@@ -1,0 +1,30 @@
+"""The model of a request: its own name and its parameters under the names of one engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlenrich.core.engine import Engine, OutputSpec
+from sqlenrich.plan.request import ResolvedModel
+from sqlenrich.spec.enrichment import Enrichment
+
+
+def resolve_model(
+    enrichment: Enrichment, engine: Engine, name: str | None = None, overrides: Mapping[str, Any] | None = None
+) -> ResolvedModel:
+    """Give the model and its parameters under the engine's names. ``overrides`` come from an alias; None drops one."""
+    model = name or (None if enrichment.model == "default" else enrichment.model) or engine.facts["default_model"].value
+    names = engine.params_of(model or "")
+    params = {vendor: value for key, value in enrichment.params.items() if (vendor := names.get(key)) is not None}
+    for key in dict.fromkeys((engine.name, engine.settings_key)):
+        params |= enrichment.engine_params.get(key, {})
+    for key, value in (overrides or {}).items():
+        params[names.get(key) or key] = value
+    options = {key: params.pop(key) for key in engine.call_options if key in params}
+    return ResolvedModel(model or "", {key: value for key, value in params.items() if value is not None}, options)
+
+
+def output_of(enrichment: Enrichment, model: ResolvedModel) -> OutputSpec:
+    """Give what an engine's ``response_format`` is made from."""
+    return OutputSpec(enrichment.name, enrichment.schema, enrichment.repairs, model.name)

@@ -1,0 +1,71 @@
+"""The steps ``enriched`` and ``quarantine``: the rows of ``checked``, split by its one column ``_error``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from sqlenrich.core.engine import Engine
+from sqlenrich.core.sql import Sql, literal
+from sqlenrich.core.types import STRING
+from sqlenrich.plan.references import References
+from sqlenrich.spec.enrichment import Enrichment
+
+RELATIONS = ("accepted",)
+"""The names of the relations inside the steps."""
+
+
+@dataclass(frozen=True)
+class ResultsStep:
+    """What the steps are made from: the columns that rows keep, and what is recorded of their prompts."""
+
+    e: Enrichment
+    engine: Engine
+    names: References
+    kept: tuple[str, ...]
+    recorded: tuple[str, ...]
+    free: Callable[[str], str]
+    """Gives a name that no column of the result tables has."""
+
+    def enriched(self) -> Sql:
+        """Give the SELECT of the accepted rows, one typed column per output property."""
+        json, col, named, doc = self.engine.json, self.names.col, self.names.named, self.names.col(self.free("doc"))
+        accepted = exp.select(exp.Star(), named(json.accepted(col("answer")), self.free("doc")), copy=False)
+        accepted = accepted.from_(self.names.table("checked"), copy=False)
+        accepted = accepted.where(exp.Is(this=col("_error"), expression=exp.Null()), copy=False)
+        outputs = [
+            named(self.engine.typed_column(json.get(doc.copy(), name), kind), name)
+            for name, kind in self.e.readings.items()
+        ]
+        version: Sql = literal(self.e.version) if self.e.version is not None else self.names.null(STRING)
+        return (
+            exp.select(
+                *(col(name) for name in self.kept),
+                *outputs,
+                named(col("request_hash"), "_request_hash"),
+                col("_model"),
+                named(version, "_version"),
+                named(literal(self.e.fingerprint), "_fingerprint"),
+                *(col(name) for name in self.recorded),
+                copy=False,
+            )
+            .from_(exp.to_table("accepted"), copy=False)
+            .with_("accepted", as_=accepted, copy=False)
+        )
+
+    def quarantine(self) -> Sql:
+        """Give the SELECT of the refused rows, each with its reason."""
+        col = self.names.col
+        names = (*self.kept, "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts")
+        return (
+            exp.select(
+                *(col(name) for name in names),
+                self.names.named(col("request_hash"), "_request_hash"),
+                *(col(name) for name in self.recorded),
+                copy=False,
+            )
+            .from_(self.names.table("checked"), copy=False)
+            .where(exp.Not(this=exp.Is(this=col("_error"), expression=exp.Null())), copy=False)
+        )

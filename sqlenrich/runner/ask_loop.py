@@ -1,0 +1,132 @@
+"""The loop of a run: pending requests go to an asker, each batch of its answers is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+from sqlenrich.llm.messages import Answer, Request
+from sqlenrich.plan.plan import Plan, Step
+from sqlenrich.runner.backends.base import Backend, Origin
+from sqlenrich.runner.model_choice import ModelChoice
+from sqlenrich.runner.observer import Observer, Stopper
+
+if TYPE_CHECKING:
+    from sqlenrich.llm.client import Client
+    from sqlenrich.llm.throttle.limiter import Gate
+
+PREFLIGHT_REQUESTS = 3
+COMMIT_ROWS = 256
+"""The answers of one commit at most: each commit costs the same."""
+BATCH_ROWS = 128
+"""The answers of one commit where a model takes its time: requests keep going out while a batch is stored."""
+
+
+class Asker(Protocol):
+    """A stream of requests in, batches of answers out. A failed request is an answer with ``call_error``."""
+
+    def preflight(self, requests: Sequence[Request], *, suspect: bool = False) -> list[Answer]:
+        """Ask a few requests first. Raises RunError where all fail for a reason that is not theirs."""
+
+    def stream(self, requests: Iterator[Request]) -> Iterator[list[Answer]]:
+        """Ask all requests; give each batch of answers as soon as it is there."""
+
+    def stop(self) -> None:
+        """Ask nothing new and end; a second call abandons what is in flight. From any thread."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it ended early."""
+
+    def heard(self) -> list[str]:
+        """Give the warnings since the last call."""
+
+
+@dataclass
+class AskLoop:
+    """Asks the pending requests of calls, stores each answer, and counts."""
+
+    backend: Backend
+    plan: Plan
+    origin: Origin
+    observer: Observer
+    stopper: Stopper
+    total: int = 0
+    """The requests given to the asker."""
+    calls: int = 0
+    """The requests sent, retries included."""
+    retries: int = 0
+    stored: int = 0
+    """The answers stored."""
+    limiters: dict[int, Gate] = field(default_factory=dict)
+
+    def ask(self, choice: ModelChoice, call: Step, pending: int, *, repeat: bool, suspect: bool = False) -> None:
+        """Ask the pending relation; with ``repeat`` again while a retryable failure is pending.
+
+        ``suspect`` requests failed before: a further failure does not end the run.
+        """
+        from sqlenrich.llm.client import Client
+        from sqlenrich.llm.model import InstantModel
+
+        instant = isinstance(choice.model, InstantModel) and choice.model.instant
+        batch_rows = COMMIT_ROWS if instant else BATCH_ROWS
+        with Client(choice.model, concurrency=choice.concurrency, batch_rows=batch_rows, caps=choice.budget) as client:
+            self.stopper.watch(client)
+            if client.gate is not None:
+                self.limiters[id(client.gate)] = client.gate
+            before = replace(client.stats)  # a model that was asked before counts on
+            try:
+                failed = self._round(client, call, pending, preflight=True, suspect=suspect)
+                while repeat and not client.stopped and failed and (pending := self._refreshed(choice, call)):
+                    failed = self._further_round(client, call, pending)
+            finally:
+                self._warn(client)
+                self.stopper.watch(None)
+                self.calls += client.stats.calls - before.calls
+                self.retries += client.stats.retries - before.retries
+
+    def limit_shares(self) -> dict[str, float]:
+        """Give the share of the asking time in which each limit delayed requests."""
+        from sqlenrich.llm.throttle.wait_times import share_of_time
+
+        return share_of_time([limiter.held for limiter in self.limiters.values()])
+
+    def _refreshed(self, choice: ModelChoice, call: Step) -> int:
+        return self.backend.refresh(self.plan, call, None, ordered=choice.prefix_order)
+
+    def _further_round(self, client: Client, call: Step, pending: int) -> int:
+        """Ask again what failed: each request sent is a retry."""
+        first_sends = client.stats.calls - client.stats.retries
+        failed = self._round(client, call, pending, preflight=False, suspect=False)
+        self.retries += client.stats.calls - client.stats.retries - first_sends
+        return failed
+
+    def _round(self, client: Asker, call: Step, pending: int, *, preflight: bool, suspect: bool) -> int:
+        """Ask all pending requests once; give how many answers are retryable failures."""
+        self.total += pending
+        failed = 0
+        requests = self.backend.requests(call, pending)
+        if preflight:
+            # Neighbours are alike: three of them that fail would say nothing of the others.
+            head = self.backend.spread(call, pending, PREFLIGHT_REQUESTS)
+            answers = client.preflight(head, suspect=suspect)
+            failed += self._store(answers)
+            if asked := {answer.request_hash for answer in answers}:
+                requests = (request for request in requests if request.request_hash not in asked)
+        for batch in client.stream(requests):
+            failed += self._store(batch)
+            self._warn(client)
+        return failed
+
+    def _store(self, answers: Sequence[Answer]) -> int:
+        if not answers:
+            return 0
+        self.backend.append(self.plan, answers, self.origin)
+        self.stored += len(answers)
+        self.observer.answered(answers, self.total)
+        return sum(answer.retryable for answer in answers)
+
+    def _warn(self, client: Asker) -> None:
+        for line in client.heard():
+            self.observer.note(line)

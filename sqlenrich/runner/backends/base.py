@@ -1,0 +1,202 @@
+"""The contract of a backend: where the steps of a plan run and its tables live. It knows no model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, Self
+
+from sqlglot import exp
+
+from sqlenrich.core.types import Type
+from sqlenrich.llm.messages import Answer, Request
+from sqlenrich.plan.plan import Plan, Step
+from sqlenrich.spec.enrichment import Enrichment
+
+
+@dataclass(frozen=True)
+class Source:
+    """The rows of a run: the relation to read, and its columns' types where they are known."""
+
+    relation: str
+    types: dict[str, Type] | None
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a run finds before it asks: rows, distinct requests, and those that must be asked."""
+
+    rows: int
+    distinct: int
+    unanswered: int
+    pending: int
+    """The unanswered requests that this run asks: fewer than all under a limit."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """What became of the rows: accepted, refused by reason, and the requests that are still to be asked."""
+
+    enriched: int
+    quarantined: int
+    reasons: Mapping[str, int]
+    pending: int
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a run writes beside each of its answers."""
+
+    run_id: str
+    version: str | None
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Where the stored prompts come from: what a retry must know of the last run."""
+
+    digest: str
+    """See :func:`~sqlenrich.plan.compile.snapshot_digest`."""
+    model: str
+    """The model's own name."""
+    asked_for: str | None
+    """The model as the run's caller named it, None where the file did."""
+    mock: bool
+    key: Sequence[str] | None
+    columns: Mapping[str, str] | None
+    where: str | None
+    responses: str | None
+
+
+@dataclass(frozen=True)
+class RunStart:
+    """A run that begins: its line of the ledger."""
+
+    run_id: str
+    name: str
+    at: datetime
+    snapshot: Snapshot
+
+
+class ModelUsage(NamedTuple):
+    """What one model's answers of a run took. A count is None where no answer reports it."""
+
+    model: str
+    uncounted: int
+    """Answers without token counts."""
+    tokens_in: int | None
+    tokens_cached: int | None
+    tokens_out: int | None
+
+
+class Backend(Protocol):
+    """Runs the steps of one plan and keeps its tables. Use as a context manager, from one thread."""
+
+    engine: str
+    """The name of the engine whose SQL it runs."""
+
+    def __enter__(self) -> Self:
+        """Open it."""
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+
+    @property
+    def place(self) -> str:
+        """Where the tables are, for messages."""
+
+    @property
+    def output(self) -> str:
+        """What the report calls the output."""
+
+    def bind(self, enrichment: Enrichment, input: str | Path | None) -> Source:
+        """Open the input. Raises ConfigError for what is missing or unreadable."""
+
+    def relations(self, name: str) -> dict[str, str]:
+        """Give the table of each role of an enrichment of this name."""
+
+    def check_tables(self, plan: Plan) -> None:
+        """Refuse tables that sqlenrich did not make, or that another version made. Raises ConfigError."""
+
+    def exists(self, step: Step) -> bool:
+        """Tell whether the table of a step is there."""
+
+    def prepare(self, plan: Plan, start: RunStart, *, limit: int | None, ordered: bool) -> Counts:
+        """Make the prompts, the table of answers where it is missing, and the pending relation."""
+
+    def refresh(self, plan: Plan, call: Step, limit: int | None, *, ordered: bool) -> int:
+        """Make the pending relation of a call afresh and give its count; ``ordered``: by prompt."""
+
+    def size(self, plan: Plan) -> tuple[int, int]:
+        """Give the number of rows and of distinct requests."""
+
+    def count(self, calls: Iterable[Step]) -> int:
+        """Give how many requests some calls have to ask."""
+
+    def not_retried(self, plan: Plan, reasons: Sequence[str], max_attempts: int) -> tuple[int, int]:
+        """Give how many requests refused for some reasons have no attempts left, and how many were never asked."""
+
+    def repeated_keys(self, plan: Plan, key: Sequence[str]) -> tuple[int, int]:
+        """Give how many rows have the key of another row, and how many have a NULL in it."""
+
+    def requests(self, call: Step, count: int) -> Iterator[Request]:
+        """Give the pending requests in batches: never the table in memory."""
+
+    def spread(self, call: Step, count: int, most: int) -> list[Request]:
+        """Give a few pending requests: the first, the last and those evenly between."""
+
+    def append(self, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:
+        """Store at least one answer and commit: from here on it is never asked again."""
+
+    def judge(self, plan: Plan, *, asked_by: str | None = None) -> None:
+        """Make ``checked``: all of it, or again for what the run ``asked_by`` asked; all or nothing."""
+
+    def finish(self, plan: Plan, calls: Sequence[Step]) -> Results:
+        """Make ``checked``, ``enriched`` and ``quarantine`` together. Raises RunError if a row is lost."""
+
+    def usage(self, plan: Plan, run_id: str) -> list[ModelUsage]:
+        """Give what a run's answers took, a line per model."""
+
+    def latencies(self, plan: Plan, run_id: str, shares: Sequence[int]) -> list[int] | None:
+        """Give percentiles of a run's latencies in milliseconds; None without an answer."""
+
+    def read(self, plan: Plan, query: exp.Query) -> list[tuple[Any, ...]]:
+        """Run a query over a plan's relations; it may read the source."""
+
+    def publish(self, plan: Plan) -> None:
+        """Write the results to files, where the output is one."""
+
+    def begin(self, start: RunStart, *, known: bool) -> None:
+        """Write a run's line of the ledger, or again: with its snapshot once the prompts are made (``known``)."""
+
+    def record(self, start: RunStart, status: str, facts: Mapping[str, Any]) -> None:
+        """Complete a run's line of the ledger."""
+
+    def last_snapshot(self, name: str) -> Snapshot:
+        """Give what made the stored prompts. Raises ConfigError where there are none, or where it is unknown."""
+
+
+class Connection(Protocol):
+    """A database that takes a statement at a time."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+
+    def execute(self, sql: str) -> None:
+        """Run a statement."""
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run a query and give its rows."""
+
+    def columns(self, relation: str) -> dict[str, Type | None] | None:
+        """Give a relation's columns, each with its type or None for an unknown one; None: it is not there."""
+
+    def begin(self) -> None:
+        """Begin a transaction, where the database has them."""
+
+    def commit(self) -> None:
+        """Make durable what was executed."""

@@ -1,0 +1,141 @@
+"""A backend over any DB-API 2.0 connection: the tables are there, a client asks the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import sqlglot
+from sqlglot import exp
+
+from sqlenrich.core.engine import Engine
+from sqlenrich.core.errors import ConfigError, RunError
+from sqlenrich.core.names import relation
+from sqlenrich.core.printer import print_sql
+from sqlenrich.core.sql import literal
+from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Array, Decimal, Struct, Type
+from sqlenrich.engines import get_engine
+from sqlenrich.runner.backends.base import Source
+from sqlenrich.runner.backends.statements import StatementBackend
+from sqlenrich.spec.enrichment import Enrichment
+
+_KINDS = {
+    "TINYINT": BIGINT, "SMALLINT": BIGINT, "INT": BIGINT, "BIGINT": BIGINT, "FLOAT": DOUBLE, "DOUBLE": DOUBLE,
+    "TEXT": STRING, "VARCHAR": STRING, "CHAR": STRING, "BOOLEAN": BOOLEAN, "DATE": DATE,
+    "TIMESTAMP": TIMESTAMP, "TIMESTAMPTZ": TIMESTAMP, "TIMESTAMPNTZ": TIMESTAMP, "TIMESTAMPLTZ": TIMESTAMP,
+    "DATETIME": TIMESTAMP,
+}  # fmt: skip
+"""Portable types by the names that sqlglot gives to all engines' types."""
+
+
+class DbApiCursor(Protocol):
+    """The part of PEP 249 that is used."""
+
+    def execute(self, operation: str, /) -> Any:
+        """Run a statement."""
+
+    def fetchall(self) -> Any:
+        """Give all rows."""
+
+
+class DbApi(Protocol):
+    """A connection of PEP 249."""
+
+    def cursor(self) -> Any:
+        """Give a cursor."""
+
+    def commit(self) -> Any:
+        """End a transaction."""
+
+
+class DbApiConnection:
+    """A DB-API connection as a database that takes a statement at a time."""
+
+    def __init__(self, connection: DbApi, engine: Engine, place: str) -> None:
+        self.connection, self.engine, self.place = connection, engine, place
+        self.cursor: DbApiCursor = connection.cursor()
+
+    def execute(self, sql: str) -> None:
+        """Run a statement. Raises RunError with the first line of the driver's message."""
+        try:
+            self.cursor.execute(sql)
+        except Exception as error:  # PEP 249 has no class that all drivers share
+            raise RunError(f"{self.place}: {str(error).strip().splitlines()[0]}") from None
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run a query and give its rows."""
+        self.execute(sql)
+        return [tuple(row) for row in self.cursor.fetchall()]
+
+    def columns(self, relation: str) -> dict[str, Type | None] | None:
+        """Give a relation's columns and types by ``information_schema``; None where it is not there."""
+        query = _columns_of(self.engine, relation)
+        found = self.rows(print_sql(self.engine, query))
+        return {name: portable_type(self.engine, str(kind)) for name, kind in found} or None
+
+    def begin(self) -> None:
+        """DB-API connections begin transactions by themselves."""
+
+    def commit(self) -> None:
+        """Make durable what was executed."""
+        self.connection.commit()
+
+
+class DbApiBackend(StatementBackend):
+    """The tables in one schema behind a DB-API connection, in the SQL of ``engine``.
+
+    The connection is the caller's: it stays open. ``schema`` qualifies the tables that are made.
+    """
+
+    def __init__(self, connection: DbApi, *, engine: str, schema: str = "", place: str = "") -> None:
+        named = place or f"{engine} {schema}".strip()
+        super().__init__(DbApiConnection(connection, get_engine(engine), named), engine, schema)
+
+    def bind(self, enrichment: Enrichment, input: str | Path | None) -> Source:
+        """Find the source: ``input`` or the header's. Raises ConfigError where it is missing."""
+        if not enrichment.key:
+            raise ConfigError(f"{enrichment.place}: a table has no row numbers: write key: [column] in the header")
+        table = str(input) if input is not None else enrichment.source
+        if table is None:
+            raise ConfigError("which table? Write source: in the header, or give --input")
+        found = self.connection.columns(table)
+        if found is None:
+            raise ConfigError(f"{self.place}: there is no table {table}, or it can't be read")
+        return Source(table, {name: kind or STRING for name, kind in found.items()})
+
+
+def _columns_of(engine: Engine, name: str) -> exp.Select:
+    table = relation(engine, name)
+    within = exp.Table(
+        this=exp.to_identifier("columns"), db=exp.to_identifier("information_schema"), catalog=table.args.get("catalog")
+    )
+    query = exp.select("column_name", "data_type").from_(within).order_by("ordinal_position")
+    for column, part in (("table_name", table.this), ("table_schema", table.args.get("db"))):
+        if part is not None:
+            lower = exp.Lower(this=exp.column(column))
+            query = query.where(exp.EQ(this=lower, expression=literal(part.name.lower())))
+    return query
+
+
+def portable_type(engine: Engine, written: str) -> Type | None:
+    """Give the portable type of a type as the engine writes it, None for one that has none."""
+    try:
+        return _portable(exp.DataType.build(written, dialect=engine.dialect, udt=True))
+    except sqlglot.errors.SqlglotError:
+        return None
+
+
+def _portable(kind: exp.DataType) -> Type | None:
+    name = kind.this.name if isinstance(kind.this, exp.DataType.Type) else ""
+    inner = kind.expressions
+    if name == "DECIMAL":
+        digits = [int(param.name) for param in inner]
+        return Decimal(*(digits + [38, 0][len(digits) :]))
+    if name == "ARRAY" or name == "LIST":
+        item = _portable(inner[0]) if inner else None
+        return None if item is None else Array(item)
+    if name == "STRUCT":
+        fields = [(field.name, _portable(field.args["kind"])) for field in inner if isinstance(field, exp.ColumnDef)]
+        known = [(label, of) for label, of in fields if of is not None]
+        return Struct(tuple(known)) if known and len(known) == len(inner) else None
+    return _KINDS.get(name)

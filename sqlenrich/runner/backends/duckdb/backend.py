@@ -1,0 +1,228 @@
+"""The backend of a DuckDB database: bounded memory for any number of rows, answers committed in bulk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import duckdb
+from sqlglot import exp, select
+
+from sqlenrich.core.errors import ConfigError, RunError
+from sqlenrich.core.printer import print_sql
+from sqlenrich.core.sql import Sql, literal
+from sqlenrich.llm.messages import Answer, Request
+from sqlenrich.plan.plan import Plan, Step
+from sqlenrich.plan.relations import RELATIONS, symbol
+from sqlenrich.renderer.statements import create_table_as
+from sqlenrich.runner.backends import queries
+from sqlenrich.runner.backends.base import Counts, Origin, Results, RunStart, Source
+from sqlenrich.runner.backends.duckdb.database import Database, Policy, name_parts, problem
+from sqlenrich.runner.backends.duckdb.files import check_replaceable, database_path, export, files_of
+from sqlenrich.runner.backends.duckdb.source import SOURCE, open_source
+from sqlenrich.runner.backends.statements import StatementBackend, evenly
+from sqlenrich.spec.enrichment import Enrichment
+
+SLICES = {"prompts": "sqlenrich_prompts_slice", "responses": "sqlenrich_responses_slice"}
+"""The views that ``checked`` reads in place of the whole tables."""
+BATCH = "sqlenrich_batch"
+"""The name under which DuckDB finds a batch of answers."""
+
+
+class DuckDBBackend(StatementBackend):
+    """The tables of a run in a DuckDB database: the output itself, or one beside a CSV or Parquet output."""
+
+    def __init__(self, output: Path, policy: Policy | None = None) -> None:
+        """Choose the database. Raises ConfigError for an unknown kind of output."""
+        self.target = output
+        self.policy = policy or Policy()
+        self.database = Database(database_path(output), self.policy)
+        super().__init__(self.database, "duckdb")
+
+    def __enter__(self) -> Self:
+        self.database.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.database.__exit__(*error)
+
+    @property
+    def output(self) -> str:
+        """The database or the file that the caller named."""
+        return str(self.target)
+
+    def bind(self, enrichment: Enrichment, input: str | Path | None) -> Source:
+        """Open the input; a source without a key gets the column ``_row``. Raises ConfigError."""
+        source = None if input is None else str(input)
+        numbered = not enrichment.key
+        types = open_source(self.database, source, enrichment.source, enrichment.query, number_rows=numbered)
+        return Source(SOURCE, types)
+
+    def read(self, plan: Plan, query: exp.Query) -> list[tuple[Any, ...]]:
+        """Run a query that may read the source."""
+        return self.database.reading(plan.relations.sql(query))
+
+    def publish(self, plan: Plan) -> None:
+        """Write the results to the output where that is a file."""
+        if self.target != self.database.path:
+            export(self.database, plan, self.target)
+
+    # Steps -----------------------------------------------------------------------------------------------------------
+
+    def run_step(self, step: Step) -> None:
+        """Make the table of a step afresh. Raises RunError that names the step."""
+        try:
+            if step.name != "prompts":
+                super().run_step(step)
+                return
+            # While the source is read its names come first: the new table is named in full.
+            name, catalog = step.relations.table("prompts").name, self.database.catalog()
+            table = exp.table_(name, "main", catalog, quoted=True)
+            for made in self.dialect.create_table_as(table, step.relations.bound(step.query)):
+                self.database.reading(print_sql(self.dialect, made))
+        except duckdb.OutOfMemoryException:
+            raise
+        except duckdb.Error as error:
+            raise RunError(problem(error, f"the step {step.name} failed: ")) from None
+
+    def prepare(self, plan: Plan, start: RunStart, *, limit: int | None, ordered: bool) -> Counts:
+        """Make the prompts, the table of answers where it is missing, and the pending relation."""
+        return self.database.roomy(lambda: self._prepare(plan, start, limit, ordered))
+
+    def _prepare(self, plan: Plan, start: RunStart, limit: int | None, ordered: bool) -> Counts:
+        return super().prepare(plan, start, limit=limit, ordered=ordered)
+
+    def refresh(self, plan: Plan, call: Step, limit: int | None = None, *, ordered: bool = False) -> int:
+        """Make the pending relation of a call afresh and give its count; a limit keeps the first rows."""
+        assert call.pending is not None
+        query: exp.Query = call.pending
+        if limit is not None:
+            first = select("request_hash", "MIN(rowid) AS first_row").from_(symbol("prompts")).group_by("request_hash")
+            query = (
+                select("pending.*")
+                .from_(query.subquery("pending"))
+                .join(first.subquery("first"), using="request_hash")
+                .order_by("first_row")
+                .limit(limit)
+            )
+        if ordered:
+            query = select("*").from_(query.subquery("pending")).order_by("prompt")
+        for sql in create_table_as(self.dialect, call, "pending", query):
+            self.database.roomy(partial(self.database.execute, sql))
+        return self.number(plan, queries.count_rows("pending"))
+
+    def judge(self, plan: Plan, *, asked_by: str | None = None) -> None:
+        """Make ``checked``: all of it, or again for what the run ``asked_by`` asked; all or nothing."""
+        self.database.roomy(lambda: self._judge(plan, asked_by))
+
+    def _judge(self, plan: Plan, asked_by: str | None) -> None:
+        self.database.begin()
+        self._check(plan, asked_by)
+        self.database.commit()
+
+    def _check(self, plan: Plan, asked_by: str | None = None) -> None:
+        """Make ``checked`` a slice of hashes at a time: the memory of a run does not grow with its rows."""
+        whole, sliced = plan.step("checked"), plan.bound(SLICES).step("checked")
+        rows = self.number(plan, queries.count_rows("prompts"))
+        count = max(1, -(-rows // self.policy.slice_rows))
+        again: list[Sql] = []
+        if asked_by is not None:
+            asked = queries.asked_hashes(asked_by).subquery(copy=False)
+            again = [exp.In(this=exp.column("request_hash"), query=asked)]
+            gone = exp.Delete(this=symbol("checked"), where=exp.Where(this=again[0].copy()))
+            self.database.execute(plan.relations.sql(gone))
+        for index in range(count):
+            for role, view in SLICES.items():
+                within = _slice(index, count, nulls=role == "prompts" and index == 0)
+                part = select("*").from_(symbol(role)).where(within, *(test.copy() for test in again))
+                made = exp.Create(
+                    this=exp.to_table(view), kind="VIEW", expression=part, replace=True,
+                    properties=exp.Properties(expressions=[exp.TemporaryProperty()]),
+                )  # fmt: skip
+                self.database.execute(plan.relations.sql(made))
+            if asked_by is None and index == 0:
+                for sql in create_table_as(self.dialect, sliced, "checked", sliced.query):
+                    self.database.execute(sql)
+            else:
+                rest = exp.Insert(this=symbol("checked"), expression=whole.query)
+                self.database.execute(sliced.relations.sql(rest))
+
+    def finish(self, plan: Plan, calls: Sequence[Step]) -> Results:
+        """Make ``checked``, ``enriched`` and ``quarantine`` together. Raises RunError if a row is lost."""
+        self.database.roomy(lambda: self._finish(plan))
+        results = self.results(plan, self.count(calls))
+        pending = exp.Drop(tables=[plan.relations.table("pending")], kind="TABLE", exists=True)
+        self.database.execute(print_sql(self.dialect, pending))
+        return results
+
+    def _finish(self, plan: Plan) -> None:
+        self.database.begin()
+        self._check(plan)
+        for name in ("enriched", "quarantine"):
+            self.run_step(plan.step(name))
+        self.database.commit()
+
+    # Requests and answers --------------------------------------------------------------------------------------------
+
+    def count(self, calls: Iterable[Step]) -> int:
+        """Give how many requests some calls have to ask."""
+        texts = [call.relations.sql(queries.count_pending(call)) for call in calls]
+        return sum(self.database.roomy(lambda: [int(self.database.one(sql)) for sql in texts]))
+
+    def requests(self, call: Step, count: int) -> Iterator[Request]:
+        """Give the pending requests in their order, a page at a time."""
+        for start in range(0, count, self.policy.page_rows):
+            page = (
+                select("*")
+                .from_(symbol("pending"))
+                .where(
+                    exp.GTE(this=exp.column("rowid"), expression=literal(start)),
+                    exp.LT(this=exp.column("rowid"), expression=literal(start + self.policy.page_rows)),
+                )
+            )
+            for row in self.database.rows(call.relations.sql(page)):
+                yield Request(*row)
+
+    def spread(self, call: Step, count: int, most: int) -> list[Request]:
+        """Give a few pending requests: the first, the last and those evenly between."""
+        places = exp.In(this=exp.column("rowid"), expressions=[literal(place) for place in evenly(count, most)])
+        query = select("*").from_(symbol("pending")).where(places).order_by("rowid")
+        return [Request(*row) for row in self.database.rows(call.relations.sql(query))]
+
+    def append(self, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:
+        """Store at least one answer and commit: from here on it is never asked again."""
+        from sqlenrich.runner.backends.duckdb.answers import answer_table
+
+        # The SQL finds the local variable by its name; registering it as a view would cost a third more.
+        sqlenrich_batch = answer_table(answers, origin)  # noqa: F841
+        into = plan.relations.table("responses")
+        insert = exp.Insert(this=into, expression=select("*").from_(BATCH), by_name=True)
+        self.database.db.execute(print_sql(self.dialect, insert, pretty=False))
+
+    def refuse_files(self, enrichment: Enrichment, input: str | Path | None) -> None:
+        """Refuse to read what the run writes, and to write over what no run wrote. Raises ConfigError."""
+        for path in files_of(self.target):
+            if input is not None and path.resolve() == Path(input).resolve():
+                raise ConfigError(f"{input}: the run would write over its own input; give another --output")
+        check_replaceable(*files_of(self.target))
+        own = input is None or Path(input).resolve() == self.target.resolve()
+        if own and enrichment.source is not None:
+            name = name_parts(enrichment.source)[-1].lower()
+            if name in {form.format(enrichment.name).lower() for form in RELATIONS.values()}:
+                raise ConfigError(
+                    f"the source {enrichment.source} is a table that this run makes; rename the prompt file, "
+                    "or give another --output"
+                )
+
+
+def _slice(index: int, count: int, *, nulls: bool) -> Sql:
+    """Give the test of a slice of hashes; ``nulls``: rows without a hash belong to it."""
+    hash_ = exp.column("request_hash")
+    low, high = (literal(f"{n * 2**32 // count:08x}") for n in (index, index + 1))
+    tests: list[Sql] = [exp.GTE(this=hash_, expression=low)]
+    if index + 1 < count:
+        tests.append(exp.LT(this=hash_.copy(), expression=high))
+    within = exp.and_(*tests)
+    return exp.or_(within, exp.Is(this=hash_.copy(), expression=exp.Null())) if nulls else within

@@ -1,0 +1,84 @@
+"""The ledger of runs: a line a run, beside the tables that the run makes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlglot import exp, select
+
+from sqlenrich.core.engine import Engine
+from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.names import relation
+from sqlenrich.core.printer import print_sql
+from sqlenrich.core.sql import Sql, literal
+from sqlenrich.core.types import STRING, TIMESTAMP, Type
+from sqlenrich.renderer.statements import create_if_missing
+from sqlenrich.runner.backends.base import Connection, RunStart, Snapshot
+from sqlenrich.runner.backends.queries import insert_rows
+
+LEDGER = "_sqlenrich_runs"
+AGAIN = "run it again first (what is answered is not paid again)"
+_COLUMNS: Mapping[str, Type] = {
+    "run_id": STRING,
+    "name": STRING,
+    "started_at": TIMESTAMP,
+    "ended_at": TIMESTAMP,
+    "status": STRING,
+    "report": STRING,
+    "snapshot": STRING,
+}
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The ledger in one table. Times are in UTC without a time zone."""
+
+    connection: Connection
+    engine: Engine
+    table: str
+
+    def begin(self, start: RunStart, *, known: bool) -> None:
+        """Write a run's line, or again: with the snapshot where it is ``known``."""
+        self._execute(create_if_missing(self.engine, self._table(), _COLUMNS))
+        self._execute(exp.Delete(this=self._table(), where=exp.Where(this=_is_run(start.run_id))))
+        snapshot = json.dumps(asdict(start.snapshot)) if known else None
+        line = (start.run_id, start.name, start.at.replace(tzinfo=None), None, "started", None, snapshot)
+        self._execute(insert_rows(self.engine, self._table(), _COLUMNS, [line]))
+
+    def record(self, start: RunStart, status: str, facts: Mapping[str, Any]) -> None:
+        """Complete a run's line."""
+        now = datetime.now(start.at.tzinfo).replace(tzinfo=None)
+        ended = exp.Cast(this=literal(str(now)), to=self.engine.sql_type(TIMESTAMP))
+        values: dict[str, object] = {
+            "ended_at": ended,
+            "status": literal(status),
+            "report": literal(json.dumps(dict(facts))),
+        }
+        self._execute(exp.update(self._table(), values, where=_is_run(start.run_id)))
+
+    def last_snapshot(self, name: str) -> Snapshot:
+        """Give what made the prompts of an enrichment. Raises ConfigError where there are none, or it is unknown."""
+        rows: list[tuple[Any, ...]] = []
+        if self.connection.columns(self.table) is not None:
+            named = exp.EQ(this=exp.column("name"), expression=literal(name))
+            query = select("snapshot").from_(self._table()).where(named).order_by("started_at DESC").limit(1)
+            rows = self.connection.rows(print_sql(self.engine, query))
+        if not rows:
+            raise ConfigError(f"{self.connection.place} holds no run of {name}: run it first")
+        if rows[0][0] is None:
+            raise ConfigError(f"{self.connection.place} does not tell what the last run of {name} asked: {AGAIN}")
+        return Snapshot(**json.loads(rows[0][0]))
+
+    def _table(self) -> exp.Table:
+        return relation(self.engine, self.table)
+
+    def _execute(self, statement: Sql) -> None:
+        self.connection.execute(print_sql(self.engine, statement))
+
+
+def _is_run(run_id: str) -> Sql:
+    return exp.EQ(this=exp.column("run_id"), expression=literal(run_id))

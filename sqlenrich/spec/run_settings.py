@@ -1,0 +1,37 @@
+"""What a run is given beside the enrichment: the model that it asks, and its caps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlenrich.core.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Mock:
+    """The mock model: free invented answers that fit the schema.
+
+    ``failures`` maps a kind (bad_json, missing_field, error, refusal, truncation) to its share from 0 to 1.
+    """
+
+    failures: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Caps:
+    """Where a run ends early; the same call goes on later. None sets no cap.
+
+    ``max_rows`` is how many distinct requests are asked at most, ``max_calls`` how many requests are sent, retries
+    included, ``max_cost`` what they may cost in the currency of the prices.
+    """
+
+    max_rows: int | None = None
+    max_calls: int | None = None
+    max_cost: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_rows", "max_calls", "max_cost"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:  # nan is no cap either
+                raise ConfigError(f"{name} is 0 or more, not {value}")

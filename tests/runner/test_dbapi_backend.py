@@ -1,0 +1,148 @@
+"""A run over a DB-API connection: the same tables and the same report as on the DuckDB backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import sqlenrich as se
+from sqlenrich.core.types import parse_type
+from sqlenrich.engines import ENGINES, get_engine
+from sqlenrich.runner.backends.dbapi import DbApiBackend, portable_type
+from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
+from tests.support.hostile import TEXTS
+from tests.support.runs import write_prompt
+
+HEADER = "source: raw.messages\nkey: [id]\n"
+FAILURES = {"bad_json": 0.2, "missing_field": 0.1, "error": 0.1}
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database with a source of hostile texts, repeated and NULL ones among them."""
+    with duckdb.connect(str(tmp_path / "warehouse.duckdb")) as db:
+        db.execute("CREATE SCHEMA raw")
+        db.execute("CREATE SCHEMA enriched")
+        db.execute("CREATE TABLE raw.messages (id BIGINT, body VARCHAR)")
+        texts = [*TEXTS, None, "", *(f"text {n % 40}" for n in range(80))]
+        db.executemany("INSERT INTO raw.messages VALUES (?, ?)", list(enumerate(texts)))
+        yield db
+
+
+def tables(db: duckdb.DuckDBPyConnection, schema: str) -> list[list[tuple[Any, ...]]]:
+    """Give the rows of the result tables, less run ids and times."""
+    names = ("intent_prompts", "intent_checked", "intent", "intent_quarantine")
+    found = [db.execute(f"SELECT * FROM {schema}.{name} ORDER BY ALL").fetchall() for name in names]
+    answers = "SELECT * EXCLUDE (run_id, asked_at, latency_ms) FROM {}.intent_responses ORDER BY ALL"
+    return [*found, db.execute(answers.format(schema)).fetchall()]
+
+
+def test_the_tables_are_those_of_the_duckdb_backend(database: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    enrichment, mock = se.load(write_prompt(tmp_path, HEADER)), se.Mock(FAILURES)
+    backend = DbApiBackend(database, engine="duckdb", schema="enriched")
+    report = se.run(enrichment, output=backend, model=mock)
+    own = tmp_path / "own.duckdb"
+    with duckdb.connect(str(own)) as db:
+        db.execute("CREATE SCHEMA raw")
+        db.execute("CREATE TABLE raw.messages (id BIGINT, body VARCHAR)")
+        db.executemany("INSERT INTO raw.messages VALUES (?, ?)", database.execute("FROM raw.messages").fetchall())
+    expected = se.run(enrichment, output=own, model=mock)
+    ignored = {"run_id", "seconds", "latency_ms"}
+    facts = ({k: v for k, v in one.to_dict().items() if k not in ignored} for one in (report, expected))
+    assert next(facts) == next(facts)
+    assert min(report.enriched, report.quarantined) > 0
+    with duckdb.connect(str(own)) as db:
+        assert tables(database, "enriched") == tables(db, "main")
+
+
+def test_nothing_answered_is_asked_again_and_refused_rows_are_retried(
+    database: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    enrichment = se.load(write_prompt(tmp_path, HEADER))
+    backend = DbApiBackend(database, engine="duckdb", schema="enriched")
+    first = se.run(enrichment, output=backend, model=se.Mock({"bad_json": 0.5}), caps=se.Caps(max_rows=20))
+    assert (first.calls, first.exit_status, first.stopped_at) == (20, 4, "max_rows")
+    second = se.run(enrichment, output=backend, model=se.Mock({"bad_json": 0.5}))
+    assert second.calls == second.distinct_requests - 20
+    third = se.run(enrichment, output=backend, mock=True)
+    assert (third.calls, third.enriched, third.quarantine) == (0, second.enriched, second.quarantine)
+    retried = se.retry(enrichment, output=backend, model=se.Mock())
+    assert retried.calls > 0
+    assert (retried.rows_in, retried.quarantine.get("BAD_JSON")) == (second.rows_in, None)
+    ledger = database.execute("SELECT status FROM enriched._sqlenrich_runs ORDER BY started_at").fetchall()
+    assert ledger == [("stopped",), ("done",), ("done",), ("done",)]
+
+
+def test_the_requests_are_read_in_pages(
+    database: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sqlenrich.runner.backends.statements.PAGE_ROWS", 7)
+    enrichment = se.load(write_prompt(tmp_path, HEADER))
+    report = se.run(enrichment, output=DbApiBackend(database, engine="duckdb", schema="enriched"), mock=True)
+    assert (report.calls, report.pending) == (report.distinct_requests, 0)
+
+
+@pytest.mark.parametrize(
+    ("header", "input", "spoil", "message"),
+    [
+        ("source: raw.nowhere\nkey: [id]\n", None, "", "there is no table raw.nowhere, or it can't be read"),
+        ("key: [id]\n", None, "", "which table? Write source: in the header, or give --input"),
+        ("source: raw.messages\n", None, "", "a table has no row numbers: write key: [column] in the header"),
+        ("key: [nr]\n", "raw.messages", "", 'no column "nr" in raw.messages; there are: id, body'),
+        (HEADER, None, "CREATE TABLE enriched.intent (x INT)", 'the table "enriched"."intent" is not sqlenrich\'s'),
+    ],
+)
+def test_what_is_refused(
+    database: duckdb.DuckDBPyConnection, tmp_path: Path, header: str, input: str | None, spoil: str, message: str
+) -> None:
+    if spoil:
+        database.execute(spoil)
+    backend = DbApiBackend(database, engine="duckdb", schema="enriched")
+    with pytest.raises(se.ConfigError, match=message.replace("(", r"\(").replace("?", r"\?").replace("[", r"\[")):
+        se.run(se.load(write_prompt(tmp_path, header)), input=input, output=backend, mock=True)
+
+
+def test_a_failing_statement_is_one_line(database: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    backend = DbApiBackend(database, engine="duckdb", schema="missing", place="the warehouse")
+    with pytest.raises(se.RunError, match=r"^the warehouse: Catalog Error: Schema with name missing does not exist!$"):
+        se.run(se.load(write_prompt(tmp_path, HEADER)), output=backend, mock=True)
+
+
+@pytest.mark.parametrize(
+    ("engine", "written", "expected"),
+    [
+        ("duckdb", "VARCHAR", "string"),
+        ("duckdb", "HUGEINT", None),
+        ("duckdb", "STRUCT(a INTEGER, b VARCHAR[])", {"struct": {"a": "bigint", "b": {"array": "string"}}}),
+        ("duckdb", "TIMESTAMP WITH TIME ZONE", "timestamp"),
+        ("snowflake", "NUMBER(38,0)", "decimal(38,0)"),
+        ("snowflake", "TEXT", "string"),
+        ("snowflake", "VARIANT", None),
+        ("bigquery", "ARRAY<STRING>", {"array": "string"}),
+        ("bigquery", "FLOAT64", "double"),
+        ("bigquery", "BYTES", None),
+        ("databricks", "struct<a:bigint,b:array<date>>", {"struct": {"a": "bigint", "b": {"array": "date"}}}),
+        ("databricks", "decimal(10,2)", "decimal(10,2)"),
+    ],
+)
+def test_types(engine: str, written: str, expected: object) -> None:
+    found = portable_type(get_engine(engine), written)
+    assert found == (None if expected is None else parse_type(expected))
+
+
+def test_a_client_may_ask_for_an_engine_that_has_its_own_function(tmp_path: Path) -> None:
+    enrichment = se.load(write_prompt(tmp_path, HEADER))
+    for engine in ENGINES:
+        plan = se.compile_plan(enrichment, engine, asked_by_client=True)
+        assert not plan.responses.calls_in_sql
+
+
+def test_a_backend_of_a_path_is_the_output(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id,body\n1,a\n", encoding="utf-8")
+    enrichment = se.load(write_prompt(tmp_path))
+    report = se.run(enrichment, input=tmp_path / "in.csv", output=DuckDBBackend(tmp_path / "o.csv"), mock=True)
+    assert (report.output, (tmp_path / "o.csv").exists()) == (str(tmp_path / "o.csv"), True)

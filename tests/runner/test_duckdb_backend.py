@@ -1,0 +1,177 @@
+"""The database of a run: types, names, row numbers of large files, and requests in chunks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import sqlenrich as se
+from sqlenrich.core.errors import RunError
+from sqlenrich.core.types import parse_type
+from sqlenrich.llm.messages import Answer
+from sqlenrich.runner.backends.base import Origin
+from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
+from sqlenrich.runner.backends.duckdb.database import Database, Policy, name_parts
+from sqlenrich.runner.backends.duckdb.types import portable_type
+from tests.support.runs import rows, run, write_prompt
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("VARCHAR", "string"),
+        ("UBIGINT", "bigint"),
+        ("FLOAT", "double"),
+        ("DECIMAL(9,2)", "decimal(9,2)"),
+        ("TIMESTAMP WITH TIME ZONE", "timestamp"),
+        ("VARCHAR[][]", {"array": {"array": "string"}}),
+        ("STRUCT(a INTEGER, b VARCHAR[])", {"struct": {"a": "bigint", "b": {"array": "string"}}}),
+        ('STRUCT("x, (y) ""z""" DATE, b STRUCT(c DECIMAL(3,1))[])', {
+            "struct": {'x, (y) "z"': "date", "b": {"array": {"struct": {"c": "decimal(3,1)"}}}}
+        }),
+    ],
+)  # fmt: skip
+def test_types(written: str, expected: object) -> None:
+    assert portable_type(written) == parse_type(expected)
+
+
+@pytest.mark.parametrize(
+    "written", ["BLOB", "UUID", "MAP(VARCHAR, INTEGER)", "TIME", "BLOB[]", "STRUCT(a BLOB)", "JSON"]
+)
+def test_types_that_are_read_as_text(written: str) -> None:
+    assert portable_type(written) is None
+
+
+@pytest.mark.parametrize(
+    ("table", "parts"),
+    [
+        ("messages", ["messages"]),
+        ("raw.messages", ["raw", "messages"]),
+        ('raw."a.b"', ["raw", "a.b"]),
+        ('"say ""x"""', ['say "x"']),
+        ('"a"."b"."c d"', ["a", "b", "c d"]),
+    ],
+)
+def test_names_of_tables(table: str, parts: list[str]) -> None:
+    assert name_parts(table) == parts
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_row_numbers_of_a_large_file_follow_the_file(tmp_path: Path, kind: str) -> None:
+    """Read by several threads, numbered in the file's order all the same; each request is asked once."""
+    data, output, count = tmp_path / f"in.{kind}", tmp_path / "out.duckdb", 40_000
+    form = {"csv": "FORMAT csv, HEADER", "jsonl": "FORMAT json", "parquet": "FORMAT parquet, ROW_GROUP_SIZE 5000"}[kind]
+    with duckdb.connect() as db:
+        db.execute(
+            f"COPY (SELECT 'text ' || i || repeat('x', 400) AS body FROM range({count}) t(i)) TO '{data}' ({form})"
+        )
+    result = run(write_prompt(tmp_path, "key: []\nwhere: body <> 'text 5'\n", "{{ body[:10] }}"), data, output)
+    assert result.report["rows_in"] == count
+    assert result.report["calls"] == result.report["distinct_requests"] > Policy.page_rows * 2
+    wrong = "SELECT count(*) FROM intent_prompts WHERE prompt <> ('text ' || (_row - 1) || repeat('x', 400))[:10]"
+    assert rows(output, wrong) == [(0,)]
+    twice = "SELECT count(*) FROM (SELECT request_hash FROM intent_responses GROUP BY ALL HAVING count(*) > 1)"
+    assert rows(output, twice) == [(0,)]
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_file_larger_than_the_memory_limit(tmp_path: Path, kind: str) -> None:
+    data, count = tmp_path / f"in.{kind}", 20_000
+    line = '{"id":"%d","body":"%s"}\n' if kind == "jsonl" else '%d,"%s"\n'
+    with data.open("w", encoding="utf-8") as file:
+        file.write("id,body\n" if kind == "csv" else "")
+        file.writelines(line % (i, "x" * 10_000) for i in range(count))
+    assert data.stat().st_size > 190 * 2**20
+    enrichment = se.load(write_prompt(tmp_path, template="{{ body[:9] }} {{ id }}"))
+    backend = DuckDBBackend(tmp_path / "out.duckdb", Policy(memory_mib=80))
+    report = se.run(enrichment, input=data, output=backend, mock=True)
+    assert (report.exit_status, report.calls) == (0, count)
+
+
+def test_columns_that_are_read_as_text(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "in.duckdb")) as db:
+        db.execute("CREATE TABLE t AS SELECT 1 AS id, '{\"a\": 1}'::JSON AS body, TIME '10:00:00' AS at")
+    prompt = write_prompt(tmp_path, "source: t\nkey: [id]\n", "{{ body }} {{ at }}")
+    result = run(prompt, tmp_path / "in.duckdb", tmp_path / "out.duckdb")
+    assert result.status == 0, result.err
+    assert rows(tmp_path / "out.duckdb", "SELECT prompt FROM intent_prompts") == [('{"a": 1} 10:00:00',)]
+
+
+def test_a_failing_statement_is_one_line_and_the_store_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "out.duckdb"
+    with pytest.raises(RunError) as raised, Database(path) as database:
+        database.rows("SELECT * FROM nowhere")
+    assert str(raised.value) == f"{path}: Table with name nowhere does not exist!"
+    duckdb.connect(str(path)).close()
+
+
+def test_an_answer_is_stored_with_its_moment_in_utc(tmp_path: Path) -> None:
+    path, east = tmp_path / "out.duckdb", timezone(timedelta(hours=5))
+    (tmp_path / "in.csv").write_text("id,body\n1,a\n", encoding="utf-8")
+    enrichment = se.load(write_prompt(tmp_path))
+    se.run(enrichment, input=tmp_path / "in.csv", output=path, mock=True)
+    plan = se.compile_plan(replace(enrichment, source="t"), engine="duckdb")
+    asked_at = datetime(2026, 1, 2, 3, tzinfo=east)
+    answer = Answer("h", 2, "s", "{}", None, False, "stop", "m", 1, 0, None, 5, asked_at, 1)
+    with DuckDBBackend(path) as backend:
+        backend.append(plan, [answer, replace(answer, asked_at=asked_at.astimezone(UTC))], Origin("r", "7", "f"))
+    found = rows(path, f"SELECT * FROM {plan.step('responses').relation} WHERE run_id = 'r'")
+    stored = ("h", 2, "s", "{}", None, False, "stop", "m", "7", "f", 1, 0, None, 5, "r", datetime(2026, 1, 1, 22))
+    assert found == [stored, stored]
+
+
+def test_the_ledger_tells_of_failed_and_stopped_runs(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id,body\n1,a\n2,b\n", encoding="utf-8")
+    prompt, data, output = write_prompt(tmp_path), tmp_path / "in.csv", tmp_path / "out.duckdb"
+    with pytest.raises(RunError):
+        se.run(se.load(prompt), input=data, output=output, endpoint="http://127.0.0.1:9/v1", model="m")
+    run(prompt, data, output, "--max-rows", 1)
+    run(prompt, data, output)
+    ledger = rows(output, "SELECT status, report FROM _sqlenrich_runs ORDER BY started_at")
+    assert [row[0] for row in ledger] == ["failed", "stopped", "done"]
+    assert [json.loads(row[1])["quarantine"] for row in ledger] == [{"NOT_ASKED": 2}, {"NOT_ASKED": 1}, {}]
+
+
+@pytest.mark.parametrize("slice_rows", [1, 3, 11, 40])
+def test_tables_are_the_same_in_slices_of_any_size(tmp_path: Path, slice_rows: int) -> None:
+    data = tmp_path / "in.csv"
+    data.write_text("id,body\n" + "".join(f"{i},{'' if i % 9 == 0 else i % 17}\n" for i in range(40)), encoding="utf-8")
+    prompt, tables = write_prompt(tmp_path), []
+    for size in (1_000_000, slice_rows):
+        output = tmp_path / f"{size}.duckdb"
+        backend = DuckDBBackend(output, Policy(slice_rows=size))
+        assert se.run(se.load(prompt), input=data, output=backend, mock=True).exit_status == 0
+        steps = ("intent", "intent_quarantine", "intent_checked")
+        tables.append([rows(output, f"SELECT * FROM {step} ORDER BY ALL") for step in steps])
+    assert tables[0] == tables[1]
+    assert [len(table) for table in tables[0]] == [35, 5, 40]
+
+
+SPILLS = """
+import os, sys
+from pathlib import Path
+from sqlenrich.runner.backends.duckdb.database import Database
+with Database(Path(sys.argv[1])) as database:
+    database.db.execute("SET memory_limit = '24MiB'")
+    database.db.execute("CREATE TEMP TABLE t AS SELECT uuid() AS a, uuid() AS b FROM range(2000000)")
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("own", ["", "notes.txt"])
+def test_what_a_killed_process_spilled_is_removed(tmp_path: Path, own: str) -> None:
+    output, spill = tmp_path / "out.duckdb", tmp_path / "out.duckdb.tmp"
+    subprocess.run([sys.executable, "-c", SPILLS, str(output)], check=True)
+    assert sum(file.stat().st_size for file in spill.iterdir()) > 1_000_000
+    if own:
+        (spill / own).write_text("not DuckDB's")
+    with Database(output):
+        assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["out.duckdb"] + [own] * bool(own)
+    assert spill.exists() == bool(own)
