@@ -1,1 +1,1 @@
-"""What all rooms stand on: errors, types, JSON, sqlglot builders and the contract of an engine."""
+"""What every other part imports: errors, types, JSON, sqlglot builders and the contract of an engine."""

@@ -7,7 +7,7 @@
     ├── PromptError           a template can't be compiled, or fails for a row
     ├── UnsupportedError      an engine can't do what the enrichment asks for
     ├── ConfigError           sqlenrich.toml, a target, an endpoint or a setting is wrong or missing
-    └── RunError              a run could not start or go on; what was answered is stored
+    └── RunError              a run could not start or go on; the answers so far are stored
 
 A bad model answer is never an exception: it is a row in the quarantine table, with a reason.
 """
@@ -19,11 +19,11 @@ from difflib import get_close_matches
 
 
 class SqlenrichError(Exception):
-    """The root: one line that says what is wrong, where, and what to do next."""
+    """The base class. The message says what is wrong, where, and what to do next."""
 
 
 class SpecError(SqlenrichError):
-    """An enrichment file is wrong: ``problems`` holds all of them, each with its place."""
+    """An enrichment file is wrong: ``problems`` has one line for each problem, with its place."""
 
     def __init__(self, source: str, problems: Sequence[str]) -> None:
         self.source = source
@@ -33,9 +33,9 @@ class SpecError(SqlenrichError):
 
 
 class PromptError(SqlenrichError):
-    """A template that can't be compiled, or that fails for a row: the text names the line and the column.
+    """A template can't be compiled, or it fails for a row: the message names the line and the column.
 
-    ``problems`` holds all that was found, this error's own first.
+    ``problems`` has an error for each problem that was found, this one first.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class PromptError(SqlenrichError):
         super().__init__(f"{place}: {message}")
 
     def described(self, file: str) -> str:
-        """Give the problem in words for a list of what is wrong in ``file``."""
+        """Give the problem as a line in a list of the problems of ``file``."""
         if self.source != file:
             return str(self)
         column = "" if self.column is None else f", column {self.column}"
@@ -58,7 +58,7 @@ class PromptError(SqlenrichError):
 
     @classmethod
     def of(cls, problems: Sequence[PromptError]) -> PromptError:
-        """Give one error for several problems, as many lines as they have."""
+        """Give one error for several problems, with the lines of each."""
         first = problems[0]
         first.problems = tuple(problems)
         first.args = ("\n".join(str(problem) for problem in problems),)
@@ -66,7 +66,7 @@ class PromptError(SqlenrichError):
 
 
 class UnsupportedError(SqlenrichError):
-    """What an engine can't do: its name, the feature, and what to do instead."""
+    """An engine can't do something: its name, the feature, and what to do instead."""
 
     def __init__(self, engine: str, feature: str, instead: str) -> None:
         self.engine = engine
@@ -80,7 +80,7 @@ class ConfigError(SqlenrichError):
 
 
 class RunError(SqlenrichError):
-    """A run could not start or go on. What was answered is stored: a rerun continues."""
+    """A run could not start or go on. The answers so far are stored: a new run continues."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

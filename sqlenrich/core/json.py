@@ -1,4 +1,4 @@
-"""What a request is: the model, its parameters and the output's shape, resolved for one engine and hashed."""
+"""The two JSON texts of a value: canonical, for hashes, and compact, for models."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 
 def canonical_json(value: Any) -> str:
-    """Give the one JSON text of a value: sorted keys, no spaces, UTF-8."""
+    """Give the canonical JSON text of a value: sorted keys, no spaces, no escapes of Unicode characters."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def compact_json(value: Any) -> str:
-    """Give a value as JSON without spaces, in its own order: models write properties in the schema's order."""
+    """Give a value as JSON without spaces, its keys in their order, in which models write properties."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

@@ -1,4 +1,4 @@
-"""The nodes of a tree that is made by the thousand and compared often: values that never change, with a kept hash."""
+"""The nodes of large trees that are compared often: immutable values with a cached hash."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 
 class Node:
-    """Equal to a node of the same class with equal parts."""
+    """An immutable value, equal to a node of the same class with equal parts."""
 
     __slots__ = ("_hash",)
     __match_args__: ClassVar[tuple[str, ...]] = ()
@@ -35,10 +35,10 @@ T = TypeVar("T", bound=Node)
 
 @dataclass_transform(frozen_default=True)
 def node(kind: type[T]) -> type[T]:
-    """Make a class of :class:`Node` a dataclass.
+    """Make a subclass of :class:`Node` a dataclass, which only the type checker treats as frozen.
 
-    Only the type checker holds it frozen: what dataclasses generate to hold it at run time, and to compare and print
-    each class, would take most of the time in which the classes are made, at each import.
+    A dataclass would generate code to freeze, compare and print each class, at each import. That code would take most
+    of the import's time.
     """
     made = dataclass(slots=True, eq=False, repr=False)(kind)
     made._parts = attrgetter("__class__.__name__", *made.__match_args__)

@@ -49,7 +49,7 @@ class Struct:
 
 @dataclass(frozen=True, slots=True)
 class Coerced:
-    """A column whose JSON value may also be its text: a number or boolean in quotes, one of ``values`` in any case."""
+    """A column whose JSON value may also be a text: a number or boolean in quotes, or one of ``values`` in any case."""
 
     type: Type
     values: tuple[str, ...] = ()
@@ -60,13 +60,13 @@ Type: TypeAlias = Scalar | Decimal | Array | Struct | Coerced
 STRING, BIGINT, DOUBLE, BOOLEAN = Scalar("string"), Scalar("bigint"), Scalar("double"), Scalar("boolean")
 DATE, TIMESTAMP = Scalar("date"), Scalar("timestamp")
 JSON = Scalar("json")
-"""Any JSON value, read from an answer as its JSON text: stored as a ``string``."""
+"""Any JSON value, read as its JSON text and stored as a ``string``."""
 SCALARS = {t.name: t for t in (STRING, BIGINT, DOUBLE, BOOLEAN, DATE, TIMESTAMP)}
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
 
 def parse_type(written: object) -> Type:
-    """Give the type that a file or a caller wrote. Raises ValueError with one line that says what is wrong."""
+    """Give the type that a file or a caller wrote. Raises ValueError with one line for an unknown type."""
     if isinstance(written, Scalar | Decimal | Array | Struct):
         return written
     if isinstance(written, str):
@@ -88,7 +88,7 @@ def parse_type(written: object) -> Type:
 
 
 def stored(value: Type) -> Type:
-    """Give the type that a column has in a table, for one that says how it is read."""
+    """Give the type of a column in a table, for the type by which its values are read."""
     match value:
         case Coerced(kind):
             return stored(kind)

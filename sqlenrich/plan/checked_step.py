@@ -10,9 +10,9 @@ from sqlglot import exp
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.sql import Sql, all_of, any_of, case, concat, literal
 from sqlenrich.plan.references import References
-from sqlenrich.schema.checks.fields import fields
 from sqlenrich.schema.checks.repairs import kept_nulls, repaired_sql
-from sqlenrich.schema.checks.sql import ref_sql, verdict_sql
+from sqlenrich.schema.checks.shared_values import shared_values
+from sqlenrich.schema.checks.sql import checks_sql, ref_sql
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.limits import TOO_LONG
 
@@ -47,11 +47,11 @@ class CheckedStep:
         answered = answered.where(exp.Exists(this=known), copy=False)
         parsed = exp.select(exp.Star(), named(json.parse(col("answer")), self.free("doc")), copy=False)
         parsed = parsed.from_(exp.to_table("answered"), copy=False)
-        doc, read_as = col(self.free("doc")), fields(e.verdicts, self.free("doc"))
+        doc, read_as = col(self.free("doc")), shared_values(e.checks, self.free("doc"))
         read = self.read({name: ref_sql(json, doc.copy(), ref) for ref, name in read_as.items()})
         failed = exp.Not(this=exp.Is(this=col("call_error"), expression=exp.Null()))
         columns = {ref: col(name) for ref, name in read_as.items()}
-        verdict = verdict_sql(json, col("answer"), doc, e.verdicts, detail=True, columns=columns)
+        verdict = checks_sql(json, col("answer"), doc, e.checks, detail=True, columns=columns)
         verdict.args["ifs"].insert(0, exp.If(this=failed, true=concat(literal("CALL_ERROR "), col("call_error"))))
         judged = exp.select(*(col(name) for name in (*facts, "answer")), named(verdict, "verdict"), copy=False).from_(
             exp.to_table("fields" if read_as else "parsed"), copy=False

@@ -17,9 +17,9 @@ from sqlenrich.core.types import parse_type
 from sqlenrich.engines import get_engine
 from sqlenrich.prompt import compile_prompt
 from sqlenrich.prompt.sql import printer as printer
-from sqlenrich.schema import build_tests, normalise
+from sqlenrich.schema import build_checks, normalise
 from sqlenrich.schema.checks.repairs import REPAIRS, repaired_sql
-from sqlenrich.schema.checks.sql import verdict_sql
+from sqlenrich.schema.checks.sql import checks_sql
 from sqlenrich.spec.enrichment import DEFAULT_REPAIRS
 
 
@@ -55,9 +55,9 @@ def check_sql(schema: Any, engine: str, column: str = "response", assert_format:
     if problems:
         raise UnsupportedError(engine, "; ".join(str(p) for p in problems), "write the schema without it")
     text = _column(target, column)
-    verdicts = build_tests(plain)
+    checks = build_checks(plain)
     doc = target.json.parse(text)
-    checked = target.json.let(doc, lambda d: verdict_sql(target.json, text.copy(), d, verdicts, detail=False))
+    checked = target.json.let(doc, lambda d: checks_sql(target.json, text.copy(), d, checks, detail=False))
     return _print(target, checked)
 
 

@@ -11,7 +11,7 @@ from sqlenrich.core.json import compact_json
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.model import output_of, resolve_model
 from sqlenrich.plan.request import ResolvedModel
-from sqlenrich.schema import build_tests, judge
+from sqlenrich.schema import build_checks, evaluate_checks
 from sqlenrich.schema.json_schema import hint_text
 from sqlenrich.schema.vendor.response_format import dialect_of, json_schema_format
 from sqlenrich.spec.enrichment import Enrichment
@@ -115,7 +115,7 @@ def _mock(enrichment: Enrichment, mock: Mock, concurrency: int | None, budget: B
     # An endpoint may serve a model of this name: its answers are others.
     resolved = replace(named, params={**named.params, "sqlenrich": MOCK})
     try:
-        answers = MockModel(enrichment.schema, failures=mock.failures or None, judge=_test)
+        answers = MockModel(enrichment.schema, failures=mock.failures or None, validator=_validator)
     except ValueError as error:
         raise ConfigError(f"--mock: {error}") from None
     return ModelChoice(answers, resolved, concurrency or 64, "", named, budget)
@@ -171,10 +171,10 @@ def _own_model(enrichment: Enrichment, config: Config, settings: Endpoint, name:
     return resolve_model(enrichment, get_engine(CLIENT_ENGINE), found, alias.params if alias is not None else None)
 
 
-def _test(schema: Mapping[str, Any]) -> Callable[[Any], bool]:
-    """Give the test of one value: the verdict on an answer that holds it."""
-    verdicts = build_tests({"type": ["object"], "properties": {"v": schema}, "required": ["v"]})
-    return lambda value: judge(verdicts, compact_json({"v": value})) is None
+def _validator(schema: Mapping[str, Any]) -> Callable[[Any], bool]:
+    """Give the test of a value: the checks of an answer that holds it."""
+    checks = build_checks({"type": ["object"], "properties": {"v": schema}, "required": ["v"]})
+    return lambda value: evaluate_checks(checks, compact_json({"v": value})) is None
 
 
 def set_prices(budget: Budget, config: Config, model: str) -> None:

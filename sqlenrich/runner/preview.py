@@ -26,7 +26,7 @@ from sqlenrich.runner.session import (
     compile_source,
     with_source_options,
 )
-from sqlenrich.schema import judge
+from sqlenrich.schema import evaluate_checks
 from sqlenrich.schema.checks.json_text import repair
 from sqlenrich.schema.checks.repairs import kept_nulls
 from sqlenrich.schema.json_schema import hint_text
@@ -204,9 +204,9 @@ def _answers(
             continue
         lines.append(f"answer: {answer.response}")
         repaired = repair(answer.response, enrichment.repairs, kept_nulls(enrichment.schema))
-        verdict = judge(enrichment.verdicts, repaired)
-        lines.append("accepted" if verdict is None else f"{verdict[0]}: {verdict[1]}")
-        accepted += verdict is None
+        failure = evaluate_checks(enrichment.checks, repaired)
+        lines.append("accepted" if failure is None else f"{failure[0]}: {failure[1]}")
+        accepted += failure is None
     lines += [
         RULE,
         f"{accepted} of {asked} asked rows accepted, in {seconds:.1f} s at {choice.concurrency} at a time",

@@ -19,7 +19,7 @@ from sqlenrich.prompt.layout import layout
 from sqlenrich.runner.backends import queries
 from sqlenrich.runner.model_choice import ModelChoice
 from sqlenrich.schema.json_schema import hint_text
-from sqlenrich.schema.shortest import shortest
+from sqlenrich.schema.size import min_answer_bytes
 from sqlenrich.schema.vendor.response_format import dialect_of, json_schema_format
 from sqlenrich.spec.enrichment import Enrichment
 
@@ -214,7 +214,7 @@ class PendingRequests:
             low, high = ends
             return TokensOut(low, high, low * self.calls, high * self.calls, "stored", answers)
         most = most_tokens(self.choice)
-        least = -(-shortest(self.enrichment.schema) // BYTES_PER_TOKEN)
+        least = -(-min_answer_bytes(self.enrichment.schema) // BYTES_PER_TOKEN)
         least = least if most is None else min(least, most)
         return TokensOut(least, most, least * self.calls, None if most is None else most * self.calls, "schema", 0)
 

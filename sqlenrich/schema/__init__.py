@@ -1,22 +1,21 @@
-"""The answer's JSON Schema: its typed columns, the form each vendor takes, and one small IR of tests."""
+"""The output's JSON Schema: its typed columns, the checks of an answer, and the part that each vendor takes."""
 
 from sqlenrich.schema.check_response import check_response
-from sqlenrich.schema.checks.build import build_tests
-from sqlenrich.schema.checks.evaluate import judge
-from sqlenrich.schema.checks.ir import CODES, Verdicts
+from sqlenrich.schema.checks.build import build_checks
+from sqlenrich.schema.checks.evaluate import evaluate_checks
+from sqlenrich.schema.checks.ir import CODES, Checks
 from sqlenrich.schema.columns import output_columns
-from sqlenrich.schema.keywords import Problem
-from sqlenrich.schema.normalise import normalise
+from sqlenrich.schema.normalise import Problem, normalise
 from sqlenrich.schema.short_form import expand
 
 __all__ = [
     "CODES",
+    "Checks",
     "Problem",
-    "Verdicts",
-    "build_tests",
+    "build_checks",
     "check_response",
+    "evaluate_checks",
     "expand",
-    "judge",
     "normalise",
     "output_columns",
 ]

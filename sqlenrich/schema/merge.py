@@ -1,29 +1,35 @@
-"""Two plain schemas over one value as one, where that says the same: columns and reasons stay plain."""
+"""Two plain schemas for the same value, merged into one where the result is equivalent.
+
+A merged schema has the columns and the reason codes of a schema that was written as one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-_TOGETHER = (
+from sqlenrich.schema.json_types import common_types
+from sqlenrich.schema.keywords import Schema
+
+_DEPENDENT = (
     {"properties", "patternProperties", "additionalProperties"},
     {"prefixItems", "items"},
     {"contains", "minContains", "maxContains"},
     {"if", "then", "else"},
 )
-"""Keywords that read each other: two schemas that both have some are not the same as one with all."""
-_WHOLE = {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "contains", "dependentSchemas"}
-"""Keywords that may say something of a null."""
+"""Keywords that depend on each other: two schemas that both have some of a set can't be merged."""
+_TEST_NULL = {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "contains", "dependentSchemas"}
+"""Keywords, beside the type and the enum, that may refuse or require a null."""
 
 
-def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Give one plain schema for two over the same value, or None. A description of the first stays."""
+def merged(first: Schema, second: Schema) -> dict[str, Any] | None:
+    """Give one plain schema that is equivalent to two, or None. The description of the first is kept."""
     shared = set(first) & set(second) - {"description", "type", "required"}
-    if shared or any(group & set(first) and group & set(second) for group in _TOGETHER):
+    if shared or any(group & set(first) and group & set(second) for group in _DEPENDENT):
         return None
     both = {**second, **first}
     if "type" in first and "type" in second:
-        kinds = _common(first["type"], second["type"])
+        kinds = common_types(first["type"], second["type"])
         if not kinds:
             return None
         both["type"] = kinds
@@ -32,23 +38,16 @@ def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any
     return both
 
 
-def _common(first: Sequence[str], second: Sequence[str]) -> list[str]:
-    def has(kinds: Sequence[str], kind: str) -> bool:
-        return kind in kinds or (kind == "integer" and "number" in kinds)
+def with_null(choices: Sequence[Schema], *, one: bool = False) -> dict[str, Any] | None:
+    """Give the choices ``X or null``, as Pydantic writes an optional value, as X with null in its types.
 
-    return list(dict.fromkeys([k for k in first if has(second, k)] + [k for k in second if has(first, k)]))
-
-
-def with_null(choices: Sequence[Mapping[str, Any]], *, one: bool = False) -> dict[str, Any] | None:
-    """Give ``X or null``, as Pydantic writes an optional value, as X with null in its types; None for other choices.
-
-    With ``one`` exactly one of the choices is met: so X is not null.
+    None for other choices. ``one``: a value must meet exactly one of the choices, so X must not allow null.
     """
     null = {"type": ["null"]}
     if len(choices) != 2 or null not in choices:
         return None
     other = next((dict(choice) for choice in choices if choice != null), None)
-    if other is None or (_WHOLE - {"enum"}) & set(other) or not {"type", "enum"} & set(other):
+    if other is None or _TEST_NULL & set(other) or not {"type", "enum"} & set(other):
         return None
     if one and "null" in other.get("type", ["null"]) and None in other.get("enum", [None]):
         return None

@@ -1,44 +1,55 @@
-"""A JSON Schema as written to the plain form that the rest reads: references inlined, nullable as a type list."""
+"""A JSON Schema as written, turned into the plain form that the rest of the package reads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sqlenrich.core.errors import did_you_mean
-from sqlenrich.schema.checks.build import build_tests
+from sqlenrich.schema.checks.build import build_checks
 from sqlenrich.schema.checks.patterns import portable
-from sqlenrich.schema.demands import coerce_problem, demands, exact_type, misplaced
+from sqlenrich.schema.columns import coerce_problem, column_problems, decimal_column, misplaced_keywords
+from sqlenrich.schema.json_types import TYPES, decimal_places, fits_double, json_types
 from sqlenrich.schema.keywords import (
     ANNOTATIONS,
     CHECKED,
+    CORE,
     COUNTS,
     FORMATS,
+    NEVER,
     NUMBER_LIMITS,
-    TYPES,
-    Problem,
-    decimals,
-    finite,
-    kinds_of,
+    Schema,
+    resolve,
 )
 from sqlenrich.schema.merge import merged, with_null
-from sqlenrich.schema.pointer import resolve
 from sqlenrich.schema.size import too_large, too_many_tests
 
 Plain = dict[str, Any]
-MAX_DECIMALS = 18
+MAX_DECIMAL_PLACES = 18
 """Every engine has exact decimals of 38 digits: 20 before the point and 18 after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a schema, and where: ``output.properties.label``."""
+
+    message: str
+    place: str
+
+    def __str__(self) -> str:
+        return f"{self.message} @ {self.place}"
 
 
 def normalise(
     schema: Any, place: str = "output", *, columns: bool = True, assert_format: bool = True
 ) -> tuple[Plain, list[Problem]]:
-    """Give the plain form of a schema and all its problems.
+    """Give the plain form of a schema, and all its problems.
 
-    The plain form has the keywords of :data:`~.keywords.CHECKED` and ``description``: no references, no booleans as
-    schemas, ``type`` (where there is one) as a list, ``const`` as an enum. With ``columns`` each property must be one
-    that a column can hold; without, any schema of an object is taken. Where formats are not asserted they are
-    annotations, and left out.
+    The plain form has the keywords of :data:`~.keywords.CHECKED` and ``description``. References are replaced by the
+    schemas that they point to. ``type`` is a list, ``const`` is an enum, and a schema is never a boolean
+    (``additionalProperties`` may be false). With ``columns`` a column must be able to hold each property; else any
+    schema of an object is accepted. Without ``assert_format`` a format is an annotation and is left out.
     """
     problems: list[Problem] = []
     if (large := too_large(schema)) is not None:
@@ -51,7 +62,7 @@ def normalise(
             problems.append(Problem('the answer is one JSON object: write "type: object" and its properties', place))
         if not problems and not plain.get("properties"):
             problems.append(Problem("the output has no properties, so no columns", place))
-    if not problems and (large := too_many_tests(build_tests(plain))) is not None:
+    if not problems and (large := too_many_tests(build_checks(plain))) is not None:
         problems.append(Problem(large, place))
     return plain, problems
 
@@ -69,15 +80,18 @@ class _Normaliser:
         self.problems += [Problem(message, place) for message in messages]
 
     def node(self, schema: Any, place: str, seen: tuple[str, ...], columns: bool = False) -> Plain:
-        """Give the plain form of one schema; ``columns`` where its value becomes a column or a part of one."""
+        """Give the plain form of one schema.
+
+        ``seen`` are the references that led to it; ``columns``: its value becomes a column or a part of one.
+        """
         if isinstance(schema, bool):
-            return {} if schema else {"not": {}}
+            return {} if schema else dict(NEVER)
         if not isinstance(schema, Mapping):
             self.report(f"a schema is a mapping, not {schema!r}", place)
             return {}
         self.known(schema, place)
         if self.typed and not columns:
-            self.report_all(misplaced(schema), place)
+            self.report_all(misplaced_keywords(schema), place)
         plain: Plain = {}
         if isinstance(schema.get("description"), str):
             plain["description"] = schema["description"]
@@ -89,12 +103,11 @@ class _Normaliser:
         self.objects(schema, plain, place, seen, columns)
         plain = self.applicators(schema, plain, place, seen, columns)
         if columns:
-            self.report_all(demands(plain, top="." not in place), place)
+            self.report_all(column_problems(plain, top="." not in place), place)
         return plain
 
-    def known(self, schema: Mapping[str, Any], place: str) -> None:
-        containers = {"$ref", "$defs", "definitions", "$schema"}
-        known = {*CHECKED, *ANNOTATIONS, *containers, *(("$id",) if schema is self.root else ())}
+    def known(self, schema: Schema, place: str) -> None:
+        known = {*CHECKED, *ANNOTATIONS, *CORE} - ({"$id"} if schema is not self.root else set())
         for keyword in schema:
             if keyword not in known and not str(keyword).startswith("x-"):
                 near = did_you_mean(str(keyword), CHECKED)
@@ -102,7 +115,7 @@ class _Normaliser:
 
     # Values of one kind -----------------------------------------------------------------------------------------
 
-    def types(self, schema: Mapping[str, Any], plain: Plain, place: str) -> None:
+    def types(self, schema: Schema, plain: Plain, place: str) -> None:
         written = schema.get("type")
         if written is None:
             return
@@ -115,27 +128,27 @@ class _Normaliser:
                 self.report(f'unknown type "{kind}"{did_you_mean(kind, TYPES)}', place)
         plain["type"] = list(dict.fromkeys(kinds))
 
-    def values(self, schema: Mapping[str, Any], plain: Plain, place: str, columns: bool) -> None:
+    def values(self, schema: Schema, plain: Plain, place: str, columns: bool) -> None:
         allowed = schema["enum"] if "enum" in schema else [schema["const"]] if "const" in schema else None
         if allowed is None:
             return
-        if not finite([allowed, schema.get("const")]):
+        if not fits_double([allowed, schema.get("const")]):
             self.report("enum and const hold no number beyond a double", place)
             return
         if not isinstance(allowed, list) or (not allowed and columns):
             self.report("enum is a list with at least one value", place)
             return
         kinds = plain.get("type", TYPES)
-        if columns and not any(kinds_of(value) & set(kinds) for value in allowed):
+        if columns and not any(json_types(value) & set(kinds) for value in allowed):
             self.report(f"can't be met: no value of the enum is of type {' or '.join(kinds)}", place)
         plain["enum"] = allowed
 
-    def limits(self, schema: Mapping[str, Any], plain: Plain, place: str) -> None:
+    def limits(self, schema: Schema, plain: Plain, place: str) -> None:
         for keyword in (*NUMBER_LIMITS, "multipleOf"):
             if keyword in schema:
                 if isinstance(schema[keyword], bool) or not isinstance(schema[keyword], int | float):
                     self.report(f"{keyword} is a number, not {schema[keyword]!r}", place)
-                elif not finite(schema[keyword]):
+                elif not fits_double(schema[keyword]):
                     self.report(f"{keyword} is no number that a double holds", place)
                 elif keyword != "multipleOf" or self.step(schema[keyword], place):
                     plain[keyword] = schema[keyword]
@@ -158,13 +171,13 @@ class _Normaliser:
     def step(self, value: int | float, place: str) -> bool:
         if value <= 0:
             self.report(f"multipleOf is above 0, not {value!r}", place)
-        elif value >= 1e20 or decimals(value) > MAX_DECIMALS:
+        elif value >= 1e20 or decimal_places(value) > MAX_DECIMAL_PLACES:
             self.report(f"multipleOf {value!r} has more digits than every engine can divide by", place)
         else:
             return True
         return False
 
-    def texts(self, schema: Mapping[str, Any], plain: Plain, place: str) -> None:
+    def texts(self, schema: Schema, plain: Plain, place: str) -> None:
         if "pattern" in schema and self.pattern(schema["pattern"], place):
             plain["pattern"] = schema["pattern"]
         if (written := schema.get("format")) is not None:
@@ -189,7 +202,7 @@ class _Normaliser:
 
     # Arrays and objects -----------------------------------------------------------------------------------------
 
-    def arrays(self, schema: Mapping[str, Any], plain: Plain, place: str, seen: tuple[str, ...], columns: bool) -> None:
+    def arrays(self, schema: Schema, plain: Plain, place: str, seen: tuple[str, ...], columns: bool) -> None:
         if "prefixItems" in schema:
             first = self.schemas(schema["prefixItems"], f"{place}.prefixItems", seen)
             if first:
@@ -208,9 +221,7 @@ class _Normaliser:
         elif unique:
             plain["uniqueItems"] = True
 
-    def objects(
-        self, schema: Mapping[str, Any], plain: Plain, place: str, seen: tuple[str, ...], columns: bool
-    ) -> None:
+    def objects(self, schema: Schema, plain: Plain, place: str, seen: tuple[str, ...], columns: bool) -> None:
         if "properties" in schema:
             children = self.mapping(schema, "properties", place)
             plain["properties"] = {
@@ -228,11 +239,12 @@ class _Normaliser:
                 plain[keyword] = found
         if "additionalProperties" in schema and schema["additionalProperties"] is not True:
             extra = schema["additionalProperties"]
-            place_of_it = f"{place}.additionalProperties"
             if extra is not False and not isinstance(extra, Mapping):
                 self.report(f"additionalProperties is true, false or a schema, not {extra!r}", place)
             else:
-                plain["additionalProperties"] = extra is not False and self.node(extra, place_of_it, seen)
+                plain["additionalProperties"] = extra is not False and self.node(
+                    extra, f"{place}.additionalProperties", seen
+                )
         if "propertyNames" in schema and schema["propertyNames"] is not True:
             plain["propertyNames"] = self.node(schema["propertyNames"], f"{place}.propertyNames", seen)
         if "dependentRequired" in schema:
@@ -242,7 +254,7 @@ class _Normaliser:
                 if self.names(names, f"dependentRequired.{name}", place)
             }
 
-    def required(self, schema: Mapping[str, Any], plain: Plain, place: str, columns: bool) -> None:
+    def required(self, schema: Schema, plain: Plain, place: str, columns: bool) -> None:
         required = schema.get("required", [])
         if not self.names(required, "required", place):
             return
@@ -261,7 +273,7 @@ class _Normaliser:
         self.report(f"{keyword} is a list of property names", place)
         return False
 
-    def mapping(self, schema: Mapping[str, Any], keyword: str, place: str) -> dict[str, Any]:
+    def mapping(self, schema: Schema, keyword: str, place: str) -> dict[str, Any]:
         if isinstance(schema[keyword], Mapping):
             return {str(name): child for name, child in schema[keyword].items()}
         self.report(f"{keyword} is a mapping of names", place)
@@ -275,9 +287,7 @@ class _Normaliser:
 
     # Schemas over the same value ---------------------------------------------------------------------------------
 
-    def applicators(
-        self, schema: Mapping[str, Any], plain: Plain, place: str, seen: tuple[str, ...], columns: bool
-    ) -> Plain:
+    def applicators(self, schema: Schema, plain: Plain, place: str, seen: tuple[str, ...], columns: bool) -> Plain:
         also: list[Plain] = []
         if "enum" in schema and "const" in schema:
             also.append({"enum": [schema["const"]]})
@@ -311,7 +321,7 @@ class _Normaliser:
             plain["allOf"] = [*plain.get("allOf", ()), *rest]
         if columns:
             for other in rest:
-                self.report_all(misplaced(other), place)
+                self.report_all(misplaced_keywords(other), place)
         if not isinstance(schema.get("coerce", False), bool):
             self.report(f"coerce is true or false, not {schema['coerce']!r}", place)
         elif schema.get("coerce"):
@@ -321,15 +331,15 @@ class _Normaliser:
                 plain["coerce"] = True
         if "column" in schema:
             if "column" in plain:
-                self.report(f"column stands twice: {plain['column']} and {schema['column']}", place)
+                self.report(f"column is written twice: {plain['column']} and {schema['column']}", place)
             try:
-                plain["column"] = exact_type(schema["column"], plain)
+                plain["column"] = decimal_column(schema["column"], plain)
             except ValueError as error:
                 self.report(str(error), place)
         return plain
 
     def optional(self, choices: object, place: str, seen: tuple[str, ...], keyword: str) -> Plain | None:
-        """Give ``X or null`` as the column that X is; None, and no problem, for other choices."""
+        """Give the choices ``X or null`` as the schema of X's column; None, and no problem, for other choices."""
         if not isinstance(choices, list) or {"type": "null"} not in choices:
             return None
         known = len(self.problems)
@@ -350,7 +360,7 @@ class _Normaliser:
             self.report(f'"{reference}" refers to itself; a column has a fixed depth', place)
             self.circular = True
             return {}
-        if self.circular and reference in self.followed:  # circles through circles are as many as there are orders
+        if self.circular and reference in self.followed:  # following each order of several circles takes too long
             return {}
         self.followed.add(reference)
         found = resolve(self.root, reference)

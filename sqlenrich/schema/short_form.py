@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlenrich.core.errors import did_you_mean
-from sqlenrich.schema.keywords import ANNOTATIONS, TYPES, json_kind
+from sqlenrich.schema.json_types import TYPES, json_type
+from sqlenrich.schema.keywords import ANNOTATIONS, CHECKED, CORE, OWN
 
-SCALARS: Mapping[str, dict[str, Any]] = {
+SHORT_TYPES: Mapping[str, dict[str, Any]] = {
     "string": {"type": "string"},
     "integer": {"type": "integer"},
     "number": {"type": "number"},
@@ -21,25 +22,22 @@ SCALARS: Mapping[str, dict[str, Any]] = {
     "date-time": {"type": "string", "format": "date-time"},
 }
 KINDS = ("enum", "array", "object")
+"""What may be in parentheses after a name: ``name(enum, description)``."""
 WILDCARD = "(*)"
+"""The name of all other properties."""
 _KEY = re.compile(r"([^?(]*?)\s*(\?)?\s*(?:\(\s*([^,]*?)\s*(?:,\s*(.*?)\s*)?\))?", re.DOTALL)
-_STANDS = {"properties": Mapping, "$ref": str, "$schema": str, "allOf": list, "anyOf": list, "oneOf": list}
-_KEYWORDS = frozenset(
-    {*ANNOTATIONS, *_STANDS, "type", "$defs", "$id", "$anchor", "definitions", "enum", "const", "format", "pattern",
-     "items", "prefixItems", "contains", "minContains", "maxContains", "minItems", "maxItems", "uniqueItems",
-     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "required",
-     "additionalProperties", "patternProperties", "propertyNames", "minProperties", "maxProperties",
-     "dependentRequired", "dependentSchemas", "not", "if", "then", "else"}
-)  # fmt: skip
+_MARKS = {"properties": Mapping, "$ref": str, "$schema": str, "allOf": list, "anyOf": list, "oneOf": list}
+"""A keyword at the top with a value of this Python type marks JSON Schema."""
+_KEYWORDS = {*ANNOTATIONS, *CHECKED, *CORE, "$anchor"} - {*OWN}
 
 Path = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """A JSON Schema, what is wrong with the short form, and where each part of the schema was written.
+    """A JSON Schema, the problems of its short form, and where each part of the schema was written.
 
-    Problems and ``places`` hold paths of keys as they are written: ``("intent(enum)",)``.
+    The paths in ``problems`` and the values of ``places`` are keys as written: ``("intent(enum)",)``.
     """
 
     schema: Any
@@ -47,7 +45,7 @@ class Expanded:
     places: dict[Path, Path] = field(default_factory=dict)
 
     def written(self, place: Path) -> Path:
-        """Give where a part of the JSON Schema was written, or the nearest part above it."""
+        """Give the path where a part of the JSON Schema was written, or else the nearest part around it."""
         if not self.places:
             return place
         parts = (place[:end] for end in range(len(place), -1, -1))
@@ -55,13 +53,13 @@ class Expanded:
 
 
 def is_short(written: Any) -> bool:
-    """Tell the short form from JSON Schema, whose ``type``, ``properties`` or the like stands at the top.
+    """Tell whether an output is in the short form. JSON Schema has ``type``, ``properties`` or the like at its top.
 
-    ``{type: string, urgency: integer}`` is short: an answer is no text, and ``urgency`` no keyword.
+    ``{type: string, urgency: integer}`` is the short form: an answer is no text, and ``urgency`` is no keyword.
     """
     if not isinstance(written, Mapping) or not written:
         return False
-    if any(isinstance(written.get(key), kind) for key, kind in _STANDS.items()):
+    if any(isinstance(written.get(key), kind) for key, kind in _MARKS.items()):
         return False
     kinds = written.get("type")
     if isinstance(kinds, str):
@@ -70,7 +68,7 @@ def is_short(written: Any) -> bool:
 
 
 def expand(written: Any) -> Expanded:
-    """Give the JSON Schema of an output in the short form; any other as it is."""
+    """Give the JSON Schema of an output in the short form. An output in JSON Schema is given unchanged."""
     if not is_short(written):
         return Expanded(written)
     expanded = Expanded({}, places={(): ()})
@@ -93,7 +91,7 @@ def _members(written: Mapping[Any, Any], path: Path, at: Path, out: Expanded) ->
             continue
         name, optional, kind, description = parts.groups()
         if name in schema["properties"]:
-            out.problems.append((f'"{name}" stands twice', here))
+            out.problems.append((f'"{name}" is written twice', here))
         place = (*at, "properties", name)
         out.places[place] = here
         child = _value(kind, value, here, place, out)
@@ -132,23 +130,23 @@ def _value(kind: str | None, value: Any, here: Path, at: Path, out: Expanded) ->
 
 def _scalar(value: str, here: Path, out: Expanded) -> dict[str, Any]:
     kind, _, description = (part.strip() for part in value.partition(","))
-    if kind not in SCALARS:
-        near = did_you_mean(kind, SCALARS)
-        out.problems.append((f'unknown type "{kind}"{near}; there are: {", ".join(SCALARS)}', here))
+    if kind not in SHORT_TYPES:
+        near = did_you_mean(kind, SHORT_TYPES)
+        out.problems.append((f'unknown type "{kind}"{near}; there are: {", ".join(SHORT_TYPES)}', here))
         return {}
-    return {**SCALARS[kind], **({"description": description} if description else {})}
+    return {**SHORT_TYPES[kind], **({"description": description} if description else {})}
 
 
 def _enum(value: Any, here: Path, out: Expanded) -> dict[str, Any]:
     if not isinstance(value, list) or not value or any(isinstance(one, list | Mapping) for one in value):
         out.problems.append((f"an enum is a list of its values, as in [a, b], not {value!r}", here))
         return {}
-    kinds = {json_kind(one) for one in value}
+    kinds = {json_type(one) for one in value}
     return {**({"type": kinds.pop()} if len(kinds) == 1 else {}), "enum": list(value)}
 
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """What is optional may be missing or null."""
+    """Give the schema of an optional field, which may be missing or null."""
     if "enum" in schema and None not in schema["enum"]:
         schema = {**schema, "enum": [*schema["enum"], None]}
     if schema.get("type", "null") == "null":

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlenrich.core.types import STRING, Type, stored
 from sqlenrich.prompt import Prompt, compile_prompt
-from sqlenrich.schema import Verdicts, build_tests, output_columns
+from sqlenrich.schema import Checks, build_checks, output_columns
 from sqlenrich.spec.limits import Limit
 
 RESERVED_COLUMNS = (
@@ -83,9 +83,9 @@ class Enrichment:
         return str(self.path) if self.path is not None else f"{self.name}.prompt"
 
     @cached_property
-    def verdicts(self) -> Verdicts:
+    def checks(self) -> Checks:
         """The checks of an answer."""
-        return build_tests(self.schema)
+        return build_checks(self.schema)
 
     @cached_property
     def output_columns(self) -> dict[str, Type]:

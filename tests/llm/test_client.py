@@ -24,7 +24,7 @@ from sqlenrich.llm.throttle.limiter import Limits
 from tests.support.endpoint import ScriptedEndpoint
 
 NOW = datetime.now(UTC)
-SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+SCHEMA = {"type": ["object"], "properties": {"n": {"type": ["integer"]}}, "required": ["n"]}
 
 
 def requests(count: int, start: int = 0) -> list[Request]:

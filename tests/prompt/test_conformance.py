@@ -22,8 +22,8 @@ from sqlenrich.plan.plan import RESPONSES
 from sqlenrich.plan.request import request_hash
 from sqlenrich.renderer.script import script
 from sqlenrich.renderer.statements import step_statements
-from sqlenrich.schema import CODES, judge
-from sqlenrich.schema.checks.evaluate import repair
+from sqlenrich.schema import CODES, evaluate_checks
+from sqlenrich.schema.checks.json_text import repair
 from sqlenrich.spec.loader import loads, templates
 from tests.standins import snowflake
 from tests.support.hostile import HOSTILE, TEXTS
@@ -742,7 +742,7 @@ def judged(engine: str) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_the_reference_gives_the_expected_code(name: str) -> None:
     text, code = ANSWERS[name]
-    verdict = judge(enrichment().verdicts, repair(text, enrichment().repairs))
+    verdict = evaluate_checks(enrichment().checks, repair(text, enrichment().repairs))
     assert (verdict[0] if verdict else None) == code
     assert se.check_response(SCHEMA, repair(text, ("trim", "fence"))) == code
 
@@ -767,7 +767,7 @@ def test_the_script_gives_the_same_verdict_and_values(name: str, engine: str, re
     repaired = repair(text, enrichment().repairs)
     if code is not None:
         row = refused[name]
-        verdict = judge(enrichment().verdicts, repaired)
+        verdict = evaluate_checks(enrichment().checks, repaired)
         assert (row["_error"], row["_error_detail"]) == verdict
         assert (row["_repaired"], row["response"]) == (repaired != text, text)
         assert (row["prompt"], row["kept"], row["_attempts"]) == (f"Judge {name}", "kept", 1)

@@ -23,7 +23,7 @@ from sqlenrich.plan.request import ResolvedModel, request_hash
 from sqlenrich.runner.estimate import duration
 from sqlenrich.runner.token_estimates import line
 from sqlenrich.schema import check_response, normalise
-from sqlenrich.schema.shortest import shortest
+from sqlenrich.schema.size import min_answer_bytes
 from sqlenrich.spec.prices import Price, Prices
 from sqlenrich.spec.settings import Config, Endpoint
 from tests.support.endpoint import ScriptedEndpoint
@@ -296,7 +296,7 @@ def test_line(known: Sequence[tuple[int, int]], slope: float, first: float) -> N
 )  # fmt: skip
 def test_shortest(schema: dict[str, Any], least: str) -> None:
     assert check_response(schema, least) is None
-    assert shortest(normalise(schema, columns=False)[0]) == len(least.encode())
+    assert min_answer_bytes(normalise(schema, columns=False)[0]) == len(least.encode())
 
 
 def test_tokens_out_of_the_schema(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import sqlenrich as se
 from sqlenrich.plan.pending_step import FEEDBACK, NO_FEEDBACK, NOT_TO_ASK, REASONS, feedback_text
 from sqlenrich.plan.request import request_constant, request_hash
 from sqlenrich.runner.model_choice import WantedModel, choose_model
-from sqlenrich.schema import CODES, judge
+from sqlenrich.schema import CODES, evaluate_checks
 from sqlenrich.spec.settings import Config
 from tests.support.endpoint import ScriptedEndpoint, Seen
 from tests.support.runs import GOOD, Result, assert_accounted, call, opened, rows, start, wait, write_csv, write_prompt
@@ -206,7 +206,7 @@ def test_sent_hashes_are_those_of_what_was_sent(tmp_path: Path) -> None:
             assert (model, sent_hash) == ("mock", hash_)
             continue
         assert (model, sent_hash != hash_) == ("small", True)
-        verdict = None if response is None else judge(enrichment.verdicts, response)
+        verdict = None if response is None else evaluate_checks(enrichment.checks, response)
         code, detail = verdict or ("CALL_ERROR" if error else "NO_RESPONSE", "")
         code = "TRUNCATED" if finish == "length" else code
         params = dict(ask.resolved.params)

@@ -25,8 +25,8 @@ import jsonschema
 import pytest
 
 import sqlenrich as se
-from sqlenrich.schema.checks.ir import LEVELS
-from tests.support.judges import ENGINES, Asked, Judge, Judged, by_reference, judge_of
+from sqlenrich.schema.checks.ir import MAX_UNIQUE_DEPTH
+from tests.support.checkers import ENGINES, Checker, Codes, Sample, checker_of, reference_codes
 from tests.support.random_schemas import EXACT, PATTERNS, Maker, shrunk
 
 EXAMPLES = int(os.environ.get("SQLENRICH_EXAMPLES", "0"))
@@ -53,7 +53,7 @@ def _multiple(_: Any, step: Any, value: Any, __: Any) -> Iterator[jsonschema.Val
 
 
 def _unique(validator: Any, unique: Any, value: Any, schema: Any) -> Iterator[jsonschema.ValidationError]:
-    if unique and isinstance(value, list) and max(map(depth, value), default=0) > LEVELS:
+    if unique and isinstance(value, list) and max(map(depth, value), default=0) > MAX_UNIQUE_DEPTH:
         yield jsonschema.ValidationError("nested too deep")
     yield from jsonschema.Draft202012Validator.VALIDATORS["uniqueItems"](validator, unique, value, schema)
 
@@ -113,7 +113,7 @@ def exact(value: Any) -> bool:
 class Other:
     """The other validator on one schema."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: Sample) -> None:
         own = "coerce" in str(asked.schema) or (asked.assert_format and "'format'" in str(asked.schema))
         self.validator = None if own or not exact(asked.schema) else Validator(in_python(asked.schema))
 
@@ -128,22 +128,22 @@ class Other:
 # Trying ---------------------------------------------------------------------------------------------------------------
 
 
-def drawn(places: Iterable[int], seed: int) -> list[Asked]:
+def drawn(places: Iterable[int], seed: int) -> list[Sample]:
     """The schemas of these places with their answers."""
     made = []
     for place in places:
         maker = Maker(f"{seed} {place}")
         schema = maker.schema()
         texts = tuple(dict.fromkeys(maker.answer(schema) for _ in range(ANSWERS)))
-        made.append(Asked(schema, texts, assert_format=maker.chance(0.5)))
+        made.append(Sample(schema, texts, assert_format=maker.chance(0.5)))
     return made
 
 
 class Trial:
     """Schemas tried by one judge, and what came of them."""
 
-    def __init__(self, engine: str, judge: Judge) -> None:
-        self.engine, self.judge = engine, judge
+    def __init__(self, engine: str, checker: Checker) -> None:
+        self.engine, self.checker = engine, checker
         self.counts: Counter[str] = Counter()
         self.codes: Counter[str] = Counter()
         self.found: list[str] = []
@@ -152,7 +152,7 @@ class Trial:
         """Try so many schemas."""
         for start in range(0, count, BATCH):
             some = drawn(range(start, min(start + BATCH, count)), seed)
-            for one, judged in zip(some, self.judge(some), strict=True):
+            for one, judged in zip(some, self.checker(some), strict=True):
                 self.counts["schemas"] += 1
                 if isinstance(judged, se.SqlenrichError):
                     self.counts["refused"] += 1
@@ -162,11 +162,11 @@ class Trial:
             if len(self.found) > HOPELESS:
                 return
 
-    def wrong(self, asked: Asked, judged: Judged, *, count: bool = False) -> tuple[str, str] | None:
+    def wrong(self, asked: Sample, judged: Codes, *, count: bool = False) -> tuple[str, str] | None:
         """The first answer that is judged wrongly, and how."""
         if isinstance(judged, Exception):
             return asked.texts[0] or "", f"{type(judged).__name__}: {str(judged)[:300]}"
-        reference = by_reference(asked) if self.engine != "python" else judged
+        reference = reference_codes(asked) if self.engine != "python" else judged
         assert not isinstance(reference, Exception)
         other = Other(asked) if self.engine == "python" else None
         for text, code, wanted in zip(asked.texts, judged, reference, strict=True):
@@ -186,14 +186,14 @@ class Trial:
         """Whether the engine's own parser takes no such number: it is refused, with another code."""
         return self.engine == "bigquery" and code == "BAD_JSON" and any(map(_wide, parts(json.loads(text))))
 
-    def report(self, asked: Asked, wrong: tuple[str, str]) -> None:
+    def report(self, asked: Sample, wrong: tuple[str, str]) -> None:
         """Make what disagrees small and keep it in words."""
         text, how = wrong
 
         def told(schema: Any, text: str) -> str | None:
-            one = Asked(schema, (text,), asked.assert_format)
+            one = Sample(schema, (text,), asked.assert_format)
             try:
-                (judged,) = self.judge([one])
+                (judged,) = self.checker([one])
                 if isinstance(judged, se.SqlenrichError):
                     return None
                 found = self.wrong(one, judged)
@@ -224,8 +224,8 @@ class Trial:
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("engine", [pytest.param(name, marks=MARKS.get(name, [])) for name in ENGINES])
 def test_random_answers_have_one_verdict(engine: str) -> None:
-    with judge_of(engine) as judge:
-        trial = Trial(engine, judge)
+    with checker_of(engine) as checker:
+        trial = Trial(engine, checker)
         trial.run(EXAMPLES or SHARE[engine], SEED)
     sys.stdout.write(f"{trial}\n")
     assert not trial.found, "\n".join([str(trial), *trial.found])

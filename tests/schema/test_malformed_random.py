@@ -18,7 +18,7 @@ import pytest
 
 import sqlenrich as se
 from sqlenrich.core.types import BIGINT, STRING
-from sqlenrich.schema import build_tests, judge, normalise
+from sqlenrich.schema import build_checks, evaluate_checks, normalise
 from sqlenrich.schema.checks.json_text import repair
 from sqlenrich.schema.checks.repairs import REPAIRS
 from tests.prompt.test_conformance import ENGINES, select
@@ -41,7 +41,7 @@ PIECES = (
 NAMES = ("a", "s", "l", "o", "k", "x", "", "\u00fc-1", ":", 'q"', "\\", ",", "a ", "\U0001f600")
 SPACES = ("", "", "", " ", "\n", " \t\r\n")
 
-VERDICTS = build_tests(normalise(SCHEMA)[0])
+CHECKS = build_checks(normalise(SCHEMA)[0])
 
 Verdict = tuple[str | None, str | None]
 
@@ -143,7 +143,7 @@ def verdicts(engine: str, texts: Sequence[str], repairs: Sequence[str]) -> list[
 
 def reference(text: str, repairs: Sequence[str]) -> Verdict:
     repaired = repair(text, repairs, KEEP)
-    verdict = judge(VERDICTS, repaired)
+    verdict = evaluate_checks(CHECKS, repaired)
     return repaired, verdict[0] if verdict else None
 
 

@@ -13,8 +13,8 @@ import pytest
 
 import sqlenrich as se
 from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, JSON, STRING, TIMESTAMP, Array, Struct
-from sqlenrich.schema import build_tests, judge, normalise, output_columns
-from tests.support.judges import ENGINES, Asked, judge_of
+from sqlenrich.schema import build_checks, evaluate_checks, normalise, output_columns
+from tests.support.checkers import ENGINES, Sample, checker_of
 
 MARKS = {"spark": [pytest.mark.spark], "bigquery": [pytest.mark.zetasql]}
 each_engine = pytest.mark.parametrize("engine", [pytest.param(name, marks=MARKS.get(name, [])) for name in ENGINES])
@@ -144,7 +144,7 @@ KEYWORDS: Cases = [
     ({"if": HAS_X, "else": HAS_Y}, '{"x":1}', None),
     ({"if": {"type": "integer"}, "then": {"minimum": 3}, "else": {"type": "string"}}, "null", "SCHEMA"),
     ({"then": False, "else": False}, "1", None),
-    # Nothing but null, beside X
+    # X or null
     ({"anyOf": [{"type": "integer", "minimum": 3}, {"type": "null"}]}, "null", None),
     ({"anyOf": [{"type": "integer", "minimum": 3}, {"type": "null"}]}, "2", "OUT_OF_RANGE"),
     ({"anyOf": [{"enum": ["x"]}, {"type": "null"}]}, "null", None),
@@ -233,18 +233,13 @@ def whole(schema: Any) -> dict[str, Any]:
 @each_engine
 @pytest.mark.parametrize("cases", [KEYWORDS, FORMATS, REFERENCES], ids=["keywords", "formats", "references"])
 def test_the_code(engine: str, cases: Cases) -> None:
-    asked = [Asked(whole(schema), (f'{{"a":{value}}}', "{}"), assert_format=True) for schema, value, _ in cases]
-    with judge_of(engine) as judge:
-        found = judge(asked)
+    samples = [Sample(whole(schema), (f'{{"a":{value}}}', "{}"), assert_format=True) for schema, value, _ in cases]
+    with checker_of(engine) as checker:
+        found = checker(samples)
     given = [codes if isinstance(codes, Exception) else (codes[0], codes[1]) for codes in found]
-    # A value that is missing violates nothing.
+    # A missing value violates nothing.
     wrong = [(case, codes) for case, codes in zip(cases, given, strict=True) if codes != (case[2], None)]
     assert wrong == []
-
-
-@pytest.mark.parametrize(("schema", "value", "code"), [*KEYWORDS[:40], *REFERENCES])
-def test_check_response_gives_the_code(schema: Any, value: str, code: str | None) -> None:
-    assert se.check_response(whole(schema), f'{{"a":{value}}}', assert_format=True) == code
 
 
 def test_formats_are_annotations_unless_they_are_asserted() -> None:
@@ -279,8 +274,8 @@ def test_formats_are_annotations_unless_they_are_asserted() -> None:
     ],
 )  # fmt: skip
 def test_the_detail_says_where(schema: Any, value: str, detail: str) -> None:
-    verdicts = build_tests(normalise(whole(schema), columns=False)[0])
-    found = judge(verdicts, f'{{"a":{value}}}')
+    checks = build_checks(normalise(whole(schema), columns=False)[0])
+    found = evaluate_checks(checks, f'{{"a":{value}}}')
     assert found is not None
     assert found[1] == detail
 
@@ -306,7 +301,7 @@ def test_references_that_point_nowhere_or_back(schema: Any, problem: str) -> Non
     assert raised.value.problems == (problem,)
 
 
-# What Pydantic writes -------------------------------------------------------------------------------------------------
+# Schemas of Pydantic --------------------------------------------------------------------------------------------------
 
 
 class Color(enum.Enum):
@@ -402,9 +397,9 @@ MODEL: list[tuple[dict[str, Any], str | None]] = [
 
 
 @each_engine
-def test_a_model_of_pydantic_judges(engine: str) -> None:
+def test_a_model_of_pydantic_gives_the_codes(engine: str) -> None:
     answers = [{"text": "a", **more} for more, _ in MODEL]
     texts = tuple(json.dumps(answer) for answer in answers)
-    with judge_of(engine) as judge:
-        (found,) = judge([Asked(Model.model_json_schema(), texts, assert_format=True)])
+    with checker_of(engine) as checker:
+        (found,) = checker([Sample(Model.model_json_schema(), texts, assert_format=True)])
     assert found == [code for _, code in MODEL]

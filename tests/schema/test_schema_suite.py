@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.judges import ENGINES
+from tests.support.checkers import ENGINES
 from tests.support.schema_suite import FOLDER, asserted, moved, suite, tallies, total, unchecked_formats
 
 pytestmark = [

@@ -159,7 +159,7 @@ WRONG: list[tuple[dict[Any, Any], list[tuple[str, tuple[str, ...]]]]] = [
     ({"a": 3}, [("a field is a type, as in name: string, what it is; not 3", ("a",))]),
     ({"a(object)": "string"}, [("an object is a mapping of its fields, not 'string'", ("a(object)",))]),
     ({"a(array)": ["x"]}, [("a list of values is an enum: write name(enum): [a, b]", ("a(array)",))]),
-    ({"a": "string", "a?": "string"}, [('"a" stands twice', ("a?",))]),
+    ({"a": "string", "a?": "string"}, [('"a" is written twice', ("a?",))]),
     ({"?": "string"}, [('"?" is no field: write name, name? or name(enum, description)', ("?",))]),
     ({"a(enum": ["x"]}, [('"a(enum" is no field: write name, name? or name(enum, description)', ("a(enum",))]),
 ]  # fmt: skip

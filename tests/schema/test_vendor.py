@@ -1,4 +1,4 @@
-"""What each vendor is told of a schema: as much as it takes, never more than is checked."""
+"""The part of a schema that each vendor takes: the largest one, and never stricter than the checks."""
 
 from __future__ import annotations
 
@@ -14,19 +14,11 @@ from sqlenrich.core.engine import OutputSpec, ResponseFormat
 from sqlenrich.engines import get_engine
 from sqlenrich.llm.mock.model import MockModel
 from sqlenrich.schema.json_schema import json_schema
-from sqlenrich.schema.traversal import walk
-from sqlenrich.schema.vendor.response_format import (
-    DATABRICKS,
-    GEMINI,
-    OPENAI,
-    SNOWFLAKE,
-    XGRAMMAR,
-    Dialect,
-    dialect_of,
-    json_schema_format,
-    strict_part,
-    vendor_part,
-)
+from sqlenrich.schema.keywords import walk
+from sqlenrich.schema.vendor.dialects import DATABRICKS, GEMINI, OPENAI, SNOWFLAKE, XGRAMMAR, Dialect
+from sqlenrich.schema.vendor.openai_strict import strict_part
+from sqlenrich.schema.vendor.response_format import dialect_of, json_schema_format
+from sqlenrich.schema.vendor.subset import vendor_part
 from tests.support.plain_schemas import DOCUMENTS, ROOTS
 
 DIALECTS = (OPENAI, XGRAMMAR, DATABRICKS, SNOWFLAKE, GEMINI)
@@ -48,7 +40,7 @@ RANGE = {"type": ["integer"], "minimum": 1, "maximum": 5}
 LENGTH = {"type": ["string"], "maxLength": 9}
 PAIR = {"type": ["array"], "prefixItems": [TEXT, RANGE], "items": {"not": {}}}
 
-# A property's plain schema, the dialects, the part that is told of it, and what is left out.
+# A property's plain schema, the dialects, the part that they take, and what is left out.
 PARTS: list[tuple[Plain, tuple[Dialect, ...], Plain, tuple[str, ...]]] = [
     (TEXT, DIALECTS, TEXT, ()),
     ({"type": ["string"], "coerce": True}, DIALECTS, TEXT, ()),
@@ -138,9 +130,7 @@ PARTS: list[tuple[Plain, tuple[Dialect, ...], Plain, tuple[str, ...]]] = [
         for dialect in dialects
     ],
 )
-def test_a_vendor_is_told_what_it_takes(
-    schema: Plain, dialect: Dialect, told: Plain, left_out: tuple[str, ...]
-) -> None:
+def test_the_part_that_a_vendor_takes(schema: Plain, dialect: Dialect, told: Plain, left_out: tuple[str, ...]) -> None:
     part, left = vendor_part(obj({"x": schema}), dialect)
     assert part is not None
     assert (part["properties"]["x"], sorted(left)) == (told, sorted(left_out))
@@ -157,14 +147,14 @@ def test_a_vendor_is_told_what_it_takes(
         ({"allOf": [TEXT]}, ("x: a value of any type",)),
     ],
 )
-def test_gemini_is_told_nothing_where_it_wants_to_know_all(schema: Plain, reasons: tuple[str, ...]) -> None:
+def test_gemini_takes_no_part_of_a_schema_without_types(schema: Plain, reasons: tuple[str, ...]) -> None:
     assert vendor_part(obj({"x": schema}), GEMINI) == (None, reasons)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(schema=ROOTS, documents=st.lists(DOCUMENTS, min_size=3, max_size=8))
-def test_what_is_told_forbids_no_valid_answer(dialect: Dialect, schema: Plain, documents: list[Plain]) -> None:
+def test_the_part_forbids_no_valid_answer(dialect: Dialect, schema: Plain, documents: list[Plain]) -> None:
     part, left_out = vendor_part(schema, dialect)
     if part is None:
         assert left_out
@@ -175,14 +165,17 @@ def test_what_is_told_forbids_no_valid_answer(dialect: Dialect, schema: Plain, d
     for document in documents:
         valid = checked.is_valid(document)
         assert told.is_valid(document) or not valid
-        if not left_out and not dialect.typed:  # such a model writes named properties alone, told so or not
+        if not left_out and not dialect.typed:  # such a model writes named properties only
             assert told.is_valid(document) is valid
 
 
+ITEMS = {"type": ["array"], "items": closed({"b": TEXT})}
 STRICTLY: list[tuple[Plain, Plain | None, Plain | None]] = [
     (closed({"a": TEXT}), closed({"a": TEXT}), closed({"a": TEXT})),
     (obj({"a": TEXT}, required=["a"]), None, None),
     (obj({"a": TEXT}, additionalProperties=False), None, closed({"a": {"type": ["string", "null"]}})),
+    (closed({"a": obj({"b": TEXT}, required=["b"])}), None, None),
+    (closed({"a": ITEMS}), closed({"a": ITEMS}), closed({"a": ITEMS})),
     (
         obj({"a": {**TEXT, "enum": ["x"]}, "b": NULL, "c": {"anyOf": [TEXT, WHOLE]}}, additionalProperties=False),
         None,
@@ -230,7 +223,7 @@ def test_strict_mode_takes_closed_and_wholly_required_objects(
 
 
 @pytest.mark.parametrize(("left_out", "strict"), [("a.maxLength", True), ("dependentRequired", False), ("a.if", False)])
-def test_a_null_may_be_told_from_a_missing_property(left_out: str, strict: bool) -> None:
+def test_strict_mode_needs_checks_that_take_null_as_missing(left_out: str, strict: bool) -> None:
     part = obj({"a": {"type": ["string", "null"]}}, additionalProperties=False)
     assert (strict_part(part, left_out=(left_out,)) is not None) is strict
 
@@ -254,7 +247,7 @@ def closed_objects(inner: st.SearchStrategy[Plain]) -> st.SearchStrategy[Plain]:
 
 
 def without_nulls(value: Any, keep: set[str]) -> Any:
-    """What the repair null_as_absent makes of an answer."""
+    """An answer after the repair null_as_absent."""
     if isinstance(value, list):
         return [without_nulls(one, keep) for one in value]
     if not isinstance(value, dict):
@@ -264,7 +257,7 @@ def without_nulls(value: Any, keep: set[str]) -> Any:
 
 @settings(max_examples=200, deadline=None)
 @given(closed_objects(st.recursive(LEAVES, closed_objects, max_leaves=5)), st.booleans())
-def test_what_strict_mode_answers_is_valid(part: Plain, nullable: bool) -> None:
+def test_answers_in_strict_mode_are_valid(part: Plain, nullable: bool) -> None:
     strict = strict_part(part, nullable=nullable)
     if strict is None:
         assert not nullable or any(name in json.dumps(part) for name in ('"null"', '"anyOf"'))
@@ -294,18 +287,18 @@ def test_strict_mode_is_ten_objects_deep(levels: int, strict: bool) -> None:
     assert (strict_part(nested(levels)) is not None) is strict
 
 
-def test_the_envelope() -> None:
-    optional = OutputSpec("n" * 70, obj({"a": LENGTH}, additionalProperties=False), repairs=("null_as_absent",))
-    told = json_schema_format(optional, OPENAI)
-    assert told.left_out == ("a.maxLength",)
-    assert told.form == {
-        "type": "json_schema",
-        "json_schema": {
-            "name": "n" * 64,
-            "schema": json_schema(closed({"a": {"type": ["string", "null"]}})),
-            "strict": True,
-        },
-    }
+@pytest.mark.parametrize(
+    ("schema", "repairs", "form", "left_out"),
+    [
+        (obj({"a": LENGTH}, additionalProperties=False), ("null_as_absent",),
+         {"schema": json_schema(closed({"a": {"type": ["string", "null"]}})), "strict": True}, ("a.maxLength",)),
+        (closed({"a": ITEMS}), (), {"schema": json_schema(closed({"a": ITEMS})), "strict": True}, ()),
+        (obj({"a": TEXT}), (), {"schema": json_schema(obj({"a": TEXT}))}, ()),
+    ],
+)  # fmt: skip
+def test_the_response_format(schema: Plain, repairs: tuple[str, ...], form: Any, left_out: tuple[str, ...]) -> None:
+    found = json_schema_format(OutputSpec("n" * 70, schema, repairs=repairs), OPENAI)
+    assert found == ResponseFormat({"type": "json_schema", "json_schema": {"name": "n" * 64, **form}}, left_out)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from sqlenrich.llm.mock.model import MockModel
+from sqlenrich.schema import normalise
 from tests.support.faults import FAULTS, HUGE, ODD_CONTENT, STATUS_FAULTS, checked, error
 from tests.support.http_wire import Connection, Work
 from tests.support.limits import TELLS, Window
@@ -217,7 +218,7 @@ class ScriptedEndpoint:
             shape = ((body.get("response_format") or {}).get("json_schema") or {}).get("schema") or {}
             name = orjson.dumps(shape)
             if name not in self._models:
-                self._models[name] = MockModel(shape)
+                self._models[name] = MockModel(normalise(shape, columns=False)[0])
             self._text = (body, self._models[name].text(prompt))
         return self._text[1]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from sqlenrich.schema.pointer import resolve
+from sqlenrich.schema.keywords import resolve
 from tests.support.hostile import NAMES, TEXTS
 
 SHARED = ("a", "b", "c", "d")

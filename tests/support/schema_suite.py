@@ -24,8 +24,8 @@ import click
 
 import sqlenrich as se
 from sqlenrich.schema.keywords import FORMATS
+from tests.support.checkers import ENGINES, Codes, Sample, checker_of, reference_codes
 from tests.support.corpus import CORPORA, NAMES
-from tests.support.judges import ENGINES, Asked, Judged, by_reference, judge_of
 
 FOLDER = CORPORA / "json-schema-test-suite"
 BATCH = 25
@@ -50,7 +50,7 @@ class Group:
 
     keyword: str
     description: str
-    asked: Asked
+    asked: Sample
     cases: tuple[str, ...]
     valid: tuple[bool, ...]
 
@@ -117,7 +117,7 @@ def suite() -> tuple[tuple[Group, ...], Counter[str]]:
                 counts[foreign] += len(cases)
                 continue
             texts = tuple(json.dumps({"value": case["data"]}, ensure_ascii=False) for case in cases)
-            asked = Asked(wrapped(entry["schema"]), texts)
+            asked = Sample(wrapped(entry["schema"]), texts)
             names, valid = (tuple(case[key] for case in cases) for key in ("description", "valid"))
             groups.append(Group(file.stem, entry["description"], asked, names, valid))
     return tuple(groups), counts
@@ -169,7 +169,7 @@ def reason(error: se.SqlenrichError) -> str:
     return re.sub(r" @ [^\s;]+", "", told)
 
 
-def tally(group: Group, judged: Judged) -> Tally:
+def tally(group: Group, judged: Codes) -> Tally:
     """Compare the codes of one group's answers with the suite's verdicts and with the reference's codes."""
     made = Tally(len(group.cases))
     if isinstance(judged, Exception):
@@ -179,7 +179,7 @@ def tally(group: Group, judged: Judged) -> Tally:
             made.supported = len(group.cases)
             made.wrong.append(f"{group}: {type(judged).__name__}: {str(judged)[:300]}")
         return made
-    reference = by_reference(group.asked)
+    reference = reference_codes(group.asked)
     codes = [None] * len(judged) if isinstance(reference, Exception) else reference
     made.supported = len(judged)
     for case, valid, code, other in zip(group.cases, group.valid, judged, codes, strict=True):
@@ -194,10 +194,10 @@ def tally(group: Group, judged: Judged) -> Tally:
 def tallies(engine: str, groups: Sequence[Group]) -> list[tuple[Group, Tally]]:
     """The tally of each group by one engine."""
     made: list[tuple[Group, Tally]] = []
-    with judge_of(engine) as judge:
+    with checker_of(engine) as checker:
         for start in range(0, len(groups), BATCH):
             some = groups[start : start + BATCH]
-            found = judge([group.asked for group in some])
+            found = checker([group.asked for group in some])
             made += [(group, tally(group, judged)) for group, judged in zip(some, found, strict=True)]
     return made
 
@@ -271,7 +271,7 @@ def plain(engine: str, made: Sequence[tuple[Group, Tally]], seconds: float) -> s
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print the tables of docs/schema-suite.md.")
 @click.option("--refused", is_flag=True, help="List what is not supported, with its reason.")
 def main(engines: tuple[str, ...], keywords: tuple[str, ...], as_markdown: bool, refused: bool) -> None:
-    """Judge the suite; exits with 1 where a verdict is wrong."""
+    """Checker the suite; exits with 1 where a verdict is wrong."""
     if not FOLDER.is_dir():
         raise click.ClickException(f"no suite at {FOLDER}; set SQLENRICH_CORPORA to the folder that holds it")
     groups = [group for group in suite()[0] if not keywords or group.keyword in keywords]

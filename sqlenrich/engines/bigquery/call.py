@@ -14,7 +14,8 @@ from sqlenrich.core.sql import Sql, case, func, literal
 from sqlenrich.engines.bigquery.text import safe_cast, text_of
 from sqlenrich.engines.shared.model_call import answers, or_false, request_text, select_carried
 from sqlenrich.schema.columns import nullable_items
-from sqlenrich.schema.vendor.response_format import GEMINI, vendor_part
+from sqlenrich.schema.vendor.dialects import GEMINI
+from sqlenrich.schema.vendor.subset import vendor_part
 
 _DOCS = "https://docs.cloud.google.com/bigquery/docs/reference/standard-sql/"
 GENERATE_TEXT_DOCS = _DOCS + "bigqueryml-syntax-ai-generate-text"

@@ -10,7 +10,8 @@ from sqlenrich.engines.shared import case_mapping
 from sqlenrich.engines.spark.call import FIELDS
 from sqlenrich.engines.spark.engine import ENGINE as SPARK
 from sqlenrich.engines.spark.text import matches
-from sqlenrich.schema.vendor.response_format import DATABRICKS, json_schema_format
+from sqlenrich.schema.vendor.dialects import DATABRICKS
+from sqlenrich.schema.vendor.response_format import json_schema_format
 
 _DOCS = "https://docs.databricks.com/aws/en/sql/language-manual/functions/ai_query"
 

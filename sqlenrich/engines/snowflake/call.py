@@ -13,7 +13,9 @@ from sqlenrich.core.types import Scalar
 from sqlenrich.engines.shared.model_call import answers, or_false, request_text
 from sqlenrich.engines.snowflake.text import sql_type, string_of
 from sqlenrich.schema.json_schema import json_schema
-from sqlenrich.schema.vendor.response_format import SNOWFLAKE, strict_part, vendor_part
+from sqlenrich.schema.vendor.dialects import SNOWFLAKE
+from sqlenrich.schema.vendor.openai_strict import strict_part
+from sqlenrich.schema.vendor.subset import vendor_part
 
 RETRYABLE = ".*(429|500|502|503|504|rate limit|throttl|timed out|temporarily|overloaded).*"
 """A pattern for the errors of a row that may be asked again."""

@@ -1,4 +1,4 @@
-"""Repeatable chance: numbers that follow from texts alone, the same in every process."""
+"""Pseudo-random numbers that depend on a seed alone, and so are the same in every process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MASK = (1 << 64) - 1
 
 
 class Draw:
-    """A stream of chance from a seed of bytes, and the words that free text may use."""
+    """A pseudo-random generator with a seed of bytes, and the words that free text may use."""
 
     __slots__ = ("_state", "_words", "prompt")
 

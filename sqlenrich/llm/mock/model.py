@@ -1,4 +1,4 @@
-"""A model that makes up valid answers: for trying things out, for tests, for measuring everything else."""
+"""A model that invents valid answers, for trials, tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import orjson
 
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.mock.draw import Draw
-from sqlenrich.llm.mock.schema import Judge, maker
+from sqlenrich.llm.mock.sampler import MakeValidator, sampler
 
 FAILURES = ("bad_json", "missing_field", "error", "refusal", "truncation")
 NAME = "mock"
@@ -22,25 +22,25 @@ _CHARS_PER_TOKEN = 4
 
 
 class MockModel:
-    """A Model whose answers fit a JSON Schema and follow from the prompt, the attempt and ``seed`` alone.
+    """A Model whose answers fit a schema and depend on the prompt, the attempt and ``seed`` alone.
 
-    ``failures`` gives the share (0 to 1) of requests that fail in each of the FAILURES; each attempt at a
-    prompt draws anew. Where the schema requires nothing, ``missing_field`` breaks the JSON text instead.
-    ``latency_s`` is the time an answer takes. ``judge`` gives the test of a schema, for what can only be tried
-    (``not``, ``if``); without one, such an answer may be wrong. Raises ValueError for wrong failures, and for a
-    schema without a possible value.
+    ``schema`` is the output's JSON Schema in its plain form. ``failures`` gives the share (0 to 1) of requests that
+    fail in each of the FAILURES; each attempt at a prompt draws again. Where the schema requires no property,
+    ``missing_field`` breaks the JSON text instead. ``latency_s`` is the time that an answer takes. ``validator`` gives
+    the test of a schema's values. Keywords such as ``not`` and ``if`` need it: without it an answer may violate them.
+    Raises ValueError for wrong failures, and for a schema without a possible value.
     """
 
     name = NAME
 
     def __init__(
         self,
-        schema: Mapping[str, object],
+        schema: Mapping[str, Any],
         *,
         failures: Mapping[str, float] | None = None,
         latency_s: float = 0.0,
         seed: int = 0,
-        judge: Judge | None = None,
+        validator: MakeValidator | None = None,
     ) -> None:
         shares = dict(failures or {})
         for kind, share in shares.items():
@@ -52,41 +52,41 @@ class MockModel:
             raise ValueError("the shares of failures add up to more than 1")
         self.latency_s = latency_s
         self.instant = latency_s <= 0
-        self._limits = _limits(shares)
+        self._failure_limits = _failure_limits(shares)
         self._seed = f"{seed}\x00".encode()
-        self._make = maker(schema, judge)
-        self._required = [str(name) for name in _required(schema)]
+        self._make = sampler(schema, validator)
+        self._required: list[str] = list(schema.get("required", ()))
 
     async def open(self) -> None:
-        """Do nothing: there is nothing to open."""
+        """Do nothing."""
 
     async def close(self) -> None:
         """Do nothing."""
 
     async def ask(self, request: Request) -> Answer:
-        """Give the answer after ``latency_s``."""
+        """Give the answer, after ``latency_s``."""
         if self.latency_s > 0:
             await asyncio.sleep(self.latency_s)
         return self._answer(request, datetime.now(UTC))
 
     def answers(self, requests: list[Request]) -> list[Answer]:
-        """Give all answers at once, without a loop."""
+        """Give all answers at once, without an event loop."""
         now = datetime.now(UTC)
         return [self._answer(request, now) for request in requests]
 
     def text(self, prompt: str, attempt: int = 1) -> str:
-        """Give the text of a good answer, failures aside."""
+        """Give the text of a valid answer; ``failures`` don't apply."""
         return _json(self._make(self._draws(prompt, attempt)[1]))
 
     def _draws(self, prompt: str, attempt: int) -> tuple[Draw, Draw]:
-        """Give the chance for failing and that for the value: so failures don't change good answers."""
+        """Give the generators of failures and of values: two, so that failures don't change valid answers."""
         seed = self._seed + f"{attempt}\x00{prompt}".encode("utf-8", "surrogatepass")
         return Draw(b"fail" + seed, prompt), Draw(b"make" + seed, prompt)
 
     def _answer(self, request: Request, now: datetime) -> Answer:
         prompt = request.prompt
         chance, draw = self._draws(prompt, request.attempt)
-        kind = self._failure(chance) if self._limits else None
+        kind = self._failure(chance) if self._failure_limits else None
         response: str | None = None
         error: str | None = None
         reason: str | None = "stop"
@@ -123,14 +123,14 @@ class MockModel:
 
     def _failure(self, chance: Draw) -> str | None:
         point = chance.share()
-        for kind, limit in self._limits:
+        for kind, limit in self._failure_limits:
             if point < limit:
                 return kind
         return None
 
 
-def _limits(shares: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Give each kind with the upper end of its part of 0 to 1, in the fixed order of FAILURES."""
+def _failure_limits(shares: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Give each failure with the upper end of its part of the range 0 to 1, in the order of FAILURES."""
     limits = []
     total = 0.0
     for kind in FAILURES:
@@ -138,11 +138,6 @@ def _limits(shares: Mapping[str, float]) -> list[tuple[str, float]]:
             total += shares[kind]
             limits.append((kind, total))
     return limits
-
-
-def _required(schema: Mapping[str, Any]) -> list[str]:
-    required = schema.get("required", [])
-    return list(required) if isinstance(required, list | tuple) else []
 
 
 def _json(value: object) -> str:
@@ -153,7 +148,7 @@ def _json(value: object) -> str:
 
 
 def _cut(text: str, chance: Draw) -> str:
-    """Cut a JSON text so that what is left is none: a prefix of a number could be one, hence the bracket."""
+    """Cut a JSON text so that the rest is invalid. A bracket is added before a number, whose prefix could be valid."""
     if text[0] not in '{["':
         return "[" + text
     return text[: 1 + chance.below(len(text) - 1)]

@@ -1,4 +1,4 @@
-"""Numbers for the mock model, within the bounds of a schema."""
+"""Samplers of numbers within the limits of a schema."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 from sqlenrich.llm.mock.draw import Draw
 
 _SPAN = 100
+"""The width of the range, in steps, where a schema limits it on one side or not at all."""
 
 
-def number(schema: Mapping[str, Any], *, whole: bool) -> Callable[[Draw], int | float]:
-    """Give a maker of numbers, integers if ``whole``. Raises ValueError for bounds that hold none."""
+def number_sampler(schema: Mapping[str, Any], *, whole: bool) -> Callable[[Draw], int | float]:
+    """Give a sampler of numbers, integers if ``whole``. Raises ValueError where no number is within the limits."""
     step = Fraction(str(schema["multipleOf"])) if "multipleOf" in schema else None
     if whole:
         # A whole multiple of p/q in lowest terms is a multiple of p.
@@ -24,7 +25,7 @@ def number(schema: Mapping[str, Any], *, whole: bool) -> Callable[[Draw], int | 
     first = math.floor(low / step) + 1 if low_open else math.ceil(low / step)
     last = math.ceil(high / step) - 1 if high_open else math.floor(high / step)
     if first > last:
-        raise _nothing(schema)
+        raise _no_number(schema)
     if step.denominator == 1:
         unit = step.numerator
         return lambda draw: (first + draw.below(last - first + 1)) * unit
@@ -32,7 +33,7 @@ def number(schema: Mapping[str, Any], *, whole: bool) -> Callable[[Draw], int | 
 
 
 def _bounds(schema: Mapping[str, Any], step: Fraction) -> tuple[Fraction, bool, Fraction, bool]:
-    """Give the range, a missing end being set where demos look plausible."""
+    """Give the range: each limit, and whether it is exclusive. A missing limit is replaced by a plausible one."""
     lows = [(Fraction(str(schema[key])), key != "minimum") for key in ("minimum", "exclusiveMinimum") if key in schema]
     highs = [(Fraction(str(schema[key])), key == "maximum") for key in ("maximum", "exclusiveMaximum") if key in schema]
     span = max(Fraction(_SPAN), step * _SPAN)
@@ -55,7 +56,7 @@ def _real(low: Fraction, low_open: bool, high: Fraction, high_open: bool) -> Cal
         return (value > low if low_open else value >= low) and (value < high if high_open else value <= high)
 
     if not (inside((low + high) / 2)):
-        raise _nothing({"minimum": float(low), "maximum": float(high)})
+        raise _no_number({"minimum": float(low), "maximum": float(high)})
     start, end = float(low), float(high)
     middle = float((low + high) / 2)
 
@@ -70,7 +71,7 @@ def _real(low: Fraction, low_open: bool, high: Fraction, high_open: bool) -> Cal
 
 
 def _multiples(step: Fraction, first: int, last: int, schema: Mapping[str, Any]) -> Callable[[Draw], int | float]:
-    """Draw from multiples that are exact in decimal and in binary arithmetic: validators use either."""
+    """Give a sampler of multiples that are exact in decimal and in binary arithmetic, since validators use either."""
     unit = float(step)
     found: list[int | float] = []
     chance = Draw(str(schema).encode(), "")
@@ -80,11 +81,11 @@ def _multiples(step: Fraction, first: int, last: int, schema: Mapping[str, Any])
         if times <= last and Fraction(repr(value)) == times * step and (value / unit).is_integer():
             found.append(int(value) if value.is_integer() else value)
     if not found:
-        raise _nothing(schema)
+        raise _no_number(schema)
     return lambda draw: draw.pick(found)
 
 
-def _nothing(schema: Mapping[str, Any]) -> ValueError:
+def _no_number(schema: Mapping[str, Any]) -> ValueError:
     keys = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf")
     return ValueError(
         "the mock model finds no number with " + ", ".join(f"{key} {schema[key]}" for key in keys if key in schema)

@@ -1,1 +1,1 @@
-"""The checks of an answer: one list of tests, evaluated in Python and in SQL."""
+"""The checks of an answer: one list, evaluated in Python and in SQL."""

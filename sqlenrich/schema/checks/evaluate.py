@@ -1,4 +1,4 @@
-"""The verdict in Python: the reference that every engine's SQL equals."""
+"""The checks evaluated in Python: the reference that every engine's SQL must equal."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from sqlenrich.schema.checks.ir import (
     AnyMember,
     AnyOf,
     At,
+    Checks,
     Compare,
     CountItems,
     Doc,
@@ -42,14 +43,11 @@ from sqlenrich.schema.checks.ir import (
     Test,
     TooWide,
     Unquoted,
-    Verdicts,
 )
-from sqlenrich.schema.checks.json_text import MISSING as _MISSING
-from sqlenrich.schema.checks.json_text import parse_json, repair
+from sqlenrich.schema.checks.json_text import MISSING, parse_json
 from sqlenrich.schema.checks.patterns import portable
-from sqlenrich.schema.keywords import kinds_of
+from sqlenrich.schema.json_types import json_types
 
-__all__ = ["judge", "parse_json", "repair"]
 _DIGITS = Context(prec=60)
 """Below 10**20 and in steps of at least 10**-18 a quotient has 38 digits."""
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -61,26 +59,29 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def judge(verdicts: Verdicts, text: str | None) -> tuple[str, str] | None:
-    """Give the code and the detail of a refused answer, or None."""
+def evaluate_checks(checks: Checks, text: str | None) -> tuple[str, str] | None:
+    """Give the reason code and the detail of an answer that is refused, or None for one that is accepted."""
     if text is None or not text.strip(BLANK):
         return "NO_RESPONSE", "the model gave no text"
     doc = parse_json(text)
-    if doc is _MISSING:
+    if doc is MISSING:
         return "BAD_JSON", "the text is not one JSON document"
     if not isinstance(doc, dict):
         return "NOT_OBJECT", "the JSON document is not an object"
-    for verdict in verdicts:
-        if _Judge(doc).holds(verdict.violated, ()):
-            return verdict.code, verdict.detail
+    answer = _Answer(doc)
+    for check in checks:
+        if answer.holds(check.violated, ()):
+            return check.code, check.detail
     return None
 
 
 Loops = tuple[tuple[Any, str | None], ...]
-"""The value and the name at hand of each loop, by depth."""
+"""The current value and member name of each loop, by depth."""
 
 
-class _Judge:
+class _Answer:
+    """A parsed answer, on which tests are evaluated."""
+
     def __init__(self, doc: Any) -> None:
         self.doc = doc
 
@@ -96,10 +97,10 @@ class _Judge:
                 return self.value(base, loops)
             case Get(base, name):
                 value = self.value(base, loops)
-                return value.get(name, _MISSING) if isinstance(value, Mapping) else _MISSING
+                return value.get(name, MISSING) if isinstance(value, Mapping) else MISSING
             case At(base, index):
                 value = self.value(base, loops)
-                return value[index] if isinstance(value, list) and index < len(value) else _MISSING
+                return value[index] if isinstance(value, list) and index < len(value) else MISSING
 
     def holds(self, test: Test, loops: Loops) -> bool:
         match test:
@@ -114,13 +115,13 @@ class _Judge:
             case NotOne(tests):
                 return sum(not self.holds(one, loops) for one in tests) != 1
         value = self.value(test.ref, loops)
-        if value is _MISSING:
+        if value is MISSING:
             return False
         match test:
             case Present():
                 return True
             case Is(_, kinds, negated):
-                return bool(kinds_of(value) & set(kinds)) is not negated
+                return bool(json_types(value) & set(kinds)) is not negated
             case Lacks(_, name):
                 return isinstance(value, dict) and name not in value
             case AnyItem(_, _, inner, start):
@@ -150,7 +151,7 @@ def _members(value: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _scalar(test: Test, value: Any) -> bool:
-    """A test of a number or text; a number may stand in a text where the schema coerces it."""
+    """Evaluate a test of a number or a text. A text may hold a number where the schema coerces it."""
     match test:
         case Compare(_, op, limit, integer):
             return _OPERATORS[op](*((_number(value), limit) if integer else (_double(value), float(limit))))
@@ -179,7 +180,7 @@ def _scalar(test: Test, value: Any) -> bool:
 
 
 def _lower(text: str) -> str:
-    """Lower case of ASCII only: engines differ on other letters."""
+    """Give a text with ASCII letters in lower case: engines differ on other letters."""
     return "".join(chr(ord(char) + 32) if "A" <= char <= "Z" else char for char in text)
 
 
@@ -195,16 +196,16 @@ def _double(value: Any) -> float:
 
 
 def _multiple(value: Any, step: int | float) -> bool:
-    """Exact decimals, as every engine has them; so a number of 10**20 or more is none."""
+    """Tell whether a number is a multiple, in exact decimals as every engine has them: below 10**20."""
     if not abs(value) < 10**20:
         return False
-    # A float's own digits: the shortest that read back as it.
+    # The digits of a float are its shortest text that reads back as the same float.
     exact = Decimal(repr(value) if isinstance(value, float) else value)
     return _DIGITS.remainder(exact, Decimal(repr(step))) == 0
 
 
 def _canonical(value: Any, levels: int) -> str | None:
-    """A text that equal values share and no others; None for a value that nests deeper."""
+    """Give a text that is the same for equal values only; None for a value that nests deeper than ``levels``."""
     match value:
         case dict() | list() if not levels:
             return None

@@ -1,11 +1,10 @@
-"""What a text must be: the formats that are checked, and patterns over texts of any length."""
+"""The tests of a text: the formats that are checked, and patterns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlenrich.schema.checks.combine import all_of, any_of, is_
-from sqlenrich.schema.checks.ir import Length, NoDate, NoMatch, Not, Ref, Test
+from sqlenrich.schema.checks.ir import Length, NoDate, NoMatch, Not, Ref, Test, conjunction, disjunction, has_type
 from sqlenrich.schema.checks.patterns import longest_text
 
 NUMBER_TEXT = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
@@ -15,9 +14,9 @@ _DATE = _YEAR + r"-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
 _CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?"
 _OFFSET = r"(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
 _COLUMN_OFFSET = r"(?:[Zz]|[+-](?:(?:0[0-9]|1[0-3]):[0-5][0-9]|14:00))"
-"""BigQuery reads no moment further than 14 hours from UTC, as no place on earth is."""
+"""BigQuery reads no offset of more than 14 hours, and no place on earth has one."""
 _EDGE = r"^(?:0001|9999)-.*[+-][0-9]{2}:[0-9]{2}$"
-"""Moments that may lie beyond the years 1 to 9999 in UTC: no column of BigQuery holds those."""
+"""Moments that may be outside the years 1 to 9999 in UTC, which no column of BigQuery holds."""
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _URI_CHARS = r"[A-Za-z0-9._~:/?@!$&'()*+,;=\[\]%-]*"
 _BAD_ESCAPE = "%(?:[^0-9A-Fa-f]|[0-9A-Fa-f][^0-9A-Fa-f]|[0-9A-Fa-f]?$)"
@@ -33,7 +32,7 @@ FORMAT_PATTERNS: Mapping[str, str] = {
 
 
 def format_tests(name: str, ref: Ref) -> list[Test]:
-    """Give what shows that a text is not of this format."""
+    """Give the tests, each of which is true for a text that is not of this format."""
     tests: list[Test] = [no_match(ref, FORMAT_PATTERNS[name])]
     if name in ("date", "date-time"):
         tests.append(NoDate(ref))
@@ -45,16 +44,16 @@ def format_tests(name: str, ref: Ref) -> list[Test]:
 
 
 def matches(ref: Ref, pattern: str) -> Test:
-    """The text has a match of a pattern that repeats no group."""
-    return all_of(is_(ref, ("string",)), Not(NoMatch(ref, pattern)))
+    """Give the test that a text has a match of a pattern, which repeats no group."""
+    return conjunction(has_type(ref, ("string",)), Not(NoMatch(ref, pattern)))
 
 
 def no_match(ref: Ref, pattern: str) -> Test:
-    """The text has no match; a long one has none where a group repeats (:func:`~.pattern.longest_text`).
+    """Give the test that a text has no match; a text above :func:`~.patterns.longest_text` has none.
 
-    Java's regular expressions call themselves at each repeat of a group: a long text would end the query.
+    Java's regular expressions recurse at each repeat of a group: a long text would end the query.
     """
     longest = longest_text(pattern)
     if longest is None:
         return NoMatch(ref, pattern)
-    return any_of([Length(ref, "text", ">", longest), NoMatch(ref, pattern)])
+    return disjunction([Length(ref, "text", ">", longest), NoMatch(ref, pattern)])

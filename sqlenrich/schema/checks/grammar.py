@@ -1,7 +1,7 @@
-"""JSON's grammar as regular expressions, each in the spelling that an engine takes.
+"""JSON's grammar as regular expressions, in the spelling of each engine.
 
-They are written once with possessive repeats, as Python and Java need them: what backtracks into a long text overflows
-Java's stack. RE2 has none and needs none; Snowflake's POSIX patterns have no ``(?:`` either.
+They are written with possessive repeats for Python and Java, because backtracking into a long text overflows Java's
+stack. RE2 has no possessive repeats and needs none. Snowflake's POSIX patterns also have no ``(?:``.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Literal, TypeAlias
 Spelling: TypeAlias = Literal["possessive", "re2", "posix"]
 
 MAX_DEPTH = 250
-"""Objects and arrays in each other, the outermost counted: half of what BigQuery takes (500), which takes the least."""
+"""Objects and arrays inside each other, the outermost counted: half of 500, BigQuery's limit, which is the lowest."""
 MAX_NUMBER = 1000
-"""Characters of a number: Jackson, and so Spark, reads no longer one."""
+"""Characters of a number: the limit of Jackson, and so of Spark."""
 
 _SPACE = r"[ \t\r\n]*+"
 _HEX = "[0-9A-Fa-f]"
@@ -37,7 +37,7 @@ _COMMA = rf"({_ANY_STRING}|[{{\[]{_SPACE},)|,({_SPACE}[}}\]])"
 _NULL = rf'"[^"\\]*+"{_SPACE}:{_SPACE}null'
 
 Kept: TypeAlias = tuple[str, tuple[int, ...]]
-"""A pattern, and the groups that stay of what it matches."""
+"""A pattern, and the numbers of the groups that replace its match."""
 
 
 def _spelt(pattern: str, spelling: Spelling) -> str:
@@ -45,37 +45,37 @@ def _spelt(pattern: str, spelling: Spelling) -> str:
         return pattern
     pattern = pattern.replace("]++|", "]|").replace(r"(?!\])", "")
     pattern = re.sub(r"(?<=[*+?])\+", "", pattern)
-    # As a character, not as \x1f: how Snowflake writes one inside a pattern is not documented.
+    # Written as the character: Snowflake documents no escape for it inside a pattern.
     return pattern.replace("(?:", "(").replace(r"\x00-\x1f", "\x01-\x1f") if spelling == "posix" else pattern
 
 
 def document(spelling: Spelling) -> str:
-    """Give the pattern of a whole JSON text but for what no regular expression tells.
+    """Give the pattern of a whole JSON text, as far as a regular expression can describe it.
 
-    It holds the tokens and which may follow which: no name without its value, no comma too many. It can't tell
-    whether brackets match, and whether a member stands in an object and an element in an array.
+    It tests the tokens and their order: no name without its value, no extra comma. It can't test whether brackets
+    match, and whether members are in objects and elements in arrays.
     """
     return _spelt(_DOCUMENT, spelling)
 
 
 def any_string(spelling: Spelling) -> str:
-    """Give the pattern of a string in any text, sound or not; one that isn't closed goes to the end."""
+    """Give the pattern of a string in any text, valid or not. A string that is not closed goes to the end."""
     return _spelt(_ANY_STRING, spelling)
 
 
 def not_brackets(spelling: Spelling) -> str:
-    """Give the pattern of what is dropped to keep the brackets outside strings."""
+    """Give the pattern of everything but the brackets outside strings."""
     return _spelt(rf'{_ANY_STRING}|[^"\[\]{{}}]++', spelling)
 
 
 MANY_DIGITS = "[0-9]{250}"
-"""Found in each number of more than MAX_NUMBER characters."""
+"""Matches in each number of more than MAX_NUMBER characters: a cheap first test."""
 LONG_NUMBER = "([-+.0-9eE]{250}){4}[-+.0-9eE]"
-"""A number of more than MAX_NUMBER characters, in a text without strings."""
+"""Matches a number of more than MAX_NUMBER characters, in a text without its strings."""
 
 
 def _kept(pattern: str, spelling: Spelling) -> Kept:
-    """Give a pattern as an engine takes it, and the numbers of its groups: without ``(?:`` each bracket is one."""
+    """Give a pattern in an engine's spelling, and the numbers of its groups: in POSIX each bracket is a group."""
     opened = [match[0] for match in _OPENED.finditer(pattern) if match[0][0] == "("]
     if spelling != "posix":
         opened = [bracket for bracket in opened if bracket == "("]
@@ -86,30 +86,30 @@ _OPENED = re.compile(r"\\.|\[(?:\\.|[^\]])*\]|\((?:\?:)?")
 
 
 def prose(spelling: Spelling) -> Kept:
-    """Give the pattern of a text around what goes from its first bracket to its last, both braces, and what stays."""
+    """Give the pattern of a text around one object, from its first bracket to its last; the object stays."""
     any_character = r"(?:.|\n)" if spelling == "posix" else r"[\s\S]"
     return _kept(rf"^[^{{}}\[\]]*+(\{{{any_character}*\}})[^{{}}\[\]]*+$", spelling)
 
 
 def trailing_comma(spelling: Spelling) -> Kept:
-    """Give the pattern of a comma before a closing bracket, strings swallowed, and what stays."""
+    """Give the pattern of a comma before a closing bracket, and the groups that stay. It also matches strings."""
     return _kept(_COMMA, spelling)
 
 
 def null_member(spelling: Spelling) -> str:
-    """Give the pattern of a colon with a null: cheap, and found wherever a member is null."""
+    """Give the pattern of a colon and a null: a cheap first test for null members."""
     return _spelt(f":{_SPACE}null", spelling)
 
 
 def null_members(spelling: Spelling, keep: Collection[str] = ()) -> tuple[Kept, Kept]:
-    """Give what removes the null members of a sound JSON text, one after the other.
+    """Give the two patterns that remove the null members of a valid JSON text, one after the other.
 
-    First the members behind a comma, then those that stand first, which no null one follows any more. ``keep`` are
-    names that stay; so does a name spelt with a backslash, which might be one of them.
+    The first removes members after a comma; the second removes first members, which no null member follows then.
+    ``keep`` are names whose members stay. A name written with a backslash stays, too, because it may be one of them.
     """
     stays = rf'"(?:{"|".join(map(_plain, keep))})"{_SPACE}:{_SPACE}null'
     behind = rf"({_ANY_STRING}{f'|,{_SPACE}{stays}' if keep else ''})|,{_SPACE}{_NULL}"
-    comma = f"(?:{_SPACE},)?+"  # swallowed in both, lest an engine that prefers the longer match takes the second
+    comma = f"(?:{_SPACE},)?+"  # in both branches, because some engines prefer the longer match
     brace = rf"\{{{_SPACE}"
     first = rf"({_ANY_STRING}{f'|{brace}{stays}{comma}' if keep else ''})|(\{{){_SPACE}{_NULL}{comma}"
     return _kept(behind, spelling), _kept(first, spelling)

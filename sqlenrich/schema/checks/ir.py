@@ -1,12 +1,13 @@
-"""The checks of an answer as data: each test says what holds, where; a verdict is a test that an answer must not meet.
+"""The checks of an answer as data: a test is a condition on a value, a check is a test that a wrong answer meets.
 
-Built once by :mod:`.build` from the plain schema; :mod:`.sql` prints them for an engine, :mod:`.check` evaluates them
-in Python. Every test is true or not: of a value that is missing, or of another type than the test is about, none
-holds but :class:`Lacks`, :class:`Not` and :class:`NotOne`.
+:mod:`.build` makes them from the plain schema; :mod:`.sql` prints them for an engine, :mod:`.evaluate` evaluates them
+in Python. A test is true or false, never NULL. It is false for a value that is missing or of another type than it
+tests; :class:`Lacks`, :class:`Not` and :class:`NotOne` are the exceptions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -17,11 +18,11 @@ CODES = (
     "NOT_OBJECT", "MISSING_FIELD", "EXTRA_FIELD", "WRONG_TYPE", "NOT_IN_ENUM", "OUT_OF_RANGE", "BAD_LENGTH",
     "BAD_PATTERN", "BAD_ITEMS", "SCHEMA",
 )  # fmt: skip
-"""Every reason code, in the order of precedence: where several apply, the first one is the row's ``_error``."""
+"""Every reason code, in the order of precedence: the first one that applies is the row's ``_error``."""
 
 BIGINT_LIMIT = 2**63
-LEVELS = 3
-"""Elements of an array that must differ are compared this deep: what nests deeper is refused as BAD_ITEMS."""
+MAX_UNIQUE_DEPTH = 3
+"""Unique items of an array are compared to this depth; an item that nests deeper is refused as BAD_ITEMS."""
 Operator: TypeAlias = Literal["<", "<=", ">", ">=", "<>"]
 
 
@@ -32,7 +33,7 @@ class Doc(Node):
 
 @node
 class Get(Node):
-    """A named value of an object; missing where there is none."""
+    """A member of an object by its name."""
 
     base: Ref
     name: str
@@ -40,7 +41,7 @@ class Get(Node):
 
 @node
 class At(Node):
-    """An element of an array by its position from 0; missing where there is none."""
+    """An element of an array by its position, from 0."""
 
     base: Ref
     index: int
@@ -48,21 +49,21 @@ class At(Node):
 
 @node
 class Item(Node):
-    """The element or the member's value at hand of the loop of this nesting depth."""
+    """The current element, or the current member's value, of the loop at this nesting depth."""
 
     depth: int
 
 
 @node
 class Name(Node):
-    """The member's name at hand of the loop of this nesting depth: a text."""
+    """The current member's name, a text, of the loop at this nesting depth."""
 
     depth: int
 
 
 @node
 class Unquoted(Node):
-    """A number that may stand in a text, as that number."""
+    """A number, or the number that a text holds."""
 
     base: Ref
 
@@ -72,21 +73,21 @@ Ref: TypeAlias = Doc | Get | At | Item | Name | Unquoted
 
 @node
 class Fixed(Node):
-    """What holds always, or never."""
+    """A constant: true or false."""
 
     holds: bool
 
 
 @node
 class Present(Node):
-    """The value is there."""
+    """The value is not missing."""
 
     ref: Ref
 
 
 @node
 class Is(Node):
-    """The value is there and of one of these types (``negated``: there and of none of them)."""
+    """The value is not missing and has one of these types; ``negated``: it has none of them."""
 
     ref: Ref
     kinds: tuple[str, ...]
@@ -95,7 +96,7 @@ class Is(Node):
 
 @node
 class Compare(Node):
-    """A number against a limit; ``integer`` compares exactly, else as doubles."""
+    """A number compared with a limit: exactly where ``integer`` is set, else as doubles."""
 
     ref: Ref
     op: Operator
@@ -105,7 +106,7 @@ class Compare(Node):
 
 @node
 class TooWide(Node):
-    """A number that its column can't hold: an integer beyond 64 bits, else one beyond a double."""
+    """The number doesn't fit its column: beyond 64 bits where ``integer`` is set, else beyond a double."""
 
     ref: Ref
     integer: bool
@@ -113,7 +114,7 @@ class TooWide(Node):
 
 @node
 class NotMultiple(Node):
-    """A number that is no multiple of ``step``, in exact decimals; so is any of 10**20 or more."""
+    """The number is no multiple of ``step``, in exact decimals. A number of 10**20 or more is no multiple."""
 
     ref: Ref
     step: int | float
@@ -122,7 +123,7 @@ class NotMultiple(Node):
 
 @node
 class Length(Node):
-    """The characters of a text, the elements of an array or the names of an object, against a count."""
+    """The number of characters of a text, elements of an array or names of an object, compared with a count."""
 
     ref: Ref
     what: Literal["text", "items", "names"]
@@ -132,7 +133,7 @@ class Length(Node):
 
 @node
 class NoneOf(Node):
-    """The value of this type equals none of these."""
+    """The value, of this type, equals none of these."""
 
     ref: Ref
     kind: Literal["string", "integer", "number", "boolean"]
@@ -141,7 +142,7 @@ class NoneOf(Node):
 
 @node
 class NoneOfFolded(Node):
-    """The text, or a boolean as one, equals none of these in any case (ASCII; the values are in lower case)."""
+    """The text, or the text of a boolean, equals none of these. ASCII case is ignored; the values are in lower case."""
 
     ref: Ref
     values: tuple[str, ...]
@@ -149,7 +150,7 @@ class NoneOfFolded(Node):
 
 @node
 class NoMatch(Node):
-    """The text has no match of the pattern (as written in the schema: ECMA-262)."""
+    """The text has no match of the pattern, which is ECMA-262, as written in the schema."""
 
     ref: Ref
     pattern: str
@@ -157,14 +158,14 @@ class NoMatch(Node):
 
 @node
 class NoDate(Node):
-    """The text's first ten characters, of the form 2026-01-31, name no day of the calendar."""
+    """The text's first ten characters, in the form 2026-01-31, are no day of the calendar."""
 
     ref: Ref
 
 
 @node
 class Lacks(Node):
-    """The object has no such name."""
+    """The object has no member of this name."""
 
     ref: Ref
     name: str
@@ -172,7 +173,7 @@ class Lacks(Node):
 
 @node
 class OtherNames(Node):
-    """The object has a name beside these."""
+    """The object has a member of another name than these."""
 
     ref: Ref
     names: tuple[str, ...]
@@ -180,7 +181,7 @@ class OtherNames(Node):
 
 @node
 class AnyItem(Node):
-    """The test holds for an element of the array, from position ``start`` on."""
+    """The test is true for an element of the array, from position ``start`` on."""
 
     ref: Ref
     depth: int
@@ -190,7 +191,7 @@ class AnyItem(Node):
 
 @node
 class AnyMember(Node):
-    """The test holds for a member of the object."""
+    """The test is true for a member of the object."""
 
     ref: Ref
     depth: int
@@ -199,7 +200,7 @@ class AnyMember(Node):
 
 @node
 class CountItems(Node):
-    """How many elements of the array the test does **not** hold for, against a count."""
+    """The number of elements of the array for which the test is **false**, compared with a count."""
 
     ref: Ref
     depth: int
@@ -210,7 +211,7 @@ class CountItems(Node):
 
 @node
 class Repeats(Node):
-    """Two elements of the array are equal, or one nests deeper than :data:`LEVELS`; ``levels`` is 0 for scalars."""
+    """Two elements of the array are equal, or one nests deeper than ``levels``, which is 0 for scalars."""
 
     ref: Ref
     depth: int
@@ -219,28 +220,28 @@ class Repeats(Node):
 
 @node
 class All(Node):
-    """Each of the tests holds, tried in order: the first is the guard of the next."""
+    """Each of the tests is true. They are evaluated in order: the first guards the next."""
 
     tests: tuple[Test, ...]
 
 
 @node
 class AnyOf(Node):
-    """One of the tests holds."""
+    """At least one of the tests is true."""
 
     tests: tuple[Test, ...]
 
 
 @node
 class Not(Node):
-    """The test does not hold."""
+    """The test is false."""
 
     test: Test
 
 
 @node
 class NotOne(Node):
-    """Not exactly one of the tests does **not** hold: of several schemas' violations, not one schema is met."""
+    """The number of tests that are **false** is not one: ``oneOf``, where each test is a schema's violation."""
 
     tests: tuple[Test, ...]
 
@@ -252,12 +253,46 @@ Test: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """One way to fail: the code, a text for people, and the test that holds where an answer fails so."""
+class Check:
+    """One way for an answer to be wrong: the reason code, a text for people, and the test that is true for it."""
 
     code: str
     detail: str
     violated: Test
 
 
-Verdicts: TypeAlias = tuple[Verdict, ...]
+Checks: TypeAlias = tuple[Check, ...]
+
+
+def disjunction(tests: Sequence[Test]) -> Test:
+    """Give the test that one of the tests is true, simplified."""
+    flat = [one for test in tests for one in (test.tests if isinstance(test, AnyOf) else (test,))]
+    if Fixed(True) in flat:
+        return Fixed(True)
+    kept = tuple(test for test in flat if test != Fixed(False))
+    return kept[0] if len(kept) == 1 else AnyOf(kept) if kept else Fixed(False)
+
+
+def conjunction(*tests: Test) -> Test:
+    """Give the test that each of the tests is true, simplified."""
+    if Fixed(False) in tests:
+        return Fixed(False)
+    kept = tuple(test for test in tests if test != Fixed(True))
+    return kept[0] if len(kept) == 1 else All(kept) if kept else Fixed(True)
+
+
+def negation(test: Test) -> Test:
+    """Give the test that a test is false, simplified."""
+    match test:
+        case Fixed(holds):
+            return Fixed(not holds)
+        case Not(inner):
+            return inner
+    return Not(test)
+
+
+def has_type(ref: Ref, kinds: Sequence[str], *, negated: bool = False) -> Test:
+    """Give the test of a value's type. It is a constant for the answer, an object, and for a name, a text."""
+    if isinstance(ref, Name | Doc):
+        return Fixed((("string" if isinstance(ref, Name) else "object") in kinds) is not negated)
+    return Is(ref, tuple(kinds), negated)

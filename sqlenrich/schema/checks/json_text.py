@@ -1,4 +1,4 @@
-"""The text of an answer in Python: what is one strict JSON document, and the repairs of what isn't."""
+"""The text of an answer in Python: the strict JSON parser, and the repairs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sqlenrich.schema.checks.grammar import (
 from sqlenrich.schema.checks.patterns import FENCE
 
 MISSING = object()
-"""What stands for a value that isn't there."""
+"""Marks a value that is missing."""
 _DOCUMENT = re.compile(document("possessive"))
 _ANY_STRING = re.compile(any_string("possessive"))
 _NOT_BRACKETS = re.compile(not_brackets("possessive"))
@@ -36,21 +36,24 @@ _NULL_MEMBER = re.compile(null_member("possessive"))
 
 
 def parse_json(text: str) -> Any:
-    """Give the value of one strict JSON text (docs/answers.md), :data:`MISSING` for any other.
+    """Give the value of a text that is one strict JSON document (docs/answers.md), else :data:`MISSING`.
 
-    A number that no double holds is an infinite float; an integer is exact below it.
+    A number beyond the range of a double is an infinite float. Any other integer is exact.
     """
-    if _DOCUMENT.fullmatch(text) is None or _too_deep(text) or _too_long_a_number(text):
+    if _DOCUMENT.fullmatch(text) is None or _too_deep(text) or _has_too_long_number(text):
         return MISSING
     try:
-        text.encode()  # half of a surrogate pair is no text
+        text.encode()  # fails for half of a surrogate pair
         return json.loads(text, object_pairs_hook=_unique, parse_int=_integer)
     except ValueError:
         return MISSING
 
 
 def repair(text: str | None, repairs: Collection[str], keep_null: Collection[str] = ()) -> str | None:
-    """Give a text after the declared repairs, as :func:`~sqlenrich.schema.checks.repairs.repaired_sql` does."""
+    """Give a text after the declared repairs, as the SQL of :func:`.repairs.repaired_sql` does.
+
+    ``keep_null`` are the names whose null stays.
+    """
     if text is None:
         return None
     if "trim" in repairs:
@@ -78,7 +81,7 @@ def _too_deep(text: str) -> bool:
     return False
 
 
-def _too_long_a_number(text: str) -> bool:
+def _has_too_long_number(text: str) -> bool:
     return _MANY_DIGITS.search(text) is not None and _LONG_NUMBER.search(_ANY_STRING.sub("", text)) is not None
 
 

@@ -1,4 +1,4 @@
-"""ECMA-262 patterns: the part that every engine's regular expressions share, translated; the rest refused."""
+"""ECMA-262 patterns: the subset that every engine supports is translated, the rest is refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 FENCE_HEAD = r"^```[A-Za-z0-9_-]*[ \t]*\r?\n"
 FENCE = r"(?s)" + FENCE_HEAD + r"(.*)```$"
-"""A trimmed text that is one Markdown code block, and what it holds."""
+"""Matches a trimmed text that is one Markdown code block; the group is the block's text."""
 _CLASSES = {
     "d": "0-9",
     "w": "A-Za-z0-9_",
@@ -21,17 +21,21 @@ _REPEAT = re.compile(r"\{(\d+)(,(\d*))?\}")
 _NAMED = re.compile(r"\\x\{([0-9a-f]+)\}")
 _ATOM = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 _GROUP_REPEAT = re.compile(r"\)(?:\{(\d+)(?:,(\d*))?\}|([*+]))")
-MAX_REPEATED = 1000
-"""Characters of a text that a pattern with one group, repeated, is tried on: Java's stack holds some thousands."""
-MANY = 100
+MAX_TEXT_FOR_REPEATED_GROUP = 1000
+"""The longest text, in characters, on which a pattern with one repeated group is tried.
+
+Java's regular expressions recurse at each repeat, and its stack has room for a few thousand.
+"""
+MAX_SAFE_REPEATS = 100
+"""A group that repeats at most this often is tried on a text of any length."""
 MAX_REPEAT = 1000
-"""RE2, and so DuckDB and BigQuery, takes no larger count."""
+"""The largest count that RE2, and so DuckDB and BigQuery, accepts."""
 
 
 def portable(pattern: object, *, end: str = "$") -> str:
-    """Translate a JSON Schema pattern. ``end`` is how the engine writes the very end of a text.
+    """Translate a JSON Schema pattern. ``end`` is the engine's spelling of the very end of a text.
 
-    Raises ValueError with one line for what engines do differently: look-around, back references, word boundaries,
+    Raises ValueError with one line for what differs between engines: look-around, back references, word boundaries,
     Unicode classes, lazy and possessive repeats, counts above 1,000.
     """
     if not isinstance(pattern, str):
@@ -53,7 +57,7 @@ def portable(pattern: object, *, end: str = "$") -> str:
 
 
 def _repeated(parsed: Iterable[Any]) -> int:
-    """Give how often the most repeated part may stand: counts of nested repeats multiply."""
+    """Give the largest count of a part's repeats. The counts of nested repeats are multiplied."""
     most = 1
     for operator, argument in parsed:
         name = str(operator)
@@ -69,11 +73,11 @@ def _repeated(parsed: Iterable[Any]) -> int:
 
 
 def longest_text(pattern: str) -> int | None:
-    """Give the longest text that a pattern is tried on where it repeats a group without a limit; None for no limit."""
+    """Give the longest text, in characters, on which a pattern is tried, or None for any length."""
     bare = _ATOM.sub("x", portable(pattern))
     counts = [match[3] or (match[1] if match[2] is None else match[2]) for match in _GROUP_REPEAT.finditer(bare)]
-    many = any(not count.isdecimal() or int(count) > MANY for count in counts)
-    return MAX_REPEATED // bare.count("(") if many else None
+    many = any(not count.isdecimal() or int(count) > MAX_SAFE_REPEATS for count in counts)
+    return MAX_TEXT_FOR_REPEATED_GROUP // bare.count("(") if many else None
 
 
 def _refuse(pattern: str, what: str) -> ValueError:
@@ -155,7 +159,7 @@ def _set(pattern: str, position: int) -> tuple[str, int]:
             piece, position = _escape(pattern, position, inside=True)
         else:
             char = pattern[position]
-            # A nested bracket or && means a set operation to Java.
+            # Java reads a nested bracket and && as set operations.
             piece, position = ("\\" + char if char in "[&" else char), position + 1
         out.append(piece)
     if position >= len(pattern):

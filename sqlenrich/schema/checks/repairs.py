@@ -1,39 +1,32 @@
-"""The repairs of an answer's text: what there is, in which order, and as SQL."""
+"""The repairs of an answer's text: their names, their order, and their SQL."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
 
 from sqlglot import exp
 
 from sqlenrich.core.json_functions import JsonFunctions
 from sqlenrich.core.sql import Sql, all_of, case
-from sqlenrich.schema.columns import value_kinds
-from sqlenrich.schema.json_schema import subschemas
+from sqlenrich.schema.columns import value_types
+from sqlenrich.schema.keywords import Schema, walk
 
 REPAIRS = ("trim", "fence", "prose", "trailing_comma", "null_as_absent")
-"""The known repairs in the order in which they run, whatever the order in which they are declared."""
+"""The known repairs, in the order in which they run. The order of their declaration is ignored."""
 
 
-def kept_nulls(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Give the names that a null may not be removed under: required somewhere in a plain schema, and nullable."""
-    every = list(_every(schema))
-    required = {name for one in every for name in one.get("required", ())}
+def kept_nulls(schema: Schema) -> frozenset[str]:
+    """Give the names whose null must stay: a plain schema requires them somewhere, and allows null somewhere."""
+    parts = [part for _, _, part in walk(schema)]
+    required = {name for part in parts for name in part.get("required", ())}
     nullable = {
-        name for one in every for name, child in one.get("properties", {}).items() if "null" in value_kinds(child)
+        name for part in parts for name, child in part.get("properties", {}).items() if "null" in value_types(child)
     }
     return frozenset(required & nullable)
 
 
-def _every(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield schema
-    for child in subschemas(schema):
-        yield from _every(child)
-
-
 def repaired_sql(json: JsonFunctions, text: Sql, repairs: Collection[str], *, keep_null: Collection[str] = ()) -> Sql:
-    """Give the text after the declared repairs; ``keep_null`` are names that keep their null."""
+    """Give the text after the declared repairs; ``keep_null`` are the names whose null stays."""
     trimmed = json.trim(text)
     repaired = trimmed if "trim" in repairs else text
     if "fence" in repairs:
@@ -56,7 +49,7 @@ def _trailing_comma(json: JsonFunctions, text: Sql, _: Collection[str]) -> Sql:
 
 
 def _null_as_absent(json: JsonFunctions, text: Sql, keep_null: Collection[str]) -> Sql:
-    """A text that is no strict JSON stays: without its nulls it might be."""
+    """A text that is not strict JSON is left as it is: removing nulls could make it valid JSON."""
 
     def stripped(text: Sql) -> Sql:
         sound = exp.Not(this=exp.Is(this=json.parse(text.copy()), expression=exp.Null()))

@@ -1,4 +1,4 @@
-"""The tests of an answer to SQL, through an engine's JSON functions: :mod:`sqlenrich.core.json_functions`."""
+"""The checks of an answer as SQL, printed with an engine's JSON functions: :mod:`sqlenrich.core.json_functions`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from sqlenrich.schema.checks.ir import (
     AnyMember,
     AnyOf,
     At,
+    Checks,
     Compare,
     CountItems,
     Doc,
@@ -41,7 +42,6 @@ from sqlenrich.schema.checks.ir import (
     Test,
     TooWide,
     Unquoted,
-    Verdicts,
 )
 
 _OPERATORS: Mapping[str, type[exp.Binary]] = {
@@ -54,22 +54,23 @@ _OPERATORS: Mapping[str, type[exp.Binary]] = {
 
 
 def ref_sql(json: JsonFunctions, doc: Sql, ref: Ref) -> Sql:
-    """Give the SQL of a value of the answer; ``doc`` is the answer."""
+    """Give the SQL of a value of the answer; ``doc`` is the parsed answer."""
     return _Printer(json, doc, {}).ref(ref)
 
 
-def verdict_sql(
+def checks_sql(
     json: JsonFunctions,
     text: Sql,
     doc: Sql,
-    verdicts: Verdicts,
+    checks: Checks,
     *,
     detail: bool,
     columns: Mapping[Ref, Sql] = MappingProxyType({}),
 ) -> Sql:
-    """Give NULL for an accepted text, else its code, with ``detail`` followed by a space and a text for people.
+    """Give the SQL of the result: NULL for an accepted answer, else its reason code.
 
-    ``doc`` is the parsed ``text``; ``columns`` hold some of its values.
+    With ``detail`` a space and a text for people follow the code. ``doc`` is the parsed ``text``; ``columns`` are
+    columns that hold some of its values.
     """
     printer = _Printer(json, doc, columns)
     arms: list[tuple[Sql, str, str]] = [
@@ -79,11 +80,11 @@ def verdict_sql(
     ]
     whens: list[tuple[Sql, str]] = [(test, f"{code} {words}" if detail else code) for test, code, words in arms]
     if detail:
-        whens += [(printer.test(v.violated), f"{v.code} {v.detail}") for v in verdicts]
+        whens += [(printer.test(check.violated), f"{check.code} {check.detail}") for check in checks]
     else:
         grouped: dict[str, list[Sql]] = {}
-        for verdict in verdicts:
-            grouped.setdefault(verdict.code, []).append(printer.test(verdict.violated))
+        for check in checks:
+            grouped.setdefault(check.code, []).append(printer.test(check.violated))
         whens += [(any_of(*tests), code) for code, tests in grouped.items()]
     return case(*((test, literal(words)) for test, words in whens))
 
@@ -124,14 +125,14 @@ class _Printer:
         return [self.test(test) for test in tests]
 
     def sure(self, test: Test) -> Sql:
-        """True or false, never NULL."""
+        """Give the SQL of a test that is true or false, never NULL."""
         if isinstance(test, Not | NotOne | Present | Lacks | Fixed) or _on_name(test):
             return self.test(test)
         return func("COALESCE", self.test(test), literal(False))
 
 
 def _on_name(test: Test) -> bool:
-    """A name is always there: what is said of it is never NULL."""
+    """Tell whether a test is on a name. A name is never missing, so the test is never NULL."""
     if isinstance(test, AnyOf | All):
         return all(map(_on_name, test.tests))
     return isinstance(test, NoMatch | NoneOf | Length) and isinstance(test.ref, Name)
@@ -155,7 +156,7 @@ def _compare(p: _Printer, test: Compare) -> Sql:
 
 
 def _constant(value: str | int | float) -> Sql:
-    """No engine has integers of any width: beyond 64 bits a number is a double."""
+    """Give a literal. Beyond 64 bits a number is a double: engines have no wider integers."""
     return literal(float(value) if isinstance(value, int) and abs(value) >= BIGINT_LIMIT else value)
 
 
@@ -218,7 +219,7 @@ def _repeats(p: _Printer, test: Repeats) -> Sql:
 
 
 def _canonical(p: _Printer, value: Sql, depth: int, levels: int) -> Sql:
-    """A text that equal values share and no others; NULL for a value that nests deeper."""
+    """Give the SQL of a text that is the same for equal values only; NULL for a value that nests deeper."""
     json = p.json
     name = f"{depth}_{levels}"
     arms: list[tuple[Sql, Sql]] = [
@@ -241,7 +242,7 @@ def _canonical(p: _Printer, value: Sql, depth: int, levels: int) -> Sql:
 
 
 def _measured(p: _Printer, text: Sql) -> Sql:
-    """A text after its length: so no text can look like two."""
+    """Give the SQL of a text after its length, so that no text reads as two."""
     return concat(cast(p.json.length(text), exp.DataType.build("TEXT")), literal(":"), text.copy())
 
 

@@ -1,7 +1,7 @@
 """What each vendor takes of JSON Schema: one table a vendor, every fact with its source.
 
-A keyword stands in a table only where a source says that it is taken: one that is left out costs the model some
-guidance, one that is refused costs every row. Whatever is left out, the checks hold.
+A table has only keywords that a source documents as accepted. A keyword that is left out costs the model some guidance;
+a keyword that the vendor refuses fails every row. The checks enforce what is left out.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from sqlenrich.schema.keywords import NUMBER_LIMITS
+
 SHAPE = frozenset({"type", "enum", "description", "properties", "required", "additionalProperties", "items"})
-_LIMITS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
+_LIMITS = set(NUMBER_LIMITS)
 _CLOCKS = {"date", "time", "date-time", "duration"}
 _NAMES = {"email", "hostname", "ipv4", "ipv6", "uuid"}
 
@@ -22,21 +24,21 @@ class Dialect:
     name: str
     keywords: frozenset[str]
     formats: frozenset[str] = frozenset()
-    typed_rest: bool = False
+    schema_of_others: bool = False
     """Whether ``additionalProperties`` may be a schema; it may be false wherever it is a keyword."""
     enum_of: tuple[str, ...] = ("string", "integer", "number", "boolean", "null")
-    """The kinds that an enum's values may be of; null is always one of them where the type is nullable."""
+    """The types that an enum's values may have; null is always one of them where the type is nullable."""
     one_type: bool = False
-    """A list of types only as one and null."""
+    """Whether a list of types may have only one type and null."""
     typed: bool = False
-    """Every schema has a type or an ``anyOf``, every object named properties, every array ``items``."""
-    apart: bool = False
-    """A text has a pattern or a format, or a length: not both."""
+    """Whether every schema needs a type or an ``anyOf``, every object named properties, every array ``items``."""
+    length_alone: bool = False
+    """Whether a text with a length may have no pattern and no format."""
     property_name: re.Pattern[str] | None = None
-    most_properties: int | None = None
-    """How many properties all objects may have together."""
-    most_depth: int | None = None
-    """How deep the schema's JSON text may nest."""
+    max_properties: int | None = None
+    """The limit of the properties of all objects together."""
+    max_json_depth: int | None = None
+    """The limit of the nesting of the schema's JSON text."""
 
 
 OPENAI = Dialect(
@@ -44,7 +46,7 @@ OPENAI = Dialect(
     SHAPE | {"anyOf", "pattern", "format", "multipleOf", "minItems", "maxItems"} | _LIMITS,
     formats=frozenset(_CLOCKS | _NAMES),
 )
-"""OpenAI's Structured Outputs with ``strict: true``: its other rules are :data:`STRICT`'s.
+"""OpenAI's Structured Outputs with ``strict: true``; :data:`STRICT` has its size limits.
 
 https://platform.openai.com/docs/guides/structured-outputs#supported-schemas (read 2026-11-21) lists these keywords and
 formats, ``anyOf`` not at the root, and refuses allOf, not, dependentRequired, dependentSchemas, if, then, else.
@@ -59,12 +61,12 @@ XGRAMMAR = Dialect(
     | {"minLength", "maxLength", "minProperties", "maxProperties"}
     | _LIMITS,
     formats=frozenset(_CLOCKS | _NAMES | {"uri", "uri-reference", "uri-template", "json-pointer"}),
-    typed_rest=True,
+    schema_of_others=True,
     enum_of=("string", "integer", "number", "boolean", "null", "array", "object"),
-    apart=True,
-    most_depth=60,
+    length_alone=True,
+    max_json_depth=60,
 )
-"""vLLM's default grammar, and what any other OpenAI-compatible server is sent.
+"""vLLM's default grammar. Any other OpenAI-compatible server is sent the same.
 
 Tried with xgrammar 0.2.8 and vLLM 0.32: ``not``, ``if`` and a second ``allOf`` are accepted and ignored, as are
 siblings of ``anyOf``; ``multipleOf``, ``allOf``, ``uniqueItems``, ``contains`` and a schema nested deeper than 64
@@ -73,7 +75,7 @@ false`` allows none of its names. vLLM's ``has_xgrammar_unsupported_json_feature
 or a format, and names what ``format`` may be. An object that is not closed is closed by its default.
 """
 
-DATABRICKS = Dialect("databricks", SHAPE, one_type=True, most_properties=64)
+DATABRICKS = Dialect("databricks", SHAPE, one_type=True, max_properties=64)
 """Databricks' Foundation Model APIs, also behind ``ai_query``.
 
 https://docs.databricks.com/aws/en/machine-learning/model-serving/structured-outputs (read 2026-11-21): no pattern,
@@ -117,13 +119,13 @@ class Sizes:
     depth: int = 10
     """Objects within objects."""
     characters: int = 120_000
-    """Of all names and enum values."""
+    """Characters of all names and enum values."""
     enum_values: int = 1_000
     long_enum: int = 250
-    """From more values on, one enum's texts are limited to ``long_enum_characters`` together."""
+    """An enum with more values has at most ``long_enum_characters`` together."""
     long_enum_characters: int = 15_000
 
 
 STRICT = Sizes()
-"""https://platform.openai.com/docs/guides/structured-outputs#supported-schemas (read 2026-11-21); beyond them the
+"""https://platform.openai.com/docs/guides/structured-outputs#supported-schemas (read 2026-11-21). A larger
 schema is sent without ``strict``."""

@@ -1,65 +1,68 @@
-"""OpenAI's strict mode: which schemas it takes, and how optional properties are told to it."""
+"""OpenAI's strict mode: which schemas it takes, and how optional properties are written for it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from typing import Any
 
-from sqlenrich.schema.traversal import Schema, children, walk
+from sqlenrich.schema.keywords import Schema, subschemas, walk
 from sqlenrich.schema.vendor.dialects import OPENAI, STRICT
 
 _PRESENCE = {"dependentRequired", "dependentSchemas", "maxProperties", "not", "if", "oneOf", "anyOf", "allOf"}
-"""What may tell a property that is null from one that is missing."""
+"""Keywords that may tell a property that is null from one that is missing."""
 
 
 def strict_part(part: Schema, *, left_out: Sequence[str] = (), nullable: bool = False) -> dict[str, Any] | None:
-    """Give a vendor's part as OpenAI's strict mode takes it: closed, wholly required, of its keywords; else None.
+    """Give a vendor's part as OpenAI's strict mode takes it, or None where it can't: closed, every property required.
 
-    An optional property that may be null is told as a required one, unless what was left out may tell the two apart.
-    ``nullable``: any other, too, as one that may be null, which the repair ``null_as_absent`` then takes for absent;
-    but none of the name of a property whose null is a value.
+    An optional property that may be null becomes a required one, unless a keyword in ``left_out`` may tell null from
+    missing. With ``nullable``, any other optional property becomes one that may be null, too: the repair
+    ``null_as_absent`` then removes it. A name that has null as a value anywhere in the part is an exception.
     """
     members = [member for _, _, node in walk(part) for member in node.get("properties", {}).items()]
     null = {name for name, child in members if _may_be_null(child)}
     absent = {name for name, _ in members} - null if nullable else set()
-    apart = any(one.rpartition(".")[2] in _PRESENCE for one in left_out)
-    strict = _strict(part, absent, apart)
-    return strict if strict is not None and _within(strict) else None
+    tested = any(one.rpartition(".")[2] in _PRESENCE for one in left_out)
+    strict = _strict(part, absent, tested)
+    return strict if strict is not None and _within_sizes(strict) else None
 
 
-def _strict(node: Schema, absent: Set[str], apart: bool) -> dict[str, Any] | None:
-    """``absent``: the names that may be told as null where they are optional; ``apart``: null is not as missing."""
+def _strict(node: Schema, absent: Set[str], tested: bool) -> dict[str, Any] | None:
+    """Give one schema in strict form, or None.
+
+    ``absent``: names that may be null instead of missing; ``tested``: a check may tell null from missing.
+    """
     if not set(node) <= OPENAI.keywords or not node.keys() & {"type", "anyOf"}:
         return None
-    told = dict(node)
+    strict = dict(node)
     if "format" in node and node["format"] not in OPENAI.formats:
         return None
     if any(isinstance(value, list | dict) for value in node.get("enum", ())):
         return None
     if "anyOf" in node:
-        # A repair can't tell which branch an absent name belongs to.
-        branches = [_strict(branch, frozenset(), apart) for branch in node["anyOf"]]
-        told["anyOf"] = branches
-        return None if None in branches else told
+        # The repair can't know to which branch an absent name belongs.
+        branches = [_strict(branch, frozenset(), tested) for branch in node["anyOf"]]
+        strict["anyOf"] = branches
+        return None if None in branches else strict
     if "array" in node["type"]:
-        items = _strict(node["items"], absent, apart) if "items" in node else None
+        items = _strict(node["items"], absent, tested) if "items" in node else None
         if items is None:
             return None
-        told["items"] = items
+        strict["items"] = items
     if "object" in node["type"]:
         properties, required = node.get("properties", {}), node.get("required", ())
         optional = set(properties) - set(required)
-        told_null = {one for one in optional if one in absent or (not apart and _may_be_null(properties[one]))}
-        if node.get("additionalProperties") is not False or optional != told_null:
+        may_be_null = {one for one in optional if one in absent or (not tested and _may_be_null(properties[one]))}
+        if node.get("additionalProperties") is not False or optional != may_be_null:
             return None
-        told["properties"] = {}
+        strict["properties"] = {}
         for name, child in properties.items():
-            inner = _strict(child, absent, apart)
+            inner = _strict(child, absent, tested)
             if inner is None:
                 return None
-            told["properties"][name] = _nullable(inner) if name in optional else inner
-        told["required"] = list(properties)
-    return told
+            strict["properties"][name] = _nullable(inner) if name in optional else inner
+        strict["required"] = list(properties)
+    return strict
 
 
 def _may_be_null(node: Schema) -> bool:
@@ -76,7 +79,7 @@ def _nullable(node: dict[str, Any]) -> dict[str, Any]:
     return {**node, "type": [*node["type"], "null"], **enum}
 
 
-def _within(schema: Schema) -> bool:
+def _within_sizes(schema: Schema) -> bool:
     """Tell whether a schema is within the sizes of strict mode."""
     nodes = [node for _, _, node in walk(schema)]
     names = [name for node in nodes for name in node.get("properties", {})]
@@ -85,13 +88,13 @@ def _within(schema: Schema) -> bool:
     characters = sum(map(len, names)) + sum(len(value) for values in enums for value in values)
     return (
         len(names) <= STRICT.properties
-        and _objects_deep(schema) <= STRICT.depth
+        and _object_depth(schema) <= STRICT.depth
         and characters <= STRICT.characters
         and sum(map(len, enums)) <= STRICT.enum_values
         and max(long, default=0) <= STRICT.long_enum_characters
     )
 
 
-def _objects_deep(schema: Schema) -> int:
-    inner = max((_objects_deep(child) for _, child in children(schema, "")), default=0)
+def _object_depth(schema: Schema) -> int:
+    inner = max((_object_depth(child) for _, child in subschemas(schema)), default=0)
     return inner + ("properties" in schema)

@@ -1,4 +1,4 @@
-"""The values of an answer that its tests read more than once: each is read into a column, once a row."""
+"""The values that several tests of an answer read: each is read into a column, once a row."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sqlenrich.schema.checks.ir import (
     AnyMember,
     AnyOf,
     At,
+    Checks,
     CountItems,
     Doc,
     Fixed,
@@ -22,22 +23,22 @@ from sqlenrich.schema.checks.ir import (
     Ref,
     Test,
     Unquoted,
-    Verdicts,
 )
 
 _PLAIN = re.compile(r"\w{1,60}", re.ASCII)
 
 
-def fields(verdicts: Verdicts, doc: str) -> dict[Ref, str]:
-    """Give the values that are read more than once, none of a loop's, and a name for each that starts with ``doc``.
+def shared_values(checks: Checks, doc: str) -> dict[Ref, str]:
+    """Give the values outside loops that are read more than once, with a column name for each.
 
-    ``doc_customer_name`` for ``customer.name``; what is long, odd or taken has its number, ``doc7``.
+    ``doc`` is the start of the names: ``doc_customer_name`` for ``customer.name``. A name that is long, odd or taken is
+    replaced by a number: ``doc7``.
     """
-    reads = Counter(ref for verdict in verdicts for read in _reads(verdict.violated) for ref in _way(read))
+    reads = Counter(ref for check in checks for read in _reads(check.violated) for ref in _steps(read))
     names: dict[Ref, str] = {}
     taken: set[str] = set()
     for ref in (ref for ref, count in reads.items() if count > 1):
-        name = "_".join((doc, *(str(one.name if isinstance(one, Get) else one.index) for one in _way(ref))))
+        name = "_".join((doc, *(str(one.name if isinstance(one, Get) else one.index) for one in _steps(ref))))
         if not _PLAIN.fullmatch(name) or name.lower() in taken:
             name = f"{doc}{len(names) + 1}"
         taken.add(name.lower())
@@ -63,8 +64,8 @@ def _reads(test: Test) -> Iterator[Ref]:
             yield test.ref
 
 
-def _way(ref: Ref) -> list[Get | At]:
-    """The steps to a value, itself the last; none to one in a loop."""
+def _steps(ref: Ref) -> list[Get | At]:
+    """Give the steps from the answer to a value, the value itself last; none for a value in a loop."""
     steps: list[Get | At] = []
     while isinstance(ref, Get | At | Unquoted):
         if not isinstance(ref, Unquoted):
