@@ -1,9 +1,7 @@
 """Print a typed text expression as SQL, with an engine's text functions.
 
-The table holds, by name: ``upper lower trim ltrim rtrim replace length substr greatest contains startswith endswith
-text_bigint text_date matches bigint``, and those of arrays; ``boxed`` and ``unboxed`` where an array
-inside an array needs a struct around it; ``bytes``, how long a text is in UTF-8. The rest is the same SQL everywhere
-and stands here.
+The functions are :class:`sqlenrich.core.text_functions.TextFunctions`. The rest is the same SQL on every engine and
+stands here.
 """
 
 from __future__ import annotations
@@ -63,7 +61,7 @@ _TITLED = (
 def prompt_sql(expr: Expr, text: TextFunctions, column: ColumnSql) -> Sql:
     """Give the SQL of a prompt: its text, NULL where the template fails for the row.
 
-    ``text`` are the engine's text functions, ``column`` gives the SQL of a column by its name.
+    ``text`` is the engine's table of text functions, ``column`` gives the SQL of a column by its name.
     """
     return _Printer(text, column).safe(expr)
 

@@ -1,4 +1,4 @@
-"""The checks of an answer as SQL, with an engine's :class:`~sqlenrich.core.json_functions.JsonFunctions`."""
+"""The checks of an answer as SQL, printed with an engine's JSON functions: :mod:`sqlenrich.core.json_functions`."""
 
 from __future__ import annotations
 
