@@ -1,4 +1,4 @@
-"""The mock model: valid under every schema, repeatable, and failing as often as asked."""
+"""The mock model: answers that are valid under every schema, repeatable, and failures at the rates that are set."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def props(**properties: object) -> dict[str, Any]:
 
 
 def mock(schema: dict[str, Any], **options: Any) -> MockModel:
-    """The model of a schema as written: of its plain form."""
+    """Give the model of a schema as written, from its plain form."""
     plain, problems = normalise(schema, columns=False)
     assert not problems
     return MockModel(plain, **options)
@@ -158,7 +158,7 @@ DEFS = {
 
 
 KIND = {"enum": ["card", "loan"]}
-TRIED: dict[str, object] = {
+WITH_VALIDATOR: dict[str, object] = {
     "not_enum": {"type": "string", "enum": ["a", "b", "c"], "not": {"enum": ["b"]}},
     "not_type": {"not": {"type": ["string", "integer", "null"]}},
     "not_required": {"type": "object", "properties": {"a": STRING, "b": STRING}, "not": {"required": ["a", "b"]}},
@@ -242,15 +242,15 @@ TRIED: dict[str, object] = {
 
 
 def validator(schema: Mapping[str, Any]) -> Callable[[Any], bool]:
-    """The test of a schema, as another validator has it."""
+    """The test of a schema by another validator."""
     draft = jsonschema.Draft202012Validator
     checker: Callable[[Any], bool] = draft(schema, format_checker=draft.FORMAT_CHECKER).is_valid
     return checker
 
 
-@pytest.mark.parametrize("name", [*TRIED, *VALUES])
-def test_answers_that_are_tried_are_valid(name: str) -> None:
-    schema = props(value=(TRIED | VALUES)[name]) | {"$defs": DEFS}
+@pytest.mark.parametrize("name", [*WITH_VALIDATOR, *VALUES])
+def test_answers_that_need_a_validator_are_valid(name: str) -> None:
+    schema = props(value=(WITH_VALIDATOR | VALUES)[name]) | {"$defs": DEFS}
     model = mock(schema, validator=validator)
     made = [json.loads(model.text(f"{PROMPT} {number}")) for number in range(60)]
     assert all(map(validator(schema), made))
@@ -380,8 +380,8 @@ def test_wrong_failures(failures: dict[str, float], text: str) -> None:
 SIMPLE = props(intent={"type": "string", "enum": ["a", "b"]}, urgency={"type": "integer", "minimum": 1, "maximum": 5})
 
 
-def verdict(made: Answer) -> str:
-    """Say what an answer is, from the answer alone."""
+def kind_of(made: Answer) -> str:
+    """Give the kind of an answer, from the answer alone."""
     if made.call_error is not None:
         assert made.call_error.startswith("mock: HTTP 500")
         assert (made.response, made.retryable, made.finish_reason) == (None, True, None)
@@ -401,7 +401,7 @@ def verdict(made: Answer) -> str:
 def test_each_failure_is_what_it_says(kind: str) -> None:
     model = mock(SIMPLE, failures={kind: 1})
     for attempt in (1, 2):
-        assert {verdict(answer(model, f"p{number}", attempt)) for number in range(200)} == {kind}
+        assert {kind_of(answer(model, f"p{number}", attempt)) for number in range(200)} == {kind}
 
 
 def test_shares_add_up() -> None:
@@ -409,11 +409,11 @@ def test_shares_add_up() -> None:
     model = mock(SIMPLE, failures=shares)
     for attempt in (1, 2):
         requests = [Request("h", attempt, f"prompt {number}") for number in range(8000)]
-        counts = Counter(verdict(made) for made in model.answers(requests))
+        counts = Counter(kind_of(made) for made in model.answers(requests))
         for kind, share in shares.items():
             assert counts[kind] == pytest.approx(8000 * share, rel=0.2), kind
     both = [answer(model, f"p{n}", 1).call_error and answer(model, f"p{n}", 2).call_error for n in range(2000)]
-    assert 5 <= sum(one is not None for one in both) <= 40  # attempts draw apart: about 1 in 100
+    assert 5 <= sum(one is not None for one in both) <= 40  # attempts draw separately: about 1 in 100
 
 
 @pytest.mark.parametrize("schema", [{"type": "object"}, {"type": "integer"}, STRING, {"type": "array"}])

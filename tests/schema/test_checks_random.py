@@ -1,13 +1,13 @@
-"""Random schemas over random answers: the reference accepts what another validator does, each engine gives its codes.
+"""Random schemas and answers: the reference agrees with another validator, and each engine with the reference.
 
-SQLENRICH_EXAMPLES=2000 pytest tests/schema/test_checks_random.py -s      # so many schemas of another seed
-SQLENRICH_EXAMPLES=2000 SQLENRICH_SEED=7 pytest ...                # the same ones again
+SQLENRICH_EXAMPLES=2000 pytest tests/schema/test_checks_random.py -s      # this many schemas, another seed
+SQLENRICH_EXAMPLES=2000 SQLENRICH_SEED=7 pytest ...                # the same schemas again
 
-BigQuery's parser takes no number beyond a double: there such an answer may be BAD_JSON.
+BigQuery's parser refuses a number beyond a double, so that such an answer may be BAD_JSON there.
 
-Left out of the comparison with the validator, which differs by design: numbers that doubles don't hold exactly,
-``coerce``, asserted formats. Said to it in its own words: patterns (its are Python's), exact multiples, and arrays of
-unique items that nest too deep.
+The validator differs by design in numbers that doubles don't hold exactly, in ``coerce`` and in asserted formats: these
+are not compared. It is adapted to our patterns (its own are Python's), exact multiples, and unique items that nest too
+deep.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ SHARE = {"python": 150, "duckdb": 50, "spark": 20, "bigquery": 20, "snowflake": 
 """How many schemas are tried by default."""
 MARKS = {"spark": [pytest.mark.spark], "bigquery": [pytest.mark.zetasql]}
 ANSWERS = 60
-"""Of each schema."""
+"""Answers of each schema."""
 BATCH = 20
-HOPELESS = 12
-"""A run ends after so many disagreements."""
+MAX_DISAGREEMENTS = 12
+"""A run ends after this many disagreements."""
 BAD_TEXT = ("NO_RESPONSE", "BAD_JSON", "NOT_OBJECT")
 
 
@@ -105,20 +105,20 @@ def _wide(value: Any) -> bool:
 
 
 def exact(value: Any) -> bool:
-    """Whether each number in it is one that doubles tell from its neighbours."""
+    """Tell whether doubles hold each number in a value exactly."""
     numbers = (part for part in parts(value) if isinstance(part, int | float) and not isinstance(part, bool))
     return all(abs(number) < EXACT for number in numbers)
 
 
-class Other:
-    """The other validator on one schema."""
+class OtherValidator:
+    """The other validator, for one schema."""
 
-    def __init__(self, asked: Sample) -> None:
-        own = "coerce" in str(asked.schema) or (asked.assert_format and "'format'" in str(asked.schema))
-        self.validator = None if own or not exact(asked.schema) else Validator(in_python(asked.schema))
+    def __init__(self, sample: Sample) -> None:
+        own = "coerce" in str(sample.schema) or (sample.assert_format and "'format'" in str(sample.schema))
+        self.validator = None if own or not exact(sample.schema) else Validator(in_python(sample.schema))
 
     def accepts(self, text: str, code: str | None) -> bool | None:
-        """Whether it accepts an answer that is an object, None where the two can't be compared."""
+        """Tell whether it accepts an answer that is an object; None where the two can't be compared."""
         if self.validator is None or code in BAD_TEXT:
             return None
         value = json.loads(text)
@@ -129,7 +129,7 @@ class Other:
 
 
 def drawn(places: Iterable[int], seed: int) -> list[Sample]:
-    """The schemas of these places with their answers."""
+    """Give the schemas with these numbers, each with its answers."""
     made = []
     for place in places:
         maker = Maker(f"{seed} {place}")
@@ -140,7 +140,7 @@ def drawn(places: Iterable[int], seed: int) -> list[Sample]:
 
 
 class Trial:
-    """Schemas tried by one judge, and what came of them."""
+    """A run of one checker over random schemas: counts and disagreements."""
 
     def __init__(self, engine: str, checker: Checker) -> None:
         self.engine, self.checker = engine, checker
@@ -149,27 +149,27 @@ class Trial:
         self.found: list[str] = []
 
     def run(self, count: int, seed: int) -> None:
-        """Try so many schemas."""
+        """Check this many schemas."""
         for start in range(0, count, BATCH):
             some = drawn(range(start, min(start + BATCH, count)), seed)
-            for one, judged in zip(some, self.checker(some), strict=True):
+            for one, codes in zip(some, self.checker(some), strict=True):
                 self.counts["schemas"] += 1
-                if isinstance(judged, se.SqlenrichError):
+                if isinstance(codes, se.SqlenrichError):
                     self.counts["refused"] += 1
-                    self.codes[str(judged).split(" @ ")[0][-60:]] += 0
-                elif (wrong := self.wrong(one, judged, count=True)) is not None:
+                    self.codes[str(codes).split(" @ ")[0][-60:]] += 0
+                elif (wrong := self.wrong(one, codes, count=True)) is not None:
                     self.report(one, wrong)
-            if len(self.found) > HOPELESS:
+            if len(self.found) > MAX_DISAGREEMENTS:
                 return
 
-    def wrong(self, asked: Sample, judged: Codes, *, count: bool = False) -> tuple[str, str] | None:
-        """The first answer that is judged wrongly, and how."""
-        if isinstance(judged, Exception):
-            return asked.texts[0] or "", f"{type(judged).__name__}: {str(judged)[:300]}"
-        reference = reference_codes(asked) if self.engine != "python" else judged
+    def wrong(self, sample: Sample, codes: Codes, *, count: bool = False) -> tuple[str, str] | None:
+        """Give the first answer with a wrong code, and what is wrong."""
+        if isinstance(codes, Exception):
+            return sample.texts[0] or "", f"{type(codes).__name__}: {str(codes)[:300]}"
+        reference = reference_codes(sample) if self.engine != "python" else codes
         assert not isinstance(reference, Exception)
-        other = Other(asked) if self.engine == "python" else None
-        for text, code, wanted in zip(asked.texts, judged, reference, strict=True):
+        other = OtherValidator(sample) if self.engine == "python" else None
+        for text, code, wanted in zip(sample.texts, codes, reference, strict=True):
             if count:
                 self.counts["pairs"] += 1
                 self.codes[code or "accepted"] += 1
@@ -183,32 +183,32 @@ class Trial:
         return None
 
     def unread(self, text: str, code: str | None) -> bool:
-        """Whether the engine's own parser takes no such number: it is refused, with another code."""
+        """Tell whether the engine's own parser refuses a number, which gives another code."""
         return self.engine == "bigquery" and code == "BAD_JSON" and any(map(_wide, parts(json.loads(text))))
 
-    def report(self, asked: Sample, wrong: tuple[str, str]) -> None:
-        """Make what disagrees small and keep it in words."""
+    def report(self, sample: Sample, wrong: tuple[str, str]) -> None:
+        """Keep a disagreement as a text, after making its schema and its answer small."""
         text, how = wrong
 
-        def told(schema: Any, text: str) -> str | None:
-            one = Sample(schema, (text,), asked.assert_format)
+        def difference(schema: Any, text: str) -> str | None:
+            one = Sample(schema, (text,), sample.assert_format)
             try:
-                (judged,) = self.checker([one])
-                if isinstance(judged, se.SqlenrichError):
+                (codes,) = self.checker([one])
+                if isinstance(codes, se.SqlenrichError):
                     return None
-                found = self.wrong(one, judged)
+                found = self.wrong(one, codes)
             except Exception:
                 return None
             return found and found[1]
 
-        if told(asked.schema, text) is not None:
-            schema, text = shrunk(asked.schema, text, lambda *both: told(*both) is not None)
-            how = told(schema, text) or how
+        if difference(sample.schema, text) is not None:
+            schema, text = shrunk(sample.schema, text, lambda *both: difference(*both) is not None)
+            how = difference(schema, text) or how
         else:
-            schema = asked.schema  # only beside its other answers
+            schema = sample.schema  # it fails only together with its other answers
         self.found.append(
             f"{self.engine}: {how}\n  schema {json.dumps(schema, ensure_ascii=False)}\n  answer {text!r}"
-            f"\n  formats {'asserted' if asked.assert_format else 'annotations'}"
+            f"\n  formats {'asserted' if sample.assert_format else 'annotations'}"
         )
 
     def __str__(self) -> str:
@@ -223,7 +223,7 @@ class Trial:
 
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("engine", [pytest.param(name, marks=MARKS.get(name, [])) for name in ENGINES])
-def test_random_answers_have_one_verdict(engine: str) -> None:
+def test_random_answers_have_the_same_code(engine: str) -> None:
     with checker_of(engine) as checker:
         trial = Trial(engine, checker)
         trial.run(EXAMPLES or SHARE[engine], SEED)
@@ -235,7 +235,7 @@ def test_random_answers_have_one_verdict(engine: str) -> None:
         assert trial.counts["compared"] > trial.counts["pairs"] / 2
 
 
-def test_the_other_validator_is_told_what_differs() -> None:
+def test_the_other_validator_is_adapted() -> None:
     table: list[tuple[Mapping[str, Any], Any, bool]] = [
         ({"multipleOf": 0.1}, 0.3, True),
         ({"multipleOf": 3}, 10**20, False),

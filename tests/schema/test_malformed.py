@@ -1,4 +1,4 @@
-"""Malformed answers, and random ones: every engine repairs and judges them as Python does."""
+"""Malformed answers: every engine repairs and checks them as Python does."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_reference(name: str) -> None:
 
 @each_engine
 @pytest.mark.parametrize("repairs", sorted({answer.repairs for answer in ANSWERS.values()}), ids="+".join)
-def test_an_engine_repairs_and_judges_as_expected(engine: str, repairs: tuple[str, ...]) -> None:
+def test_an_engine_repairs_and_checks_as_expected(engine: str, repairs: tuple[str, ...]) -> None:
     given: dict[str, Answer] = {name: answer for name, answer in ANSWERS.items() if answer.repairs == repairs}
     columns = {"n": STRING, "response": STRING}
     rows: list[tuple[Any, ...]] = [(name, answer.text) for name, answer in given.items()]

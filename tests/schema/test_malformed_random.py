@@ -1,7 +1,7 @@
-"""Random texts, most of them broken JSON: each engine repairs and judges them as Python does.
+"""Random texts, most of them invalid JSON: each engine repairs and checks them as Python does.
 
-SQLENRICH_EXAMPLES=100000 pytest tests/schema/test_malformed_random.py -s     # so many texts of another seed
-SQLENRICH_EXAMPLES=100000 SQLENRICH_SEED=7 pytest ...                  # the same ones again
+SQLENRICH_EXAMPLES=100000 pytest tests/schema/test_malformed_random.py -s     # this many texts, another seed
+SQLENRICH_EXAMPLES=100000 SQLENRICH_SEED=7 pytest ...                  # the same texts again
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ PIECES = (
     "\ufeff", "\u2028", "'", "/", "//", "/*", "*/", "#", "```", "```json\n", "\n```", "a", "\u00e9", "\U0001f600",
     '"a":', '"a":1,', ',"s":null', '"k":null', '"":1,', ": null", '"\\u0061":null,', ",}", ",]", "Sure: ",
 )  # fmt: skip
-"""What is put into a text, and what its values are made of."""
+"""Parts that are inserted into a text, and of which its values are made."""
 NAMES = ("a", "s", "l", "o", "k", "x", "", "\u00fc-1", ":", 'q"', "\\", ",", "a ", "\U0001f600")
 SPACES = ("", "", "", " ", "\n", " \t\r\n")
 
 CHECKS = build_checks(normalise(SCHEMA)[0])
 
-Verdict = tuple[str | None, str | None]
+Result = tuple[str | None, str | None]
+"""The repaired text and its code."""
 
 
 def value(draw: random.Random, depth: int) -> Any:
@@ -132,8 +133,8 @@ def answer(draw: random.Random) -> str:
 SHORT = [found for found in ANSWERS.values() if found.text and len(found.text) < 1_000]
 
 
-def verdicts(engine: str, texts: Sequence[str], repairs: Sequence[str]) -> list[Verdict]:
-    """What an engine makes of the texts."""
+def results(engine: str, texts: Sequence[str], repairs: Sequence[str]) -> list[Result]:
+    """Give an engine's result for each text."""
     rows: list[tuple[Any, ...]] = list(enumerate(texts))
     inner = f"SELECT n, {repaired_in(engine, repairs)} AS response FROM source"
     sql = f"SELECT n, response, {se.check_sql(SCHEMA, engine)} FROM ({inner}) AS repaired"
@@ -141,21 +142,21 @@ def verdicts(engine: str, texts: Sequence[str], repairs: Sequence[str]) -> list[
     return [(text, code) for _, text, code in sorted(found)]
 
 
-def reference(text: str, repairs: Sequence[str]) -> Verdict:
+def reference(text: str, repairs: Sequence[str]) -> Result:
     repaired = repair(text, repairs, KEEP)
-    verdict = evaluate_checks(CHECKS, repaired)
-    return repaired, verdict[0] if verdict else None
+    failure = evaluate_checks(CHECKS, repaired)
+    return repaired, failure[0] if failure else None
 
 
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_random_texts_are_judged_as_in_python(engine: str) -> None:
+def test_random_texts_are_checked_as_in_python(engine: str) -> None:
     draw, counts, wrong = random.Random(SEED), Counter[str](), list[tuple[Any, ...]]()
     left = EXAMPLES or SHARE[engine]
     while left > 0 and len(wrong) < 20:
         repairs = SETS[counts["batches"] % len(SETS)]
         texts = [answer(draw) for _ in range(min(BATCH, left))]
-        for text, found in zip(texts, verdicts(engine, texts, repairs), strict=True):
+        for text, found in zip(texts, results(engine, texts, repairs), strict=True):
             expected = reference(text, repairs)
             counts["texts"] += 1
             counts["repaired"] += expected[0] != text

@@ -1,4 +1,4 @@
-"""The JSON Schema Test Suite: no verdict is wrong, and the engines give the reference's codes."""
+"""The JSON Schema Test Suite: no result is wrong, and the engines give the reference's codes."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ pytestmark = [
 DOCS = Path(__file__).parents[2] / "docs" / "schema-suite.md"
 CASES, LEFT_OUT, FORMATS = 960, 339, 133
 SUPPORTED = 0.9
-"""The least share of the cases that each engine judges."""
+"""The least share of the cases that each engine supports."""
 EVERY = int(os.environ.get("SQLENRICH_CORPUS_EVERY", "0"))
-"""Every Nth schema is judged; 1 judges all, 0 what takes each engine half a minute."""
+"""Every Nth schema is checked; 1 means all, 0 as many as each engine checks in half a minute."""
 USUAL = {"python": 1, "duckdb": 1, "spark": 3, "bigquery": 3, "snowflake": 2}
 MARKS = {"spark": [pytest.mark.spark], "bigquery": [pytest.mark.zetasql]}
 each_engine = pytest.mark.parametrize("engine", [pytest.param(name, marks=MARKS.get(name, [])) for name in ENGINES])
 
 
-def test_every_case_is_asked_or_left_out_by_name() -> None:
+def test_every_case_is_used_or_left_out_by_name() -> None:
     groups, left_out = suite()
     assert (sum(len(group.cases) for group in groups), left_out.total()) == (CASES, LEFT_OUT)
     assert sum(len(group.cases) for group in asserted()) == FORMATS
 
 
 @each_engine
-def test_no_verdict_is_wrong(engine: str) -> None:
+def test_no_result_is_wrong(engine: str) -> None:
     made = total(tallies(engine, suite()[0][:: EVERY or USUAL[engine]]))
     assert made.wrong == []
     assert made.right == made.supported >= SUPPORTED * made.cases > 0

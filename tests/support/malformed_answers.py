@@ -1,4 +1,4 @@
-"""Malformed and tricky answers of our own making: the text, the repairs in force, the repaired text, the code."""
+"""Malformed and difficult answers: the text, the repairs, the repaired text and the code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCHEMA: dict[str, Any] = {
     "required": ["a"],
 }
 KEEP = ("k", "ü-1")
-"""The names that keep their null under ``null_as_absent``."""
+"""The names whose null stays under ``null_as_absent``."""
 
 DEFAULT = ("trim", "fence")
 TRIM, FENCE, PROSE, COMMA, NULLS = ("trim",), ("fence",), ("prose",), ("trailing_comma",), ("null_as_absent",)
@@ -24,7 +24,7 @@ ALL = ("null_as_absent", "trailing_comma", "prose", "fence", "trim")
 
 
 class Answer(NamedTuple):
-    """What a model gave, and what is to come of it."""
+    """An answer of a model, and its expected result."""
 
     text: str | None
     repairs: tuple[str, ...]
@@ -33,12 +33,12 @@ class Answer(NamedTuple):
 
 
 def same(text: str, code: str | None, repairs: tuple[str, ...] = DEFAULT) -> Answer:
-    """No repair changes it."""
+    """An answer that the repairs don't change."""
     return Answer(text, repairs, text, code)
 
 
 def into(text: str, repaired: str, code: str | None = None, repairs: tuple[str, ...] = DEFAULT) -> Answer:
-    """The repairs change it."""
+    """An answer that the repairs change."""
     return Answer(text, repairs, repaired, code)
 
 
@@ -48,12 +48,12 @@ FULL = '{"a": 12, "s": "x\\"\\u00e9", "l": ["p", null], "o": {"x": "y"}, "t": tr
 
 
 def nested(depth: int, inner: str = "1") -> str:
-    """Arrays in each other, inside an ignored property: ``depth`` counts the object, too."""
+    """Arrays inside each other, in an ignored property: ``depth`` counts the object, too."""
     return '{"a":1,"z":' + "[" * (depth - 1) + inner + "]" * (depth - 1) + "}"
 
 
 def objects(depth: int) -> str:
-    """Objects in each other."""
+    """Objects inside each other."""
     return '{"a":1,"z":' + '{"z":' * (depth - 1) + "1" + "}" * (depth - 1) + "}"
 
 

@@ -1,4 +1,4 @@
-"""Random schemas in the plain form, over all its keywords, and values near to them."""
+"""Random schemas in the plain form, with all its keywords, and values that nearly fit them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ENUMS = {"enum": st.lists(VALUES, min_size=1, max_size=3)}
 
 
 def deeper(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
-    """Give schemas over schemas."""
+    """Give schemas that hold schemas."""
     several = st.lists(inner, min_size=1, max_size=3)
     named = st.dictionaries(NAMES, inner, max_size=3)
     applicators: dict[str, st.SearchStrategy[Any]] = {

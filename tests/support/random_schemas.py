@@ -53,13 +53,13 @@ ENDS = (
     ',"z":"\x01"}', ',"z":' + "[" * 60 + "]" * 60 + "}", ',"z":"\\x"}', ',"z":+1}', ',"z":.5}', ',"z":1.}',
     ',"z":Infinity}', ',"z":-}', ',"z":01}', ',"z":tru}', ',"z":"\\u0000"}', ',"\\u0000":1}', ',"":{"":{}}}',
 )  # fmt: skip
-"""Around an answer and in the place of its last brace: what is mostly no answer."""
+"""Texts around an answer, or instead of its last brace: most of them make it invalid."""
 KINDS = ("string", "integer", "number", "boolean", "array", "object")
 EXACT = 2**53
 
 
 class Maker:
-    """Draws schemas and answers from one source of chance."""
+    """Draws schemas and answers from one random generator."""
 
     def __init__(self, seed: int | str) -> None:
         self.random = random.Random(seed)
@@ -70,11 +70,11 @@ class Maker:
         return self.random.choice(values)
 
     def some(self, values: Sequence[Any], most: int, least: int = 0) -> list[Any]:
-        """Some of the values, none twice."""
+        """Some of the values, without repeats."""
         return self.random.sample(list(values), min(len(values), self.random.randint(least, most)))
 
     def chance(self, share: float) -> bool:
-        """True so often."""
+        """True with this probability."""
         return self.random.random() < share
 
     # Values -----------------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class Maker:
             made |= {"coerce": True, "enum": self.some(("a", "Ab", "C1", "true"), 3, 1)}
 
     def reference(self, depth: int) -> dict[str, Any]:
-        """A reference to a schema of a name that pointers escape; at times one that another has."""
+        """A reference to a definition whose name needs escapes in a pointer; it may be used before."""
         if not self.defs or (depth and self.chance(0.6)):
             made = self.node(depth - 1) if depth else {"type": self.one(KINDS)}
             self.defs[self.one(("d", "d/e", "d~e", "d%25", "d e", "é")) + str(len(self.defs))] = made
@@ -187,7 +187,7 @@ class Maker:
         return {"$ref": f"#/$defs/{pointer}", **more}
 
     def over_it(self, depth: int) -> dict[str, Any]:
-        """Schemas over the same value."""
+        """Schemas for the same value."""
         keyword = self.one(("allOf", "anyOf", "oneOf", "not", "if"))
         if keyword == "not":
             return {"not": self.node(depth - 1)}

@@ -1,4 +1,4 @@
-"""The JSON Schema Test Suite of draft 2020-12, judged by the reference and by each engine's SQL.
+"""The JSON Schema Test Suite of draft 2020-12, run by the reference and by each engine's SQL.
 
 python -m tests.support.schema_suite                                every keyword on every engine, as a table
 python -m tests.support.schema_suite --engine duckdb --keyword enum
@@ -29,7 +29,7 @@ from tests.support.corpus import CORPORA, NAMES
 
 FOLDER = CORPORA / "json-schema-test-suite"
 BATCH = 25
-"""So many schemas are one query."""
+"""Schemas in one query."""
 LEFT_OUT = {
     "dynamicRef": "$dynamicRef",
     "vocabulary": "$vocabulary",
@@ -38,10 +38,10 @@ LEFT_OUT = {
     "unevaluatedItems": "unevaluatedItems",
     "unevaluatedProperties": "unevaluatedProperties",
 }
-"""Files of keywords that no answer's schema has, and what they are of."""
+"""Files for keywords that no answer's schema has, and the keyword of each."""
 FOREIGN = ("$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "unevaluatedItems", "unevaluatedProperties")
 NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
-"""Keywords that hold schemas by names of the user's."""
+"""Keywords that hold schemas under names that the user chooses."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Group:
 
     keyword: str
     description: str
-    asked: Sample
+    sample: Sample
     cases: tuple[str, ...]
     valid: tuple[bool, ...]
 
@@ -59,7 +59,7 @@ class Group:
 
 
 def schemas(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """Every schema in a schema, itself too; what enum and const hold is none."""
+    """Give every schema in a schema, itself included; values of enum and const are no schemas."""
     if isinstance(schema, Mapping):
         yield schema
         for keyword, value in schema.items():
@@ -74,7 +74,7 @@ def schemas(schema: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def left_out(schema: Any) -> str | None:
-    """What a schema has that is left out, or None."""
+    """Give the keyword for which a schema is left out, or None."""
     for one in schemas(schema):
         for keyword in FOREIGN:
             if isinstance(one.get(keyword), str if keyword.startswith("$") else bool | Mapping):
@@ -85,7 +85,7 @@ def left_out(schema: Any) -> str | None:
 
 
 def moved(schema: Any, *, names: bool = False) -> Any:
-    """A schema whose references to the root are to the property ``value``."""
+    """Give a schema with its references to the root changed to the property ``value``."""
     if isinstance(schema, list):
         return [moved(child) for child in schema]
     if not isinstance(schema, Mapping):
@@ -108,7 +108,7 @@ def wrapped(schema: Any) -> dict[str, Any]:
 
 @cache
 def suite() -> tuple[tuple[Group, ...], Counter[str]]:
-    """The groups of the suite that are asked, and how many cases are left out for what."""
+    """Give the groups of the suite that are used, and the number of cases left out by keyword."""
     groups, counts = [], Counter[str]()
     for file in sorted(FOLDER.glob("*.json")):
         for entry in json.loads(file.read_text(encoding="utf-8")):
@@ -117,18 +117,18 @@ def suite() -> tuple[tuple[Group, ...], Counter[str]]:
                 counts[foreign] += len(cases)
                 continue
             texts = tuple(json.dumps({"value": case["data"]}, ensure_ascii=False) for case in cases)
-            asked = Sample(wrapped(entry["schema"]), texts)
+            sample = Sample(wrapped(entry["schema"]), texts)
             names, valid = (tuple(case[key] for case in cases) for key in ("description", "valid"))
-            groups.append(Group(file.stem, entry["description"], asked, names, valid))
+            groups.append(Group(file.stem, entry["description"], sample, names, valid))
     return tuple(groups), counts
 
 
 def asserted() -> list[Group]:
-    """The groups of format.json with formats as assertions: what "is only an annotation" is invalid."""
+    """Give the groups of format.json with formats asserted: a case that "is only an annotation" is invalid then."""
     return [
         replace(
             group,
-            asked=replace(group.asked, assert_format=True),
+            sample=replace(group.sample, assert_format=True),
             valid=tuple(not case.startswith("invalid ") for case in group.cases),
         )
         for group in suite()[0]
@@ -138,15 +138,15 @@ def asserted() -> list[Group]:
 
 def format_of(group: Group) -> str:
     """The format that a group of format.json is of."""
-    return str(group.asked.schema["properties"]["value"]["format"])
+    return str(group.sample.schema["properties"]["value"]["format"])
 
 
-# Judging --------------------------------------------------------------------------------------------------------------
+# Results --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Tally:
-    """What became of some groups by one judge."""
+    """The results of some groups by one checker."""
 
     cases: int = 0
     supported: int = 0
@@ -155,7 +155,7 @@ class Tally:
     wrong: list[str] = field(default_factory=list)
 
     def add(self, other: Tally) -> Tally:
-        """Count another tally in."""
+        """Add another tally."""
         for name in ("cases", "supported", "right", "refused", "wrong"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         return self
@@ -163,26 +163,26 @@ class Tally:
 
 def reason(error: se.SqlenrichError) -> str:
     """A refusal in one line, without its places."""
-    told = (
+    text = (
         error.feature if isinstance(error, se.UnsupportedError) else "; ".join(getattr(error, "problems", [str(error)]))
     )
-    return re.sub(r" @ [^\s;]+", "", told)
+    return re.sub(r" @ [^\s;]+", "", text)
 
 
-def tally(group: Group, judged: Codes) -> Tally:
-    """Compare the codes of one group's answers with the suite's verdicts and with the reference's codes."""
+def tally(group: Group, found: Codes) -> Tally:
+    """Compare the codes of one group's answers with the suite's results and with the reference's codes."""
     made = Tally(len(group.cases))
-    if isinstance(judged, Exception):
-        if isinstance(judged, se.SqlenrichError):
-            made.refused.append((group, reason(judged)))
+    if isinstance(found, Exception):
+        if isinstance(found, se.SqlenrichError):
+            made.refused.append((group, reason(found)))
         else:
             made.supported = len(group.cases)
-            made.wrong.append(f"{group}: {type(judged).__name__}: {str(judged)[:300]}")
+            made.wrong.append(f"{group}: {type(found).__name__}: {str(found)[:300]}")
         return made
-    reference = reference_codes(group.asked)
-    codes = [None] * len(judged) if isinstance(reference, Exception) else reference
-    made.supported = len(judged)
-    for case, valid, code, other in zip(group.cases, group.valid, judged, codes, strict=True):
+    reference = reference_codes(group.sample)
+    codes = [None] * len(found) if isinstance(reference, Exception) else reference
+    made.supported = len(found)
+    for case, valid, code, other in zip(group.cases, group.valid, found, codes, strict=True):
         if (code is None) is valid and code == other:
             made.right += 1
         else:
@@ -197,8 +197,8 @@ def tallies(engine: str, groups: Sequence[Group]) -> list[tuple[Group, Tally]]:
     with checker_of(engine) as checker:
         for start in range(0, len(groups), BATCH):
             some = groups[start : start + BATCH]
-            found = checker([group.asked for group in some])
-            made += [(group, tally(group, judged)) for group, judged in zip(some, found, strict=True)]
+            found = checker([group.sample for group in some])
+            made += [(group, tally(group, codes)) for group, codes in zip(some, found, strict=True)]
     return made
 
 
@@ -218,7 +218,7 @@ def total(made: Iterable[tuple[Group, Tally]]) -> Tally:
     return whole
 
 
-# Telling --------------------------------------------------------------------------------------------------------------
+# Tables ---------------------------------------------------------------------------------------------------------------
 
 Made = Mapping[str, Sequence[tuple[Group, Tally]]]
 
@@ -244,9 +244,9 @@ def markdown(made: Made, formats: Made) -> str:
     for engine in engines:
         for group, why in whole[engine].refused:
             refused.setdefault((str(group), len(group.cases), why), []).append(_name(engine))
-    for (told, count, why), who in refused.items():
+    for (group_name, count, why), who in refused.items():
         named = "all" if len(who) == len(engines) else ", ".join(who)
-        lines.append(f"| {told} | {count} | {named} | {why.replace('|', chr(92) + '|')} |")
+        lines.append(f"| {group_name} | {count} | {named} | {why.replace('|', chr(92) + '|')} |")
     lines += ["", "| left out | cases |", "| --- | ---: |"]
     lines += [f"| {what} | {count} |" for what, count in suite()[1].most_common()]
     lines += ["", f"| format, asserted | cases | {heads} |", "| --- |" + " ---: |" * (len(engines) + 1)]
@@ -271,7 +271,7 @@ def plain(engine: str, made: Sequence[tuple[Group, Tally]], seconds: float) -> s
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print the tables of docs/schema-suite.md.")
 @click.option("--refused", is_flag=True, help="List what is not supported, with its reason.")
 def main(engines: tuple[str, ...], keywords: tuple[str, ...], as_markdown: bool, refused: bool) -> None:
-    """Checker the suite; exits with 1 where a verdict is wrong."""
+    """Run the suite; exits with 1 where a result is wrong."""
     if not FOLDER.is_dir():
         raise click.ClickException(f"no suite at {FOLDER}; set SQLENRICH_CORPORA to the folder that holds it")
     groups = [group for group in suite()[0] if not keywords or group.keyword in keywords]
@@ -297,12 +297,12 @@ def main(engines: tuple[str, ...], keywords: tuple[str, ...], as_markdown: bool,
 
 
 def renamed(made: Sequence[tuple[Group, Tally]]) -> list[tuple[Group, Tally]]:
-    """The groups of asserted formats under a name of their own."""
+    """Give the groups of asserted formats under another name."""
     return [(replace(group, keyword="format, asserted"), one) for group, one in made]
 
 
 def unchecked_formats(made: Sequence[tuple[Group, Tally]]) -> bool:
-    """Whether a format is neither checked nor refused as it should be."""
+    """Tell whether a format is checked that should be refused, or the reverse."""
     return any(bool(one.refused) is (format_of(group) in FORMATS) for group, one in made)
 
 
