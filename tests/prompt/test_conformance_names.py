@@ -18,20 +18,7 @@ output:
     label: {{type: string}}
 ---
 {{{{ {name} }}}} {{{{ note }}}}"""
-NAMES = (
-    "source",
-    "SOURCE",
-    "source_",
-    "rendered",
-    "answered",
-    "parsed",
-    "judged",
-    "accepted",
-    "r",
-    "p",
-    "doc",
-    "asked",
-)
+NAMES = "source SOURCE source_ rendered answered parsed judged accepted r p doc asked".split()
 
 
 @each_expression

@@ -86,7 +86,7 @@ ROWS: list[tuple[Any, ...]] = [
 
 
 def long(value: float | None, digits: int = 0) -> bool:
-    """A double of more than 15 digits with so many decimals, NaN or infinite."""
+    """A double of more than 15 digits with ``digits`` decimals, NaN or infinite."""
     return value is None or not abs(value) < 10 ** (15 - digits)
 
 

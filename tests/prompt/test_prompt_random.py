@@ -1,6 +1,6 @@
 """Random prompts over random rows: each engine's SQL gives jinja2's very bytes, or NULL where docs/prompts.md says so.
 
-SQLENRICH_EXAMPLES=10000 pytest tests/prompt/test_prompt_random.py -s     # so many prompts of another seed
+SQLENRICH_EXAMPLES=10000 pytest tests/prompt/test_prompt_random.py -s     # this number of prompts, with another seed
 SQLENRICH_EXAMPLES=10000 SQLENRICH_SEED=7 pytest ...               # the same ones again
 """
 
@@ -36,8 +36,8 @@ BATCH = 25
 ROWS = 20
 LONGEST = 8_000
 """Longer SQL is left out: planning it takes the time of a hundred others."""
-HOPELESS = 30
-"""A run ends after so many disagreements."""
+MAX_DISAGREEMENTS = 30
+"""A run ends after this number of disagreements."""
 
 Row = dict[str, Any]
 Texts = list[str | Exception | None]
@@ -179,13 +179,13 @@ class Trial:
         self.found: list[str] = []
 
     def run(self, count: int, seed: int) -> None:
-        """Try so many prompts."""
+        """Try ``count`` prompts."""
         trees = drawn(nodes(nested=self.nulls), count, seed)
         tables = drawn(self.row, ROWS * (count // BATCH + 1), seed)
         for start in range(0, len(trees), BATCH):
             at = start // BATCH * ROWS
             self.batch(trees[start : start + BATCH], tables[at : at + ROWS] or tables[:ROWS])
-            if len(self.found) > HOPELESS:
+            if len(self.found) > MAX_DISAGREEMENTS:
                 return
 
     def batch(self, trees: Sequence[Node], given: Sequence[Row]) -> None:

@@ -1,6 +1,6 @@
 """Random prompts and rows: a grammar of every construct that is compiled, as a table of rules by type.
 
-A rule is a pattern of Jinja with holes: ``"(<text>|trim)"`` under ``text``. A new construct is one more line.
+A rule is a pattern of Jinja with holes: ``"(<text>|trim)"`` under ``text``. A new construct is one more pattern.
 Words after a hole's kind say what its inside may read: ``<body loop person>`` may use ``loop`` and ``p``.
 """
 
@@ -58,7 +58,7 @@ VARS: dict[str, Any] = {
     "numbers": {0: "zero", -1: "minus", 2: "two"},
 }
 
-# What an engine may give NULL for instead of a text, by a word: so says docs/prompts.md.
+# The reasons for which an engine may give NULL instead of a text, as docs/prompts.md says, and the engines.
 ALL = frozenset({"duckdb", "bigquery", "spark", "snowflake"})
 MAY_BE_NULL = {
     "case": frozenset({"duckdb", "snowflake"}),  # rare letters
@@ -75,7 +75,7 @@ MAY_BE_NULL = {
 
 
 class Rule(NamedTuple):
-    """A pattern, what must be at hand for it, and why an engine may give NULL for it."""
+    """A pattern, the variables that it reads, and the reason for which an engine may give NULL."""
 
     pattern: str
     needs: str = ""
@@ -94,467 +94,180 @@ def cautious(null: str, *patterns: str) -> list[Rule]:
 
 GRAMMAR: dict[str, list[str | Rule]] = {
     "text": [
-        "body",
-        "'a'",
-        "''",
-        "other",
-        "x1",
-        "info.name",
-        "info['name']",
-        "info.home.city",
-        "t",
-        "'É b😀'",
-        '"it\'s"',
-        "labels[0]",
-        "names.a",
-        *needing("person", "p.name", "p['name']"),
+        "body", "'a'", "''", "other", "x1", "info.name", "info['name']", "info.home.city", "t", "'É b😀'", '"it\'s"',
+        "labels[0]", "names.a", *needing("person", "p.name", "p['name']"),
         *needing("loop", "(loop.previtem|default('-'))|string", "(loop.nextitem|default('-', true))|string"),
-        *needing("cycle", "loop.cycle('a', 'b')"),
-        "(<text>|trim)",
-        "(<text>|trim(' a'))",
-        "(<text>|string)",
-        "(<number>|string)",
-        "(<boolean>|string)",
-        "(<date>|string)",
-        "(<text>|replace('a', <text>))",
+        *needing("cycle", "loop.cycle('a', 'b')"), "(<text>|trim)", "(<text>|trim(' a'))", "(<text>|string)",
+        "(<number>|string)", "(<boolean>|string)", "(<date>|string)", "(<text>|replace('a', <text>))",
         "(<text>|replace(\"'\", '\\\\'))",
         *cautious("case", "(<text>|upper)", "(<text>|lower)", "(<text> or '').upper()", "(<text> or '').lower()"),
-        *cautious("title", "(<text>|capitalize)", "(<text> or '').capitalize()"),
-        "(<text>|default(<text>))",
-        "(<text>|default(<text>, true))",
-        "(<text>|d('d', boolean=true))",
-        "(<text> or 'z').strip()",
-        "(<text> or 'z').lstrip(' a')",
-        "(<text> or 'z').rstrip()",
-        "(body or '').strip('')",
-        "(<text> or 'z').replace('a', 'bc')",
-        "(<text> or '').replace('b', other or '')",
-        "<text>[:<bound>]",
-        "<text>[<bound>:]",
-        "<text>[<bound>:<bound>]",
-        "(<text> or '')[<bound>:<bound>]",
-        "(<text> or 'abc')[<index>]",
-        "(<text> ~ <text>)",
-        "(<text> ~ <number> ~ <boolean>)",
-        "((<text> or '') + (<text> or ''))",
-        "(<text> if <test> else <text>)",
-        "(<text> or <text>)",
-        "(<text> and <text>)",
-        *cautious("blank", "(<text> if <test>)"),
-        "['p', <text>, 'q'][<index>]",
-        *cautious("undefined", "[<text>, <text>][<boolean>]"),
-        "[<text>, <text>]|first",
-        "[<text>, <text>]|last",
-        "{'a': <text>, 'b': <text>}[<text>]",
-        "{'a': <text>}.a",
-        "({'a': <text>, '': 'e'}[<text>]|default(<text>))",
-        "labels[<index>]",
-        "names[<text>]",
-        "numbers[<number>]",
-        "(numbers[<number>]|default('d'))",
-        "(<array>|join)",
-        "(<array>|join(', '))",
-        "(<array>|join(<text>))",
-        "(<array>|join(k))",
-        "(<people>|join(';', attribute='name'))",
-        "(<people>|join('', 'age'))",
-        "', '.join(<texts>)",
-        "'-'.join([<text>, <text>])",
-        "([<text>, <number>]|join('-'))",
-        "<texts>[<index>]",
-        "(<texts>[<index>]|default(<text>))",
-        "(<texts>[<index>]|default('d', true))",
-        "(<texts>|first)",
-        "(<texts>|last)",
-        "(<texts>|first|default('d'))",
-        "(<texts>|last|default(<text>, true))",
-        "<people>[<index>].name",
-        "(<people>[<index>].name|default('d'))",
-        "(<people>|first).name",
-        "<people>[<index>]['pets'][<index>]",
-        "(<text>|truncate(5))",
-        "(<text>|truncate(4, true))",
-        "(<text>|truncate(6, false, '-'))",
-        "(<text>|truncate(3, true, '', 0))",
-        "(<text>|replace(<text>, <text>))",
-        "(<text> or '').replace(<text> or 'a', 'y')",
-        "('%s-%d' % (<text>, <number>))",
-        "('%s|%s%%' % (<text>, <boolean>))",
-        "('%s'|format(<text>))",
-        "('%d.'|format(<number>))",
-        "('{1}{0}'.format(<text>, <number>))",
-        "('{} {a}'.format(<text>, a=<date>))",
-        *cautious(
-            "digits",
-            "('%.1f'|format(<double>))",
-            "('%.3f' % <double>)",
-            "('{:.2f} {}'.format(<double>, <text>))",
-            "(<double>|round(2)|string)",
-            "(<double>|round(1) ~ <text>)",
-        ),
-        "(<decimal>|string)",
-        "(<stamp>|string)",
-        "(<decimal> ~ <stamp>)",
-        *cautious(
-            "undefined",
-            "([<text>, <text>]|select|join('-'))",
-            "([<text>, <text>]|reject('none')|join)",
-            "([<text>, <text>]|map('default', 'z', true)|join('-'))",
-            "([<text>, 'b', <text>]|map('trim')|join)",
-        ),
-        *cautious(
-            "case keys undefined",
-            "([<text>, 'b', <text>]|unique|join)",
-            "([<text>, 'B']|sort|join)",
-            "(<texts>|min)",
-            "(<texts>|max)",
-            "(<people>|min(attribute='name')).name",
-            "(<people>|max(attribute='age')).name",
-        ),
+        *cautious("title", "(<text>|capitalize)", "(<text> or '').capitalize()"), "(<text>|default(<text>))",
+        "(<text>|default(<text>, true))", "(<text>|d('d', boolean=true))", "(<text> or 'z').strip()",
+        "(<text> or 'z').lstrip(' a')", "(<text> or 'z').rstrip()", "(body or '').strip('')",
+        "(<text> or 'z').replace('a', 'bc')", "(<text> or '').replace('b', other or '')", "<text>[:<bound>]",
+        "<text>[<bound>:]", "<text>[<bound>:<bound>]", "(<text> or '')[<bound>:<bound>]", "(<text> or 'abc')[<index>]",
+        "(<text> ~ <text>)", "(<text> ~ <number> ~ <boolean>)", "((<text> or '') + (<text> or ''))",
+        "(<text> if <test> else <text>)", "(<text> or <text>)", "(<text> and <text>)",
+        *cautious("blank", "(<text> if <test>)"), "['p', <text>, 'q'][<index>]",
+        *cautious("undefined", "[<text>, <text>][<boolean>]"), "[<text>, <text>]|first", "[<text>, <text>]|last",
+        "{'a': <text>, 'b': <text>}[<text>]", "{'a': <text>}.a", "({'a': <text>, '': 'e'}[<text>]|default(<text>))",
+        "labels[<index>]", "names[<text>]", "numbers[<number>]", "(numbers[<number>]|default('d'))", "(<array>|join)",
+        "(<array>|join(', '))", "(<array>|join(<text>))", "(<array>|join(k))", "(<people>|join(';', attribute='name'))",
+        "(<people>|join('', 'age'))", "', '.join(<texts>)", "'-'.join([<text>, <text>])",
+        "([<text>, <number>]|join('-'))", "<texts>[<index>]", "(<texts>[<index>]|default(<text>))",
+        "(<texts>[<index>]|default('d', true))", "(<texts>|first)", "(<texts>|last)", "(<texts>|first|default('d'))",
+        "(<texts>|last|default(<text>, true))", "<people>[<index>].name", "(<people>[<index>].name|default('d'))",
+        "(<people>|first).name", "<people>[<index>]['pets'][<index>]", "(<text>|truncate(5))",
+        "(<text>|truncate(4, true))", "(<text>|truncate(6, false, '-'))", "(<text>|truncate(3, true, '', 0))",
+        "(<text>|replace(<text>, <text>))", "(<text> or '').replace(<text> or 'a', 'y')",
+        "('%s-%d' % (<text>, <number>))", "('%s|%s%%' % (<text>, <boolean>))", "('%s'|format(<text>))",
+        "('%d.'|format(<number>))", "('{1}{0}'.format(<text>, <number>))", "('{} {a}'.format(<text>, a=<date>))",
+        *cautious("digits",
+            "('%.1f'|format(<double>))", "('%.3f' % <double>)", "('{:.2f} {}'.format(<double>, <text>))",
+            "(<double>|round(2)|string)", "(<double>|round(1) ~ <text>)"),
+        "(<decimal>|string)", "(<stamp>|string)", "(<decimal> ~ <stamp>)",
+        *cautious("undefined",
+            "([<text>, <text>]|select|join('-'))", "([<text>, <text>]|reject('none')|join)",
+            "([<text>, <text>]|map('default', 'z', true)|join('-'))", "([<text>, 'b', <text>]|map('trim')|join)"),
+        *cautious("case keys undefined",
+            "([<text>, 'b', <text>]|unique|join)", "([<text>, 'B']|sort|join)", "(<texts>|min)", "(<texts>|max)",
+            "(<people>|min(attribute='name')).name", "(<people>|max(attribute='age')).name"),
         *needing("state !loop", "ns.a", "dd.v", "dd['w']", "(xs|join)", "(xs|last)", "xs[<index>]", "(ys|join)"),
     ],
     "number": [
-        "k",
-        "0",
-        "1",
-        "n",
-        "(-2)",
-        "2",
-        "u",
-        "info.age",
-        "info['age']",
-        "nums[0]",
-        "9223372036854775807",
+        "k", "0", "1", "n", "(-2)", "2", "u", "info.age", "info['age']", "nums[0]", "9223372036854775807",
         *needing("person", "p.age"),
         *needing("loop", "loop.index", "loop.index0", "loop.revindex", "loop.revindex0", "loop.length"),
-        *cautious(
-            "overflow",
-            "(<number> + <number>)",
-            "(<number> - <number>)",
-            "(<number> * <number>)",
-            "(-<number>)",
-            "(<number>|abs)",
-        ),
-        "(+<number>)",
-        "(<texts>|length)",
-        "(<numbers>|count)",
-        "(<people>|length)",
-        "(<text>|string|length)",
-        "(<number>|int)",
-        "(<boolean>|int)",
-        "(<number>|int(7))",
-        *cautious("int", "(<text>|int)", "(<text>|int(-1))"),
-        "(<number> if <test> else <number>)",
-        "(<number> or <number>)",
-        "(<number>|default(<number>))",
-        "(<number>|default(5, true))",
-        "([<number>, <number>]|min)",
-        "([k, <number>, 2]|max)",
-        "<numbers>[<index>]",
-        "(<numbers>[<index>]|default(<number>))",
-        "(<numbers>|first)",
-        "(<numbers>|last)",
-        "(<numbers>|last|default(9))",
-        "<people>[<index>].age",
-        "[<number>, 4][<index>]",
-        "{'a': <number>, 'b': 7}[<text>]",
-        "<texts>.index(<text>)",
-        "<numbers>.index(<number>)",
-        "(<text> or 'a').index('a')",
-        "(<text> or '').find('a')",
-        "(<number> % 3)",
-        "(<number> // 2)",
-        "(<number> % -4)",
-        "(<number> // -7)",
-        "['a', 'b', ''].index(<text>)",
-        "[0, 1, -1].index(<number>)",
+        *cautious("overflow",
+            "(<number> + <number>)", "(<number> - <number>)", "(<number> * <number>)", "(-<number>)", "(<number>|abs)"),
+        "(+<number>)", "(<texts>|length)", "(<numbers>|count)", "(<people>|length)", "(<text>|string|length)",
+        "(<number>|int)", "(<boolean>|int)", "(<number>|int(7))", *cautious("int", "(<text>|int)", "(<text>|int(-1))"),
+        "(<number> if <test> else <number>)", "(<number> or <number>)", "(<number>|default(<number>))",
+        "(<number>|default(5, true))", "([<number>, <number>]|min)", "([k, <number>, 2]|max)", "<numbers>[<index>]",
+        "(<numbers>[<index>]|default(<number>))", "(<numbers>|first)", "(<numbers>|last)",
+        "(<numbers>|last|default(9))", "<people>[<index>].age", "[<number>, 4][<index>]",
+        "{'a': <number>, 'b': 7}[<text>]", "<texts>.index(<text>)", "<numbers>.index(<number>)",
+        "(<text> or 'a').index('a')", "(<text> or '').find('a')", "(<number> % 3)", "(<number> // 2)",
+        "(<number> % -4)", "(<number> // -7)", "['a', 'b', ''].index(<text>)", "[0, 1, -1].index(<number>)",
         *cautious("overflow", "(<numbers>|sum)", "(<people>|sum(attribute='age'))"),
         *cautious("keys", "(<numbers>|min)", "(<numbers>|max)", "(<people>|max(attribute='age')).age"),
-        *cautious(
-            "int", "(<double>|int)", "(<double>|round|int)", "(<decimal>|int)", "(<double>|round(0, 'ceil')|int)"
-        ),
+        *cautious("int",
+            "(<double>|int)", "(<double>|round|int)", "(<decimal>|int)", "(<double>|round(0, 'ceil')|int)"),
         *needing("state !loop", "(xs|length)", "ns.n"),
         *needing("nested", "grid[<index>][<index>]", "(grid[<index>]|length)"),
     ],
-    "index": ["k", "0", "1", "-1", "2", "-3", "n", *needing("loop", "loop.index0"), "<number>", "<number>"],
-    "bound": ["1", "k", "-1", "2", "-3", "0", "n", "none", "info.age", *needing("loop", "loop.index"), "<number>"],
+    "index": [
+        "k", "0", "1", "-1", "2", "-3", "n", *needing("loop", "loop.index0"), "<number>", "<number>",
+    ],
+    "bound": [
+        "1", "k", "-1", "2", "-3", "0", "n", "none", "info.age", *needing("loop", "loop.index"), "<number>",
+    ],
     "boolean": [
-        "flag",
-        "true",
-        "info.ok",
-        "b",
-        *needing("loop", "loop.first", "loop.last"),
-        "(<text> == <text>)",
-        "(<text> != <text>)",
-        "(<text> == 'a')",
-        "(<text> == none)",
-        "(<text> is none)",
-        "(<text> is not none)",
-        "(<number> is none)",
-        "(<text> == <number>)",
-        "(<boolean> == true)",
-        "(<boolean> != flag)",
-        "(<number> == <number>)",
-        "(<number> != <number>)",
-        "(<number> == 1)",
-        "(<date> == day)",
-        "(<date> is none)",
-        "(<text> < <text>)",
-        "((<text> or '') >= (<text> or ''))",
-        "(<number> < <number>)",
-        "((k or 0) >= <number>)",
-        "(-2 < <number> <= 3)",
-        "(day < <date>)",
-        "(<number> is gt 1)",
-        "(<number> is eq <number>)",
-        "(<text> is in labels)",
-        "(<text> in ['a', '', other])",
-        "(<text> in ['a', 'b'])",
-        "(<text> not in labels)",
-        "(<number> in [1, n, none])",
-        "(<number> not in [0, 2])",
-        "('a' in (<text> or ''))",
-        "(<text> in (body or ''))",
-        "(<text> in names)",
-        "(<text> in <texts>)",
-        "(<text> not in <texts>)",
-        "(<number> in <numbers>)",
-        "(none in <texts>)",
-        "(true in flags)",
-        "(day in days)",
-        "('a' in nums)",
-        "(<text> in <lazy_texts>)",
-        "(not <test>)",
-        "(flag and <boolean>)",
-        "(<boolean> or <boolean>)",
-        "(<boolean> if <test> else <boolean>)",
-        "(<array> == [])",
-        "([] != <array>)",
-        "(<text> is defined)",
-        "(<texts>[<index>] is defined)",
-        "(<people>[<index>].name is undefined)",
-        "(<numbers>[<index>] is undefined)",
-        "(<texts>[<index>] is none)",
-        "((<text> or '').startswith('a'))",
-        "((<text> or '').startswith(('b', '')))",
-        "((<text> or '').endswith(other or ''))",
-        "flags[<index>]",
-        "(flags|first)",
-        "(flags[<index>]|default(false))",
-        "info is none",
-        "(<people>[<index>] is none)",
-        "(<number> is divisibleby(3))",
-        "(<number> is even)",
-        "(<number> is odd)",
-        "(<double> < <double>)",
-        "(<double> == <double>)",
-        "(<double> != <double>)",
-        "(<double> > 0.5)",
-        "(<double> <= 2)",
-        "(<double> == 0)",
-        "(<double> is none)",
-        "(<number> < 1.5)",
-        "(<number> == 2.0)",
-        "(<decimal> < 10)",
-        "(<decimal> == 19.5)",
-        "(<decimal> >= <decimal>)",
-        "(<stamp> < <stamp>)",
-        "(<stamp> == seen)",
+        "flag", "true", "info.ok", "b", *needing("loop", "loop.first", "loop.last"), "(<text> == <text>)",
+        "(<text> != <text>)", "(<text> == 'a')", "(<text> == none)", "(<text> is none)", "(<text> is not none)",
+        "(<number> is none)", "(<text> == <number>)", "(<boolean> == true)", "(<boolean> != flag)",
+        "(<number> == <number>)", "(<number> != <number>)", "(<number> == 1)", "(<date> == day)", "(<date> is none)",
+        "(<text> < <text>)", "((<text> or '') >= (<text> or ''))", "(<number> < <number>)", "((k or 0) >= <number>)",
+        "(-2 < <number> <= 3)", "(day < <date>)", "(<number> is gt 1)", "(<number> is eq <number>)",
+        "(<text> is in labels)", "(<text> in ['a', '', other])", "(<text> in ['a', 'b'])", "(<text> not in labels)",
+        "(<number> in [1, n, none])", "(<number> not in [0, 2])", "('a' in (<text> or ''))", "(<text> in (body or ''))",
+        "(<text> in names)", "(<text> in <texts>)", "(<text> not in <texts>)", "(<number> in <numbers>)",
+        "(none in <texts>)", "(true in flags)", "(day in days)", "('a' in nums)", "(<text> in <lazy_texts>)",
+        "(not <test>)", "(flag and <boolean>)", "(<boolean> or <boolean>)", "(<boolean> if <test> else <boolean>)",
+        "(<array> == [])", "([] != <array>)", "(<text> is defined)", "(<texts>[<index>] is defined)",
+        "(<people>[<index>].name is undefined)", "(<numbers>[<index>] is undefined)", "(<texts>[<index>] is none)",
+        "((<text> or '').startswith('a'))", "((<text> or '').startswith(('b', '')))",
+        "((<text> or '').endswith(other or ''))", "flags[<index>]", "(flags|first)", "(flags[<index>]|default(false))",
+        "info is none", "(<people>[<index>] is none)", "(<number> is divisibleby(3))", "(<number> is even)",
+        "(<number> is odd)", "(<double> < <double>)", "(<double> == <double>)", "(<double> != <double>)",
+        "(<double> > 0.5)", "(<double> <= 2)", "(<double> == 0)", "(<double> is none)", "(<number> < 1.5)",
+        "(<number> == 2.0)", "(<decimal> < 10)", "(<decimal> == 19.5)", "(<decimal> >= <decimal>)",
+        "(<stamp> < <stamp>)", "(<stamp> == seen)",
         *needing("state !loop", "ns.f", "(<text> in xs)", "(ns.a == dd.v)", "(xs|length > 1)"),
     ],
     "double": [
-        "x",
-        "0.5",
-        "y",
-        "2.0",
-        "ratios[0]",
-        "ratios[<index>]",
-        "(ratios|first)",
-        *cautious(
-            "infinity", "(<double> + <double>)", "(<double> - <double>)", "(<double> * <double>)", "(<double> / 3)"
-        ),
+        "x", "0.5", "y", "2.0", "ratios[0]", "ratios[<index>]", "(ratios|first)",
+        *cautious("infinity",
+            "(<double> + <double>)", "(<double> - <double>)", "(<double> * <double>)", "(<double> / 3)"),
         *cautious("overflow", "(<number> / 4)", "(<number> / 3)", "(<number> * 0.5)", "(<number>|float)"),
-        *cautious(
-            "digits",
-            "(<double>|round)",
-            "(<double>|round(1))",
-            "(<double>|round(2))",
-            "(<double>|round(3))",
-            "(<double>|round(4))",
-            "(<double>|round(0, 'floor'))",
-            "(<double>|round(0, 'ceil'))",
-            "(<double>|round(1) / 5)",
-        ),
-        *cautious("int", "(<text>|float)", "(<text>|float(1.5))"),
-        "(<double>|float)",
-        "(<double>|abs)",
-        "(-<double>)",
-        "(<double> or 0.5)",
-        "(<double> if <test> else <double>)",
-        "(<double>|default(0.5, true))",
+        *cautious("digits",
+            "(<double>|round)", "(<double>|round(1))", "(<double>|round(2))", "(<double>|round(3))",
+            "(<double>|round(4))", "(<double>|round(0, 'floor'))", "(<double>|round(0, 'ceil'))",
+            "(<double>|round(1) / 5)"),
+        *cautious("int", "(<text>|float)", "(<text>|float(1.5))"), "(<double>|float)", "(<double>|abs)", "(-<double>)",
+        "(<double> or 0.5)", "(<double> if <test> else <double>)", "(<double>|default(0.5, true))",
     ],
-    "decimal": ["price", "(<decimal> if <test> else <decimal>)", "(<decimal> or price)"],
-    "stamp": ["seen", "(<stamp> if <test> else <stamp>)", "(<stamp> or seen)"],
+    "decimal": [
+        "price", "(<decimal> if <test> else <decimal>)", "(<decimal> or price)",
+    ],
+    "stamp": [
+        "seen", "(<stamp> if <test> else <stamp>)", "(<stamp> or seen)",
+    ],
     "test": [
-        "flag",
-        "body",
-        "k",
-        "tags",
-        "info",
-        "day",
-        "n",
-        "people",
-        "b",
-        "t",
-        *needing("person", "p", "p.pets"),
-        *needing("loop", "not loop.last", "loop.first"),
-        "<boolean>",
-        "<boolean>",
-        "<boolean>",
-        "<text>",
-        "<number>",
-        "<array>",
-        "<double>",
-        "<decimal>",
-        "<stamp>",
-        *needing("state !loop", "xs", "ns.a", "ys"),
-        "not <test>",
-        "<test> and <test>",
-        "(<test> or <test>)",
+        "flag", "body", "k", "tags", "info", "day", "n", "people", "b", "t", *needing("person", "p", "p.pets"),
+        *needing("loop", "not loop.last", "loop.first"), "<boolean>", "<boolean>", "<boolean>", "<text>", "<number>",
+        "<array>", "<double>", "<decimal>", "<stamp>", *needing("state !loop", "xs", "ns.a", "ys"), "not <test>",
+        "<test> and <test>", "(<test> or <test>)",
     ],
     "date": [
-        "day",
-        "info.born",
-        "days[0]",
-        "days[<index>]",
-        "(days|first)",
-        "(days|last)",
-        "(<date> if <test> else <date>)",
-        "(<date> or day)",
-        "(<date>|default(day, true))",
+        "day", "info.born", "days[0]", "days[<index>]", "(days|first)", "(days|last)", "(<date> if <test> else <date>)",
+        "(<date> or day)", "(<date>|default(day, true))",
     ],
     "array": [
-        "flags",
-        "days",
-        "<texts>",
-        "<texts>",
-        "<numbers>",
-        "days[<bound>:<bound>]",
+        "flags", "days", "<texts>", "<texts>", "<numbers>", "days[<bound>:<bound>]",
         *needing("nested", "grid[<index>]"),
     ],
     "texts": [
-        "tags",
-        "more",
-        "info.pets",
-        *needing("person", "p.pets"),
-        "(body or '').split(',')",
-        "(<text> or 'a').split('a')",
-        "(<text> or '').split(', ')",
-        "<texts>[<bound>:<bound>]",
-        "<texts>[:<bound>]",
-        "(<texts>|list)",
-        "(<texts> or [])",
-        "(<texts> if <test> else <texts>)",
-        "(<lazy_texts>|list)",
-        "<people>[<index>].pets",
-        "(<people>|first).pets",
-        "(<text> or '').split()",
-        "(<texts> + <texts>)",
+        "tags", "more", "info.pets", *needing("person", "p.pets"), "(body or '').split(',')",
+        "(<text> or 'a').split('a')", "(<text> or '').split(', ')", "<texts>[<bound>:<bound>]", "<texts>[:<bound>]",
+        "(<texts>|list)", "(<texts> or [])", "(<texts> if <test> else <texts>)", "(<lazy_texts>|list)",
+        "<people>[<index>].pets", "(<people>|first).pets", "(<text> or '').split()", "(<texts> + <texts>)",
         "(<texts>|reverse|list)",
         *cautious("undefined", "(<texts> or ['z', <text>])", "(<texts>|default([<text>], true))"),
         *cautious("undefined", "(<texts> + ['z', <text>])", "(['a', <text>] if <test> else ['b'])"),
-        *cautious(
-            "case keys",
-            "(<texts>|sort)",
-            "(<texts>|sort(reverse=true))",
-            "(<texts>|unique|list)",
-        ),
+        *cautious("case keys", "(<texts>|sort)", "(<texts>|sort(reverse=true))", "(<texts>|unique|list)"),
         *cautious("keys", "(<texts>|sort(case_sensitive=true))", "(<texts>|unique(case_sensitive=true)|list)"),
         *needing("state !loop", "xs", "ns.l", "ys"),
     ],
     "lazy_texts": [
-        "(tags|select)",
-        "(more|reject('none'))",
-        *cautious(
-            "early",
-            "(<texts>|map('string'))",
-            "(<texts>|map('trim'))",
-            "(<texts>|map('replace', 'a', <text>))",
-            "(<texts>|map('default', <text>, true))",
-            "(<people>|map(attribute='name'))",
-            "(<numbers>|map('string'))",
-            "(<texts>|select)",
-            "(<texts>|reject)",
-            "(<texts>|select('ne', <text>))",
-            "(<texts>|reject('eq', 'a'))",
-            "(<texts>|select('in', ['a', 'b']))",
-            "(<texts>|reject('in', <texts>))",
-            "(<texts>|select('none'))",
-            "(<lazy_texts>|reject('none'))",
-            "(<lazy_texts>|map('trim'))",
-        ),
+        "(tags|select)", "(more|reject('none'))",
+        *cautious("early",
+            "(<texts>|map('string'))", "(<texts>|map('trim'))", "(<texts>|map('replace', 'a', <text>))",
+            "(<texts>|map('default', <text>, true))", "(<people>|map(attribute='name'))", "(<numbers>|map('string'))",
+            "(<texts>|select)", "(<texts>|reject)", "(<texts>|select('ne', <text>))", "(<texts>|reject('eq', 'a'))",
+            "(<texts>|select('in', ['a', 'b']))", "(<texts>|reject('in', <texts>))", "(<texts>|select('none'))",
+            "(<lazy_texts>|reject('none'))", "(<lazy_texts>|map('trim'))"),
         *cautious("early case", "(<texts>|map('upper'))", "(<lazy_texts>|map('lower'))"),
     ],
     "numbers": [
-        "nums",
-        *needing("nested", "grid[0]", "grid[<index>]"),
-        "range(k)",
-        "range(<texts>|length)",
-        "range([<number>, 3]|min)",
-        "<numbers>[<bound>:<bound>]",
-        "<numbers>[<bound>:]",
-        "(<numbers> or [1, n])",
-        "(<lazy_numbers>|list)",
-        "(<numbers> if <test> else nums)",
-        "(<numbers>|default([k], true))",
-        "(<numbers> + <numbers>)",
-        *cautious("undefined", "(<numbers> + [<number>])"),
-        "(<numbers>|reverse|list)",
+        "nums", *needing("nested", "grid[0]", "grid[<index>]"), "range(k)", "range(<texts>|length)",
+        "range([<number>, 3]|min)", "<numbers>[<bound>:<bound>]", "<numbers>[<bound>:]", "(<numbers> or [1, n])",
+        "(<lazy_numbers>|list)", "(<numbers> if <test> else nums)", "(<numbers>|default([k], true))",
+        "(<numbers> + <numbers>)", *cautious("undefined", "(<numbers> + [<number>])"), "(<numbers>|reverse|list)",
         *cautious("keys", "(<numbers>|sort)", "(<numbers>|sort(reverse=true))", "(<numbers>|unique|list)"),
     ],
     "lazy_numbers": [
         "(nums|select)",
-        *cautious(
-            "early",
-            "(<people>|map(attribute='age'))",
-            "(<texts>|map('length'))",
-            "(<numbers>|select('gt', <number>))",
-            "(<numbers>|reject('lt', 1))",
-            "(<numbers>|select('le', 2))",
-            "(<numbers>|reject('none'))",
-            "(<lazy_numbers>|select('ne', k))",
-            "(<numbers>|select('in', nums))",
-        ),
+        *cautious("early",
+            "(<people>|map(attribute='age'))", "(<texts>|map('length'))", "(<numbers>|select('gt', <number>))",
+            "(<numbers>|reject('lt', 1))", "(<numbers>|select('le', 2))", "(<numbers>|reject('none'))",
+            "(<lazy_numbers>|select('ne', k))", "(<numbers>|select('in', nums))"),
         *cautious("early overflow", "(<numbers>|map('abs'))"),
     ],
     "people": [
-        "people",
-        "people[<bound>:<bound>]",
-        "(people or [])",
-        "(<lazy_people>|list)",
-        "(<people> if <test> else people)",
-        "(<people>|reverse|list)",
-        *cautious(
-            "case keys",
-            "(<people>|sort(attribute='age'))",
-            "(<people>|sort(attribute='name', reverse=true))",
-            "(<people>|unique(attribute='name')|list)",
-        ),
+        "people", "people[<bound>:<bound>]", "(people or [])", "(<lazy_people>|list)",
+        "(<people> if <test> else people)", "(<people>|reverse|list)",
+        *cautious("case keys",
+            "(<people>|sort(attribute='age'))", "(<people>|sort(attribute='name', reverse=true))",
+            "(<people>|unique(attribute='name')|list)"),
     ],
     "lazy_people": [
         "(people|select)",
-        *cautious(
-            "early",
-            "(<people>|selectattr('name'))",
-            "(<people>|rejectattr('age'))",
-            "(<people>|reject('none'))",
-            "(<people>|selectattr('age', 'gt', <number>))",
-            "(<people>|selectattr('name', 'eq', <text>))",
-            "(<people>|rejectattr('name', 'none'))",
-            "(<people>|selectattr('name', 'in', <texts>))",
-            "(<people>|selectattr('age', 'defined'))",
-            "(<lazy_people>|selectattr('pets'))",
-        ),
+        *cautious("early",
+            "(<people>|selectattr('name'))", "(<people>|rejectattr('age'))", "(<people>|reject('none'))",
+            "(<people>|selectattr('age', 'gt', <number>))", "(<people>|selectattr('name', 'eq', <text>))",
+            "(<people>|rejectattr('name', 'none'))", "(<people>|selectattr('name', 'in', <texts>))",
+            "(<people>|selectattr('age', 'defined'))", "(<lazy_people>|selectattr('pets'))"),
     ],
     "prompt": [
         *["<body>"] * 4,
@@ -568,40 +281,24 @@ GRAMMAR: dict[str, list[str | Rule]] = {
             "|{{ xs|length }}|{{ ns.a }}|{{ ns.n }}|{{ ns.l|join }}|{{ dd['v'] }}|{{ xs|join }}{{ ys|length }}",
         ),
     ],
-    "body": ["<statement>", "<statement>", "<statement><statement>", "<statement><statement><statement>"],
+    "body": [
+        "<statement>", "<statement>", "<statement><statement>", "<statement><statement><statement>",
+    ],
     "statement": [
-        "{{ <text> }}",
-        "words ",
-        "{{ <number> }}",
-        "{{ <boolean> }}",
-        "{{ <date> }}",
-        "{{ 1 if <test> else 0 }}",
-        "\n\\n'",
-        "{{ t }}{{ u }}",
-        "{{ <text> if <test> }}",
-        "{{ <text> }}",
-        "{{ <text> }}",
-        "{{ <number> }}",
+        "{{ <text> }}", "words ", "{{ <number> }}", "{{ <boolean> }}", "{{ <date> }}", "{{ 1 if <test> else 0 }}",
+        "\n\\n'", "{{ t }}{{ u }}", "{{ <text> if <test> }}", "{{ <text> }}", "{{ <text> }}", "{{ <number> }}",
         *needing("person", "{{ p.name }}={{ p.age }};"),
         *needing("loop", "{{ loop.index }}/{{ loop.length }}", "{% if not loop.last %}, {% endif %}"),
-        "{% set t = <text> %}",
-        "{% set u = <number> %}",
-        "{% set b = <boolean> %}",
-        "{% set t, u = <text>, <number> %}",
-        "{% set t %}<body>{% endset %}",
-        "{% if <test> %}<body>{% endif %}",
+        "{% set t = <text> %}", "{% set u = <number> %}", "{% set b = <boolean> %}",
+        "{% set t, u = <text>, <number> %}", "{% set t %}<body>{% endset %}", "{% if <test> %}<body>{% endif %}",
         "{% if <test> %}<body>{% else %}<body>{% endif %}",
         "{%- if <test> -%} <body> {%- elif <test> %}<body>{% else %}<body>{%- endif %}",
-        "{% with t = <text> %}<body>{% endwith %}",
-        "{% with %}<body>{% endwith %}",
-        "{% for t in <texts> %}<body loop>{% endfor %}",
-        "{% for t in <texts> if <test> %}<body loop>{% endfor %}",
+        "{% with t = <text> %}<body>{% endwith %}", "{% with %}<body>{% endwith %}",
+        "{% for t in <texts> %}<body loop>{% endfor %}", "{% for t in <texts> if <test> %}<body loop>{% endfor %}",
         "{% for t in <texts> %}<body loop>{% else %}<body>{% endfor %}",
-        "{% for t in <lazy_texts> %}<body loop>{% endfor %}",
-        "{% for u in <numbers> %}<body loop>{% endfor %}",
+        "{% for t in <lazy_texts> %}<body loop>{% endfor %}", "{% for u in <numbers> %}<body loop>{% endfor %}",
         "{% for u in <numbers> if u %}<body loop>{% else %}<body>{% endfor %}",
-        "{% for b in flags %}<body loop>{% endfor %}",
-        "{% for d in days %}{{ d }}<body loop>{% endfor %}",
+        "{% for b in flags %}<body loop>{% endfor %}", "{% for d in days %}{{ d }}<body loop>{% endfor %}",
         "{% for p in <people> %}<body loop person>{% endfor %}",
         "{% for p in <people> if p %}<body loop person>{% endfor %}",
         "{% for p in <lazy_people> %}<body loop person>{% else %}<body>{% endfor %}",
@@ -612,41 +309,24 @@ GRAMMAR: dict[str, list[str | Rule]] = {
         "{% for t, u in zip(<texts>, <numbers>) %}<body loop>{% endfor %}",
         "{% for t, u in zip(labels, <numbers>) %}<body loop>{% else %}<body>{% endfor %}",
         "{% for q in zip(<texts>, <people>) %}{{ q[0] }}<body loop>{% endfor %}",
-        "{% for u in range(3) %}<body loop cycle>{% endfor %}",
-        "{% raw %}{{ x }}{% endraw %}{# c #}",
-        *cautious(
-            "digits",
-            "{{ <double>|round(2) }}",
-            "{{ <double>|round }}",
-            "{{ <double>|round(0, 'floor') }}",
-            "{{ '%.2f'|format(<double>) }}",
-        ),
-        *cautious("digits overflow", "{{ <number> / 4 }}"),
-        "{{ <decimal> }}{{ <stamp> }}",
-        "{{ <decimal>|round(1) }}",
-        "{% filter upper %}{{ k }}<body>{% endfilter %}",
-        "{% filter trim|replace('a', 'bb') %} <body> {% endfilter %}",
-        "{% set t | upper %}{{ k }}<body>{% endset %}",
-        "{% set t | trim %}<body>{% endset %}{{ t }}",
-        "{% do <text> %}",
-        "{% macro m(t, u=1) %}<body>{% endmacro %}{{ m(<text>) }}{{ m(u=<number>, t=<text>) }}",
+        "{% for u in range(3) %}<body loop cycle>{% endfor %}", "{% raw %}{{ x }}{% endraw %}{# c #}",
+        *cautious("digits",
+            "{{ <double>|round(2) }}", "{{ <double>|round }}", "{{ <double>|round(0, 'floor') }}",
+            "{{ '%.2f'|format(<double>) }}"),
+        *cautious("digits overflow", "{{ <number> / 4 }}"), "{{ <decimal> }}{{ <stamp> }}", "{{ <decimal>|round(1) }}",
+        "{% filter upper %}{{ k }}<body>{% endfilter %}", "{% filter trim|replace('a', 'bb') %} <body> {% endfilter %}",
+        "{% set t | upper %}{{ k }}<body>{% endset %}", "{% set t | trim %}<body>{% endset %}{{ t }}",
+        "{% do <text> %}", "{% macro m(t, u=1) %}<body>{% endmacro %}{{ m(<text>) }}{{ m(u=<number>, t=<text>) }}",
         "{% macro m(t) %}[{{ t }}]{% endmacro %}{% for t in <texts> %}{{ m(t) }}{% endfor %}",
         "{% macro m(t, b=<boolean>) %}{{ t }}{% if b %}<body>{% endif %}{% endmacro %}{{ m(<text>, <boolean>)|trim }}",
         "{% macro m(t) %}<body>{% endmacro %}{% macro o(u, t='d') %}{{ m(t) }}{{ u }}{% endmacro %}"
         "{{ o(<number>) }}{{ o(u=<number>, t=<text>) }}",
         "{% macro m(q) %}{% for t in q %}<body loop>{% endfor %}{% endmacro %}{{ m(<texts>) }}{{ m(labels) }}",
-        *needing(
-            "state",
-            "{% do xs.append(<text>) %}",
-            "{{ xs.append(<text>) or '' }}",
-            "{% set ns.a = ns.a ~ <text> %}",
-            "{% set ns.a = ns.a + (<text> or '') %}",
-            "{% set ns.a = <text> or '' %}",
-            "{% set ns.l = ns.l + [<text>] %}",
-            "{% set ns.l = ns.l + <texts> %}",
-            "{% set ns.f = <boolean> %}",
-            "{% do dd.update({'v': <text>}) %}",
-            "{% do dd.update(w=<text>) %}",
+        *needing("state",
+            "{% do xs.append(<text>) %}", "{{ xs.append(<text>) or '' }}", "{% set ns.a = ns.a ~ <text> %}",
+            "{% set ns.a = ns.a + (<text> or '') %}", "{% set ns.a = <text> or '' %}",
+            "{% set ns.l = ns.l + [<text>] %}", "{% set ns.l = ns.l + <texts> %}", "{% set ns.f = <boolean> %}",
+            "{% do dd.update({'v': <text>}) %}", "{% do dd.update(w=<text>) %}",
             "{% if <test> %}{% do xs.append(<text>) %}{% endif %}",
             "{% if <test> %}{% set ns.a = <text> or '' %}{% else %}{% do dd.update(v=<text>) %}{% endif %}",
             "{% for t in <texts> %}{% do xs.append(t) %}{% endfor %}",
@@ -654,8 +334,7 @@ GRAMMAR: dict[str, list[str | Rule]] = {
             "{% for t in <texts> if t %}{% set ns.a = ns.a ~ t %}{% else %}{% set ns.f = true %}{% endfor %}",
             "{% for p in <people> %}{% for t in p.pets or [] %}{% do xs.append(t) %}{% endfor %}{% endfor %}",
             "{% for t in labels %}{% do xs.append(t ~ <text>) %}{% endfor %}",
-            "{% macro push(l, t='m') %}{% do l.append(t) %}{% endmacro %}{{ push(xs) }}{{ push(ys, <text>) }}",
-        ),
+            "{% macro push(l, t='m') %}{% do l.append(t) %}{% endmacro %}{{ push(xs) }}{{ push(ys, <text>) }}"),
         *(
             Rule(pattern, needs="state", null="overflow")
             for pattern in (
@@ -664,20 +343,14 @@ GRAMMAR: dict[str, list[str | Rule]] = {
                 "{% for u in <numbers> %}{% if u %}{% set ns.n = ns.n + u %}{% endif %}{% endfor %}",
             )
         ),
-        *needing(
-            "state !loop",
-            "{% set ys = xs %}",
-            "{% set ys = xs[:1] %}",
-            "{% set ys = xs or ['a'] %}",
-            "{{ xs|join(',') }}{{ ns.a }}",
-            "{{ ns.n }}{{ dd.v }}",
-            "{% for t in xs %}<body loop>{% endfor %}",
-            "{% with ys = xs %}<body>{% endwith %}",
-        ),
+        *needing("state !loop",
+            "{% set ys = xs %}", "{% set ys = xs[:1] %}", "{% set ys = xs or ['a'] %}", "{{ xs|join(',') }}{{ ns.a }}",
+            "{{ ns.n }}{{ dd.v }}", "{% for t in xs %}<body loop>{% endfor %}",
+            "{% with ys = xs %}<body>{% endwith %}"),
         *needing("state cycle", "{{ xs|length }}{{ ns.a }}{% if ns.f %}f{% endif %}"),
         *needing("state loop", "{{ xs|length }}"),
     ],
-}
+}  # fmt: skip
 """By type. The first rules are the simplest: a failing prompt is shrunk to them."""
 
 START = "{% set t = 'T' %}{% set u = 1 %}{% set b = true %}"
@@ -693,7 +366,7 @@ class Node:
     kind: str
     rule: Rule
     children: tuple[Node, ...] = ()
-    at_hand: frozenset[str] = frozenset()
+    available: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         parts = map(str, self.children)
@@ -717,13 +390,13 @@ def template(node: Node) -> str:
 
 
 @cache
-def rules(kind: str, leaves: bool, at_hand: frozenset[str]) -> list[Rule]:
+def rules(kind: str, leaves: bool, available: frozenset[str]) -> list[Rule]:
     """The rules of a type, those without a hole of a deeper level alone or among all."""
     found = []
     for each in GRAMMAR[kind]:
         rule = each if isinstance(each, Rule) else Rule(each)
         deeper = any((hole in STATEMENTS) == (kind in STATEMENTS) for hole, _ in _HOLE.findall(rule.pattern))
-        fits = all((word.strip("!") in at_hand) != word.startswith("!") for word in rule.needs.split())
+        fits = all((word.strip("!") in available) != word.startswith("!") for word in rule.needs.split())
         if fits and not (leaves and deeper):
             found.append(rule)
     if leaves and not found:  # a body is one statement
@@ -731,23 +404,23 @@ def rules(kind: str, leaves: bool, at_hand: frozenset[str]) -> list[Rule]:
     return found
 
 
-def holes(rule: Rule, at_hand: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
+def holes(rule: Rule, available: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
     """The kind of each hole, and what its inside may read."""
     for kind, words in _HOLE.findall(rule.pattern):
         added = frozenset(words.split())
-        yield kind, (at_hand - {"cycle"} if added else at_hand) | added
+        yield kind, (available - {"cycle"} if added else available) | added
 
 
-def grow(pick: random.Random, kind: str, depth: int, inner: int, at_hand: frozenset[str] = frozenset()) -> Node:
-    """A random node of a type, so many levels deep, with expressions ``inner`` levels deep in its statements."""
+def grow(pick: random.Random, kind: str, depth: int, inner: int, available: frozenset[str] = frozenset()) -> Node:
+    """A random node of a type, ``depth`` levels deep, with expressions ``inner`` levels deep in its statements."""
     leaves = depth <= 0 or (kind not in STATEMENTS and pick.random() < 0.25)
-    rule = pick.choice(rules(kind, leaves, at_hand))
+    rule = pick.choice(rules(kind, leaves, available))
     children = []
-    for hole, words in holes(rule, at_hand):
+    for hole, words in holes(rule, available):
         same = (hole in STATEMENTS) == (kind in STATEMENTS)
         left = (depth - (kind == "statement") if kind in STATEMENTS else depth - 1) if same else inner
         children.append(grow(pick, hole, left, inner, words))
-    return Node(kind, rule, tuple(children), at_hand)
+    return Node(kind, rule, tuple(children), available)
 
 
 def nodes(depth: int = 2, inner: int = 2, nested: bool = True) -> st.SearchStrategy[Node]:
@@ -755,11 +428,11 @@ def nodes(depth: int = 2, inner: int = 2, nested: bool = True) -> st.SearchStrat
 
     One number decides all of one: :func:`shrink` finds smaller ones by their trees.
     """
-    at_hand = frozenset({"nested"} if nested else ())
+    available = frozenset({"nested"} if nested else ())
 
     def made(number: int) -> Node:
         pick = random.Random(number)
-        return grow(pick, "prompt", pick.randint(1, depth), pick.randint(1, inner), at_hand)
+        return grow(pick, "prompt", pick.randint(1, depth), pick.randint(1, inner), available)
 
     return st.integers(0, 2**62).map(made)
 
@@ -864,19 +537,21 @@ def drawn(strategy: st.SearchStrategy[T], count: int, number: int) -> list[T]:
 
 def simpler(node: Node) -> Iterator[Node]:
     """The same tree with one node replaced by a simpler one of its type."""
-    for leaf in rules(node.kind, True, node.at_hand)[:4]:
+    for leaf in rules(node.kind, True, node.available)[:4]:
         if not _HOLE.search(leaf.pattern) and leaf.pattern != node.rule.pattern:
-            yield Node(node.kind, leaf, (), node.at_hand)
+            yield Node(node.kind, leaf, (), node.available)
     for below in node.inside():
         if below is not node and below.kind == node.kind:
             yield below
     if node.kind == "body" and len(node.children) > 1:
         for place in range(len(node.children)):
             children = node.children[:place] + node.children[place + 1 :]
-            yield Node("body", Rule("<statement>" * len(children)), children, node.at_hand)
+            yield Node("body", Rule("<statement>" * len(children)), children, node.available)
     for place, child in enumerate(node.children):
         for less in simpler(child):
-            yield Node(node.kind, node.rule, (*node.children[:place], less, *node.children[place + 1 :]), node.at_hand)
+            yield Node(
+                node.kind, node.rule, (*node.children[:place], less, *node.children[place + 1 :]), node.available
+            )
 
 
 def simpler_row(value: Any, nulls: bool = True) -> Iterator[Any]:

@@ -67,15 +67,15 @@ def loop_statement(compiler: Compiler, node: nodes.For, scope: Scope) -> tuple[l
         compiler.reject(node, "a recursive loop is not compiled to SQL; write the levels out")
     before, compiler.read = compiler.read, set()
     iterable = compiler.value(node.iter, scope)
-    gone_through, compiler.read = compiler.read - compiler.heap.frozen, set()
-    compiler.heap.frozen |= gone_through
-    parts = over(compiler, node, iterable, scope)
-    compiler.heap.frozen -= gone_through - compiler.read  # the body may have copied the objects that it read
-    compiler.read |= before | gone_through
+    iterated, compiler.read = compiler.read - compiler.heap.frozen, set()
+    compiler.heap.frozen |= iterated
+    parts = loop_over(compiler, node, iterable, scope)
+    compiler.heap.frozen -= iterated - compiler.read  # the body may have copied the objects that it read
+    compiler.read |= before | iterated
     return parts, scope
 
 
-def over(compiler: Compiler, node: nodes.For, iterable: Value, scope: Scope) -> list[Expr]:
+def loop_over(compiler: Compiler, node: nodes.For, iterable: Value, scope: Scope) -> list[Expr]:
     """Give the parts of a loop over a value."""
     if isinstance(iterable, Static):
         try:
@@ -85,18 +85,18 @@ def over(compiler: Compiler, node: nodes.For, iterable: Value, scope: Scope) -> 
     elif isinstance(iterable, ListValue):
         values = list(iterable.values)
     elif isinstance(iterable, Generator):
-        return over_array(compiler, node, iterable.array, scope)
+        return loop_over_array(compiler, node, iterable.array, scope)
     elif isinstance(iterable, ZipValue):
-        return side_by_side(compiler, node, iterable, scope)
+        return loop_over_zip(compiler, node, iterable, scope)
     elif isinstance(iterable, LoopVariable | MappingValue) or not isinstance(iterable.type, Array):
         what = "a mapping" if isinstance(iterable, LoopVariable | MappingValue) else describe(iterable.type)
         compiler.reject(node, f"a loop over {what}; it must be an array")
     else:
-        return over_array(compiler, node, iterable, scope)
+        return loop_over_array(compiler, node, iterable, scope)
     before, compiler.read_entries = compiler.heap.copy(), set()
     if node.test is not None:
         with compiler.conditionally():
-            values = [v for v in values if holds(compiler, node.test, assign(compiler, node.target, v, scope))]
+            values = [v for v in values if filter_holds(compiler, node.test, assign(compiler, node.target, v, scope))]
     filtered_by = frozenset(compiler.read_entries)
     parts: list[Expr] = []
     for index, value in enumerate(values):
@@ -106,17 +106,17 @@ def over(compiler: Compiler, node: nodes.For, iterable: Value, scope: Scope) -> 
                 setattr(loop, name, near.value)
         inner = assign(compiler, node.target, value, scope).bind("loop", Static(loop))
         parts.extend(compiler.statements(node.body, inner)[0])
-    unread(changed_slots(before, compiler.heap), filtered_by)
+    reject_reads(changed_slots(before, compiler.heap), filtered_by)
     return [*guards(iterable), *(parts if values else compiler.statements(node.else_, scope)[0])]
 
 
-def unread(places: list[Slot], filtered_by: Set[Slot]) -> None:
+def reject_reads(slots: list[Slot], filtered_by: Set[Slot]) -> None:
     """Raise CompileError where a loop's filter reads a slot that the loop changes: Jinja filters while it loops."""
-    if filtered_by & set(places):
+    if filtered_by & set(slots):
         raise CompileError("a loop filter that reads what the loop changes; put an if inside the loop")
 
 
-def over_array(compiler: Compiler, node: nodes.For, array: Expr, scope: Scope) -> list[Expr]:
+def loop_over_array(compiler: Compiler, node: nodes.For, array: Expr, scope: Scope) -> list[Expr]:
     """Give the parts of a loop over an array of the row."""
     compiler.read_entries = set()
     if node.test is not None:
@@ -127,10 +127,10 @@ def over_array(compiler: Compiler, node: nodes.For, array: Expr, scope: Scope) -
     filtered_by = frozenset(compiler.read_entries)
     item, position = compiler.variables.fresh(array)
     inner = assign(compiler, node.target, item, scope)
-    return repeat(compiler, node, array, item, position, inner, scope, filtered_by)
+    return compile_body(compiler, node, array, item, position, inner, scope, filtered_by)
 
 
-def side_by_side(compiler: Compiler, node: nodes.For, lists: ZipValue, scope: Scope) -> list[Expr]:
+def loop_over_zip(compiler: Compiler, node: nodes.For, lists: ZipValue, scope: Scope) -> list[Expr]:
     """Give the parts of a loop over ``zip(...)``: a loop over the positions of the shortest list."""
     if node.test is not None:
         compiler.reject(node, "a filtered loop over zip; put an if inside the loop")
@@ -139,10 +139,10 @@ def side_by_side(compiler: Compiler, node: nodes.For, lists: ZipValue, scope: Sc
     positions = Op("sequence", (shortest,), Array(BIGINT))
     at, position = compiler.variables.fresh(positions)
     elements = ListValue(tuple(Element(array, at, inside=True) for array in zipped))
-    return repeat(compiler, node, positions, at, position, assign(compiler, node.target, elements, scope), scope)
+    return compile_body(compiler, node, positions, at, position, assign(compiler, node.target, elements, scope), scope)
 
 
-def repeat(
+def compile_body(
     compiler: Compiler,
     node: nodes.For,
     array: Expr,
@@ -159,9 +159,9 @@ def repeat(
     for object_id, name in compiler.heap.entries:
         if object_id in before.allocated and (object_id, name) not in before.entries:
             raise CompileError(f"a loop over an array that adds the entry {name!r}; set it before the loop")
-    if places := changed_slots(before, compiler.heap):
-        unread(places, filtered_by)
-        parts = carry(compiler, node, array, item, position, inner, before, places)
+    if slots := changed_slots(before, compiler.heap):
+        reject_reads(slots, filtered_by)
+        parts = compile_loop_carried(compiler, node, array, item, position, inner, before, slots)
     text = loop_text(array, item, position, join(parts))
     if not node.else_:
         return [text]
@@ -182,7 +182,7 @@ def loop_text(array: Expr, item: Var, position: Var, body: Expr) -> Expr:
     return Op("array_join", (Map(array, item, position, body), Const("")), STRING)
 
 
-def carry(
+def compile_loop_carried(
     compiler: Compiler,
     node: nodes.For,
     array: Expr,
@@ -190,31 +190,31 @@ def carry(
     position: Var,
     inner: Scope,
     before: Heap,
-    places: list[Slot],
+    slots: list[Slot],
 ) -> list[Expr]:
     """Compile the body again, with the changed slots loop-carried. Give its parts, and set the heap after the loop."""
     loop = compiler.ids.new()
     compiler.heap = before.copy()
-    for place in places:
-        compiler.heap.entries[place] = LoopCarried(place, loop)
+    for slot in slots:
+        compiler.heap.entries[slot] = LoopCarried(slot, loop)
     start = compiler.heap.copy()
     parts, _ = compiler.statements(node.body, inner)
     turn, compiler.heap = compiler.heap, before.copy()
     compiler.heap.frozen |= turn.frozen & before.allocated
-    if set(changed_slots(start, turn)) - set(places):
+    if set(changed_slots(start, turn)) - set(slots):
         raise CompileError("a loop over an array that changes different values in each turn")
     select = lambda t, a, b: compiler.select(node, t, a, b)  # noqa: E731
-    for place in places:
-        after, first = turn.entries[place], before.entries[place]
+    for slot in slots:
+        after, first = turn.entries[slot], before.entries[slot]
         if isinstance(first, ObjectRef):
             compiler.heap.frozen |= before.reachable(first)
             compiler.read |= before.reachable(first)
             first = before.load(first)
-        compiler.heap.entries[place] = after_loop(compiler.variables, array, item, position, first, after, select)
+        compiler.heap.entries[slot] = after_loop(compiler.variables, array, item, position, first, after, select)
     return parts
 
 
-def holds(compiler: Compiler, node: nodes.Node, scope: Scope) -> bool:
+def filter_holds(compiler: Compiler, node: nodes.Node, scope: Scope) -> bool:
     """Tell whether the filter of a loop over constants holds."""
     test = compiler.test(node, scope)
     if not isinstance(test, Const):

@@ -45,7 +45,7 @@ def load(compiler: Compiler, node: nodes.Include | nodes.Import | nodes.FromImpo
     return compiler.loaded[name]
 
 
-def elsewhere(
+def compile_template(
     compiler: Compiler, node: nodes.Include | nodes.Import | nodes.FromImport, scope: Scope
 ) -> tuple[list[Expr], Scope]:
     """Compile another template. Give its printed parts and the scope after it."""
@@ -67,14 +67,14 @@ def elsewhere(
 def include(compiler: Compiler, node: nodes.Include, scope: Scope) -> tuple[list[Expr], Scope]:
     """``{% include 'file' %}``."""
     seen = Scope({name: value for name, value in scope.symbols.items() if name != "loop"})
-    return elsewhere(compiler, node, seen if node.with_context else Scope({}, without_columns=True))[0], scope
+    return compile_template(compiler, node, seen if node.with_context else Scope({}, without_columns=True))[0], scope
 
 
 @statement(nodes.Import, nodes.FromImport)
 def imported(compiler: Compiler, node: nodes.Import | nodes.FromImport, scope: Scope) -> tuple[list[Expr], Scope]:
     """``{% import 'file' as name %}`` and ``{% from 'file' import name %}``."""
     before = compiler.heap.allocated
-    _, after = elsewhere(compiler, node, scope if node.with_context else Scope({}, without_columns=True))
+    _, after = compile_template(compiler, node, scope if node.with_context else Scope({}, without_columns=True))
     compiler.heap.frozen |= compiler.heap.allocated - before  # Jinja keeps a module between rows
     if isinstance(node, nodes.Import):
         return [], scope.bind(node.target, Module({n: v for n, v in after.symbols.items() if not n.startswith("_")}))

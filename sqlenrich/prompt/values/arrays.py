@@ -65,9 +65,9 @@ def size(array: Expr) -> Expr:
     return Op("size", (array,), BIGINT)
 
 
-def joined(names: VariableNames, array: Expr, separator: Expr, attribute: str | None = None) -> Expr:
+def joined(variables: VariableNames, array: Expr, separator: Expr, attribute: str | None = None) -> Expr:
     """Give Jinja's ``join``: each element as text, None as "None"."""
-    item, position = names.fresh(array)
+    item, position = variables.fresh(array)
     text = to_str(item if attribute is None else member(item, attribute))
     if not isinstance(separator, Const):  # DuckDB joins with a constant only
         apart = If(Op("eq", (position, Const(0)), BOOLEAN), text, Concat((separator, text)))
@@ -77,11 +77,11 @@ def joined(names: VariableNames, array: Expr, separator: Expr, attribute: str | 
     return Op("array_join", (texts, separator), STRING)
 
 
-def require_texts(names: VariableNames, array: Expr) -> Expr:
+def require_texts(variables: VariableNames, array: Expr) -> Expr:
     """Give an array of texts that fails where an element is None, as Python's ``str.join`` does."""
     if not none_inside(array):
         return array
-    return mapped(names, array, required_text)
+    return mapped(variables, array, required_text)
 
 
 def member(value: Expr, name: str) -> Expr:
@@ -102,15 +102,15 @@ def sliced(array: Expr, start: Value, stop: Value) -> Expr:
     return Op("array_slice", (array, *bounds), array.type)
 
 
-def mapped(names: VariableNames, array: Expr, body: Callable[[Expr], Expr]) -> Expr:
+def mapped(variables: VariableNames, array: Expr, body: Callable[[Expr], Expr]) -> Expr:
     """Give ``[body(x) for x in array]``."""
-    item, position = names.fresh(array)
+    item, position = variables.fresh(array)
     return Map(array, item, position, body(item))
 
 
-def where(names: VariableNames, array: Expr, test: Callable[[Expr], Expr]) -> Expr:
+def where(variables: VariableNames, array: Expr, test: Callable[[Expr], Expr]) -> Expr:
     """Give ``[x for x in array if test(x)]``."""
-    item, _ = names.fresh(array)
+    item, _ = variables.fresh(array)
     found = test(item)
     if found == TRUE:
         return array
@@ -118,7 +118,7 @@ def where(names: VariableNames, array: Expr, test: Callable[[Expr], Expr]) -> Ex
 
 
 def select(
-    names: VariableNames, array: Expr, test: Callable[[Expr], Expr] | None, attribute: str | None, keep: bool
+    variables: VariableNames, array: Expr, test: Callable[[Expr], Expr] | None, attribute: str | None, keep: bool
 ) -> Expr:
     """Give select, reject, selectattr or rejectattr."""
 
@@ -127,17 +127,17 @@ def select(
         found = truth(value) if test is None else test(value)
         return found if keep else negate(found)
 
-    return where(names, array, holds)
+    return where(variables, array, holds)
 
 
-def array_index(names: VariableNames, array: Expr, value: Value) -> Expr:
+def array_index(variables: VariableNames, array: Expr, value: Value) -> Expr:
     """Give ``array.index(value)``; fails where it is not there."""
     sought = lift(value)
     if sought.type != item_type(array):
         raise CompileError(f"index of {describe(sought.type)} in {describe(array.type)}")
     if none_possible(sought) and none_inside(array):  # no engine's own function finds NULL
         places = Op("sequence", (size(array),), Array(BIGINT))
-        at, _ = names.fresh(places)
+        at, _ = variables.fresh(places)
         test = equal(Element(array, at, inside=True), sought)
         found = Where(places, at, test)
         broken = any_of(any_of(fails_or_none(array), failure(sought)), out_of_range(found, Const(0)))
@@ -146,9 +146,9 @@ def array_index(names: VariableNames, array: Expr, value: Value) -> Expr:
     return fail_where(failure(sought), found_at) if none_inside(array) else found_at
 
 
-def contains(names: VariableNames, array: Expr, value: Value) -> Expr:
+def contains(variables: VariableNames, array: Expr, value: Value) -> Expr:
     """Give ``value in array``."""
-    item, position = names.fresh(array)
+    item, position = variables.fresh(array)
     test = equal(item, value)
     if test == FALSE:
         return after_evaluating(size(array), FALSE)
@@ -160,23 +160,23 @@ def contains(names: VariableNames, array: Expr, value: Value) -> Expr:
     return fail_where(immediate_failure(sought), choose(empty, FALSE, after_evaluating(sought, found)))
 
 
-def split_words(names: VariableNames, text: Expr) -> Expr:
+def split_words(variables: VariableNames, text: Expr) -> Expr:
     """Give ``text.split()``: at runs of white space, without empty parts."""
     blank = WHITESPACE.replace(" ", "")
     spaced = Op("translate", (required_text(text), Const(blank), Const(" " * len(blank))), STRING)
     parts = Op("split", (spaced, Const(" ")), Array(STRING))
-    return where(names, parts, lambda part: Op("truth", (part,), BOOLEAN))
+    return where(variables, parts, lambda part: Op("truth", (part,), BOOLEAN))
 
 
-def positions_of(names: VariableNames, array: Expr) -> tuple[Expr, Var, Var]:
+def positions_of(variables: VariableNames, array: Expr) -> tuple[Expr, Var, Var]:
     """Give the positions of an array as an array, and the variables for an element of it."""
     positions = Op("sequence", (size(array),), Array(BIGINT))
-    return positions, *names.fresh(positions)
+    return positions, *variables.fresh(positions)
 
 
-def reversed_(names: VariableNames, array: Expr) -> Expr:
+def reversed_(variables: VariableNames, array: Expr) -> Expr:
     """Give the elements of an array from the last to the first."""
-    positions, at, place = positions_of(names, array)
+    positions, at, place = positions_of(variables, array)
     last = Op("subtract", (size(array), Const(1)), BIGINT)
     return Map(positions, at, place, Element(array, Op("subtract", (last, at), BIGINT), inside=True))
 
@@ -189,15 +189,15 @@ def sort_key(item: Expr, attribute: str | None, case_sensitive: bool) -> Expr:
     return Op("lower", (key,), STRING) if key.type == STRING and not case_sensitive else key
 
 
-def sort(names: VariableNames, array: Expr, attribute: str | None, case_sensitive: bool, descending: bool) -> Expr:
+def sort(variables: VariableNames, array: Expr, attribute: str | None, case_sensitive: bool, descending: bool) -> Expr:
     """Give Jinja's ``sort``. Fails where a key is None, as Python's comparison does."""
-    item, _ = names.fresh(array)
+    item, _ = variables.fresh(array)
     return Sort(array, item, sort_key(item, attribute, case_sensitive), descending)
 
 
-def unique(names: VariableNames, array: Expr, attribute: str | None, case_sensitive: bool) -> Expr:
+def unique(variables: VariableNames, array: Expr, attribute: str | None, case_sensitive: bool) -> Expr:
     """Give Jinja's ``unique``: of elements with the same key, the first."""
-    item, _ = names.fresh(array)
+    item, _ = variables.fresh(array)
     key = sort_key(item, attribute, case_sensitive)
     if key.type == DOUBLE:
         raise CompileError("unique of doubles")

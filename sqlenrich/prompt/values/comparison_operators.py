@@ -10,7 +10,7 @@ from sqlenrich.prompt.values.comparisons import PYTHON_COMPARISONS, contained, e
 from sqlenrich.prompt.values.value import CompileError, Dynamic, Generator, Static, Value, lift, negate
 
 
-def comparison(names: VariableNames, name: str, left: Value, right: Value) -> Expr:
+def comparison(variables: VariableNames, name: str, left: Value, right: Value) -> Expr:
     """Give ``left == right`` and the other comparisons by name."""
     if name in ("eq", "ne") and Static([]) in (left, right):
         array = left if right == Static([]) else right
@@ -22,7 +22,7 @@ def comparison(names: VariableNames, name: str, left: Value, right: Value) -> Ex
     if isinstance(right, Generator):
         right = right.array
     if name in ("in", "notin") and isinstance(right, Dynamic) and isinstance(right.type, Array):
-        inside = arrays.contains(names, right, left)
+        inside = arrays.contains(variables, right, left)
         return inside if name == "in" else negate(inside)
     if name in ("eq", "ne"):
         return equal(left, right) if name == "eq" else negate(equal(left, right))

@@ -126,7 +126,7 @@ def _and(a: Expr, b: Expr) -> Expr:
 
 
 def after_loop(
-    names: VariableNames,
+    variables: VariableNames,
     array: Expr,
     item: Var,
     position: Var,
@@ -138,11 +138,11 @@ def after_loop(
     if isinstance(after, LoopCarried):
         return before
     if isinstance(after, LoopAccumulated):
-        return _built(array, item, position, before, after)
+        return _accumulated(array, item, position, before, after)
     test, value = (after.test, lift(after.value)) if isinstance(after, LoopAssigned) else (TRUE, lift(after))
-    turns, at, place = arrays.positions_of(names, array)
+    positions, at, place = arrays.positions_of(variables, array)
     here: Mapping[Expr, Expr] = {item: Element(array, at, inside=True), position: at}
-    found = turns if test == TRUE else Where(turns, at, substitute(test, dict(here)))
+    found = positions if test == TRUE else Where(positions, at, substitute(test, dict(here)))
     last = Map(found, at, place, substitute(value, dict(here)))
     if test == TRUE and not {item, position} & variables_of(value):
         last_value: Expr = value
@@ -155,7 +155,7 @@ def after_loop(
     return select(none, before, last_value)
 
 
-def _built(array: Expr, item: Var, position: Var, before: Storable, after: LoopAccumulated) -> Storable:
+def _accumulated(array: Expr, item: Var, position: Var, before: Storable, after: LoopAccumulated) -> Storable:
     kinds = {"list" if part.kind == "item" else part.kind for part in after.parts}
     if len(kinds) != 1:
         raise CompileError("a value that a loop adds lists and texts or numbers to")
@@ -164,13 +164,13 @@ def _built(array: Expr, item: Var, position: Var, before: Storable, after: LoopA
             texts = [choose(part.test, lift(part.value), Const("")) for part in after.parts]
             body = texts[0] if len(texts) == 1 else Concat(tuple(texts))
             text = Op("array_join", (Map(array, item, position, body), Const("")), STRING)
-            return _plus_before(before, text, lambda first: Concat((first, text)), Const(""))
+            return _added_to_initial(before, text, lambda first: Concat((first, text)), Const(""))
         case "number":
             total: Expr = Const(0)
             for part in after.parts:
-                total = _sum(total, _counted(array, item, position, part))
-            return _plus_before(before, total, lambda first: numbers.add(first, total), Const(0))
-    made = _built_list(array, item, position, after.parts)
+                total = _sum(total, _accumulated_count(array, item, position, part))
+            return _added_to_initial(before, total, lambda first: numbers.add(first, total), Const(0))
+    made = _accumulated_list(array, item, position, after.parts)
     if before == Static([]):
         return made
     if isinstance(before, LoopCarried | LoopAccumulated):
@@ -197,7 +197,7 @@ def may_be_absent(value: Expr) -> bool:
     return none_possible(value)
 
 
-def _plus_before(before: Storable, new_updates: Expr, join: Callable[[Expr], Expr], nothing: Const) -> Storable:
+def _added_to_initial(before: Storable, new_updates: Expr, join: Callable[[Expr], Expr], nothing: Const) -> Storable:
     if isinstance(before, LoopCarried | LoopAccumulated):
         return accumulate(before, new_updates, "text" if nothing == Const("") else "number")
     first = lift(before)
@@ -214,14 +214,14 @@ def _sum(a: Expr, b: Expr) -> Expr:
     return b if a == Const(0) else numbers.add(a, b)
 
 
-def _counted(array: Expr, item: Var, position: Var, part: LoopUpdate) -> Expr:
+def _accumulated_count(array: Expr, item: Var, position: Var, part: LoopUpdate) -> Expr:
     value = lift(part.value)
     if isinstance(value, Const) and part.test == TRUE:
         return numbers.multiply(arrays.size(array), value) if value != Const(1) else arrays.size(array)
     return arrays.sum_of(Map(array, item, position, choose(part.test, value, Const(0))))
 
 
-def _built_list(array: Expr, item: Var, position: Var, parts: tuple[LoopUpdate, ...]) -> Expr:
+def _accumulated_list(array: Expr, item: Var, position: Var, parts: tuple[LoopUpdate, ...]) -> Expr:
     if len(parts) == 1 and parts[0].kind == "item":
         (part,) = parts
         if part.test == TRUE:

@@ -1,7 +1,7 @@
 """Numbers of the row: arithmetic, rounding and formats as Python does them.
 
-A ``double`` has no text that every engine prints alike, so only one with a known number of decimals is printed: what
-``round`` gives, a whole number, or a whole number divided by a constant such as 5. :func:`.ir.decimals` tells.
+Engines print a ``double`` differently. Only one with a known number of decimals is printed: the result of ``round``, a
+whole number, or a whole number divided by a constant such as 5. :func:`~.printing.decimals` gives that number.
 """
 
 from __future__ import annotations

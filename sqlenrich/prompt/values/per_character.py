@@ -30,10 +30,10 @@ def interleaved(text: Expr, between: Expr) -> Expr:
     return Concat((between, Op("array_join", (Map(characters, at, place, Concat((one, between))), Const("")), STRING)))
 
 
-def titled(names: VariableNames, text: Expr, capital: Callable[[Expr], Expr], odd: str) -> Expr:
+def titled(variables: VariableNames, text: Expr, capital: Callable[[Expr], Expr], odd: str) -> Expr:
     """Give a text in title case: a capital first, and where ``capital`` holds for the character before."""
     characters = Op("sequence", (Op("length", (text,), BIGINT),), Array(BIGINT))
-    at, place = names.fresh(characters)
+    at, place = variables.fresh(characters)
     one = Op("substr", (text, Op("add", (at, Const(1)), BIGINT), Const(1)), STRING)
     before = Op("substr", (text, at, Const(1)), STRING)
     starts = Op("or", (Op("eq", (at, Const(0)), BOOLEAN), capital(before)), BOOLEAN)
@@ -42,16 +42,16 @@ def titled(names: VariableNames, text: Expr, capital: Callable[[Expr], Expr], od
     return fail_where(any_of(fails_or_none(text), Op("matches", (text, Const(odd)), BOOLEAN)), made)
 
 
-def title(names: VariableNames, text: Expr) -> Expr:
+def title(variables: VariableNames, text: Expr) -> Expr:
     """Give Jinja's ``title``: a capital after white space or one of ``-({[<``. Fails for a capital sigma."""
     starts = lambda before: Op("contains", (Const(WORD_STARTS), before), BOOLEAN)  # noqa: E731
-    return titled(names, text, starts, "Σ")
+    return titled(variables, text, starts, "Σ")
 
 
-def python_title(names: VariableNames, text: Expr) -> Expr:
+def python_title(variables: VariableNames, text: Expr) -> Expr:
     """Give ``text.title()``: a capital after a character without case. Fails for the letters of :data:`ODD_TITLE`."""
 
     def uncased(before: Expr) -> Expr:
         return Op("eq", (Op("upper", (before,), STRING), Op("lower", (before,), STRING)), BOOLEAN)
 
-    return titled(names, text, uncased, ODD_TITLE)
+    return titled(variables, text, uncased, ODD_TITLE)
