@@ -30,7 +30,7 @@ from sqlenrich.core.names import identifier
 from sqlenrich.core.types import BIGINT, Array, Struct, Type, parse_type
 from sqlenrich.engines import ENGINES, get_engine
 
-CORPORA = Path(os.environ.get("SQLENRICH_CORPORA", Path(__file__).parents[2] / "shared" / "corpora"))
+CORPORA = Path(os.environ.get("SQLENRICH_CORPORA", Path(__file__).parents[3] / "shared" / "corpora"))
 FILE = CORPORA / "promptsource.jsonl"
 TIERS = ("T1", "T2", "T3", "T4")
 TABLE = "corpus_rows"  # not the name of a column: on BigQuery a table's name hides such a column
