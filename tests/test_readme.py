@@ -63,8 +63,10 @@ def test_console_blocks_show_real_output(tmp_path: Path, request: pytest.Fixture
         assert stable(block) == stable(output)
 
 
-def test_python_blocks_run(tmp_path: Path) -> None:
-    blocks = PYTHON.findall(README.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_python_blocks_run(tmp_path: Path, page: str) -> None:
+    """All blocks of a page run in one folder, in their order."""
+    blocks = PYTHON.findall((ROOT / page).read_text(encoding="utf-8"))
     assert blocks
     run("sqlenrich new tickets --template support_ticket --sample", tmp_path)
     for block in blocks:
