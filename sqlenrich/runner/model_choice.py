@@ -49,7 +49,7 @@ def with_params(ask: Ask, resolved: ResolvedModel) -> Ask:
     if resolved == ask.resolved or not isinstance(ask.model, EndpointModel):
         return ask
     config = replace(ask.model.config, params=resolved.params)
-    return replace(ask, model=EndpointModel(config, gate=ask.model.gate), resolved=resolved)
+    return replace(ask, model=EndpointModel(config, limiter=ask.model.limiter), resolved=resolved)
 
 
 def choose_model(
@@ -65,8 +65,9 @@ def choose_model(
     prefix_order: bool = True,
 ) -> Ask:
     """Give whom to ask: the mock model, or an endpoint of the flags, the settings or the environment."""
+    from sqlenrich.llm.endpoint.api_key import EnvironmentKey, resolve_key
     from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel
-    from sqlenrich.llm.throttle.limiter import Limits
+    from sqlenrich.llm.throttle.limits import Limits
 
     engine = get_engine("duckdb")
     if mock:
@@ -94,7 +95,9 @@ def choose_model(
     if alias is None and wanted != "default":
         raise ConfigError(f'the model "{wanted}" has no name for an endpoint: write endpoint under [models.{wanted}]')
     urls = (settings.url, *settings.others)
-    checked = EndpointConfig(url=urls, model="", api_key=settings.api_key)  # before anything is sent there
+    key = EnvironmentKey(settings.api_key_env) if settings.api_key_env else None
+    resolve_key(key)
+    checked = EndpointConfig(url=urls, model="", api_key=key)  # before anything is sent there
     name = alias.name if alias is not None else only_model(settings)
     own = resolve_model(enrichment, engine, name, alias.params if alias is not None else None)
     taken = sorted({*own.params, "response_format"} & set(settings.extra_body))
@@ -120,8 +123,8 @@ def choose_model(
     asked = EndpointModel(client, caps=caps)
     # Behind one text alone at the end of the prompt stands nothing that two rows could share.
     ordered = prefix_order and settings.prefix_order and len(enrichment.prompt().columns) > 1
-    where = " and ".join(site.shown for site in asked.sites)
-    return Ask(asked, resolved, asked.gate.most, f" at {where}", own, caps, ordered)
+    where = " and ".join(site.shown for site in asked.endpoint_urls)
+    return Ask(asked, resolved, asked.limiter.max_concurrency, f" at {where}", own, caps, ordered)
 
 
 def _test(schema: Mapping[str, Any]) -> Callable[[Any], bool]:

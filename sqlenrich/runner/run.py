@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # "import sqlenrich" loads neither duckdb nor an HTTP client
     from sqlenrich.llm.client import Client
     from sqlenrich.llm.messages import Answer
     from sqlenrich.llm.throttle.budget import Caps
-    from sqlenrich.llm.throttle.limiter import Gate
+    from sqlenrich.llm.throttle.limiter import RateLimiter
     from sqlenrich.runner.backends.duckdb.database import Database
     from sqlenrich.runner.backends.duckdb.store import Store
 
@@ -209,7 +209,7 @@ class Rounds:
         self.store, self.plan, self.enrichment = store, plan, enrichment
         self.run_id, self.observer, self.stopper = run_id, observer, stopper
         self.total = self.calls = self.retries = self.kept = self.failed = 0
-        self.gates: dict[int, Gate] = {}
+        self.limiters: dict[int, RateLimiter] = {}
 
     def ask(self, ask: Ask, call: Step, pending: int, *, repeat: bool, suspect: bool = False) -> None:
         """Ask the pending relation; with ``repeat`` also what is pending of the call after that, until nothing is.
@@ -223,8 +223,8 @@ class Rounds:
         batch_rows = COMMIT_ROWS if instant else BATCH_ROWS
         with Client(ask.model, concurrency=ask.concurrency, batch_rows=batch_rows, caps=ask.caps) as client:
             self.stopper.watch(client)
-            if client.gate is not None:
-                self.gates[id(client.gate)] = client.gate
+            if client.limiter is not None:
+                self.limiters[id(client.limiter)] = client.limiter
             before = replace(client.stats)  # a model that was asked before counts on
             try:
                 self.round(client, call, pending, first=True, suspect=suspect)
@@ -264,7 +264,7 @@ class Rounds:
         """Give the share of the asking time in which each limit held requests back."""
         from sqlenrich.llm.throttle.wait_times import share_of_time
 
-        return share_of_time([gate.held for gate in self.gates.values()])
+        return share_of_time([limiter.wait_times for limiter in self.limiters.values()])
 
     def keep(self, answers: Sequence[Answer]) -> None:
         if answers:

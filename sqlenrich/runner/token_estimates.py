@@ -147,7 +147,7 @@ class Pending:
         The order of hashes is a fair draw.
         """
         from sqlenrich.llm.endpoint.token_counter import token_counter
-        from sqlenrich.llm.endpoint.urls import Site
+        from sqlenrich.llm.endpoint.urls import EndpointUrl
         from sqlenrich.runner.backends.duckdb.database import text
 
         if self.settings is None:  # the mock model
@@ -174,7 +174,10 @@ class Pending:
         hint = "\n\n" + hint_text(self.enrichment.schema) if self.enrichment.hint == "always" else ""
         counts = count([prompt + hint for prompt in texts])
         known = [(len(p.encode()), tokens) for p, tokens in zip(texts, counts, strict=True) if tokens is not None]
-        return known, None if known else f"{Site.of(url).shown} counted a word, but none of {len(texts):,} prompts"
+        return (
+            known,
+            None if known else f"{EndpointUrl.of(url).shown} counted a word, but none of {len(texts):,} prompts",
+        )
 
     def stored(self) -> list[tuple[int, int]]:
         """Bytes and tokens of prompts that were answered before."""
