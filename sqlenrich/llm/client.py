@@ -1,109 +1,108 @@
-"""Many requests in flight from a thread of its own, and their answers in batches for the caller to store."""
+"""The client: it sends many requests at a time from a thread of its own and gives their answers in batches."""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import islice
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from sqlenrich.llm.health import EndpointHealth, Stopped
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.model import (
-    GatedModel,
+    HealthReportingModel,
     InstantModel,
     Model,
-    PatientModel,
     ProbingModel,
-    Pulse,
-    Stopped,
+    RateLimitedModel,
+    TimeoutModel,
     WarningModel,
-    WatchedModel,
 )
-from sqlenrich.llm.stream import End, Flight
-from sqlenrich.llm.throttle.budget import Caps
+from sqlenrich.llm.stats import ClientStats
+from sqlenrich.llm.stream import Stream, StreamContext, StreamEnd, StreamPolicy
+from sqlenrich.llm.throttle.budget import Budget
 
 PROBES = 3
-GIVE_UP_S = 120.0
-TROUBLE_S = 2.0
-"""An endpoint that only fails for longer is what a run waits for."""
+"""Requests that a preflight sends at most."""
+SHORT_OUTAGE_S = 2.0
+"""An outage is named as the reason for waiting after this time."""
+INSTANT_CHUNK = 16
 T = TypeVar("T")
 
-
-@dataclass
-class ClientStats:
-    """What a client did so far, all streams and the preflight together.
-
-    ``calls`` counts sends and ``retries`` those that were sent before; ``answered`` and ``failed`` count
-    answers without and with ``call_error``; ``exposed_peak`` is the most requests that were sent and not yet
-    stored.
-    """
-
-    calls: int = 0
-    retries: int = 0
-    answered: int = 0
-    failed: int = 0
-    in_flight: int = 0
-    exposed_peak: int = 0
+_inherited: list[object] = []
+"""Event loops that a forked process inherited. They stay referenced: freeing one could disturb its owner."""
 
 
 class Client:
-    """Asks a model from a thread with an event loop of its own: use it as a context manager.
+    """Asks a model from a thread with an event loop of its own. Use it as a context manager, sync or async.
 
-    ``concurrency`` requests are in flight at most (a model with a gate decides that by itself), and as many and
-    ``unstored`` more are sent and not yet stored. A
-    batch holds at most ``batch_rows`` answers and is given once its oldest answer is ``batch_s`` seconds old.
-    Where ``batch_rows`` is below ``unstored``, new requests are sent while the caller stores. A stream ends
-    with RunError when for ``give_up_s`` seconds (two minutes, or as long as the model waits for one answer) every try
-    failed, and without an error at one of the ``caps``. One stream at a time.
+    At most ``concurrency`` requests are in flight; a model with a rate limiter decides that itself. At most that
+    number and ``unstored`` more are sent and not yet stored. A batch holds at most ``batch_rows`` answers. It is given
+    once its oldest answer is ``batch_s`` seconds old. Where ``batch_rows`` is below ``unstored``, requests are sent
+    while the caller stores. A stream ends with RunError after ``give_up_s`` seconds without success (default: two
+    minutes, or the model's timeout where that is longer), and without an error at one of the caps of ``budget``.
+    Streams and single requests may run at the same time, from any threads; they share the concurrency. After a fork the
+    child opens connections of its own.
     """
-
-    grace_s = 10.0
 
     def __init__(
         self,
         model: Model,
         *,
         concurrency: int,
-        unstored: int = 256,
-        batch_rows: int = 256,
-        batch_s: float = 0.05,
+        unstored: int | None = None,
+        batch_rows: int | None = None,
+        batch_s: float | None = None,
         give_up_s: float | None = None,
-        caps: Caps | None = None,
+        budget: Budget | None = None,
+        policy: StreamPolicy | None = None,
     ) -> None:
+        policy = policy or StreamPolicy()
+        unstored = policy.unstored if unstored is None else unstored
+        batch_rows = policy.batch_rows if batch_rows is None else batch_rows
         if concurrency < 1 or unstored < 1 or batch_rows < 1:
             raise ValueError("concurrency, unstored and batch_rows must be at least 1")
         self.model = model
-        self.gate = model.gate if isinstance(model, GatedModel) else None
-        self.concurrency = concurrency if self.gate is None else self.gate.most
-        self.unstored = unstored
-        self.batch_rows = min(batch_rows, self.concurrency + unstored)
-        self.batch_s = batch_s
-        self.give_up_s = give_up_s or max(GIVE_UP_S, model.timeout_s if isinstance(model, PatientModel) else 0.0)
-        self.caps = caps
+        self.limiter = model.limiter if isinstance(model, RateLimitedModel) else None
+        self.concurrency = concurrency if self.limiter is None else self.limiter.max_concurrency
+        self.budget = budget
         self.warnings = model.warnings if isinstance(model, WarningModel) else []
-        self.watched = isinstance(model, WatchedModel)
-        self.pulse = model.pulse if isinstance(model, WatchedModel) else Pulse()
+        self.reports_health = isinstance(model, HealthReportingModel)
+        self.health = model.health if isinstance(model, HealthReportingModel) else EndpointHealth()
+        timeout_s = model.timeout_s if isinstance(model, TimeoutModel) else 0.0
+        self.policy = replace(
+            policy,
+            unstored=unstored,
+            batch_rows=min(batch_rows, self.concurrency + unstored),
+            batch_s=policy.batch_s if batch_s is None else batch_s,
+            give_up_s=give_up_s or max(policy.give_up_s, timeout_s),
+        )
         self._stats = ClientStats()
         self._stops = 0
-        self._flight: Flight | None = None
+        self._streams: list[Stream] = []
+        self._singles: set[asyncio.Task[Answer]] = set()
+        self._slots = asyncio.Semaphore(concurrency)
         self._preflight: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
 
     @property
     def stats(self) -> ClientStats:
         """The counts at this moment."""
-        self._stats.calls, self._stats.retries = self.pulse.calls, self.pulse.retries
-        self._stats.in_flight = self._flight.workers if self._flight else 0
+        self._stats.calls, self._stats.retries = self.health.calls, self.health.retries
+        self._stats.in_flight = sum(stream.workers for stream in self._streams) + len(self._singles)
         return self._stats
 
     def __enter__(self) -> Client:
+        self._pid = os.getpid()
         loop = _new_loop()
         self._loop = loop
         self._thread = threading.Thread(target=loop.run_forever, name="sqlenrich-client", daemon=True)
@@ -118,18 +117,28 @@ class Client:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._pid != os.getpid():
+            return  # a forked process that never used the client: nothing of it is open here
         try:
-            if self._flight is not None:
-                self._leave(self._flight)
+            for stream in tuple(self._streams):
+                self._leave(stream)
             self._await(self.model.close())
         finally:
             self._shut()
 
+    async def __aenter__(self) -> Client:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.__exit__, kind, error, trace)
+
     def preflight(self, requests: Sequence[Request], *, suspect: bool = False) -> list[Answer]:
         """Ask up to three requests, one after another, until one is answered: can a run start?
 
-        Gives all answers got, to be stored like any others. Raises RunError where no request would fare
-        better; ``suspect`` ones, which failed before, show that only where nobody listens.
+        Gives all answers, to be stored like any others. Raises RunError where no request would succeed. ``suspect``
+        requests failed before: their failure raises only where nothing listens.
         """
         answers: list[Answer] = []
         if self.stopped:
@@ -143,22 +152,38 @@ class Client:
         self._stats.exposed_peak = max(self._stats.exposed_peak, len(answers))
         return answers
 
-    def stream(self, requests: Iterator[Request]) -> Iterator[list[Answer]]:
-        """Ask ``requests`` and give their answers in batches, in the order in which they come.
+    async def request(self, request: Request) -> Answer:
+        """Give the answer to one request; await it in any event loop.
 
-        ``requests`` is read in the caller's thread, no further than the bound on what is sent and not yet
-        stored allows. A batch may be empty: then there is something to be ``heard``. Asking for the next batch says
-        that the last one is stored. Raises, once what was answered is given: RunError where the run can't go on, and
-        whatever ``requests`` raises.
+        Raises RunError where every request would fail, and Stopped after ``stop`` and at one of the caps of ``budget``.
+        """
+        self._reopen_after_fork()
+        if self._loop is None or self._loop.is_closed():
+            raise RuntimeError("the client is not open: use it as a context manager")
+        future = asyncio.run_coroutine_threadsafe(self._single(request), self._loop)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if future.cancelled() and self._stops > 1:
+                raise Stopped from None  # abandoned by ``stop``, not cancelled by the caller
+            raise
+
+    def stream(self, requests: Iterator[Request]) -> Iterator[list[Answer]]:
+        """Ask ``requests`` and give their answers in batches, in the order in which they arrive.
+
+        ``requests`` is read in the caller's thread, no further than the bound on unstored requests allows. An empty
+        batch says that there are new warnings (``new_warnings``). Asking for the next batch says that the last one is
+        stored.
+        Raises, after all answers are given: RunError where the run cannot go on, and whatever ``requests`` raises.
         """
         if isinstance(self.model, InstantModel) and self.model.instant:
             return self._instant(self.model, iter(requests))
         return self._stream(iter(requests))
 
     def stop(self) -> None:
-        """Send nothing more, wait at most ``grace_s`` seconds for what is in flight, then end the stream.
+        """Send nothing more, wait at most ``policy.grace_s`` seconds for what is in flight, then end all streams.
 
-        A second call abandons what is in flight. May be called from any thread and from a signal handler.
+        A second call abandons what is in flight. For any thread, and for signal handlers.
         """
         self._stops += 1
         self._post(self._on_stop)
@@ -166,120 +191,168 @@ class Client:
     @property
     def stopped(self) -> bool:
         """Whether nothing is sent any more: ``stop`` was called, or a cap is reached."""
-        return self._stops > 0 or (self.caps is not None and self.caps.reached is not None)
+        return self._stops > 0 or (self.budget is not None and self.budget.reached is not None)
 
-    def heard(self) -> list[str]:
-        """Give, once, what a person should know: outages, an endpoint that cuts prompts."""
+    def new_warnings(self) -> list[str]:
+        """Give the warnings that were not given before: outages, limits that were found, truncated prompts."""
         lines = [*self.warnings]
         del self.warnings[: len(lines)]
         return lines
 
     def waiting(self) -> str:
-        """Say what the next answer waits for. May be called from any thread."""
-        gate, flight, down_s = self.gate, self._flight, self.pulse.down_s()
-        in_flight = gate.in_flight if gate is not None else flight.workers if flight is not None else 1
-        if down_s >= TROUBLE_S or (down_s and not in_flight):
-            return f"the endpoint is in trouble ({self.pulse.trouble})"
-        reason = gate.held.reason if gate is not None else ""
-        if gate is not None and reason == "endpoint":
-            held_s = math.ceil(gate.held_s)
-            return f"the endpoint takes nothing for {held_s:,} s" if held_s else "the endpoint is down"
+        """Say what the next answer waits for. For any thread."""
+        limiter, down_s = self.limiter, self.health.down_s()
+        workers = sum(stream.workers for stream in self._streams) if self._streams else 1
+        in_flight = limiter.in_flight if limiter is not None else workers
+        if down_s >= SHORT_OUTAGE_S or (down_s and not in_flight):
+            return f"the endpoint is in trouble ({self.health.last_failure})"
+        reason = limiter.wait_times.reason if limiter is not None else ""
+        if limiter is not None and reason == "endpoint":
+            blocked_s = math.ceil(limiter.blocked_s)
+            return f"the endpoint takes nothing for {blocked_s:,} s" if blocked_s else "the endpoint is down"
         if reason not in ("", "concurrency"):
             return f"{reason} holds requests back"
         return f"waiting for {in_flight:,} {'answer' if in_flight == 1 else 'answers'}"
 
     def count(self, answers: Sequence[Answer]) -> None:
-        """Take answers into the counts."""
+        """Add answers to the counts."""
         failed = sum(answer.call_error is not None for answer in answers)
         self._stats.answered += len(answers) - failed
         self._stats.failed += failed
-        if not self.watched:
+        if not self.reports_health:
             calls = sum(answer.calls for answer in answers)
-            self.pulse.calls += calls
-            self.pulse.retries += calls - len(answers)
+            self.health.calls += calls
+            self.health.retries += calls - len(answers)
 
-    def exposed(self, requests: int) -> None:
-        """Take note of how many requests are sent and not yet stored."""
-        if requests > self._stats.exposed_peak:
-            self._stats.exposed_peak = requests
+    def _exposed(self) -> None:
+        """Measure how many requests are sent and not yet stored."""
+        exposed = sum(stream.exposed for stream in self._streams)
+        if exposed > self._stats.exposed_peak:
+            self._stats.exposed_peak = exposed
+
+    def _context(self) -> StreamContext:
+        return StreamContext(
+            model=self.model,
+            policy=self.policy,
+            health=self.health,
+            limiter=self.limiter,
+            budget=self.budget,
+            warnings=self.warnings,
+            reports_health=self.reports_health,
+            first=not self._streams,
+            concurrency=self._concurrency_now,
+            stopped=lambda: self.stopped,
+            count=self.count,
+            exposed=self._exposed,
+        )
+
+    def _concurrency_now(self) -> int:
+        if self.limiter is not None:
+            return self.limiter.concurrency
+        return max(1, self.concurrency // max(len(self._streams), 1))
 
     def _stream(self, requests: Iterator[Request]) -> Iterator[list[Answer]]:
         if self.stopped:
             return
-        if self._flight is not None:
-            raise RuntimeError("the client already streams: one stream at a time")
-        flight = self._flight = Flight(self)
+        self._reopen_after_fork()
+        stream = Stream(self._context())
+        self._streams.append(stream)
         outstanding = 0
         reading = True
         try:
-            self._post(flight.start)
+            self._post(stream.start)
             while True:
-                limit = self.unstored + (self.concurrency if self.gate is None else self.gate.width)
-                while reading and outstanding < limit and not flight.closing and not flight.ready():
+                limit = self.policy.unstored + (self.concurrency if self.limiter is None else self.limiter.concurrency)
+                while reading and outstanding < limit and not stream.closing and not stream.ready():
                     try:
                         request = next(requests)
                     except StopIteration:
                         reading = False
-                        self._post(flight.no_more)
+                        self._post(stream.no_more)
                     except Exception as error:
                         reading = False
-                        self._post(flight.wind_down, error)
+                        self._post(stream.wind_down, error)
                     else:
                         outstanding += 1
-                        if flight.add(request):
-                            self._post(flight.feed)
-                batch = flight.take()
-                if isinstance(batch, End):
+                        if stream.add(request):
+                            self._post(stream.feed)
+                batch = stream.take()
+                if isinstance(batch, StreamEnd):
                     if batch.error is not None:
                         raise batch.error
                     return
                 yield batch
                 outstanding -= len(batch)
-                flight.stored += len(batch)
+                stream.stored += len(batch)
         finally:
-            self._leave(flight)
+            self._leave(stream)
 
     def _instant(self, model: InstantModel, requests: Iterator[Request]) -> Iterator[list[Answer]]:
-        """Answer in the caller's thread: nothing waits, so a loop and its hand-overs would only cost time."""
+        """Answer in the caller's thread: nothing waits, so an event loop would only cost time."""
         while not self.stopped:
-            until = time.monotonic() + self.batch_s
+            until = time.monotonic() + self.policy.batch_s
             chunk: list[Request] = []
-            while len(chunk) < self.batch_rows and time.monotonic() < until:
-                more = list(islice(requests, min(16, self.batch_rows - len(chunk))))
+            while len(chunk) < self.policy.batch_rows and time.monotonic() < until:
+                more = list(islice(requests, min(INSTANT_CHUNK, self.policy.batch_rows - len(chunk))))
                 chunk += more
                 if not more:
                     break
-            if self.caps is not None:
-                chunk = [request for request in chunk if self.caps.spend_call()]
+            if self.budget is not None:
+                chunk = [request for request in chunk if self.budget.spend_call()]
             if not chunk:
                 return
             answers = model.answers(chunk)
             self.count(answers)
-            self.exposed(len(answers))
+            self._stats.exposed_peak = max(self._stats.exposed_peak, len(answers))
             yield answers
 
-    def _leave(self, flight: Flight) -> None:
-        if self._flight is not flight:
+    def _leave(self, stream: Stream) -> None:
+        if stream not in self._streams:
             return  # the client was closed before
-        self._flight = None
+        self._streams.remove(stream)
         if threading.current_thread() is self._thread:
-            flight.cancel()  # a forgotten stream that the garbage collector found here: nobody may wait
+            stream.cancel()  # the garbage collector ends a forgotten stream in this thread, which must not wait
         else:
-            self._await(flight.abandon())
+            self._await(stream.abandon())
+
+    async def _single(self, request: Request) -> Answer:
+        task: Any = asyncio.current_task()
+        self._singles.add(task)
+        try:
+            if self.stopped:
+                raise Stopped
+            if isinstance(self.model, InstantModel) and self.model.instant:
+                answer = await self._counted(request)
+            elif self.limiter is not None:
+                answer = await self.model.ask(request)
+            else:
+                async with self._slots:
+                    answer = await self._counted(request)
+            self.count((answer,))
+            return answer
+        finally:
+            self._singles.discard(task)
+
+    async def _counted(self, request: Request) -> Answer:
+        """Ask a model without a limiter: its calls count here."""
+        if self.stopped or (self.budget is not None and not self.budget.spend_call()):
+            raise Stopped
+        return await self.model.ask(request)
 
     async def _probe(self, requests: Sequence[Request], answers: list[Answer], suspect: bool) -> None:
         if self.stopped:
             return
         self._preflight = asyncio.current_task()
-        self.pulse.start()
-        if self.gate is not None:
-            self.gate.resume()
+        if not self._streams:
+            self.health.start()
+            if self.limiter is not None:
+                self.limiter.resume()
         try:
             if isinstance(self.model, ProbingModel):
                 await self.model.probe(requests, answers, suspect=suspect)
                 return
             for request in requests[:PROBES]:
-                if self.caps is not None and not self.caps.spend_call():
+                if self.budget is not None and not self.budget.spend_call():
                     raise Stopped
                 answers.append(await self.model.ask(request))
                 if answers[-1].call_error is None:
@@ -288,24 +361,29 @@ class Client:
             self._preflight = None
 
     def _on_stop(self) -> None:
-        self.pulse.stop()
-        if self.gate is not None:
-            self.gate.stop()
-        if self._preflight is not None:
+        self.health.stop()
+        if self.limiter is not None:
+            self.limiter.stop()
+        for task in (self._preflight, *self._singles):
+            if task is not None:
+                if self._stops > 1:
+                    task.cancel()
+                elif self._loop is not None:
+                    self._loop.call_later(self.policy.grace_s, task.cancel)
+        for stream in tuple(self._streams):
+            stream.wind_down()
             if self._stops > 1:
-                self._preflight.cancel()
-            elif self._loop is not None:
-                self._loop.call_later(self.grace_s, self._preflight.cancel)
-        if self._flight is not None:
-            self._flight.wind_down()
-            if self._stops > 1:
-                self._flight.cancel()
+                stream.cancel()
 
     def _await(self, work: Coroutine[object, object, T]) -> T:
         """Run a coroutine in the loop and give its result; it is cancelled if the caller is interrupted."""
-        if self._loop is None or self._loop.is_closed():
+        try:
+            self._reopen_after_fork()
+            if self._loop is None or self._loop.is_closed():
+                raise RuntimeError("the client is not open: use it as a context manager")
+        except BaseException:
             work.close()
-            raise RuntimeError("the client is not open: use it as a context manager")
+            raise
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -317,6 +395,18 @@ class Client:
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(action, *arguments)
 
+    def _reopen_after_fork(self) -> None:
+        """Open a loop and connections of this process, where the client was opened by the parent of a fork."""
+        if self._pid == os.getpid() or self._loop is None:
+            return
+        _inherited.append((self._loop, self._thread, self._streams, self._singles))
+        self._streams, self._singles, self._preflight = [], set(), None
+        self._slots = asyncio.Semaphore(self.concurrency)
+        self.health.reset()
+        if self.limiter is not None:
+            self.limiter.reset()
+        self.__enter__()
+
     def _shut(self) -> None:
         """End the loop and its thread; whatever still runs in it is cancelled first."""
         loop, thread = self._loop, self._thread
@@ -327,7 +417,7 @@ class Client:
         thread.join()
         loop.close()
         self._thread = None
-        self._flight = None
+        self._streams.clear()
 
 
 async def _cancel_others() -> None:

@@ -1,53 +1,93 @@
-"""One stream under way: its queue, its workers and the answers that wait for the caller."""
+"""One stream of requests: its queue, its workers, and the batches of answers that wait for the caller."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
 
 from sqlenrich.core.errors import RunError
+from sqlenrich.llm.health import OUTAGE_S, EndpointHealth, Stopped
 from sqlenrich.llm.messages import Answer, Request
-from sqlenrich.llm.model import OUTAGE_S, Stopped
+from sqlenrich.llm.model import Model
+from sqlenrich.llm.throttle.budget import Budget
+from sqlenrich.llm.throttle.limiter import RateLimiter
 
-if TYPE_CHECKING:
-    from sqlenrich.llm.client import Client
 
-CHECK_S = 1.0
-TOLD_S, TELL_EVERY_S = 10.0, 300.0
-FAILS_ENOUGH = 10
-"""After so many failures in a row it is no matter any more that the user's own limits leave few tries."""
+@dataclass(frozen=True)
+class StreamPolicy:
+    """Bounds and times of a stream."""
+
+    unstored: int = 256
+    """Requests beyond the concurrency that may be sent and not yet stored."""
+    batch_rows: int = 256
+    batch_s: float = 0.05
+    """A batch is given once its oldest answer has this age."""
+    give_up_s: float = 120.0
+    """The stream ends with an error after this time without any answer."""
+    grace_s: float = 10.0
+    """A stopped stream waits this long for what is in flight."""
+    check_s: float = 1.0
+    """Time between two looks for an outage."""
+    outage_warning_s: float = 10.0
+    """An outage of this length gives a warning."""
+    warning_every_s: float = 300.0
+    decisive_failures: int = 10
+    """After this many failures in a row an outage counts even where the user's own limits allow few tries."""
+
+
+@dataclass(frozen=True)
+class StreamContext:
+    """What a stream uses of its client. ``first``: no other stream of the client is open."""
+
+    model: Model
+    policy: StreamPolicy
+    health: EndpointHealth
+    limiter: RateLimiter | None
+    budget: Budget | None
+    warnings: list[str]
+    reports_health: bool
+    first: bool
+    concurrency: Callable[[], int]
+    """The requests that the stream may have in flight now."""
+    stopped: Callable[[], bool]
+    count: Callable[[Sequence[Answer]], None]
+    """Adds answers to the client's counts."""
+    exposed: Callable[[], None]
+    """Called when one more request is sent and not yet stored."""
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """The last thing that a flight hands over: nothing follows. ``error`` is what to raise, if anything."""
+class StreamEnd:
+    """The last item of a stream. ``error`` is the exception to raise, if any."""
 
     error: Exception | None
 
 
-class Flight:
-    """Runs a stream's requests. The caller's thread uses ``add``, ``ready`` and ``take``; the loop the rest.
+class Stream:
+    """Runs the requests of a stream.
 
-    The queue and the outbox are the only things both threads change, and both are safe for that.
+    The caller's thread uses ``add``, ``ready`` and ``take``, the event loop's thread the rest. Both threads change the
+    queue and the outbox only, and both of these allow that.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, context: StreamContext) -> None:
         self.workers = 0
         self.closing = False
         self.stored = 0
-        self._client = client
-        self._model = client.model
-        self._pulse = client.pulse
-        self._gate = client.gate
+        self._context = context
+        self._policy = context.policy
+        self._model = context.model
+        self._health = context.health
+        self._limiter = context.limiter
         self._queue: deque[Request] = deque()
         self._feed_due = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._outbox: SimpleQueue[list[Answer] | End] = SimpleQueue()
-        self._left: list[Answer] | End | None = None
+        self._outbox: SimpleQueue[list[Answer] | StreamEnd] = SimpleQueue()
+        self._left: list[Answer] | StreamEnd | None = None
         self._batch: list[Answer] = []
         self._flush_timer: asyncio.TimerHandle | None = None
         self._check_timer: asyncio.TimerHandle | None = None
@@ -55,35 +95,40 @@ class Flight:
         self._grace_timer: asyncio.TimerHandle | None = None
         self._doubtful: deque[asyncio.Future[None]] = deque()
         self._sent = 0
-        self._told, self._told_at = False, float("-inf")
+        self._warned, self._warned_at = False, float("-inf")
         self._all_read = False
-        self._ended = False
+        self._started = self._ended = False
         self._error: Exception | None = None
+
+    @property
+    def exposed(self) -> int:
+        """The requests that are sent and not yet stored."""
+        return self._sent - self.stored
 
     # In the caller's thread.
 
     def add(self, request: Request) -> bool:
-        """Queue a request; true if ``feed`` must be posted to the loop for it."""
+        """Queue a request. True: the caller must post ``feed`` to the loop."""
         self._queue.append(request)
-        # Set only where it was false: the loop may clear it at any moment, and then comes back to the queue.
+        # The loop may clear the flag at any moment; it reads the queue after that.
         if self._feed_due:
             return False
         self._feed_due = True
         return True
 
     def ready(self) -> bool:
-        """Say whether ``take`` would give something at once."""
+        """Whether ``take`` returns at once."""
         return self._left is not None or not self._outbox.empty()
 
-    def take(self) -> list[Answer] | End:
-        """Wait for the next batch or the end. What gathered meanwhile is joined, up to the batch's size."""
+    def take(self) -> list[Answer] | StreamEnd:
+        """Wait for the next batch or the end. Small batches that wait already are joined, up to ``batch_rows``."""
         first = self._outbox.get() if self._left is None else self._left
         self._left = None
-        if isinstance(first, End):
+        if isinstance(first, StreamEnd):
             return first
         while not self._outbox.empty():
             more = self._outbox.get()
-            if isinstance(more, End) or len(first) + len(more) > self._client.batch_rows:
+            if isinstance(more, StreamEnd) or len(first) + len(more) > self._policy.batch_rows:
                 self._left = more
                 break
             first = first + more
@@ -92,59 +137,58 @@ class Flight:
     # In the loop's thread.
 
     def start(self) -> None:
-        """Begin to watch the endpoint."""
+        """Begin to send, and to look for outages."""
         if self._ended:
             return  # it was stopped before it began
-        self._pulse.start()
-        self._pulse.on_pause = self.feed
-        if self._gate is not None:
-            self._gate.begin()
-            self._gate.on_room = self.feed
-            self._gate.on_cap = self.wind_down
-        if self._client.stopped:
+        self._started = True
+        if self._context.first:
+            self._health.start()
+        self._health.on_pause.add(self.feed)
+        if self._limiter is not None:
+            self._limiter.begin(first=self._context.first)
+            self._limiter.on_capacity.add(self.feed)
+            self._limiter.on_budget_spent.add(self.wind_down)
+        if self._context.stopped():
             self.wind_down()
         self._check()
 
     def feed(self) -> None:
-        """Put idle capacity to work on what is queued."""
+        """Start workers for queued requests, as far as the concurrency allows."""
         self._feed_due = False
-        if self.workers == 0:
-            self._pulse.resume()
-        while len(self._queue) > 0 and self.workers - self._paused() < self._width() and not self.closing:
+        while len(self._queue) > 0 and self.workers - self._paused() < self._context.concurrency() and not self.closing:
+            if self.workers == 0:
+                self._health.busy()
             self.workers += 1
             task = asyncio.get_running_loop().create_task(self._work(self._queue.popleft()))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def _width(self) -> int:
-        return self._client.concurrency if self._gate is None else self._gate.width
-
     def _paused(self) -> int:
-        """Give how many workers wait to send again: others take their place, unless nothing is answered at all."""
-        return min(self._pulse.paused, self._client.unstored // 2) if self._pulse.down_s() < OUTAGE_S else 0
+        """Give the number of workers that wait before a retry and are replaced: none during an outage."""
+        return min(self._health.paused, self._policy.unstored // 2) if self._health.down_s() < OUTAGE_S else 0
 
     def no_more(self) -> None:
-        """Take note that the caller has no more requests."""
+        """Record that the caller has no more requests."""
         self._all_read = True
         self._end_if_done()
 
     def wind_down(self, error: Exception | None = None) -> None:
-        """Send nothing more; end with ``error`` when what is in flight is answered, or the grace is over."""
+        """Send nothing more; end with ``error`` when what is in stream is answered, or the grace is over."""
         if self._error is None:
             self._error = error
         if self.closing:
             return
         self.closing = True
         self._queue.clear()
-        self._pulse.stop()
-        if self._gate is not None:
-            self._gate.stop()
+        self._health.stop(self._tasks)
+        if self._limiter is not None:
+            self._limiter.stop(self._tasks)
         self._release_doubtful()
-        self._grace_timer = asyncio.get_running_loop().call_later(self._client.grace_s, self.cancel)
+        self._grace_timer = asyncio.get_running_loop().call_later(self._policy.grace_s, self.cancel)
         self._end_if_done()
 
     def cancel(self) -> None:
-        """Abandon what is in flight and end."""
+        """Abandon what is in stream and end."""
         self.closing = True
         self._queue.clear()
         for task in self._tasks:
@@ -157,32 +201,32 @@ class Flight:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _work(self, request: Request) -> None:
-        client, queue = self._client, self._queue
+        context, queue = self._context, self._queue
         try:
             while True:
-                if self._gate is None and client.caps is not None and not client.caps.spend_call():
+                if self._limiter is None and context.budget is not None and not context.budget.spend_call():
                     self.wind_down()
                     return
                 self._sent += 1
-                client.exposed(self._sent - self.stored)
+                context.exposed()
                 started = time.monotonic()
                 try:
                     answer = await self._model.ask(request)
                 except Stopped:
                     return
                 if answer.retryable and answer.call_error is not None:
-                    if not client.watched:
-                        self._pulse.failed(started, answer.call_error)
+                    if not context.reports_health:
+                        self._health.failed(started, answer.call_error)
                     await self._doubt()
                 else:
-                    if not client.watched:
-                        self._pulse.alive()
+                    if not context.reports_health:
+                        self._health.succeeded()
                     if self._doubtful:
                         self._release_doubtful()
                 self._answered(answer)
                 if not queue or self.closing:
                     return
-                spare = self._width() - self.workers + self._paused()
+                spare = context.concurrency() - self.workers + self._paused()
                 if spare + len(self._doubtful) < 0:
                     return
                 request = queue.popleft()
@@ -193,16 +237,16 @@ class Flight:
         finally:
             self.workers -= 1
             if self.workers == 0:
-                self._pulse.rest()
+                self._health.idle()
             elif len(self._doubtful) == self.workers:
                 self._release_one()
             self._end_if_done()
 
     async def _doubt(self) -> None:
-        """Hold a failed request back until another one succeeds: is it this row's failure, or everybody's?
+        """Delay the failure of a request until another one succeeds: only then it is known to be this row's failure.
 
-        Where all fail, they are let go one at a time: a dead endpoint is asked ever less until the run gives
-        up, rather than every remaining row becoming an error.
+        Where all requests fail, they are released one at a time. An endpoint that is down then gets fewer and fewer
+        requests until the stream gives up, and the remaining rows do not become errors.
         """
         if self.closing or len(self._doubtful) + 1 >= self.workers:
             return
@@ -228,12 +272,12 @@ class Flight:
     def _answered(self, answer: Answer) -> None:
         if self._ended:
             return
-        self._client.count((answer,))
+        self._context.count((answer,))
         self._batch.append(answer)
-        if len(self._batch) >= self._client.batch_rows:
+        if len(self._batch) >= self._policy.batch_rows:
             self._flush()
         elif self._flush_timer is None:
-            self._flush_timer = asyncio.get_running_loop().call_later(self._client.batch_s, self._flush)
+            self._flush_timer = asyncio.get_running_loop().call_later(self._policy.batch_s, self._flush)
 
     def _flush(self) -> None:
         if self._flush_timer is not None:
@@ -244,34 +288,38 @@ class Flight:
             self._batch = []
 
     def _check(self) -> None:
-        """Give up where nothing succeeded for too long."""
+        """End the stream where nothing succeeded for too long."""
         if self._ended:
             return
-        give_up_s, now = self._client.give_up_s, time.monotonic()
-        if self._gate is not None and self._gate.waits_for_itself and self._pulse.fails < FAILS_ENOUGH:
-            self._pulse.skip(now - self._checked_at)
+        give_up_s, now = self._policy.give_up_s, time.monotonic()
+        if (
+            self._limiter is not None
+            and self._limiter.waits_for_own_rate
+            and self._health.failures_in_a_row < self._policy.decisive_failures
+        ):
+            self._health.exclude(now - self._checked_at)
         self._checked_at = now
-        self._tell()
-        if not self.closing and self.workers > 0 and self._pulse.down_s() >= give_up_s:
+        self._warn()
+        if not self.closing and self.workers > 0 and self._health.down_s() >= give_up_s:
             self._error = RunError(
-                f"the model {self._model.name} stopped answering ({self._pulse.trouble});"
+                f"the model {self._model.name} stopped answering ({self._health.last_failure});"
                 " what was answered is stored, run again to continue"
             )
             self.cancel()
         else:
             loop = asyncio.get_running_loop()
-            self._check_timer = loop.call_later(min(CHECK_S, give_up_s / 4), self._check)
+            self._check_timer = loop.call_later(min(self._policy.check_s, give_up_s / 4), self._check)
 
-    def _tell(self) -> None:
-        """Say where nothing is answered for a while: a silence looks like a hang."""
-        down_s, warnings = self._pulse.down_s(), self._client.warnings
+    def _warn(self) -> None:
+        """Warn of an outage, and of its end."""
+        down_s, warnings, policy = self._health.down_s(), self._context.warnings, self._policy
         now = time.monotonic()
-        if not self._told and down_s >= TOLD_S and now - self._told_at >= TELL_EVERY_S:
-            self._told, self._told_at = True, now
-            end = f"the run ends after {self._client.give_up_s:.0f} s without any"
-            warnings.append(f"no answer for {down_s:.0f} s ({self._pulse.trouble}); {end}")
-        elif self._told and not down_s:
-            self._told = False
+        if not self._warned and down_s >= policy.outage_warning_s and now - self._warned_at >= policy.warning_every_s:
+            self._warned, self._warned_at = True, now
+            end = f"the run ends after {policy.give_up_s:.0f} s without any"
+            warnings.append(f"no answer for {down_s:.0f} s ({self._health.last_failure}); {end}")
+        elif self._warned and not down_s:
+            self._warned = False
             warnings.append("answers come again")
         if warnings and self._outbox.empty():
             self._outbox.put([])
@@ -285,10 +333,12 @@ class Flight:
             return
         self._flush()
         self._ended = True
-        self._pulse.on_pause = None
-        if self._gate is not None:
-            self._gate.end()
+        self._health.on_pause.discard(self.feed)
+        if self._limiter is not None and self._started:
+            self._limiter.on_capacity.discard(self.feed)
+            self._limiter.on_budget_spent.discard(self.wind_down)
+            self._limiter.end()
         for timer in (self._check_timer, self._grace_timer):
             if timer is not None:
                 timer.cancel()
-        self._outbox.put(End(self._error))
+        self._outbox.put(StreamEnd(self._error))

@@ -14,7 +14,7 @@ from sqlenrich.runner.observer import Observer, Stopper
 
 if TYPE_CHECKING:
     from sqlenrich.llm.client import Client
-    from sqlenrich.llm.throttle.limiter import Gate
+    from sqlenrich.llm.throttle.limiter import RateLimiter
 
 PREFLIGHT_REQUESTS = 3
 COMMIT_ROWS = 256
@@ -39,7 +39,7 @@ class Asker(Protocol):
     def stopped(self) -> bool:
         """Whether it ended early."""
 
-    def heard(self) -> list[str]:
+    def new_warnings(self) -> list[str]:
         """Give the warnings since the last call."""
 
 
@@ -59,7 +59,7 @@ class AskLoop:
     retries: int = 0
     stored: int = 0
     """The answers stored."""
-    limiters: dict[int, Gate] = field(default_factory=dict)
+    limiters: dict[int, RateLimiter] = field(default_factory=dict)
 
     def ask(self, choice: ModelChoice, call: Step, pending: int, *, repeat: bool, suspect: bool = False) -> None:
         """Ask the pending relation; with ``repeat`` again while a retryable failure is pending.
@@ -71,10 +71,12 @@ class AskLoop:
 
         instant = isinstance(choice.model, InstantModel) and choice.model.instant
         batch_rows = COMMIT_ROWS if instant else BATCH_ROWS
-        with Client(choice.model, concurrency=choice.concurrency, batch_rows=batch_rows, caps=choice.budget) as client:
+        with Client(
+            choice.model, concurrency=choice.concurrency, batch_rows=batch_rows, budget=choice.budget
+        ) as client:
             self.stopper.watch(client)
-            if client.gate is not None:
-                self.limiters[id(client.gate)] = client.gate
+            if client.limiter is not None:
+                self.limiters[id(client.limiter)] = client.limiter
             before = replace(client.stats)  # a model that was asked before counts on
             try:
                 failed = self._round(client, call, pending, preflight=True, suspect=suspect)
@@ -90,7 +92,7 @@ class AskLoop:
         """Give the share of the asking time in which each limit delayed requests."""
         from sqlenrich.llm.throttle.wait_times import share_of_time
 
-        return share_of_time([limiter.held for limiter in self.limiters.values()])
+        return share_of_time([limiter.wait_times for limiter in self.limiters.values()])
 
     def _refreshed(self, choice: ModelChoice, call: Step) -> int:
         return self.backend.refresh(self.plan, call, None, ordered=choice.prefix_order)
@@ -128,5 +130,5 @@ class AskLoop:
         return sum(answer.retryable for answer in answers)
 
     def _warn(self, client: Asker) -> None:
-        for line in client.heard():
+        for line in client.new_warnings():
             self.observer.note(line)

@@ -20,7 +20,7 @@ from sqlenrich.spec.settings import LIMITS, Config, Endpoint
 
 if TYPE_CHECKING:
     from sqlenrich.llm.model import Model
-    from sqlenrich.llm.throttle.budget import Caps as Budget
+    from sqlenrich.llm.throttle.budget import Budget
 
 
 MOCK = "mock"
@@ -95,7 +95,7 @@ class ModelChoice:
         if resolved == self.resolved or not isinstance(self.model, EndpointModel):
             return self
         config = replace(self.model.config, params=resolved.params)
-        return replace(self, model=EndpointModel(config, gate=self.model.gate), resolved=resolved)
+        return replace(self, model=EndpointModel(config, limiter=self.model.limiter), resolved=resolved)
 
 
 def choose_model(
@@ -124,15 +124,18 @@ def _mock(enrichment: Enrichment, mock: Mock, concurrency: int | None, budget: B
 def _endpoint(
     enrichment: Enrichment, config: Config, settings: Endpoint, wanted: WantedModel, budget: Budget | None
 ) -> ModelChoice:
+    from sqlenrich.llm.endpoint.api_key import EnvironmentKey, resolve_key
     from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel
-    from sqlenrich.llm.throttle.limiter import Limits
+    from sqlenrich.llm.throttle.limits import Limits
 
     if settings.origin.startswith("endpoints.") and settings.api_key_env and settings.api_key is None:
         raise ConfigError(
             f"the variable {settings.api_key_env}, which {settings.origin} names as api_key_env, is not set"
         )
     urls = (settings.url, *settings.others)
-    checked = EndpointConfig(url=urls, model="", api_key=settings.api_key)  # before anything is sent there
+    key = EnvironmentKey(settings.api_key_env) if settings.api_key_env else None
+    resolve_key(key)  # a key that no header can hold is refused before anything is sent
+    checked = EndpointConfig(url=urls, model="", api_key=key)
     own = _own_model(enrichment, config, settings, wanted.name)
     taken = sorted({*own.params, "response_format"} & set(settings.extra_body))
     if taken:
@@ -154,11 +157,11 @@ def _endpoint(
         response_format=None if enrichment.hint == "always" else vendor_schema.form,
         hint=hint_text(enrichment.schema) if enrichment.hint == "always" else None,
     )
-    asked = EndpointModel(client, caps=budget)
+    asked = EndpointModel(client, budget=budget)
     # Two rows share no beginning where the prompt is one text and one value behind it.
     ordered = wanted.prefix_order and settings.prefix_order and len(enrichment.prompt().columns) > 1
-    where = " and ".join(site.shown for site in asked.sites)
-    return ModelChoice(asked, resolved, asked.gate.most, f" at {where}", own, budget, ordered, settings)
+    where = " and ".join(site.shown for site in asked.endpoint_urls)
+    return ModelChoice(asked, resolved, asked.limiter.max_concurrency, f" at {where}", own, budget, ordered, settings)
 
 
 def _own_model(enrichment: Enrichment, config: Config, settings: Endpoint, name: str | None) -> ResolvedModel:

@@ -174,7 +174,7 @@ def _ask(choice: ModelChoice, prompts: Mapping[str, str], observer: Observer, st
         for batch in client.stream(request for request in pending if request.request_hash not in answers):
             answers |= {answer.request_hash: answer for answer in batch}
             observer.answered(batch, len(prompts))
-        for line in client.heard():
+        for line in client.new_warnings():
             observer.note(line)
         stopper.watch(None)
     return answers

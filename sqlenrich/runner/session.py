@@ -25,7 +25,7 @@ from sqlenrich.spec.run_settings import Caps
 from sqlenrich.spec.settings import Config, find_config, with_prices
 
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
-    from sqlenrich.llm.throttle.budget import Caps as Budget
+    from sqlenrich.llm.throttle.budget import Budget
     from sqlenrich.runner.ask_loop import AskLoop
 
 
@@ -172,7 +172,7 @@ class Session:
 
 def new_budget(caps: Caps) -> Budget:
     """Give the account of what a run uses, below its caps."""
-    from sqlenrich.llm.throttle.budget import Caps as Budget
+    from sqlenrich.llm.throttle.budget import Budget
 
     return Budget(caps.max_calls, caps.max_cost)
 

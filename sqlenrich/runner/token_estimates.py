@@ -161,7 +161,7 @@ class PendingRequests:
         The lowest hashes are a fair sample.
         """
         from sqlenrich.llm.endpoint.token_counter import token_counter
-        from sqlenrich.llm.endpoint.urls import Site
+        from sqlenrich.llm.endpoint.urls import EndpointUrl
 
         settings = self.choice.endpoint
         if settings is None:  # the mock model
@@ -180,7 +180,10 @@ class PendingRequests:
         hint = "\n\n" + hint_text(self.enrichment.schema) if self.enrichment.hint == "always" else ""
         counts = count([prompt + hint for prompt in texts])
         known = [(len(p.encode()), tokens) for p, tokens in zip(texts, counts, strict=True) if tokens is not None]
-        return known, None if known else f"{Site.of(url).shown} counted a word, but none of {len(texts):,} prompts"
+        return (
+            known,
+            None if known else f"{EndpointUrl.of(url).shown} counted a word, but none of {len(texts):,} prompts",
+        )
 
     def sampled_prompts(self, sample: int) -> list[str]:
         """Give the prompts of the lowest pending hashes: the kept texts, else made again from the source."""

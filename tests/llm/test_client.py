@@ -15,12 +15,11 @@ import pytest
 
 from sqlenrich.core.errors import RunError
 from sqlenrich.llm.client import Client
-from sqlenrich.llm.endpoint import model as endpoint_module
-from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel
+from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel, EndpointPolicy
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.mock.model import MockModel
-from sqlenrich.llm.stream import Flight
-from sqlenrich.llm.throttle.limiter import Limits
+from sqlenrich.llm.stream import Stream, StreamPolicy
+from sqlenrich.llm.throttle.limits import Limits
 from tests.support.endpoint import ScriptedEndpoint
 
 NOW = datetime.now(UTC)
@@ -38,7 +37,7 @@ def answer(request: Request, call_error: str | None = None) -> Answer:
 
 
 class FakeModel:
-    """Asks what ``act`` does; knows what is in flight and what was sent."""
+    """Asks what ``act`` does; knows what is in stream and what was sent."""
 
     name = "fake"
 
@@ -223,7 +222,7 @@ def test_an_error_on_opening_leaves_nothing() -> None:
 
     model.open = broken  # type: ignore[method-assign]
     with pytest.raises(RunError, match="no"), Client(model, concurrency=1):
-        pytest.fail("entered")
+        pytest.fail("acquired")
 
 
 @pytest.mark.parametrize("way", ["break", "raise", "close", "forgotten"])
@@ -265,15 +264,14 @@ def test_an_interrupt_of_the_caller() -> None:
     assert model.in_flight == 0
 
 
-def test_one_stream_at_a_time_and_only_while_open() -> None:
+def test_several_streams_at_a_time_and_only_while_open() -> None:
     client = Client(sleeping(0.02), concurrency=1, batch_rows=1)
     with pytest.raises(RuntimeError, match="not open"):
         client.preflight(requests(1))
     with client:
         first = client.stream(iter(requests(3)))
         next(first)
-        with pytest.raises(RuntimeError, match="one stream at a time"):
-            next(client.stream(iter(requests(3))))
+        assert sum(len(batch) for batch in client.stream(iter(requests(3)))) == 3
         assert sum(len(batch) for batch in first) == 2
 
 
@@ -325,13 +323,12 @@ def test_stop_yields_what_is_in_flight(way: str) -> None:
         assert list(client.stream(iter(requests(5)))) == []
         assert client.preflight(requests(5)) == []
     assert len(seen) == len(model.sent) == 20
-    assert 0.55 < took < client.grace_s
+    assert 0.55 < took < client.policy.grace_s
 
 
 def test_stop_waits_for_the_grace_only() -> None:
     model = sleeping(30)
-    with Client(model, concurrency=10) as client:
-        client.grace_s = 0.2
+    with Client(model, concurrency=10, policy=StreamPolicy(grace_s=0.2)) as client:
         threading.Timer(0.1, client.stop).start()
         started = time.monotonic()
         assert list(client.stream(iter(requests(100)))) == []
@@ -368,11 +365,10 @@ def test_stop_of_an_instant_model() -> None:
     assert seen == 10
 
 
-def test_what_waits_to_be_sent_again_is_not_sent_after_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("BACKOFF_S", "ANSWERING_CAP_S", "BACKOFF_CAP_S"):
-        monkeypatch.setattr(endpoint_module, name, 30_000.0)
+def test_what_waits_to_be_sent_again_is_not_sent_after_stop() -> None:
+    policy = EndpointPolicy(backoff_s=30_000.0, largest_backoff_answering_s=30_000.0, largest_backoff_s=30_000.0)
     with ScriptedEndpoint(by_prompt={"prompt 3": "500"}) as server:
-        with Client(endpoint_model(server), concurrency=10) as client:
+        with Client(endpoint_model(server, policy), concurrency=10) as client:
             threading.Timer(0.3, client.stop).start()
             started = time.monotonic()
             seen = [one.request_hash for batch in client.stream(iter(requests(10))) for one in batch]
@@ -384,14 +380,13 @@ def test_what_waits_to_be_sent_again_is_not_sent_after_stop(monkeypatch: pytest.
 # Trouble
 
 
-def endpoint_model(server: ScriptedEndpoint, **fields: object) -> EndpointModel:
+def endpoint_model(server: ScriptedEndpoint, policy: EndpointPolicy, **fields: object) -> EndpointModel:
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}
     fields = {"timeout_s": 0.4, "max_tries": 4, "max_refusals": 4, "response_format": form} | fields
-    return EndpointModel(EndpointConfig(url=server.url, model="mock", **fields))  # type: ignore[arg-type]
+    return EndpointModel(EndpointConfig(url=server.url, model="mock", **fields), policy=policy)  # type: ignore[arg-type]
 
 
-def test_every_kind_of_trouble_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_module, "BACKOFF_S", 0.02)
+def test_every_kind_of_trouble_together() -> None:
     kinds = (
         "429",
         "500",
@@ -406,7 +401,7 @@ def test_every_kind_of_trouble_together(monkeypatch: pytest.MonkeyPatch) -> None
         "400_context",
     )
     with ScriptedEndpoint(rates=dict.fromkeys(kinds, 0.02), latency_s=0.002, seed=3) as server:
-        with Client(endpoint_model(server, max_tries=9), concurrency=32) as client:
+        with Client(endpoint_model(server, EndpointPolicy(backoff_s=0.02), max_tries=9), concurrency=32) as client:
             seen = [one for batch in client.stream(iter(requests(1000))) for one in batch]
             stats = client.stats
         assert stats.calls == len(server.asked) == sum(one.calls for one in seen)
@@ -424,7 +419,7 @@ def test_every_kind_of_trouble_together(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_good_answers_are_paid_for_once() -> None:
     with ScriptedEndpoint(rates={"500": 0.1}, slots=8, latency_s=0.002) as server:
-        with Client(endpoint_model(server, limits=Limits(concurrency=16)), concurrency=16) as client:
+        with Client(endpoint_model(server, EndpointPolicy(), limits=Limits(concurrency=16)), concurrency=16) as client:
             batches = list(client.stream(iter(requests(300))))
         good = Counter(seen.prompt for seen in server.asked if seen.status == 200)
         assert server.connections <= 16 + 2
@@ -434,10 +429,9 @@ def test_good_answers_are_paid_for_once() -> None:
 
 
 @pytest.mark.parametrize("fault", ["500", "hang", "429", "html"])
-def test_a_dead_endpoint_ends_the_run(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_module, "BACKOFF_S", 0.05)
+def test_a_dead_endpoint_ends_the_run(fault: str) -> None:
     with ScriptedEndpoint() as server:
-        with Client(endpoint_model(server), concurrency=20, give_up_s=1.0) as client:
+        with Client(endpoint_model(server, EndpointPolicy(backoff_s=0.05)), concurrency=20, give_up_s=1.0) as client:
             seen: list[Answer] = []
 
             def break_it() -> None:
@@ -455,8 +449,7 @@ def test_a_dead_endpoint_ends_the_run(fault: str, monkeypatch: pytest.MonkeyPatc
         assert fault == "html" or good == paid
 
 
-def test_a_killed_endpoint_and_the_run_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_module, "BACKOFF_S", 0.05)
+def test_a_killed_endpoint_and_the_run_after_it() -> None:
     stored: list[Answer] = []
     with ScriptedEndpoint(latency_s=0.002) as server:
 
@@ -464,26 +457,27 @@ def test_a_killed_endpoint_and_the_run_after_it(monkeypatch: pytest.MonkeyPatch)
             if len(stored) > 800:
                 server.die()
 
-        with Client(endpoint_model(server), concurrency=20, give_up_s=0.8) as client:
+        with Client(endpoint_model(server, EndpointPolicy(backoff_s=0.05)), concurrency=20, give_up_s=0.8) as client:
             with pytest.raises(RunError, match="connection refused"):
                 collect(client.stream(iter(requests(3000))), stored, kill)
             assert client.stats.failed <= 20
         first = {one.request_hash for one in stored if one.call_error is None}
         assert 800 < len(first) < 3000
         server.revive()
-        with Client(endpoint_model(server), concurrency=20) as client:
+        with Client(endpoint_model(server, EndpointPolicy(backoff_s=0.05)), concurrency=20) as client:
             left = (one for one in requests(3000) if one.request_hash not in first)
             second = [one.request_hash for batch in client.stream(left) for one in batch]
         assert sorted(first | set(second), key=int) == [str(n) for n in range(3000)]
         assert len(first) + len(second) == 3000
 
 
-def test_a_short_outage_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_module, "BACKOFF_S", 0.2)
+def test_a_short_outage_is_waited_for() -> None:
     seen: list[Answer] = []
     with (
         ScriptedEndpoint(latency_s=0.002) as server,
-        Client(endpoint_model(server, max_tries=6), concurrency=20, give_up_s=10) as client,
+        Client(
+            endpoint_model(server, EndpointPolicy(backoff_s=0.2), max_tries=6), concurrency=20, give_up_s=10
+        ) as client,
     ):
         for batch in client.stream(iter(requests(2000))):
             if len(seen) < 500 <= len(seen) + len(batch):
@@ -585,7 +579,7 @@ def test_settings_below_one(name: str) -> None:
 def test_a_feed_at_the_same_moment_is_not_lost() -> None:
     """The loop clears the mark between the caller's look at it and its change of it."""
 
-    class Between(Flight):
+    class Between(Stream):
         marked = True
 
         @property
@@ -598,23 +592,23 @@ def test_a_feed_at_the_same_moment_is_not_lost() -> None:
             self.marked = value
 
     with Client(sleeping(0.0), concurrency=1) as client:
-        flight = Between(client)
-        flight.marked = True
-        assert not flight.add(requests(1)[0])
-        assert flight.add(requests(1)[0])
+        stream = Between(client._context())
+        stream.marked = True
+        assert not stream.add(requests(1)[0])
+        assert stream.add(requests(1)[0])
 
 
 def test_a_stop_before_the_stream_begins_leaves_no_time_counted() -> None:
     model = EndpointModel(EndpointConfig(url="http://127.0.0.1:1/v1", model="mock"))
     with Client(model, concurrency=1) as client:
-        flight = Flight(client)
-        client._post(flight.wind_down)
-        client._post(flight.start)
+        stream = Stream(client._context())
+        client._post(stream.wind_down)
+        client._post(stream.start)
         client._await(asyncio.sleep(0.01))
-        assert not model.gate.held._open
+        assert not model.limiter.wait_times.is_open
 
 
 @pytest.mark.parametrize(("timeout_s", "give_up_s"), [(1.0, 120.0), (120.0, 120.0), (600.0, 600.0)])
 def test_an_endpoint_is_not_given_up_before_an_answer_is_due(timeout_s: float, give_up_s: float) -> None:
     model = EndpointModel(EndpointConfig(url="http://127.0.0.1:1/v1", model="m", timeout_s=timeout_s))
-    assert Client(model, concurrency=1).give_up_s == give_up_s
+    assert Client(model, concurrency=1).policy.give_up_s == give_up_s

@@ -37,8 +37,8 @@ def post(
     connection = HTTPConnection(urlsplit(url).netloc, timeout=timeout_s)
     try:
         connection.request("POST", page, json.dumps(body))
-        reply = connection.getresponse()
-        return reply, reply.read()
+        response = connection.getresponse()
+        return response, response.read()
     finally:
         connection.close()
 
@@ -102,10 +102,10 @@ def test_limits_are_enforced(limits: dict[str, Any], fields: dict[str, Any], acc
         wait_until(lambda: not server.tally.under_way)
         stats = server.tally.stats()
         seconds = server.tally.seconds()
-    assert Counter(reply.status for reply in replies) == {200: accepted, 429: 9 - accepted}
-    for reply in replies:
-        if reply.status == 429:
-            assert 58 < int(reply.headers["retry-after-ms"]) / 1000 <= int(reply.headers["retry-after"]) <= 60
+    assert Counter(response.status for response in replies) == {200: accepted, 429: 9 - accepted}
+    for response in replies:
+        if response.status == 429:
+            assert 58 < int(response.headers["retry-after-ms"]) / 1000 <= int(response.headers["retry-after"]) <= 60
     counts = {"accepted": accepted, "refused": 9 - accepted, "tokens_accepted": tokens}
     assert {name: stats[name] for name in counts} == counts
     assert stats["share_429"] == pytest.approx((9 - accepted) / 9, abs=1e-6)
@@ -124,14 +124,14 @@ def test_a_window_slides() -> None:
 @pytest.mark.parametrize("fault", [None, *STATUS_FAULTS, "wrong_type", "slow", *ODD_CONTENT, "huge", "refusal"])
 def test_faults_that_answer(fault: str | None) -> None:
     with ScriptedEndpoint(rates={fault: 1.0} if fault else {}, content=ANSWER) as server:
-        reply, raw = post(server.url, "a")
+        response, raw = post(server.url, "a")
         wait_until(lambda: not server.tally.under_way)
         stats = server.tally.stats()
         assert server.asked[0].complete == (fault not in STATUS_FAULTS)
     code, head, body = STATUS_FAULTS.get(fault or "", (200, "", None))
-    assert (reply.status, stats["status"], stats["faults"]) == (code, {str(code): 1}, {fault: 1} if fault else {})
-    assert reply.headers["retry-after"] == ("1" if "retry-after" in head else None)
-    assert reply.headers["content-type"] == ("text/html" if fault == "wrong_type" else "application/json")
+    assert (response.status, stats["status"], stats["faults"]) == (code, {str(code): 1}, {fault: 1} if fault else {})
+    assert response.headers["retry-after"] == ("1" if "retry-after" in head else None)
+    assert response.headers["content-type"] == ("text/html" if fault == "wrong_type" else "application/json")
     if body is not None:
         assert raw == body.replace(b"KEY", b"")
         return
@@ -225,10 +225,10 @@ def test_pages(page: str, body: Any, code: int, expected: Any) -> None:
     with ScriptedEndpoint() as server:
         connection = HTTPConnection("127.0.0.1", server.port, timeout=5)
         connection.request("GET" if body is None else "POST", page, None if body is None else json.dumps(body))
-        reply = connection.getresponse()
-        raw = reply.read()
+        response = connection.getresponse()
+        raw = response.read()
         connection.close()
-    assert reply.status == code
+    assert response.status == code
     if expected is not None:
         given = json.loads(raw)
         assert ([model["id"] for model in given["data"]] if "data" in given else given) == expected

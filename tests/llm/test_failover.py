@@ -14,28 +14,26 @@ import pytest
 
 from sqlenrich.core.errors import RunError
 from sqlenrich.llm.client import Client
-from sqlenrich.llm.endpoint import model as module
-from sqlenrich.llm.endpoint import urls as sites
-from sqlenrich.llm.endpoint.http import Reply, Wire
-from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel
+from sqlenrich.llm.endpoint.api_key import LiteralKey
+from sqlenrich.llm.endpoint.failure import RefusalCounter
+from sqlenrich.llm.endpoint.http import HttpPool, HttpResponse
+from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel, EndpointPolicy
 from sqlenrich.llm.endpoint.response import Fault
+from sqlenrich.llm.health import HealthPolicy
 from sqlenrich.llm.messages import Answer, Request
-from sqlenrich.llm.throttle.limiter import Gate, Limits
+from sqlenrich.llm.stream import StreamPolicy
+from sqlenrich.llm.throttle.limiter import RateLimiter
+from sqlenrich.llm.throttle.limits import Limits
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.faults import STATUS_FAULTS, error
 
-
-@pytest.fixture(autouse=True)
-def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BACKOFF_S", 0.02)
-    monkeypatch.setattr(module, "REVIVE_S", (0.0, 0.05))
-    monkeypatch.setattr(sites, "ALIKE_S", 0.0)
+POLICY = EndpointPolicy(backoff_s=0.02, revive_s=(0.0, 0.05), alike_s=0.0)
 
 
-def model(*servers: ScriptedEndpoint, **fields: object) -> EndpointModel:
+def model(*servers: ScriptedEndpoint, policy: EndpointPolicy = POLICY, **fields: object) -> EndpointModel:
     urls = tuple(server.url for server in servers)
     given = {"timeout_s": 0.4, "limits": Limits(concurrency=16)} | fields
-    return EndpointModel(EndpointConfig(url=urls, model="mock", **given))  # type: ignore[arg-type]
+    return EndpointModel(EndpointConfig(url=urls, model="mock", **given), policy=policy)  # type: ignore[arg-type]
 
 
 def requests(count: int) -> list[Request]:
@@ -75,7 +73,7 @@ def test_what_one_endpoint_leaves_the_other_takes_and_gives_back() -> None:
             seen = stream(client, 3_000, {300: one.die, 1_000: revive})
         assert Counter(answer.call_error for answer in seen) == {None: 3_000}
         assert len({answer.request_hash for answer in seen}) == 3_000
-        heard = client.heard()
+        heard = client.new_warnings()
         assert len(one.asked) > before[0] + 300, "it got nothing after it came back"
         assert [line.removeprefix(one.url)[:24] for line in heard] == [" can't be reached (conne", " answers again"]
 
@@ -122,13 +120,13 @@ def test_a_pause_ends_as_soon_as_the_endpoint_is_there() -> None:
         assert time.monotonic() - began < 8
 
 
-def test_retries_come_out_of_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retries_come_out_of_one_budget() -> None:
     """Four of five rows always fail: each is tried, but not each as often as it might be."""
-    monkeypatch.setattr("sqlenrich.llm.model.RETRIES", 20.0)
+    policy = replace(POLICY, health=HealthPolicy(retry_budget=20.0))
     by_prompt = {f" {n}.": "500" for n in range(10, 400) if n % 5}
     with ScriptedEndpoint() as server:
         server.by_prompt = by_prompt
-        with Client(model(server, max_tries=5), concurrency=16, give_up_s=30) as client:
+        with Client(model(server, policy=policy, max_tries=5), concurrency=16, give_up_s=30) as client:
             seen = stream(client, 400)
         failed = sum(answer.call_error is not None for answer in seen)
         assert (len(seen), failed) == (400, len(by_prompt))
@@ -140,19 +138,17 @@ def test_a_server_that_cuts_without_a_word(counted: int, warned: bool) -> None:
     with ScriptedEndpoint() as server:
         asked = model(server)
         for _ in range(5):
-            asked._compare("x" * 20_000, counted, asked.sites[0])
+            asked._compare("x" * 20_000, counted, asked.endpoint_urls[0])
         assert [("counts 100 tokens for a prompt of about 5,000" in line) for line in asked.warnings] == [True] * warned
 
 
 @pytest.mark.parametrize("concurrency", [8, None])
 @pytest.mark.parametrize("fault", ["500", "503", "429", "html", "reset", "hang"])
-def test_an_endpoint_that_fails_all_is_left_to_the_other(
-    fault: str, concurrency: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever fails at once always has room: without a rest it would get nearly all requests."""
-    monkeypatch.setattr("sqlenrich.llm.model.RETRIES", 50.0)
+def test_an_endpoint_that_fails_all_is_left_to_the_other(fault: str, concurrency: int | None) -> None:
+    """Failing at once makes its load the lowest: without a rest it would get nearly all requests."""
+    policy = replace(POLICY, health=HealthPolicy(retry_budget=50.0))
     with ScriptedEndpoint(rates={fault: 1.0}) as one, ScriptedEndpoint(latency_s=0.02) as two:
-        asked = model(one, two, limits=Limits(concurrency))
+        asked = model(one, two, policy=policy, limits=Limits(concurrency))
         with Client(asked, concurrency=1, give_up_s=30) as client:
             head = client.preflight(requests(1))
             seen = stream(client, 300)
@@ -170,15 +166,15 @@ def test_two_of_three_are_dead_from_the_start() -> None:
 
 
 def test_an_endpoint_that_leaves_in_order_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It answers what is in flight and takes nothing new: the last answer must not hide that it is gone."""
-    send, sends = Wire.send, itertools.count(1)
+    """It answers what is in stream and takes nothing new: the last answer must not hide that it is gone."""
+    send, sends = HttpPool.send, itertools.count(1)
 
-    async def refused_at_last(wire: Wire, method: str, target: str, *rest: Any, **more: Any) -> Reply:
+    async def refused_at_last(wire: HttpPool, method: str, target: str, *rest: Any, **more: Any) -> HttpResponse:
         if method == "GET" or next(sends) > 5:
             raise ConnectionRefusedError
         return await send(wire, method, target, *rest, **more)
 
-    monkeypatch.setattr(Wire, "send", refused_at_last)
+    monkeypatch.setattr(HttpPool, "send", refused_at_last)
     with ScriptedEndpoint(latency_s=0.3) as server:
         began = time.monotonic()
         asked = model(server, limits=Limits(8))
@@ -193,7 +189,7 @@ def test_an_endpoint_that_was_down_is_asked_again_by_the_next_client() -> None:
         for _ in range(2):
             with Client(asked, concurrency=16, give_up_s=5) as client:
                 assert [answer.call_error for answer in client.preflight(requests(1))] == [None]
-                asked.gate.doors[0].up = False  # nobody looks after it once the client is closed
+                asked.limiter.endpoints[0].up = False  # nobody looks after it once the client is closed
 
 
 def test_the_own_limits_are_no_outage() -> None:
@@ -214,7 +210,7 @@ def test_an_endpoint_that_only_fails_is_given_up_below_the_own_limits_too() -> N
 
 
 def _held(server: ScriptedEndpoint, asked: EndpointModel) -> None:
-    asked.gate.doors[0].held_until = time.monotonic() + 60
+    asked.limiter.endpoints[0].blocked_until = time.monotonic() + 60
 
 
 def _dead(server: ScriptedEndpoint, _: EndpointModel) -> None:
@@ -246,7 +242,7 @@ def _as_it_is(server: ScriptedEndpoint, _: EndpointModel) -> None:
         pytest.param(_limiting, Limits(), 0.5, id="limited"),
         pytest.param(_as_it_is, Limits(4, rpm=60), 0.5, id="own limits"),
         pytest.param(_as_it_is, Limits(4, tpm=10), 0.5, id="a limit below one request"),
-        pytest.param(_hanging, Limits(4), 1.0, id="in flight"),
+        pytest.param(_hanging, Limits(4), 1.0, id="in stream"),
     ],
 )
 @pytest.mark.parametrize("stops", [1, 2])
@@ -255,13 +251,10 @@ def test_stop_whatever_it_waits_for(
     limits: Limits,
     seconds: float,
     stops: int,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "BACKOFF_S", 5.0)
-    monkeypatch.setattr(Client, "grace_s", 0.6)
     with ScriptedEndpoint() as server:
-        asked = model(server, limits=limits, timeout_s=30.0)
-        with Client(asked, concurrency=4, give_up_s=60) as client:
+        asked = model(server, policy=replace(POLICY, backoff_s=5.0), limits=limits, timeout_s=30.0)
+        with Client(asked, concurrency=4, give_up_s=60, policy=StreamPolicy(grace_s=0.6)) as client:
             state(server, asked)
             stopped = []
 
@@ -273,14 +266,14 @@ def test_stop_whatever_it_waits_for(
             threading.Timer(0.4, stop).start()
             stream(client, 1_000)
             assert time.monotonic() - stopped[0] < (seconds if stops == 1 else 0.5)
-        assert asked.gate.in_flight == 0
+        assert asked.limiter.in_flight == 0
         assert time.monotonic() - stopped[0] < seconds + 0.5
 
 
 def test_stop_ends_a_preflight_that_waits() -> None:
     with ScriptedEndpoint() as server:
         asked = model(server)
-        asked.gate.doors[0].held_until = time.monotonic() + 60
+        asked.limiter.endpoints[0].blocked_until = time.monotonic() + 60
         with Client(asked, concurrency=1) as client:
             began = time.monotonic()
             threading.Timer(0.2, client.stop).start()
@@ -288,18 +281,17 @@ def test_stop_ends_a_preflight_that_waits() -> None:
             assert time.monotonic() - began < 3
 
 
-def test_an_outage_is_told_before_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sqlenrich.llm.stream.TOLD_S", 0.3)
-    monkeypatch.setattr("sqlenrich.llm.stream.CHECK_S", 0.1)
+def test_an_outage_is_told_before_its_end() -> None:
+    policy = StreamPolicy(outage_warning_s=0.3, check_s=0.1, batch_rows=20)
     heard: list[str] = []
-    with ScriptedEndpoint(latency_s=0.002) as server, Client(model(server), concurrency=16, batch_rows=20) as client:
+    with ScriptedEndpoint(latency_s=0.002) as server, Client(model(server), concurrency=16, policy=policy) as client:
         seen = 0
         for batch in client.stream(iter(requests(600))):
             if seen < 200 <= seen + len(batch):
                 server.die()
                 threading.Timer(1.0, server.revive).start()
             seen += len(batch)
-            heard += client.heard()
+            heard += client.new_warnings()
     assert seen == 600
     assert heard[0].startswith("no answer for 0 s (connection")
     assert heard[0].endswith("the run ends after 120 s without any")
@@ -333,12 +325,12 @@ def asked_for(fault: str, *servers: ScriptedEndpoint, **fields: object) -> Endpo
     config = EndpointConfig(
         url=urls,
         model="other" if fault == "404_model" else "mock",
-        api_key=KEY,
+        api_key=LiteralKey(KEY),
         timeout_s=2.0,
         limits=Limits(16),
         response_format={"type": "json_object"},
     )
-    return EndpointModel(replace(config, **fields))  # type: ignore[arg-type]
+    return EndpointModel(replace(config, **fields), policy=POLICY)  # type: ignore[arg-type]
 
 
 def refuse(server: ScriptedEndpoint, fault: str) -> Callable[[], None]:
@@ -354,18 +346,18 @@ def test_an_endpoint_that_refuses_all_from_the_start_is_closed(fault: str, first
         with Client(asked, concurrency=16, batch_rows=50) as client:
             head = client.preflight(requests(1))
             seen = stream(client, 400)
-            (told,) = client.heard()
+            (told,) = client.new_warnings()
         with Client(asked, concurrency=16) as client:  # the same run goes on: a further round, or other parameters
             tries = len(bad.asked)
             again = stream(client, 50)
-            assert client.heard() == []
+            assert client.new_warnings() == []
     assert Counter(answer.call_error for answer in (*head, *seen, *again)) == {None: 451}
     assert told.startswith(f"warning: {bad.url}")
     assert AT_THE_START[fault] in told
     assert told.endswith("; this run goes on without it")
     assert KEY not in told
     assert 1 <= tries == len(bad.asked) <= 16
-    assert asked.gate.in_flight == 0
+    assert asked.limiter.in_flight == 0
 
 
 @pytest.mark.usefixtures("_key_in_the_answers")
@@ -376,7 +368,7 @@ def test_an_endpoint_that_refuses_all_at_once_is_closed(fault: str, concurrency:
         asked = asked_for(fault, bad, good, limits=Limits(concurrency))
         with Client(asked, concurrency=16, batch_rows=20) as client:
             seen = stream(client, 2_000, {200: refuse(bad, fault)})
-            (told,) = client.heard()
+            (told,) = client.new_warnings()
     assert Counter(answer.call_error for answer in seen) == {None: 2_000}
     assert len({answer.request_hash for answer in seen}) == 2_000
     assert (told.startswith(f"warning: {bad.url}"), CLOSED[fault] in told, KEY in told) == (True, True, False)
@@ -401,8 +393,8 @@ def test_the_last_endpoint_that_refuses_all_ends_the_run(fault: str, when: str) 
         with Client(asked, concurrency=16, batch_rows=20) as client:
             with pytest.raises(RunError) as caught:
                 ends(client)
-            (told,) = client.heard()
-        assert asked.gate.in_flight == 0
+            (told,) = client.new_warnings()
+        assert asked.limiter.in_flight == 0
     line = str(caught.value)
     shown = {server.url for server in (one, two) if server.url in told or server.url in line}
     assert shown == {one.url, two.url}
@@ -419,7 +411,7 @@ def test_at_the_start_nobody_waits_for_an_endpoint_that_is_down(refuses_first: b
         with Client(asked_for("401", *servers), concurrency=16) as client, pytest.raises(RunError) as caught:
             client.preflight(requests(3))
         assert time.monotonic() - began < 5
-        heard = client.heard()
+        heard = client.new_warnings()
     both = "\n".join([*heard, str(caught.value)])
     assert all(server.url in both for server in servers)
     assert "refuses the key" in both
@@ -436,32 +428,32 @@ def test_an_endpoint_that_is_down_is_waited_for_when_the_other_is_closed() -> No
 
         with Client(asked_for("401", down, closed), concurrency=16, batch_rows=20, give_up_s=10) as client:
             seen = stream(client, 600, {200: turn})
-            heard = client.heard()
+            heard = client.new_warnings()
     assert Counter(answer.call_error for answer in seen) == {None: 600}
     assert sum(line.startswith(f"warning: {closed.url} refuses the key") for line in heard) == 1
 
 
 def test_an_endpoint_that_is_closed_while_it_is_down_stays_closed() -> None:
-    gate = Gate(2, Limits(4))
-    door = gate.doors[0]
-    door.up = False
-    gate.close_door(door)
-    gate.open_door(door)
-    gate.reopen()
-    assert [(one.up, one.closed) for one in gate.doors] == [(False, True), (True, False)]
+    limiter = RateLimiter(2, Limits(4))
+    endpoint = limiter.endpoints[0]
+    endpoint.up = False
+    limiter.disable(endpoint)
+    limiter.mark_up(endpoint)
+    limiter.mark_all_up()
+    assert [(one.up, one.disabled) for one in limiter.endpoints] == [(False, True), (True, False)]
 
 
 @pytest.mark.parametrize("fault", ["403", "404_path", "307"])
-def test_a_refusal_now_and_then_ends_nothing(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_now_and_then_ends_nothing(fault: str) -> None:
     """A firewall refuses some texts, and a page is away for a moment, at an endpoint that answers."""
-    monkeypatch.setattr(sites, "ALIKE_S", 3.0)
+    policy = replace(POLICY, alike_s=3.0)
     faults = {"by_prompt": {"prompt 77.": fault}, "script": {50: fault, 51: fault}}
     with (
         ScriptedEndpoint(latency_s=0.002, **faults) as server,  # type: ignore[arg-type]
-        Client(model(server), concurrency=16, batch_rows=20) as client,
+        Client(model(server, policy=policy), concurrency=16, batch_rows=20) as client,
     ):
         seen = stream(client, 400)
-        assert client.heard() == []
+        assert client.new_warnings() == []
     failed = [answer for answer in seen if answer.call_error is not None]
     assert [(one.request_hash, one.retryable) for one in failed] == [("77", True)]
     assert len(seen) == 400
@@ -485,7 +477,7 @@ def test_an_endpoint_that_refuses_all_in_the_same_words_ends_the_run() -> None:
         with Client(model(server), concurrency=16, batch_rows=20) as client, told:
             stream(client, 3_000, {200: refuse(server, "400_unclear")})
         refused = sum(seen.status == 400 for seen in server.asked)
-    assert refused >= sites.ALIKE  # answers that were under way begin the count anew
+    assert refused >= POLICY.alike  # answers that were under way begin the count anew
 
 
 @pytest.mark.parametrize(
@@ -496,32 +488,29 @@ def test_an_endpoint_that_refuses_all_in_the_same_words_ends_the_run() -> None:
         (Fault.KEY, ["no 1", "no 2", "no 3"], [0, 3, 4], [1, 2, 3]),
         (Fault.UNCLEAR, ["no", "", "no"], [0, 3, 3], [1, 0, 1]),
         (Fault.ROW, ["no"] * 3, [0, 3, 4], [0, 0, 0]),
-        (Fault.AGAIN, ["no"] * 3, [0, 3, 4], [0, 0, 0]),
+        (Fault.TRANSIENT, ["no"] * 3, [0, 3, 4], [0, 0, 0]),
     ],
 )
-def test_refusals_in_a_row_are_counted(
-    fault: Fault, texts: list[str], seconds: list[float], counts: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refusals_in_a_row_are_counted(fault: Fault, texts: list[str], seconds: list[float], counts: list[int]) -> None:
     """An empty text stands for an answer."""
-    monkeypatch.setattr(sites, "ALIKE_S", 3.0)
-    refusals, met = sites.Refusals(), []
+    refusals, counted = RefusalCounter(3.0), []
     for text, second in zip(texts, seconds, strict=True):
         if not text:
-            refusals.over()
-        met.append(refusals.met(fault, text, 0.5, 1000.0 + second) if text else 0)
-    assert met == counts
+            refusals.reset()
+        counted.append(refusals.add(fault, text, 0.5, 1000.0 + second) if text else 0)
+    assert counted == counts
 
 
 def test_an_endpoint_that_is_up_again_is_asked_whatever_its_other_pages_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its list of models answers 503 for ever."""
-    send = Wire.send
+    send = HttpPool.send
 
-    async def no_models(wire: Wire, method: str, target: str, *rest: Any, **more: Any) -> Reply:
+    async def no_models(wire: HttpPool, method: str, target: str, *rest: Any, **more: Any) -> HttpResponse:
         if method == "GET":
-            return Reply(503, "Service Unavailable", {}, b"")
+            return HttpResponse(503, "Service Unavailable", {}, b"")
         return await send(wire, method, target, *rest, **more)
 
-    monkeypatch.setattr(Wire, "send", no_models)
+    monkeypatch.setattr(HttpPool, "send", no_models)
     with ScriptedEndpoint(latency_s=0.002) as server:
 
         def restart() -> None:
@@ -542,10 +531,10 @@ def test_a_run_begins_where_another_endpoint_does_not_ask_to_wait() -> None:
         assert time.monotonic() - began < 0.9
 
 
-def test_a_run_begins_in_a_minute_that_others_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BUSY_S", 5.0)
+def test_a_run_begins_in_a_minute_that_others_used_up() -> None:
+    policy = replace(POLICY, busy_s=5.0)
     with ScriptedEndpoint(rates={"429": 1.0}) as server:
         threading.Timer(1.0, server.rates.clear).start()
-        with Client(model(server, max_tries=2, max_refusals=2), concurrency=16) as client:
+        with Client(model(server, policy=policy, max_tries=2, max_refusals=2), concurrency=16) as client:
             (answer,) = client.preflight(requests(3))
     assert (answer.request_hash, answer.call_error) == ("0", None)

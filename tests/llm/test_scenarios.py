@@ -22,11 +22,14 @@ import pytest
 
 from sqlenrich.core.errors import RunError
 from sqlenrich.llm.client import Client
-from sqlenrich.llm.endpoint import model as module
-from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel
+from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel, EndpointPolicy
+from sqlenrich.llm.health import HealthPolicy
 from sqlenrich.llm.messages import Answer, Request
-from sqlenrich.llm.throttle.budget import Caps
-from sqlenrich.llm.throttle.limiter import Limits, Ticket
+from sqlenrich.llm.stream import StreamPolicy
+from sqlenrich.llm.throttle.budget import Budget
+from sqlenrich.llm.throttle.endpoint_state import Permit
+from sqlenrich.llm.throttle.limiter import LimiterPolicy, RateLimiter
+from sqlenrich.llm.throttle.limits import Limits
 from sqlenrich.llm.throttle.wait_times import share_of_time
 from sqlenrich.spec.prices import Price
 from tests.support.endpoint import ScriptedEndpoint
@@ -100,27 +103,27 @@ def scene(seed: int) -> Scene:
     )
 
 
+POLICY = EndpointPolicy(
+    backoff_s=0.02, largest_backoff_s=0.2, revive_s=(0.0, 0.05), health=HealthPolicy(retry_budget=50.0)
+)
+
+
 class Watched(EndpointModel):
     """Knows the most requests that were ever under way."""
 
     peak = under_way = 0
 
-    async def _send(self, body: bytes, ticket: Ticket) -> Any:
+    async def _send(self, body: bytes, permit: Permit) -> Any:
         self.under_way += 1
         self.peak = max(self.peak, self.under_way)
         try:
-            return await super()._send(body, ticket)
+            return await super()._send(body, permit)
         finally:
             self.under_way -= 1
 
 
 @pytest.fixture(autouse=True)
-def _short_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(module, "BACKOFF_S", 0.02)
-    monkeypatch.setattr(module, "BACKOFF_CAP_S", 0.2)
-    monkeypatch.setattr(module, "REVIVE_S", (0.0, 0.05))
-    monkeypatch.setattr("sqlenrich.llm.throttle.limiter.REST_S", 0.05)
-    monkeypatch.setattr("sqlenrich.llm.model.RETRIES", 50.0)
+def _no_thread_is_left() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     assert set(threading.enumerate()) <= before
@@ -164,7 +167,7 @@ def play(scene: Scene) -> None:
 
     with ExitStack() as stack:
         servers = [stack.enter_context(ScriptedEndpoint(**one)) for one in scene.endpoints]  # type: ignore[arg-type]
-        caps = Caps(scene.max_calls, scene.max_cost, Price(Decimal(1), Decimal(1), Decimal(4)).exact)
+        caps = Budget(scene.max_calls, scene.max_cost, Price(Decimal(1), Decimal(1), Decimal(4)).exact)
         config = EndpointConfig(
             url=tuple(server.url for server in servers),
             model="mock",
@@ -172,7 +175,9 @@ def play(scene: Scene) -> None:
             timeout_s=1.0,
             params={"max_tokens": 30_000},
         )
-        gate = Watched(config, caps=caps).gate
+        limiter = RateLimiter(
+            len(servers), config.limits, max_out=config.max_out, budget=caps, policy=LimiterPolicy(first_rest_s=0.05)
+        )
         models: list[Watched] = []
 
         def give_up() -> None:
@@ -192,7 +197,7 @@ def play(scene: Scene) -> None:
         exposed = abandoned = 0
         with Hands(plan):
             for turn in range(scene.clients):
-                model = Watched(config, gate=gate)  # as a retry asks several models through one gate
+                model = Watched(config, limiter=limiter, policy=POLICY)  # a retry shares its limiter too
                 models.append(model)
                 mine = left[turn * share : (turn + 1) * share]
                 client = Client(
@@ -201,9 +206,9 @@ def play(scene: Scene) -> None:
                     unstored=scene.unstored,
                     batch_rows=scene.batch_rows,
                     give_up_s=4.0,
-                    caps=caps,
+                    budget=caps,
+                    policy=StreamPolicy(grace_s=3.0),
                 )
-                client.grace_s = 3.0
                 if stops or caps.reached or failure:
                     break
                 now[:] = [client]
@@ -224,7 +229,7 @@ def play(scene: Scene) -> None:
                     abandoned += client._stops > 1
         guard.cancel()
         guard.join()
-        calls = sum(model.pulse.calls for model in models)
+        calls = sum(model.health.calls for model in models)
         until = time.monotonic() + 5
         while any(server.open for server in servers) and time.monotonic() < until:
             time.sleep(0.005)
@@ -232,12 +237,14 @@ def play(scene: Scene) -> None:
         seen = [one for server in servers for one in server.asked]
 
     assert not late.is_set(), "it did not end"
-    assert (gate.in_flight, [door.in_flight for door in gate.doors]) == (0, [0] * len(servers))
-    assert all(waiting.done() for _, waiting in gate._waiting)
+    assert (limiter.in_flight, [endpoint.in_flight for endpoint in limiter.endpoints]) == (0, [0] * len(servers))
+    assert all(waiting.done() for _, waiting, _ in limiter._waiting)
     assert (caps.open, float(caps.reserved)) == (0, 0)
-    assert {door.number for door in gate.doors if door.closed} <= {number for number, _, _ in scene.refusals}
-    assert not all(door.closed for door in gate.doors)
-    shares = share_of_time([gate.held])
+    assert {endpoint.number for endpoint in limiter.endpoints if endpoint.disabled} <= {
+        number for number, _, _ in scene.refusals
+    }
+    assert not all(endpoint.disabled for endpoint in limiter.endpoints)
+    shares = share_of_time([limiter.wait_times])
     assert all(0 <= one <= 1 for one in shares.values()), shares
     assert sum(shares.values()) <= 1.001, shares
     answered = Counter(one.request_hash for one in given)

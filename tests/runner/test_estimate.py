@@ -18,7 +18,8 @@ import pytest
 import sqlenrich as se
 from sqlenrich.core.tokens import estimate_tokens
 from sqlenrich.llm.endpoint.token_counter import RUN_A_FEW
-from sqlenrich.llm.throttle.limiter import Gate, Limits
+from sqlenrich.llm.throttle.limiter import RateLimiter
+from sqlenrich.llm.throttle.limits import Limits
 from sqlenrich.plan.request import ResolvedModel, request_hash
 from sqlenrich.runner.estimate import duration
 from sqlenrich.runner.token_estimates import line
@@ -427,7 +428,7 @@ def test_stored_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert plan(prompt, data, output=database, model="mock")["limit"] == "100 ms an answer, at most 20 at a time"
     monkeypatch.setattr("sqlenrich.llm.throttle.limiter.open_files", lambda: 136.0)
     limited = plan(prompt, data, output=database, model="mock")
-    assert limited["limit"] == f"100 ms an answer, at most {Gate(1, Limits()).most} at a time"
+    assert limited["limit"] == f"100 ms an answer, at most {RateLimiter(1, Limits()).max_concurrency} at a time"
     assert limited["seconds"] == {"low": 0.25, "high": None}  # 8 at a time
     config = Config(endpoints={"e": Endpoint(NOBODY, concurrency=2)})
     fixed = plan(prompt, data, output=database, model="mock", endpoint="e", config=config)

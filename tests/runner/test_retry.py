@@ -8,6 +8,7 @@ import signal
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import duckdb
 import pytest
 
 import sqlenrich as se
+from sqlenrich.llm.endpoint.model import EndpointPolicy
 from sqlenrich.plan.pending_step import FEEDBACK, NO_FEEDBACK, NOT_TO_ASK, REASONS, feedback_text
 from sqlenrich.plan.request import request_constant, request_hash
 from sqlenrich.runner.model_choice import WantedModel, choose_model
@@ -284,7 +286,7 @@ def test_rows_that_always_fail_on_their_way_keep_no_other_from_being_mended(
     tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run ends where its first requests all fail; of rows that failed before nothing else is to be expected."""
-    monkeypatch.setattr("sqlenrich.llm.endpoint.model.BACKOFF_S", 0.01)
+    monkeypatch.setattr("sqlenrich.llm.endpoint.model.EndpointPolicy", partial(EndpointPolicy, backoff_s=0.01))
     prompt, output = write_prompt(tmp_path, HEADER + "retry: {max_attempts: 4}\n"), tmp_path / "out.duckdb"
     bad = [f"bad {i}" for i in range(6)]
     with ScriptedEndpoint(content=lambda text: PROSE if "prose" in text else GOOD) as endpoint:

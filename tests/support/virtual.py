@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import selectors
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, cast
 
 import orjson
 import pytest
 
-from sqlenrich.llm.endpoint.http import Reply
+from sqlenrich.llm.client import Client
+from sqlenrich.llm.endpoint.http import HttpResponse
+from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel
+from sqlenrich.llm.messages import Request
+from sqlenrich.llm.stream import Stream, StreamEnd
+from sqlenrich.llm.throttle.limits import Limits
 
 DONE = orjson.dumps(
     {
@@ -133,28 +140,118 @@ class Phases:
         return rule.admits()
 
 
-class Wire:
-    """Stands for a connection to an endpoint: ``admits`` decides of each request; counts by minutes."""
+class Unlimited:
+    """Admits everything."""
 
-    def __init__(self, clock: Clock, admits: Callable[[], bool], latency_s: float, at_a_time: int = 10**9) -> None:
+    def __init__(self, _: Clock) -> None:
+        pass
+
+    def admits(self) -> bool:
+        return True
+
+
+class VirtualEndpoint:
+    """Stands for a connection to an endpoint: ``admits`` decides of each request; counts by minutes.
+
+    ``at_a_time``: requests beyond that number are refused. ``transit_s``: a request is on its way for so long.
+    ``spread``: the least and the most time of an answer, as multiples of ``latency_s``.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        admits: Callable[[], bool],
+        latency_s: float,
+        at_a_time: int = 10**9,
+        *,
+        transit_s: float = 0.03,
+        spread: tuple[float, float] = (0.7, 1.5),
+    ) -> None:
         self.clock, self.admits, self.latency_s, self.at_a_time = clock, admits, latency_s, at_a_time
-        self.began, self.in_flight = clock.now, 0
+        self.transit_s, self.spread = transit_s, spread
+        self.began, self.in_work = clock.now, 0
         self.taken, self.refused = Counter[int](), Counter[int]()
 
-    async def send(self, *_: object, **__: object) -> Reply:
+    async def send(self, *_: object, **__: object) -> HttpResponse:
         """Answer a request."""
         minute = int((self.clock.now - self.began) // 60)
-        self.in_flight += 1
+        await asyncio.sleep(self.transit_s)
+        if self.in_work >= self.at_a_time or not self.admits():
+            self.refused[minute] += 1
+            return HttpResponse(429, "Too Many Requests", {}, REFUSED)
+        self.taken[minute] += 1
+        self.in_work += 1
         try:
-            await asyncio.sleep(0.03)
-            if self.in_flight > self.at_a_time or not self.admits():
-                self.refused[minute] += 1
-                return Reply(429, "Too Many Requests", {}, REFUSED)
-            self.taken[minute] += 1
-            await asyncio.sleep(self.latency_s * random.uniform(0.7, 1.5))
-            return Reply(200, "OK", {}, DONE)
+            await asyncio.sleep(self.latency_s * random.uniform(*self.spread))
         finally:
-            self.in_flight -= 1
+            self.in_work -= 1
+        return HttpResponse(200, "OK", {}, DONE)
 
     async def close(self) -> None:
         """Nothing is open."""
+
+
+async def stream(
+    clock: Clock, model: EndpointModel, minutes: float = math.inf, requests: float = math.inf
+) -> list[str]:
+    """Ask as a client does, for so long or for so many answers; give the warnings."""
+    client = Client(model, concurrency=1)
+    stream, number, outstanding, answers = Stream(client._context()), 0, 0, 0
+    notes: list[str] = []
+    end = clock.now + 60 * minutes
+    if math.isinf(requests):
+        await model.ask(Request("first", 1, "x" * 200))
+    stream.start()
+    while clock.now < end and answers < requests:
+        while outstanding < model.limiter.concurrency + client.policy.unstored and number < requests:
+            number, outstanding = number + 1, outstanding + 1
+            stream.add(Request(str(number), 1, "x" * 200))
+        stream.feed()
+        await asyncio.sleep(0.05)
+        while stream.ready():
+            batch = stream.take()
+            if isinstance(batch, StreamEnd):
+                raise AssertionError(batch.error)
+            outstanding, stream.stored = outstanding - len(batch), stream.stored + len(batch)
+            answers += len(batch)
+        notes += client.new_warnings()
+    stream.cancel()
+    await asyncio.sleep(0)
+    return notes
+
+
+@dataclass(frozen=True)
+class VirtualRun:
+    """What one endpoint took and refused in each minute, the seconds of the run, and its warnings."""
+
+    taken: Counter[int]
+    refused: Counter[int]
+    seconds: float
+    notes: list[str]
+
+
+def run_virtually(
+    rule: Callable[[Clock], Rule],
+    *,
+    latency_s: float,
+    at_a_time: int = 10**9,
+    minutes: float = math.inf,
+    requests: float = math.inf,
+    transit_s: float = 0.03,
+    spread: tuple[float, float] = (0.7, 1.5),
+    rpm: int | None = None,
+    concurrency: int | None = None,
+) -> VirtualRun:
+    """Run one stream against an endpoint with a rule, on a clock of its own."""
+    clock = Clock()
+    wire = VirtualEndpoint(clock, rule(clock).admits, latency_s, at_a_time, transit_s=transit_s, spread=spread)
+
+    async def work() -> list[str]:
+        limits = Limits(concurrency, rpm=rpm)
+        model = EndpointModel(EndpointConfig(url="http://127.0.0.1:1/v1", model="m", limits=limits))
+        await model.open()
+        model._pools = (cast("Any", wire),)
+        return await stream(clock, model, minutes, requests)
+
+    notes = in_no_time(pytest.MonkeyPatch(), clock, work)
+    return VirtualRun(wire.taken, wire.refused, clock.now - wire.began, notes)

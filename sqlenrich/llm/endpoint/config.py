@@ -1,4 +1,4 @@
-"""What the model endpoint's user sets, and the part of each request's body that follows from it."""
+"""The configuration of an endpoint, and the constant part of each request's body."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from urllib.parse import urlsplit
 import orjson
 
 from sqlenrich.core.errors import ConfigError
-from sqlenrich.llm.throttle.limiter import Limits
+from sqlenrich.llm.endpoint.api_key import ApiKey
+from sqlenrich.llm.throttle.limits import Limits
 
 _FIXED = ("messages", "model", "stream", "n")
 
 
 @dataclass(frozen=True)
 class EndpointConfig:
-    """How to reach a model and what to send with every prompt.
+    """How to reach a model, and what to send with every prompt. It can be pickled, and holds no key.
 
-    ``url`` ends where ``/chat/completions`` begins, usually in ``/v1``; several urls serve the same model.
-    ``params`` are in the endpoint's own names; ``response_format`` is sent as it is; ``hint`` follows the prompt
-    after an empty line; ``extra_body`` adds fields of the request's body. ``timeout_s``: so many seconds without a
-    byte end a try; ``max_tries``: sends of one request that fail; ``max_refusals``: those that meet a
-    limit (429, 503), no fault of its own. ``api_key`` is in no repr, error or answer.
-    Raises ConfigError.
+    ``url`` ends where ``/chat/completions`` begins, usually in ``/v1``; several URLs serve the same model. ``api_key``
+    is a reference, resolved when a model opens. ``params`` are in the endpoint's own names; ``response_format`` is sent
+    as it is; ``hint`` follows the prompt after an empty line; ``extra_body`` adds fields to the body. A try ends after
+    ``timeout_s`` seconds without a byte. ``max_tries`` bounds the failed tries of one request, ``max_refusals`` those
+    that met a limit (429, 503). Raises ConfigError.
     """
 
     url: str | tuple[str, ...]
     model: str
-    api_key: str | None = field(default=None, repr=False)
+    api_key: ApiKey | None = None
     limits: Limits = field(default_factory=Limits)
     timeout_s: float = 120.0
     max_tries: int = 5
@@ -41,8 +41,6 @@ class EndpointConfig:
     def __post_init__(self) -> None:
         for written in self.urls:
             _check_url(written)
-        if self.api_key is not None and not self.api_key.isprintable():
-            raise ConfigError("the endpoint's key holds a line break or a control character")
         for name, value in {
             **asdict(self.limits),
             "max_tries": self.max_tries,
@@ -58,7 +56,7 @@ class EndpointConfig:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """All of the endpoints."""
+        """All URLs."""
         return (self.url,) if isinstance(self.url, str) else tuple(self.url)
 
     @property
@@ -82,7 +80,7 @@ def _check_url(written: str) -> None:
 
 
 def body_parts(config: EndpointConfig) -> tuple[bytes, bytes, frozenset[str]]:
-    """Give what stands before and after the prompt's JSON text (less its last quote), and the fields' names.
+    """Give the bytes before and after the prompt's JSON text (less its last quote), and the fields' names.
 
     The order of the fields is fixed: model, parameters, response_format, extra_body, messages. A schema keeps
     its own order, for models write the properties in it. Raises ConfigError.

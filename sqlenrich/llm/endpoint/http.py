@@ -23,20 +23,20 @@ _PORTS = {"http": 80, "https": 443}
 _PATH = "/%:@!$&'()*+,;=~-._"
 
 
-class WireError(Exception):
-    """No reply came; the text says why."""
+class HttpError(Exception):
+    """No response came; the text says why."""
 
 
-class WireTimeoutError(WireError):
+class HttpTimeoutError(HttpError):
     """No connection, no byte or no end within the time."""
 
 
-class WireConnectError(WireTimeoutError):
+class HttpConnectError(HttpTimeoutError):
     """No connection came about in time: nothing was sent."""
 
 
-class Reply(NamedTuple):
-    """A whole reply. The names of ``headers`` are in lower case."""
+class HttpResponse(NamedTuple):
+    """A whole response. The names of ``headers`` are in lower case."""
 
     status: int
     reason: str
@@ -44,10 +44,10 @@ class Reply(NamedTuple):
     body: bytes
 
 
-class Wire:
+class HttpPool:
     """Sends requests to one origin. In the loop's thread alone.
 
-    A try ends with WireTimeoutError after ``timeout_s`` seconds without a byte, and after twice that in all: a server
+    A try ends with HttpTimeoutError after ``timeout_s`` seconds without a byte, and after twice that in all: a server
     that sends a byte now and then would never end.
     """
 
@@ -67,8 +67,10 @@ class Wire:
         self._open: set[_Connection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
 
-    async def send(self, method: str, target: str, body: bytes = b"", *, timeout_s: float | None = None) -> Reply:
-        """Give the reply to one request. Raises WireError, OSError or ssl.SSLError where none came."""
+    async def send(
+        self, method: str, target: str, body: bytes = b"", *, timeout_s: float | None = None
+    ) -> HttpResponse:
+        """Give the response to one request. Raises HttpError, OSError or ssl.SSLError where none came."""
         loop = asyncio.get_running_loop()
         connection = self._kept(loop.time()) or await self._connect(loop)
         head = b"%b %b HTTP/1.1\r\n%b%d\r\n\r\n" % (method.encode(), target.encode(), self._head, len(body))
@@ -77,7 +79,7 @@ class Wire:
         if self._sweeper is None:
             self._sweep(loop)
         try:
-            reply = await waiter
+            response = await waiter
         except BaseException:
             connection.close()
             raise
@@ -88,7 +90,7 @@ class Wire:
             self._idle.append(connection)
         else:
             connection.close()
-        return reply
+        return response
 
     async def close(self) -> None:
         """Close all connections."""
@@ -119,7 +121,7 @@ class Wire:
             connection.close()
             self._open.discard(connection)
             if isinstance(error, TimeoutError):
-                raise WireConnectError("timeout: no connection") from None
+                raise HttpConnectError("timeout: no connection") from None
             raise
         return connection
 
@@ -147,7 +149,7 @@ class _Connection(asyncio.Protocol):
         self.idle_since = 0.0
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
-        self._waiter: asyncio.Future[Reply] | None = None
+        self._waiter: asyncio.Future[HttpResponse] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._heard = self._until = self._timeout_s = 0.0
         self._reset()
@@ -163,24 +165,24 @@ class _Connection(asyncio.Protocol):
         """Whether another request may be sent here."""
         return self._transport is not None and not self._transport.is_closing() and self._waiter is None
 
-    def begin(self, data: bytes, loop: asyncio.AbstractEventLoop, timeout_s: float) -> asyncio.Future[Reply]:
-        """Send a request; give what will hold its reply."""
-        waiter: asyncio.Future[Reply] = loop.create_future()
+    def begin(self, data: bytes, loop: asyncio.AbstractEventLoop, timeout_s: float) -> asyncio.Future[HttpResponse]:
+        """Send a request; give what will hold its response."""
+        waiter: asyncio.Future[HttpResponse] = loop.create_future()
         self._waiter, self._loop, self._timeout_s = waiter, loop, timeout_s
         self._heard = loop.time()
         self._until = self._heard + 2 * timeout_s
         if self._transport is None or self._transport.is_closing():
-            self._fail(WireError("connection closed before the answer"))
+            self._fail(HttpError("connection closed before the answer"))
         else:
             self._transport.write(data)
         return waiter
 
     def check(self, now: float) -> None:
-        """End a request that waits for too long."""
+        """StreamEnd a request that waits for too long."""
         if now - self._heard >= self._timeout_s:
-            self._fail(WireTimeoutError(f"timeout: no byte for {self._timeout_s:g} s"))
+            self._fail(HttpTimeoutError(f"timeout: no byte for {self._timeout_s:g} s"))
         elif now >= self._until:
-            self._fail(WireTimeoutError(f"timeout: no whole answer within {2 * self._timeout_s:g} s"))
+            self._fail(HttpTimeoutError(f"timeout: no whole answer within {2 * self._timeout_s:g} s"))
 
     def close(self) -> None:
         """Close the connection at once."""
@@ -203,15 +205,15 @@ class _Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._fail(WireError("the answer is not HTTP"))
+            self._fail(HttpError("the answer is not HTTP"))
             return
         if not self._status and self._waiter is not None:
             self._head_size += len(data)
             if self._head_size > MOST_HEAD:
-                self._fail(WireError("the answer's head is too long"))
+                self._fail(HttpError("the answer's head is too long"))
 
     def connection_lost(self, error: Exception | None) -> None:
-        """A body without a length ends here; any other reply that is not whole broke off."""
+        """A body without a length ends here; any other response that is not whole broke off."""
         self._transport = None
         self._among.discard(self)
         if self._waiter is None:
@@ -220,14 +222,14 @@ class _Connection(asyncio.Protocol):
         if self._status >= 200 and not framed and error is None:
             self._finish()
         elif self._status or self._head_size:
-            self._fail(WireError("the answer broke off"))
+            self._fail(HttpError("the answer broke off"))
         else:
-            self._fail(WireError("connection closed before the answer"))
+            self._fail(HttpError("connection closed before the answer"))
 
     # What the parser calls.
 
     def on_message_begin(self) -> None:
-        """Refuse a reply that nobody asked for."""
+        """Refuse a response that nobody asked for."""
         if self._waiter is None:
             self.close()
 
@@ -249,10 +251,10 @@ class _Connection(asyncio.Protocol):
         self._parts.append(part)
         self._size += len(part)
         if self._size > MOST_BODY:
-            self._fail(WireError(f"the answer is longer than {MOST_BODY:,} bytes"))
+            self._fail(HttpError(f"the answer is longer than {MOST_BODY:,} bytes"))
 
     def on_message_complete(self) -> None:
-        """Give the reply, unless it only says that the real one is to come."""
+        """Give the response, unless it only says that the real one is to come."""
         if self._status < 200:
             self._reset()
             return
@@ -269,12 +271,12 @@ class _Connection(asyncio.Protocol):
             try:
                 body = _inflated(body)
             except (zlib.error, ValueError):
-                waiter.set_exception(WireError("the answer broke off: it can't be unpacked"))
+                waiter.set_exception(HttpError("the answer broke off: it can't be unpacked"))
                 return
-        waiter.set_result(Reply(self._status, self._reason.decode("latin-1"), self._headers, body))
+        waiter.set_result(HttpResponse(self._status, self._reason.decode("latin-1"), self._headers, body))
         self._reset()
 
-    def _fail(self, error: WireError) -> None:
+    def _fail(self, error: HttpError) -> None:
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_exception(error)

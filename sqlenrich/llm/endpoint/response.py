@@ -54,13 +54,13 @@ _UNITS_S = {"ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0}
 class Fault(Enum):
     """Whose fault an answer with an HTTP status other than 200 is."""
 
-    AGAIN = "again"
+    TRANSIENT = "transient"
     ROW = "row"
     UNCLEAR = "unclear"
     RUN = "run"
     QUOTA = "quota"
     KEY = "key"
-    PLACE = "place"
+    URL = "url"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,9 @@ def one_line(text: str) -> str:
     return line if len(line) <= ERROR_CHARS else line[: ERROR_CHARS - 1] + "…"
 
 
-def judge(status: int, message: str, code: str, param: str, sent: Collection[str], *, waits: bool = False) -> Fault:
+def classify_status(
+    status: int, message: str, code: str, param: str, sent: Collection[str], *, waits: bool = False
+) -> Fault:
     """Say whose fault an HTTP status other than 200 is; ``sent`` names the parameters of every request.
 
     ``waits``: it says when to come again. Gemini tells of a limit a minute in the words in which others tell of money.
@@ -178,11 +180,11 @@ def judge(status: int, message: str, code: str, param: str, sent: Collection[str
     if status == 402 or (status in (400, 403, 429) and used_up):
         return Fault.QUOTA
     if status in RETRIED or status >= 500:
-        return Fault.AGAIN
+        return Fault.TRANSIENT
     if status == 401 or (status == 403 and not about_row):
         return Fault.KEY
     if status in (404, 405) or status < 400:
-        return Fault.PLACE
+        return Fault.URL
     if about_row or status == 413:
         return Fault.ROW
     if param.split(".")[0] in sent or _RUN.search(message):

@@ -1,22 +1,35 @@
-"""An endpoint that cuts long prompts without a word: its own count of tokens is far below ours."""
+"""Endpoints that truncate long prompts silently: they count far fewer tokens than we do."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlenrich.core.tokens import BYTES_PER_TOKEN
 
-BYTES, FACTOR, ANSWERS = 8_000, 4, 3
-"""So many answers to prompts of so many characters, each counted as so many times fewer tokens than it has."""
+
+@dataclass(frozen=True)
+class TruncationPolicy:
+    """The evidence for a truncation."""
+
+    shortest_prompt_chars: int = 8_000
+    factor: int = 4
+    """The endpoint counts fewer tokens than we do by this factor, ..."""
+    answers: int = 3
+    """... in this many answers."""
 
 
-class CutWatch:
-    """Compares the counts of an endpoint with ours, until it is sure."""
+class TruncationDetector:
+    """Compares an endpoint's token counts with ours, until the evidence is sufficient."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: TruncationPolicy | None = None) -> None:
+        self.policy = policy or TruncationPolicy()
         self._answers = 0
 
-    def found(self, prompt: str, tokens_in: int) -> int | None:
-        """Take note of an answer; give our count of the prompt the one time that prompts turn out to be cut."""
-        if self._answers >= ANSWERS or len(prompt) < BYTES or len(prompt) < FACTOR * BYTES_PER_TOKEN * tokens_in:
+    def observe(self, prompt: str, tokens_in: int) -> int | None:
+        """Record an answer. Once, when the evidence is sufficient, give our count of the prompt's tokens."""
+        policy, length = self.policy, len(prompt)
+        short = length < max(policy.shortest_prompt_chars, policy.factor * BYTES_PER_TOKEN * tokens_in)
+        if short or self._answers >= policy.answers:
             return None
         self._answers += 1
-        return len(prompt) // BYTES_PER_TOKEN if self._answers == ANSWERS else None
+        return length // BYTES_PER_TOKEN if self._answers == policy.answers else None

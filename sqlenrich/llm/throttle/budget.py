@@ -1,4 +1,4 @@
-"""What a run may use at most: calls and money. Whoever sends asks first."""
+"""The budget of a run: the most calls it may make and the most it may cost."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ FREE = Decimal(0)
 
 
 @dataclass
-class Caps:
-    """How many calls a run may make and what it may cost, and how much of that is used.
+class Budget:
+    """The caps of a run, and how much of them is used.
 
-    ``price`` gives what tokens cost exactly: those read, those of them from the vendor's cache, those written. A
-    request is counted with the most that it may cost until its own usage is told, so a run stays below its cap as far
-    as the answers keep to ``max_tokens``. Raises ConfigError for a cap below 0.
+    ``max_cost`` is in the currency of ``price``, which gives the exact price of tokens read, those of them from the
+    vendor's cache, and tokens written. A request counts with the most it may cost until its usage is known, so the
+    cost stays below the cap as far as answers keep to ``max_tokens``. Raises ConfigError for a cap below 0.
     """
 
     max_calls: int | None = None
@@ -26,9 +26,11 @@ class Caps:
     calls: int = 0
     spent: Decimal = FREE
     reserved: Decimal = FREE
+    """The most that the requests in flight may cost."""
     open: int = 0
+    """The requests in flight."""
     reached: str | None = None
-    """The option that ended the run: ``max_calls`` or ``max_cost``."""
+    """The cap that ended the run: ``max_calls`` or ``max_cost``."""
 
     def __post_init__(self) -> None:
         for name in ("max_calls", "max_cost"):
@@ -37,14 +39,21 @@ class Caps:
                 raise ConfigError(f"{name} is 0 or more, not {value}")
         self._limit = None if self.max_cost is None else Decimal(str(self.max_cost))
 
+    def share(self, n: int) -> Budget:
+        """Give what one of ``n`` processes may use; calls are rounded down. Nothing of a share is used yet."""
+        if n < 1:
+            raise ConfigError(f"caps are shared by 1 or more processes, not {n}")
+        calls = None if self.max_calls is None else self.max_calls // n
+        return Budget(calls, None if self.max_cost is None else self.max_cost / n, self.price)
+
     def most(self, tokens_in: int, tokens_out: int) -> Decimal:
-        """Give the most that so many tokens may cost: a cache may be the dearer way to read them."""
+        """Give the most that these tokens may cost: tokens from a cache may cost more than others."""
         if self.price is None:
             return FREE
         return max(self.price(tokens_in, 0, tokens_out), self.price(tokens_in, tokens_in, tokens_out))
 
     def allows(self, cost: Decimal) -> bool | None:
-        """Say whether one more request may be sent: None where that shows once what is in flight is answered."""
+        """Whether one more request may be sent. None: that depends on what the requests in flight cost."""
         if self.max_calls is not None and self.calls >= self.max_calls:
             self.reached = "max_calls"
             return False
@@ -56,14 +65,14 @@ class Caps:
         return True
 
     def spend_call(self) -> bool:
-        """Say whether a request that costs nothing may be sent, and count it if so."""
+        """Count a request that costs nothing; False where none is left."""
         if not self.allows(FREE):
             return False
         self.calls += 1
         return True
 
     def sent(self, cost: Decimal) -> None:
-        """Take note of a request that is sent and may cost so much."""
+        """Record a request that is sent and may cost this much."""
         self.calls += 1
         self.open += 1
         self.reserved += cost
@@ -71,10 +80,14 @@ class Caps:
     def settled(
         self, reserved: Decimal, tokens_in: int | None, tokens_out: int | None, tokens_cached: int | None
     ) -> None:
-        """Take note of what a request took after all; where an endpoint does not tell that, of the most it may cost."""
+        """Record what a request used; where the endpoint gives no usage, the most it may cost."""
         self.open -= 1
         self.reserved -= reserved
         if tokens_in is None or tokens_out is None:
             self.spent += reserved
         elif self.price is not None:
             self.spent += self.price(tokens_in, tokens_cached or 0, tokens_out)
+
+    def forget_open(self) -> None:
+        """Forget the requests in flight: after a fork they are the parent's."""
+        self.open, self.reserved = 0, FREE

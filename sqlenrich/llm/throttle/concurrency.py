@@ -1,214 +1,263 @@
-"""A limit that nobody tells, learnt from what an endpoint refuses: so many requests as it answered in a minute."""
+"""The concurrency limit of one endpoint: how many requests may be in flight. It is found by trying."""
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 
-MINUTE_S = 60.0
-SLOT_S = 0.25
-SHARE, FEW, SOME = 0.05, 10, 3
-"""Fewer refusals in a minute than both are the price of finding out how many requests fit."""
-HELPED, TRIAL_S = 0.5, 15.0
-"""A limit is kept where it takes the share of refusals below this part of what that was."""
-ALIKE, NEAR = 0.1, 0.7
-"""Two minutes agree within the first share, and what was taken with what was answered within the second."""
-DROPPED_S = 600.0
-"""One that did not help is not looked for again before."""
-MORE, MORE_AGAIN, MOST_MORE = 0.02, 4, 3.0
-"""Such a share more is tried, four times as much each time that it fits."""
-TOO_MANY, LONGEST_REST = 0.01, 16
-"""Where more than that share of a minute's requests is refused, the limit before it comes back and is kept
-to for twice as many minutes."""
-LESS, LEAST = 0.25, 0.85
-"""Each refusal takes so many requests a minute off, down to a share of what was learnt."""
-HOLD, HOLD_S = 10, 1.0
-"""It also stops what is sent for the time of so many requests, but no longer than that."""
+from sqlenrich.llm.throttle.refusals import ChancePolicy, ChanceTest
 
-
-class Window:
-    """How many requests were sent in the last 60 seconds and not refused."""
-
-    def __init__(self, since: float) -> None:
-        self.count = 0
-        self._since = since
-        self._slots: deque[list[int]] = deque()
-
-    def add(self, at: float) -> None:
-        """Count a request that is sent."""
-        self._forget(at)
-        slot = int(at / SLOT_S)
-        if self._slots and self._slots[-1][0] >= slot:
-            self._slots[-1][1] += 1
-        else:
-            self._slots.append([slot, 1])
-        self.count += 1
-
-    def drop(self, at: float) -> None:
-        """Take one back that was sent then: it was refused."""
-        if at < self._since:
-            return
-        slot = int(at / SLOT_S)
-        for entry in reversed(self._slots):
-            if entry[0] <= slot:
-                if entry[0] == slot and entry[1]:
-                    entry[1] -= 1
-                    self.count -= 1
-                return
-
-    def before(self, at: float) -> int:
-        """Give how many of them were sent before, but for those just before: some of these may be refused as well."""
-        later, slot = 0, int(at / SLOT_S)
-        for number, count in reversed(self._slots):
-            if number < slot:
-                break
-            later += count
-        return self.count - later
-
-    def wait_s(self, most: float, now: float) -> float:
-        """Give in how many seconds fewer than ``most`` are counted; 0 for now."""
-        self._forget(now)
-        over, wait_s = self.count + 1 - most, 0.0
-        for slot, count in self._slots:
-            if over <= 0:
-                break
-            over -= count
-            wait_s = _over_at(slot) - now
-        return max(wait_s, 0.0)
-
-    def _forget(self, now: float) -> None:
-        while self._slots and _over_at(self._slots[0][0]) <= now:
-            self.count -= self._slots.popleft()[1]
-
-
-def _over_at(slot: int) -> float:
-    return (slot + 1) * SLOT_S + MINUTE_S
+OTHER_FILES = 128
+"""Open files that are left to the rest of the program."""
 
 
 @dataclass(frozen=True)
-class Finding:
-    """Something to tell: the share of a minute's requests that was refused, and how many of them were answered.
+class ConcurrencyPolicy:
+    """How the limit grows and shrinks. Rates are answers a second."""
 
-    ``kept``: from now on no more than that are sent; else that was tried, and is not what the endpoint refuses for.
+    start: int = 8
+    largest: int = 512
+    start_s: float = 8.0
+    """After the first answer the limit is what a server of one request at a time answers in this time ..."""
+    largest_start: int = 64
+    """... but no more than this."""
+    growth: int = 4
+    """Fast growth multiplies the limit by this in a round trip, ..."""
+    queued_growth: int = 2
+    """... and by this where requests queue at the endpoint."""
+    queued: float = 1.25
+    """Requests queue where answers take longer than the first ones by this factor."""
+    turn_s: float = 0.1
+    """The shortest round trip of the fast growth."""
+    round_s: float = 0.5
+    """The shortest round of the search for the best rate."""
+    wider: float = 0.25
+    """The search tries a limit that is larger by this share, ..."""
+    narrower: float = 0.1
+    """... and one that is smaller by this share."""
+    worth: float = 0.25
+    """A larger limit is kept where at least this share of the increase returns as a higher rate."""
+    enough: float = 0.9
+    """After the fast growth the smallest limit with this share of the best rate is chosen."""
+    loss: float = 0.05
+    """A smaller limit is kept where at most this share of the decrease is lost as rate."""
+    smoothing: float = 0.1
+    """Weight of a new latency in the running average."""
+    longest_rest: int = 16
+    """The most rounds between two trials."""
+    decrease: float = 0.95
+    """Refusals multiply the limit by this, or set it to what the endpoint still works on, if that is less."""
+    fast_again: float = 0.25
+    """Fast growth begins again after steps of this share of the limit without refusals."""
+    chance: ChancePolicy = field(default_factory=ChancePolicy)
+
+
+def max_per_endpoint(endpoints: int, open_files: float, policy: ConcurrencyPolicy | None = None) -> int:
+    """Give the most connections to each of several endpoints that a limit of open files allows."""
+    policy = policy or ConcurrencyPolicy()
+    return int(min(policy.largest, max(policy.start, (open_files - OTHER_FILES) / endpoints)))
+
+
+class ConcurrencyLimit:
+    """How many requests may be in flight at one endpoint. All times are monotonic, in seconds.
+
+    Fast growth: the limit is multiplied in each round trip, until more requests in flight bring no higher rate, or a
+    tenth of the requests is refused. Where nothing is refused, a search for the best rate follows: a larger and a
+    smaller limit are tried from time to time. Where requests are refused, additive increase and multiplicative decrease
+    (AIMD) follow: the limit returns quickly to the last one without refusals, then grows one by one, ever more rarely
+    while that is refused. Refusals by chance do not change the limit.
     """
 
-    share: float
-    a_minute: int
-    kept: bool
-
-    def to_text(self, rpm: int | None, *, alone: bool, fixed: bool) -> str:
-        """Give what follows the endpoint's name.
-
-        ``rpm`` is what is set; ``alone``: all requests go there; ``fixed``: the number at a time is, and may be the
-        cause.
-        """
-        refused = f"refuses {max(1, round(100 * self.share))} % of the requests (429, 503)"
-        if not self.kept:
-            return f"{refused}, however many are sent: its limit is none of requests a minute"
-        if not alone:
-            todo = ""
-        elif rpm is not None:
-            todo = f"; lower rpm = {rpm} in its settings"
-        else:
-            other = ", or a lower concurrency," if fixed else ""
-            todo = f"; rpm = {self.a_minute}{other} in its settings begins there"
-        return f"{refused}: the run keeps to the {self.a_minute:,} a minute that it answers{todo}"
-
-
-class LearntLimit:
-    """Learns how many requests a minute an endpoint takes, where it refuses many and nobody tells.
-
-    Two minutes one after the other tell, in which as many were taken in before the last refusal as were answered in
-    all: when an endpoint is only down, these differ. From then on no more are sent in any 60 seconds. Where refusals go
-    on as before, or come while fewer are sent, they have another cause, and no limit is learnt for a while. Else now
-    and then a little more is tried, until some of that is refused. All times are monotonic, in seconds.
-    """
-
-    def __init__(self) -> None:
-        self.limit: float | None = None
-        self._window: Window | None = None
-        self._held = self._trial = False
-        self._since = self._until = self._learnt_at = self._dropped_until = 0.0
-        self._answered = self._refused = 0
-        self._taken = self._taken_before = self._before = self._least = 0.0
-        self._good: float | None = None
-        self._more, self._rest, self._rested = MORE, 1, 0
-
-    def wait_s(self, now: float) -> float:
-        """Give in how many seconds another request may be sent; 0 for at once."""
-        if self.limit is None or self._window is None:
-            return 0.0
-        wait_s = self._window.wait_s(self.limit, now)
-        self._held = self._held or wait_s > 0
-        return max(wait_s, self._until - now)
+    def __init__(self, *, most: int | None = None, policy: ConcurrencyPolicy | None = None) -> None:
+        self.policy = policy = policy or ConcurrencyPolicy()
+        self.most = policy.largest if most is None else most
+        self.limit = min(policy.start, self.most)
+        self.growing = True
+        self.chance = ChanceTest(policy.chance)
+        self._latency_s = self._first_latency_s = 0.0
+        self._growth = policy.growth
+        self._full = False
+        self._from = 0.0
+        self._answers = 0
+        self._turn_limit = self.limit
+        self._turns: list[tuple[int, float]] = []
+        self._base: tuple[int, float] | None = None
+        self._rest, self._rested, self._narrower = 1, 0, False
+        self._ceiling: int | None = None
+        self._step = 1
+        self._before: tuple[int, bool] = (self.limit, True)
+        self._changed_at = self._decreased_from = -math.inf
+        self._round_from = -math.inf
+        self._round_full = False
+        self._round_limit = self.limit
+        self._good = 0
+        """The last limit of a whole round trip in which no more was refused than by chance."""
 
     def sent(self, now: float) -> None:
-        """Take note that a request is sent."""
-        if self._window is not None:
-            self._window.add(now)
+        """Record that a request is sent."""
+        if now - self._round_from >= max(self._latency_s, self.policy.turn_s):
+            self._end_round_trip(now)
+        self.chance.count_sent()
 
-    def answered(self, now: float) -> Finding | None:
-        """Take note of an answer; give what is to be told."""
-        if self._window is None:
-            return None
-        self._answered += 1
-        return self._judge(now)
+    def answered(self, now: float, latency_s: float, *, full: bool) -> None:
+        """Record an answer. ``full``: nothing but this limit delayed requests.
 
-    def refused(self, sent_at: float, now: float) -> Finding | None:
-        """Take note of a refusal for a limit of what was sent then; give what is to be told."""
-        if now < self._dropped_until:
-            return None
-        if self._window is None:
-            self._window, self._since = Window(now), now
-        self._window.drop(sent_at)
-        if sent_at < self._learnt_at:
-            return None
-        self._refused += 1
-        if now - sent_at < MINUTE_S / 2:  # what was sent a minute before is forgotten at the moment of its refusal
-            self._taken = self._window.before(sent_at) * MINUTE_S / (MINUTE_S - (now - sent_at))
-        if self.limit is not None:
-            if self._good is not None and self._refused >= SOME and self._refused > TOO_MANY * self._answered:
-                self.limit, self._good = self._good, None
-                self._more, self._rest, self._rested = MORE, min(2 * self._rest, LONGEST_REST), 0
-            self.limit = max(self.limit - LESS, self._least)
-            self._until = now + min(HOLD_S, HOLD * MINUTE_S / self.limit)
-        return self._judge(now)
+        Answers are counted over whole latencies: those to requests that were sent together arrive together.
+        """
+        policy = self.policy
+        if self._from == 0.0:
+            self._latency_s = self._first_latency_s = latency_s
+            start = min(policy.largest_start, int(policy.start_s / max(latency_s, 0.001)))
+            if self.growing:
+                self.limit = min(max(self.limit, start), self.most)
+            self._begin(now, skip_s=latency_s if self.limit > policy.start else 0.0)
+        self._latency_s += policy.smoothing * (latency_s - self._latency_s)
+        self._full = self._full or full
+        self._round_full = self._round_full or full
+        self._answers += now >= self._from
+        if self._ceiling is not None:
+            return
+        if self.growing:
+            # Only at the end of a turn, so that its answers are those to requests sent at its limit.
+            if full and now - self._from >= policy.turn_s - self._latency_s:
+                queued = latency_s > policy.queued * self._first_latency_s
+                growth = policy.queued_growth if queued else self._growth
+                grown = min(self.most, self.limit + growth - 1, growth * self._turn_limit)
+                self.limit = max(self.limit, grown)
+            if now - self._from >= max(policy.turn_s, self._latency_s):
+                self._end_turn(now)
+        elif now - self._from >= max(policy.round_s, 2 * self._latency_s):
+            self._end_round(now)
 
-    def _judge(self, now: float) -> Finding | None:
-        past, refused = now - self._since, self._refused
-        share, rate = refused / (self._answered + refused), self._answered * MINUTE_S / max(past, SLOT_S)
-        as_before = refused >= FEW and share > HELPED * self._before
-        if past < MINUTE_S and not (self._trial and past >= TRIAL_S and as_before):
-            return None
-        self._since, self._answered, self._refused = now, 0, 0
-        held, self._held = self._held, False
-        taken, self._taken = self._taken, 0.0
-        taken_before, self._taken_before = self._taken_before, taken if past < 2 * MINUTE_S else 0.0
-        if past >= 2 * MINUTE_S:  # nothing was asked for a while
-            return None
-        if self.limit is None:
-            same = taken and abs(taken - taken_before) <= ALIKE * taken and NEAR * rate <= taken <= rate / NEAR
-            if not same or share < SHARE or refused < FEW:
-                return None
-            self._learn(taken, share, now)
-            return Finding(share, int(taken), kept=True)
-        if self._trial if as_before else refused >= FEW and not held:
-            self.limit, self._window, self._dropped_until = None, None, now + DROPPED_S
-            return Finding(share, int(rate), kept=False)
-        self._trial = False
-        if as_before and rate >= FEW:
-            self._learn(rate, share, now)  # it allows fewer now
-        elif refused >= FEW and held:
-            self._least = min(self._least, LEAST * self.limit)
-        elif held:
+    def refused(self, sent_at: float, in_flight: int, now: float) -> None:
+        """Record a refusal, or a timeout, of a request that was sent then; ``in_flight`` others are under way."""
+        if sent_at < self._changed_at:
+            if sent_at >= self._decreased_from:  # the rest of the refusals that caused the last decrease
+                self.chance.count_refused_before()
+                self.limit = max(1, min(self.limit, in_flight))
+            return
+        self.chance.count_refused()
+        if self.chance.testing:
+            self._judge(now)
+        elif self.chance.unusual(growing=self.growing):
+            self._decrease(sent_at, in_flight, now)
+
+    def _decrease(self, sent_at: float, in_flight: int, now: float) -> None:
+        self._before = (self.limit, self.growing)
+        self._ceiling = self.limit
+        self._rest = min(2 * self._rest, self.policy.longest_rest) if not self.growing else 1
+        self._rested, self._step = 0, 1
+        self.limit = int(max(1, min(in_flight, self.limit * self.policy.decrease)))
+        self.growing, self._base = False, None
+        self.chance.begin_test()
+        # What is sent until then may meet the requests that caused the decrease.
+        settles_s = min(2 * (now - sent_at), max(self._latency_s, self.policy.turn_s))
+        self._decreased_from, self._changed_at = max(self._round_from, self._changed_at), now + settles_s
+        self._begin_round_trip(now)
+
+    def _judge(self, now: float) -> None:
+        """Take back a decrease where the refusals are chance."""
+        by_chance = self.chance.result()
+        if by_chance:
+            limit, growing = self._before
+            self._ceiling = None
+            self.limit = max(limit, self.limit)
+            self._grow_fast(now) if growing else self._begin(now)
+
+    def _begin_round_trip(self, now: float) -> None:
+        self._round_from, self._round_full, self._round_limit = now, False, self.limit
+        self.chance.begin_round()
+
+    def _end_round_trip(self, now: float) -> None:
+        full, round_limit = self._round_full, self._round_limit
+        self._begin_round_trip(now)
+        if self.chance.testing:
+            self._judge(now)
+        if not full:
+            return
+        if not self.chance.testing:
+            self._good = min(round_limit, self.limit)
+        if self._ceiling is None:
+            return
+        goal = min(self._good, self._ceiling - 1) if self.chance.testing else self._ceiling - 1
+        if self.limit < goal:
+            self.limit += max(1, (goal + 1 - self.limit) // 2)
+        elif self.chance.testing:
+            return
+        elif self.limit >= self._ceiling:  # more than the ceiling, and not refused
+            self._step, self._rest = 2 * self._step, 1
+            if self._step >= max(4, self.policy.fast_again * self.limit) or self.limit >= self.most:
+                self._ceiling = None
+                self._grow_fast(now)
+                return
+            self.limit = self._ceiling = min(self.most, self.limit + self._step)
+        else:
             self._rested += 1
-            self._good = None
             if self._rested >= self._rest:
-                self._good = self.limit
-                self.limit += self._more * self.limit + 1
-                self._more = min(MORE_AGAIN * self._more, MOST_MORE)
-        return None
+                self._rested, self.limit = 0, self._ceiling
 
-    def _learn(self, limit: float, share: float, now: float) -> None:
-        self.limit, self._before, self._trial, self._learnt_at = max(limit, 1.0), share, True, now
-        self._least, self._good = LEAST * self.limit, None
+    def _grow_fast(self, now: float) -> None:
+        self.growing, self._growth, self._turns = True, self.policy.queued_growth, []
+        self._begin(now, skip_s=self._latency_s)
+
+    def _begin(self, now: float, *, skip_s: float = 0.0) -> None:
+        self._from, self._answers, self._full = now + skip_s, 0, False
+        self._turn_limit = self.limit
+
+    def _end_turn(self, now: float) -> None:
+        policy = self.policy
+        rate = self._answers / (now - self._from)
+        if self._full:
+            self._turns.append((self._turn_limit, rate))
+            if self._latency_s > policy.queued * self._first_latency_s:
+                self._growth = policy.queued_growth
+            # Over two turns, or one in which the limit tripled: a smaller gain may be chance.
+            before = [r for limit, r in self._turns if 3 * limit <= self._turn_limit]
+            before += [r for _, r in self._turns[-3:-2]]
+            little = any(rate < (1 + policy.worth) ** 2 * earlier for earlier in before[-2:])
+            if little or self._turn_limit == self.most:
+                self.growing = False
+                best = max(rate for _, rate in self._turns)
+                enough = min(limit for limit, rate in self._turns if rate >= policy.enough * best)
+                # A queue at the server keeps it busy between two answers, unless the queue slows it down.
+                queue = policy.wider if rate >= policy.enough * best else 0.0
+                self.limit = min(self.most, round(enough * (1 + queue)))
+        self._begin(now, skip_s=0.0 if self.growing else self._latency_s)
+
+    def _end_round(self, now: float) -> None:
+        """Compare the limit that was tried with the last one, and choose the next."""
+        rate, full = self._answers / (now - self._from), self._full
+        tried = self.limit
+        if not full:
+            self._begin(now)  # something else was the limit: the rate says nothing
+            return
+        if self._base is None:
+            self._base = (tried, rate)
+        limit, before = self._base
+        if tried > limit:
+            kept = rate >= before * (1 + self.policy.worth * (tried / limit - 1))
+        elif tried < limit:
+            kept = rate >= before * (1 - self.policy.loss * (1 - tried / limit))
+        else:
+            # Older rates count less, for an endpoint changes.
+            self._base = (limit, 0.5 * before + 0.5 * rate)
+            kept = False
+        if kept:
+            self._base, self._rest, self._rested = (tried, rate), 1, 0
+            self.limit = self._next(tried, narrower=tried < limit)
+        elif tried != limit:
+            self.limit = limit
+            self._narrower = tried > limit
+            if not self._narrower:
+                self._rest = min(2 * self._rest, self.policy.longest_rest)
+            self._rested = 0
+        else:
+            self._rested += 1
+            if self._rested >= self._rest:
+                self.limit = self._next(limit, narrower=self._narrower and limit > 1)
+        self._begin(now, skip_s=0.0 if self.limit == tried else self._latency_s)
+
+    def _next(self, limit: int, *, narrower: bool) -> int:
+        if narrower:
+            return max(1, limit - max(1, round(limit * self.policy.narrower)))
+        return min(self.most, limit + max(1, round(limit * self.policy.wider)))

@@ -1,141 +1,160 @@
-"""One endpoint of a gate: how many requests are in flight there, whether it answers, and what it allows."""
+"""The state of one endpoint in a rate limiter: requests in flight, failures, and what it allows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 
 from sqlenrich.llm.throttle.budget import FREE
-from sqlenrich.llm.throttle.circuit_breaker import BRAKE_S, Wall
-from sqlenrich.llm.throttle.concurrency import LearntLimit
-from sqlenrich.llm.throttle.pace import SMOOTH, Pace
-from sqlenrich.llm.throttle.rate_headers import KINDS, Allowance, Told
+from sqlenrich.llm.throttle.circuit_breaker import CircuitBreaker
+from sqlenrich.llm.throttle.concurrency import ConcurrencyLimit
+from sqlenrich.llm.throttle.quota import QuotaEstimator
+from sqlenrich.llm.throttle.rate_headers import KINDS, Quota, QuotaBucket
 
-SURE_S, LATELY_S = 30.0, 5.0
-"""What is told is known as a limit after it held requests back for so long, and did so a moment ago."""
-NEAR = 0.15
 _SETTING = dict(zip(KINDS, ("rpm", "tpm", "input_tpm", "output_tpm"), strict=True))
 
 
-class Ticket:
-    """The right to send one request, and what it was counted with until its own usage is told.
+@dataclass(frozen=True)
+class StatePolicy:
+    """When a quota from rate headers counts as the endpoint's limit."""
 
-    ``spent`` is what was sent at its door until then and with it, by kind.
+    quota_after_s: float = 30.0
+    """The quota delayed requests for at least this time, ..."""
+    quota_within_s: float = 5.0
+    """... and did so at most this long ago."""
+    near: float = 0.15
+    """The header's own limit is reported where the measured rate differs by this share at most."""
+    smoothing: float = 0.1
+    """Weight of a new latency in the running average."""
+    unknown_latency_s: float = 0.25
+    """The latency that is assumed before the first answer."""
+
+
+class Permit:
+    """The right to send one request, and the tokens that were estimated for it.
+
+    ``spent`` is what was sent to its endpoint until then and with it, by kind.
     """
 
-    __slots__ = ("at", "cost", "door", "size", "spent", "tokens_in", "tokens_out")
+    __slots__ = ("at", "cost", "endpoint", "size", "spent", "tokens_in", "tokens_out")
 
     def __init__(
-        self, door: Door, at: float, size: int, tokens_in: float, tokens_out: float, cost: Decimal = FREE
+        self, endpoint: EndpointState, at: float, size: int, tokens_in: float, tokens_out: float, cost: Decimal = FREE
     ) -> None:
-        self.door, self.at, self.size = door, at, size
+        self.endpoint, self.at, self.size = endpoint, at, size
         self.tokens_in, self.tokens_out, self.cost = tokens_in, tokens_out, cost
-        self.spent = door.take((1.0, tokens_in + tokens_out, tokens_in, tokens_out), at)
+        self.spent = endpoint.take((1.0, tokens_in + tokens_out, tokens_in, tokens_out), at)
 
 
-class Door:
-    """How one endpoint fares.
+class EndpointState:
+    """One endpoint. All times are monotonic, in seconds.
 
-    ``failures`` counts the tries that came to nothing since the last answer, ``rests`` how often it was then given none
-    for a while. ``closed``: it refuses all and is asked no more.
+    ``failures`` counts the tries without an answer since the last answer, ``unreached`` those of them that reached
+    nobody, ``rests`` how often the endpoint was then given no requests for a while. ``up``: it can be reached.
+    ``disabled``: it refuses every request for good, and gets none.
     """
 
-    def __init__(self, number: int, most: int) -> None:
+    def __init__(self, number: int, most: int, policy: StatePolicy | None = None) -> None:
         self.number = number
-        self.pace = Pace(most=most)
-        self.learnt = LearntLimit()
-        self.wall = Wall()
+        self.policy = policy or StatePolicy()
+        self.concurrency = ConcurrencyLimit(most=most)
+        self.quota = QuotaEstimator()
+        self.breaker = CircuitBreaker()
         self.in_flight = 0
         self.up = True
-        self.closed = False
-        self.held_until = 0.0
+        self.disabled = False
+        self.blocked_until = 0.0
         self.failures = self.unreached = self.rests = 0
         self.answered_at = float("-inf")
         self.latency_s: float | None = None
-        self._allowances: dict[str, Allowance] = {}
+        self._buckets: dict[str, QuotaBucket] = {}
         self._spent = (0.0, 0.0, 0.0, 0.0)
-        self._held: dict[str, tuple[float, float, float]] = {}
-        self._known = False
+        self._delays: dict[str, tuple[float, float, float]] = {}
+        """Of each quota that delays requests: since when, what was spent until then, and when it last did."""
+        self._quota_found = False
 
-    def held_s(self, now: float) -> float:
-        """Give for how long nothing is sent there, since it asked to wait or refuses all."""
-        return max(self.held_until, self.wall.until) - now
+    def blocked_s(self, now: float) -> float:
+        """Give the seconds until it may get a request: after Retry-After, a rest, or an open circuit breaker."""
+        return max(self.blocked_until, self.breaker.until) - now
 
-    def answers(self, ticket: Ticket, now: float) -> None:
-        """Take note of an answer."""
+    def answered(self, permit: Permit, now: float, *, full: bool, adapt: bool) -> None:
+        """Record an answer. ``adapt``: the concurrency limit is in use; ``full``: nothing else delays requests."""
         self.failures = self.unreached = self.rests = 0
         self.answered_at = now
-        latency_s = now - ticket.at
-        self.latency_s = latency_s if self.latency_s is None else self.latency_s + SMOOTH * (latency_s - self.latency_s)
-        self.wall.answered(ticket.at, now)
+        latency_s = now - permit.at
+        if adapt:
+            self.concurrency.answered(now, latency_s, full=full)
+        if self.latency_s is None:
+            self.latency_s = latency_s
+        else:
+            self.latency_s += self.policy.smoothing * (latency_s - self.latency_s)
+        self.breaker.answered(permit.at, now)
 
-    def refuses(self, ticket: Ticket, now: float) -> None:
-        """Take note of a refusal for a limit."""
-        latency_s = BRAKE_S if self.latency_s is None else self.latency_s
-        if not self.wall.refused(ticket.at, now, latency_s):
-            self.pace.pushed_back(now)
+    def refused(self, permit: Permit, now: float) -> None:
+        """Record a refusal for a limit."""
+        latency_s = self.policy.unknown_latency_s if self.latency_s is None else self.latency_s
+        if not self.breaker.refused(permit.at, now, latency_s):
+            self.concurrency.refused(permit.at, self.in_flight - 1, now)
         self.unreached = 0
 
     def restart(self) -> None:
-        """A new stream begins."""
-        self._held.clear()
+        """Begin a new stream: delays of the last one say nothing."""
+        self._delays.clear()
 
     def wait_s(self, needs: Sequence[float], now: float) -> float:
-        """Give in how many seconds what the endpoint allows admits a request of so many of each of ``KINDS``.
-
-        0 for at once.
-        """
-        wait_s = self.learnt.wait_s(now)
-        if self._allowances:
+        """Give the seconds until the quotas allow a request with these needs, one for each of ``KINDS``."""
+        wait_s = self.quota.wait_s(now)
+        if self._buckets:
             for kind, units, spent in zip(KINDS, needs, self._spent, strict=True):
-                if (allowance := self._allowances.get(kind)) is not None:
-                    kind_wait_s = allowance.wait_s(units, spent, now)
+                if (bucket := self._buckets.get(kind)) is not None:
+                    kind_wait_s = bucket.wait_s(units, spent, now)
                     if kind_wait_s > 0:
-                        since, spent_then, _ = self._held.get(kind, (now, spent, now))
-                        self._held[kind] = (since, spent_then, now)
+                        since, spent_then, _ = self._delays.get(kind, (now, spent, now))
+                        self._delays[kind] = (since, spent_then, now)
                         wait_s = max(wait_s, kind_wait_s)
         return wait_s
 
     def take(self, needs: Sequence[float], now: float) -> tuple[float, float, float, float]:
-        """Take note that a request is sent; give what was sent until then and with it."""
-        self.learnt.sent(now)
-        self.wall.sent(now)
-        self.pace.sent(now)
+        """Record that a request is sent; give what was sent until now and with it, by kind."""
+        self.quota.sent(now)
+        self.breaker.sent(now)
+        self.concurrency.sent(now)
         requests, tokens, tokens_in, tokens_out = self._spent
         self._spent = (requests + 1, tokens + needs[1], tokens_in + needs[2], tokens_out + needs[3])
-        if self._allowances:
+        if self._buckets:
             for kind, units in zip(KINDS, needs, strict=True):
-                if kind in self._allowances:
-                    self._allowances[kind].take(units)
+                if kind in self._buckets:
+                    self._buckets[kind].take(units)
         return self._spent
 
-    def tell(self, ticket: Ticket, told: Mapping[str, Told], now: float, *, all_of_it: bool) -> None:
-        """Take note of what an answer told; ``all_of_it``: of what it doesn't tell nothing is known any more."""
-        for kind, spent in zip(KINDS, ticket.spent, strict=True):
-            if kind in told:
-                self._allowances.setdefault(kind, Allowance()).tell(told[kind], spent, now, admitted=all_of_it)
-            elif all_of_it and kind in self._allowances:
-                del self._allowances[kind]
+    def observe_headers(self, permit: Permit, quotas: Mapping[str, Quota], now: float, *, complete: bool) -> None:
+        """Record the quotas of a response; ``complete``: the quotas that are not in it are unknown again."""
+        for kind, spent in zip(KINDS, permit.spent, strict=True):
+            if kind in quotas:
+                self._buckets.setdefault(kind, QuotaBucket()).observe(quotas[kind], spent, now, admitted=complete)
+            elif complete and kind in self._buckets:
+                del self._buckets[kind]
 
-    def found(self, now: float) -> tuple[str, int] | None:
-        """Give, once, a limit that was told: the name of its setting, and about how much a minute."""
-        if self._known:
+    def find_quota(self, now: float) -> tuple[str, int] | None:
+        """Give, once, the quota from rate headers that is the limit: its setting's name, and the amount a minute."""
+        if self._quota_found:
             return None
         limit: tuple[str, float] | None = None
-        for kind, (since, spent_then, lately) in self._held.items():
-            if now - lately > LATELY_S:
-                del self._held[kind]
+        for kind, (since, spent_then, last) in self._delays.items():
+            if now - last > self.policy.quota_within_s:
+                del self._delays[kind]
                 break
-            if now - since >= SURE_S:
+            if now - since >= self.policy.quota_after_s:
                 a_minute = (self._spent[KINDS.index(kind)] - spent_then) / (now - since) * 60
-                allowance = self._allowances.get(kind)
-                whole = allowance.limit if allowance is not None else None
-                near = whole is not None and abs(a_minute - whole) <= NEAR * whole
+                bucket = self._buckets.get(kind)
+                whole = bucket.limit if bucket is not None else None
+                near = whole is not None and abs(a_minute - whole) <= self.policy.near * whole
                 limit = _SETTING[kind], whole if near and whole is not None else _rounded(a_minute)
         if limit is None or limit[1] < 1:
             return None
-        self._known = True
+        self._quota_found = True
         return limit[0], int(limit[1])
 
 
@@ -147,7 +166,7 @@ def open_files() -> float:
     """Give how many files this process may have open."""
     try:
         import resource
-    except ImportError:  # not on Windows, which has no such limit
+    except ImportError:  # Windows has no such limit
         return math.inf
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return math.inf if limit == resource.RLIM_INFINITY else limit

@@ -1,4 +1,4 @@
-"""When a request may be sent, and where: widths, limits a minute, caps, and endpoints that are down."""
+"""The rate limiter: it decides when a request is sent, and to which endpoint."""
 
 from __future__ import annotations
 
@@ -6,384 +6,418 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlenrich.core.tokens import BYTES_PER_TOKEN
-from sqlenrich.llm.model import Stopped
-from sqlenrich.llm.throttle.budget import FREE, Caps
-from sqlenrich.llm.throttle.concurrency import Finding
-from sqlenrich.llm.throttle.endpoint_state import Door, Ticket, open_files
-from sqlenrich.llm.throttle.pace import most_each
-from sqlenrich.llm.throttle.rate_headers import Told
-from sqlenrich.llm.throttle.token_bucket import Bucket
-from sqlenrich.llm.throttle.wait_times import Held
-
-__all__ = ["Door", "Gate", "Limits", "Ticket"]
-
-FAILURES_DOWN = 3
-FAILURES_REST = 5
-REST_S, LONGEST_REST_S = 0.25, 5.0
-GUESSED_OUT = 256
-_LEARN = 0.05
+from sqlenrich.llm.health import Stopped, StopSignal
+from sqlenrich.llm.throttle.budget import FREE, Budget
+from sqlenrich.llm.throttle.concurrency import max_per_endpoint
+from sqlenrich.llm.throttle.endpoint_state import EndpointState, Permit, open_files
+from sqlenrich.llm.throttle.limits import PER_MINUTE, Limits
+from sqlenrich.llm.throttle.quota import QuotaFinding
+from sqlenrich.llm.throttle.rate_headers import Quota
+from sqlenrich.llm.throttle.token_bucket import TokenBucket
+from sqlenrich.llm.throttle.wait_times import WaitTimes
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What the user sets: requests in flight (None: found by trying), requests and tokens a minute (None: no limit)."""
+class LimiterPolicy:
+    """When an endpoint gets no requests for a while, and how token counts are estimated."""
 
-    concurrency: int | None = None
-    rpm: int | None = None
-    tpm: int | None = None
-    input_tpm: int | None = None
-    output_tpm: int | None = None
+    failures_down: int = 3
+    """An endpoint is down after this many failed connections in a row; after one where another endpoint is up."""
+    failures_rest: int = 5
+    """An endpoint rests after this many failures in a row, where another one answers."""
+    first_rest_s: float = 0.25
+    """Length of the first rest; each further one is twice as long."""
+    longest_rest_s: float = 5.0
+    retry_after_quiet_s: float = 1.0
+    """Retry-After is obeyed where the endpoint answered nothing for this time."""
+    output_tokens: int = 256
+    """Tokens of an answer that are assumed before the first answer."""
+    smoothing: float = 0.05
+    """Weight of a new token count in the running averages."""
 
 
-_PER_MINUTE = tuple(field.name for field in fields(Limits) if field.name != "concurrency")
+class RateLimiter:
+    """Gives permits to send, first come first served; retries go first. For the event loop's thread alone.
 
-
-class Gate:
-    """Lets requests through, first come first served; those that are sent again go first. In the loop's thread alone.
-
-    ``doors`` is the number of endpoints that serve the same model. ``max_out`` is the most tokens of one answer, where
-    that is set; whoever sends with another limit sets it. ``held`` tells for how many seconds each limit held
-    requests back: ``concurrency``, those a minute, ``endpoint`` (none is up, or takes any now), ``endpoint_rate``
-    (a limit that it told, or that was learnt), ``max_cost``. ``on_limit`` is told once of a told limit: where, the name
-    of its setting, how much a minute; ``on_learnt`` of one that is learnt from what an endpoint refuses.
+    ``endpoints`` is the number of endpoints that serve the same model. ``max_out`` is the most tokens of one answer,
+    where that is set. ``wait_times`` holds the seconds for which each limit delayed requests: ``concurrency``, the
+    limits a minute, ``endpoint`` (none is up, or takes any now), ``endpoint_rate`` (a quota from rate headers, or an
+    estimated one), ``max_cost``. Listeners: ``on_capacity`` (an endpoint is up again), ``on_budget_spent`` (a cap is
+    reached), ``on_down`` (an endpoint is down), ``on_quota_found`` (a quota from rate headers is the limit: gets the
+    endpoint, the setting's name, the amount a minute), ``on_quota_estimated``.
     """
 
-    def __init__(self, doors: int, limits: Limits, *, max_out: int | None = None, caps: Caps | None = None) -> None:
-        most = most_each(doors, open_files())
-        self.doors = tuple(Door(number, most) for number in range(doors))
+    def __init__(
+        self,
+        endpoints: int,
+        limits: Limits,
+        *,
+        max_out: int | None = None,
+        budget: Budget | None = None,
+        policy: LimiterPolicy | None = None,
+    ) -> None:
+        most = max_per_endpoint(endpoints, open_files())
+        self.policy = policy or LimiterPolicy()
+        self.endpoints = tuple(EndpointState(number, most) for number in range(endpoints))
         self.fixed = limits.concurrency
-        self.caps = caps
-        self.in_flight = 0
-        self.held = Held()
-        self.on_room: Callable[[], None] = _nothing
-        self.on_cap: Callable[[], None] = _nothing
-        self.on_down: Callable[[Door], None] = _ignore
-        self.on_limit: Callable[[Door, str, int], None] = _ignore
-        self.on_learnt: Callable[[Door, Finding], None] = _ignore
-        now = time.monotonic()
-        self._buckets = {n: Bucket(float(limit), now) for n in _PER_MINUTE if (limit := getattr(limits, n)) is not None}
-        self._waiting: deque[tuple[int, asyncio.Future[Ticket]]] = deque()
-        self._timer: asyncio.TimerHandle | None = None
-        self._ratio = 1.0
-        self._out = float(min(max_out or GUESSED_OUT, GUESSED_OUT))
-        self._out_told = False
+        self.budget = budget
         self.max_out = max_out
-        self._hidden = 0
-        self._stopping = False
+        self.in_flight = 0
+        self.wait_times = WaitTimes()
+        self.on_capacity: set[Callable[[], None]] = set()
+        self.on_budget_spent: set[Callable[[], None]] = set()
+        self.on_down: Callable[[EndpointState], None] = _ignore
+        self.on_quota_found: Callable[[EndpointState, str, int], None] = _ignore
+        self.on_quota_estimated: Callable[[EndpointState, QuotaFinding], None] = _ignore
+        now = time.monotonic()
+        self._buckets = {
+            name: TokenBucket(float(limit), now) for name in PER_MINUTE if (limit := getattr(limits, name)) is not None
+        }
+        self._waiting: deque[tuple[int, asyncio.Future[Permit], asyncio.Task[object] | None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._tokens_in_ratio = 1.0
+        self._tokens_out = float(min(max_out or self.policy.output_tokens, self.policy.output_tokens))
+        self._tokens_out_known = False
+        self._prefix_tokens = 0
+        self._stop = StopSignal()
 
     @property
-    def most(self) -> int:
+    def max_concurrency(self) -> int:
         """The most requests that may ever be in flight."""
-        return self.fixed or sum(door.pace.most for door in self.doors)
+        return self.fixed or sum(endpoint.concurrency.most for endpoint in self.endpoints)
 
     @property
-    def width(self) -> int:
-        """How many requests may be in flight now."""
+    def concurrency(self) -> int:
+        """The requests that may be in flight now."""
         if self.fixed is not None:
             return self.fixed
-        return max(1, sum(door.pace.width for door in self.doors if door.up))
+        return max(1, sum(endpoint.concurrency.limit for endpoint in self.endpoints if endpoint.up))
 
     @property
-    def held_s(self) -> float:
-        """For how many seconds more no endpoint that is up takes anything."""
+    def blocked_s(self) -> float:
+        """The seconds until an endpoint that is up takes requests again; 0 where one does now."""
         now = time.monotonic()
-        return max(0.0, min((door.held_s(now) for door in self.doors if door.up), default=0.0))
+        return max(0.0, min((endpoint.blocked_s(now) for endpoint in self.endpoints if endpoint.up), default=0.0))
 
     @property
-    def waits_for_itself(self) -> bool:
-        """Whether nothing is in flight because the user's limits a minute hold requests back."""
-        return self.in_flight == 0 and self.held.reason in _PER_MINUTE
+    def waits_for_own_rate(self) -> bool:
+        """Whether nothing is in flight because of the user's limits a minute."""
+        return self.in_flight == 0 and self.wait_times.reason in PER_MINUTE
 
-    def reopen(self) -> None:
-        """Take it that all endpoints answer: whoever watched those that did not is gone. A closed one stays closed."""
-        for door in self.doors:
-            door.up = not door.closed
-            door.failures, door.unreached, door.rests = 0, 0, 0
+    def mark_all_up(self) -> None:
+        """Forget outages that a previous client saw. An endpoint that is disabled stays disabled."""
+        for endpoint in self.endpoints:
+            endpoint.up = not endpoint.disabled
+            endpoint.failures, endpoint.unreached, endpoint.rests = 0, 0, 0
 
     def resume(self) -> None:
-        """Let requests through again after ``stop``."""
-        self._stopping = False
+        """Give permits again after ``stop``."""
+        self._stop.clear()
 
-    def begin(self) -> None:
-        """A stream begins: from here on time counts."""
-        self.resume()
-        self.held.begin(time.monotonic())
-        for door in self.doors:
-            door.restart()
+    def reset(self) -> None:
+        """Forget what the parent of a forked process has in flight; what is known of the endpoints stays."""
+        self.in_flight = 0
+        self._waiting, self._timer, self._stop = deque(), None, StopSignal()
+        self.on_capacity, self.on_budget_spent = set(), set()
+        self.wait_times = WaitTimes()
+        if self.budget is not None:
+            self.budget.forget_open()
+        for endpoint in self.endpoints:
+            endpoint.in_flight = 0
+
+    def begin(self, *, first: bool = True) -> None:
+        """Begin a stream. ``first``: no other one is open."""
+        if first:
+            self.resume()
+            for endpoint in self.endpoints:
+                endpoint.restart()
+        self.wait_times.begin(time.monotonic())
 
     def end(self) -> None:
-        """The stream ended, and nobody is to be told of anything."""
-        self.on_room = self.on_cap = _nothing
-        self._forget_timer()
-        self.held.end(time.monotonic())
+        """End a stream."""
+        self.wait_times.end(time.monotonic())
+        if not self.wait_times.is_open:
+            self._cancel_timer()
+            if self._waiting:
+                self._grant()
 
-    def try_enter(self, size: int) -> Ticket | None:
-        """Give a ticket for a request of so many bytes if it may be sent at once. Raises Stopped at a cap."""
-        if self._stopping:
+    def try_acquire(self, size: int) -> Permit | None:
+        """Give a permit for a request of ``size`` bytes where it may be sent at once. Raises Stopped."""
+        if self._stop:
             raise Stopped
         if self._waiting:
             return None
         now = time.monotonic()
-        ticket, reason, _ = self._admit(size, now)
-        if ticket is None or self.in_flight >= self.width:
-            self.held.mark(reason or "concurrency", now)
-        elif self.held.reason:
-            self.held.mark("", now)
-        return ticket
+        permit, reason, _ = self._admit(size, now)
+        if permit is None or self.in_flight >= self.concurrency:
+            self.wait_times.mark(reason or "concurrency", now)
+        elif self.wait_times.reason:
+            self.wait_times.mark("", now)
+        return permit
 
-    async def enter(self, size: int, *, again: bool = False) -> Ticket:
-        """Wait for a ticket. Raises Stopped at a cap, and from ``stop`` on."""
-        if self._stopping:
+    async def acquire(self, size: int, *, again: bool = False) -> Permit:
+        """Wait for a permit; ``again``: for a retry. Raises Stopped at a cap, and after ``stop``."""
+        if self._stop:
             raise Stopped
-        waiting: asyncio.Future[Ticket] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[Permit] = asyncio.get_running_loop().create_future()
+        entry = (size, waiting, asyncio.current_task())
         if again:
-            self._waiting.appendleft((size, waiting))
+            self._waiting.appendleft(entry)
         else:
-            self._waiting.append((size, waiting))
-        self._pump()
+            self._waiting.append(entry)
+        self._grant()
         try:
             return await waiting
         except asyncio.CancelledError:
             if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
-                self.leave(waiting.result())
+                self.release(waiting.result())
             raise
 
-    def stop(self) -> None:
-        """Send away whoever waits, and whoever comes."""
-        self._stopping = True
-        self._forget_timer()
-        self.held.mark("", time.monotonic())
-        while self._waiting:
-            _, waiting = self._waiting.popleft()
+    def stop(self, tasks: Collection[asyncio.Task[None]] | None = None) -> None:
+        """Raise Stopped in the requests of these tasks (without any: in all) that wait for a permit, now and later."""
+        self._stop.set(tasks)
+        if tasks is None:
+            self._cancel_timer()
+            self.wait_times.mark("", time.monotonic())
+        stopped = [entry for entry in self._waiting if self._stop.covers(entry[2])]
+        if not stopped:
+            return
+        self._waiting = deque(entry for entry in self._waiting if not self._stop.covers(entry[2]))
+        for _, waiting, _ in stopped:
             if not waiting.done():
                 waiting.set_exception(Stopped())
 
     def answered(
-        self, ticket: Ticket, tokens_in: int | None = None, tokens_out: int | None = None, cached: int | None = None
+        self, permit: Permit, tokens_in: int | None = None, tokens_out: int | None = None, cached: int | None = None
     ) -> None:
-        """Take note of an answer, or of a refusal of the row: the endpoint is well. Its usage, where it is told."""
-        door, now = ticket.door, time.monotonic()
-        # Answers that come together are told one by one, before anybody could take the places that they left.
-        full = 2 * door.in_flight > door.pace.width and self.fixed is None
-        if self.fixed is None:
-            door.pace.answered(now, now - ticket.at, full=full)
-        door.answers(ticket, now)
-        if (found := door.found(now)) is not None:
-            self.on_limit(door, *found)
-        if (learnt := door.learnt.answered(now)) is not None:
-            self.on_learnt(door, learnt)
-        self._settle(ticket, now, tokens_in, tokens_out, cached)
-        self._out_of(door, now)
+        """Record an answer, or the refusal of one row: the endpoint works. Its token counts, where it gives them."""
+        endpoint, now = permit.endpoint, time.monotonic()
+        # Answers that arrive together are recorded one by one, before new requests take their places.
+        full = 2 * endpoint.in_flight > endpoint.concurrency.limit and self.fixed is None
+        endpoint.answered(permit, now, full=full, adapt=self.fixed is None)
+        if (found := endpoint.find_quota(now)) is not None:
+            self.on_quota_found(endpoint, *found)
+        if (estimated := endpoint.quota.answered(now)) is not None:
+            self.on_quota_estimated(endpoint, estimated)
+        self._settle(permit, now, tokens_in, tokens_out, cached)
+        self._free(endpoint, now)
 
-    def told(self, ticket: Ticket, told: Mapping[str, Told], *, all_of_it: bool) -> None:
-        """Take note of what an answer's headers tell of limits; ``all_of_it``: what they don't tell is not known."""
-        ticket.door.tell(ticket, told, time.monotonic(), all_of_it=all_of_it)
+    def observe_headers(self, permit: Permit, quotas: Mapping[str, Quota], *, complete: bool) -> None:
+        """Record the quotas of a response's headers; ``complete``: the quotas that are not in it are unknown again."""
+        permit.endpoint.observe_headers(permit, quotas, time.monotonic(), complete=complete)
 
-    def refused(self, ticket: Ticket, wait_s: float) -> None:
-        """Take note of a limit that was met (429, 503): fewer at a time, and none until it is over where all are."""
-        door, now = ticket.door, time.monotonic()
-        door.refuses(ticket, now)
-        if (learnt := door.learnt.refused(ticket.at, now)) is not None:
-            self.on_learnt(door, learnt)
-        for bucket in self._buckets.values():
-            bucket.slower()
-        if wait_s > 0 and now - door.answered_at > 1.0:
-            door.held_until = max(door.held_until, now + wait_s)
-        self._rest(door, now)
-        self._settle(ticket, now, 0, 0, 0)
-        self._out_of(door, now)
+    def refused(self, permit: Permit, wait_s: float) -> None:
+        """Record a refusal for a limit (429, 503). ``wait_s``: the seconds of its Retry-After."""
+        endpoint, now = permit.endpoint, time.monotonic()
+        endpoint.refused(permit, now)
+        if (estimated := endpoint.quota.refused(permit.at, now)) is not None:
+            self.on_quota_estimated(endpoint, estimated)
+        if wait_s > 0 and now - endpoint.answered_at > self.policy.retry_after_quiet_s:
+            endpoint.blocked_until = max(endpoint.blocked_until, now + wait_s)
+        self._count_failure(endpoint, now)
+        self._settle(permit, now, 0, 0, 0)
+        self._free(endpoint, now)
 
-    def failed(self, ticket: Ticket, *, unreachable: bool, timeout: bool, begun: bool = False) -> None:
-        """Take note of a try that came to nothing; ``begun``: it may have to be paid for all the same."""
-        door, now = ticket.door, time.monotonic()
+    def failed(self, permit: Permit, *, unreachable: bool, timeout: bool, begun: bool = False) -> None:
+        """Record a try without an answer; ``begun``: it may have to be paid for all the same."""
+        endpoint, now = permit.endpoint, time.monotonic()
         if timeout:
-            door.pace.pushed_back(now)
-        self._drop(ticket, now, begun)
-        self._rest(door, now)
+            endpoint.concurrency.refused(permit.at, endpoint.in_flight - 1, now)
+        self._return(permit, now, begun)
+        self._count_failure(endpoint, now)
         if not unreachable:
-            door.unreached = 0
+            endpoint.unreached = 0
         else:
-            door.unreached += 1
-            others = any(other.up for other in self.doors if other is not door)
-            if door.up and door.unreached >= (1 if others else FAILURES_DOWN):
-                door.up = False
-                self.on_down(door)
-                door.rests += 1
-        self._out_of(door, now)
+            endpoint.unreached += 1
+            others = any(other.up for other in self.endpoints if other is not endpoint)
+            if endpoint.up and endpoint.unreached >= (1 if others else self.policy.failures_down):
+                endpoint.up = False
+                self.on_down(endpoint)
+                endpoint.rests += 1
+        self._free(endpoint, now)
 
-    def leave(self, ticket: Ticket, *, begun: bool = False) -> None:
-        """Give a ticket back: its request was abandoned; ``begun``: it may have to be paid for all the same."""
+    def release(self, permit: Permit, *, begun: bool = False) -> None:
+        """Give a permit back whose request was abandoned; ``begun``: it may have to be paid for all the same."""
         now = time.monotonic()
-        self._drop(ticket, now, begun)
-        self._out_of(ticket.door, now)
+        self._return(permit, now, begun)
+        self._free(permit.endpoint, now)
 
-    def open_door(self, door: Door) -> None:
-        """Take note that an endpoint answers again."""
-        if door.closed:
+    def mark_up(self, endpoint: EndpointState) -> None:
+        """Record that an endpoint can be reached again."""
+        if endpoint.disabled:
             return
-        door.up, door.unreached = True, 0
-        if door.rests > 1:
-            door.failures = FAILURES_REST  # it answered probes before, and nothing else
-        self._pump()
-        self.on_room()
+        endpoint.up, endpoint.unreached = True, 0
+        if endpoint.rests > 1:
+            endpoint.failures = self.policy.failures_rest  # it answered probes before, and no request
+        self._grant()
+        for listener in tuple(self.on_capacity):
+            listener()
 
-    def close_door(self, door: Door) -> None:
-        """Take note that an endpoint refuses all."""
-        door.up, door.closed = False, True
+    def disable(self, endpoint: EndpointState) -> None:
+        """Send nothing more to an endpoint: it refuses every request for good."""
+        endpoint.up, endpoint.disabled = False, True
 
-    def _admit(self, size: int, now: float) -> tuple[Ticket | None, str, float]:
-        """Give a ticket, or why there is none and in how many seconds that may be over (0: when something else ends).
+    def _admit(self, size: int, now: float) -> tuple[Permit | None, str, float]:
+        """Give a permit, or why there is none and the seconds until then (0: until another request ends).
 
         Raises Stopped at a cap.
         """
         if self.fixed is not None and self.in_flight >= self.fixed:
-            return self._held_back("concurrency", 0.0)
-        tokens_in = size / BYTES_PER_TOKEN * self._ratio
-        tokens_out = self._out
-        door, reason, wait_s = self._door((1.0, tokens_in + tokens_out, tokens_in, tokens_out), now)
-        if door is None:
-            return self._held_back(reason, wait_s)
+            return self._denied("concurrency", 0.0)
+        tokens_in = size / BYTES_PER_TOKEN * self._tokens_in_ratio
+        tokens_out = self._tokens_out
+        endpoint, reason, wait_s = self._choose((1.0, tokens_in + tokens_out, tokens_in, tokens_out), now)
+        if endpoint is None:
+            return self._denied(reason, wait_s)
         cost = FREE
-        if (caps := self.caps) is not None:
-            # No token is less than a byte, but a server may put a text of its own before each prompt.
-            cost = caps.most(size + self._hidden, self.max_out or math.ceil(tokens_out))
-            allowed = caps.allows(cost)
+        if (budget := self.budget) is not None:
+            # No token is less than a byte, but a server may put its own text before each prompt.
+            cost = budget.most(size + self._prefix_tokens, self.max_out or math.ceil(tokens_out))
+            allowed = budget.allows(cost)
             if allowed is None:
                 return None, "max_cost", 0.0
             if not allowed:
-                self.on_cap()
+                self._report_budget_spent()
                 raise Stopped
         if self._buckets:
             needs = {"rpm": 1.0, "tpm": tokens_in + tokens_out, "input_tpm": tokens_in, "output_tpm": tokens_out}
             for name, bucket in self._buckets.items():
                 if (wait_s := bucket.wait_s(needs[name], now)) > 0:
                     return None, name, wait_s
-        if caps is not None:
-            caps.sent(cost)
+        if budget is not None:
+            budget.sent(cost)
         if self._buckets:
             for name, bucket in self._buckets.items():
                 bucket.take(needs[name], now)
-        door.in_flight += 1
+        endpoint.in_flight += 1
         self.in_flight += 1
-        return Ticket(door, now, size, tokens_in, tokens_out, cost), "", 0.0
+        return Permit(endpoint, now, size, tokens_in, tokens_out, cost), "", 0.0
 
-    def _held_back(self, reason: str, wait_s: float) -> tuple[None, str, float]:
-        """Give why a request must wait. Raises Stopped where no call is left: it would wait for nothing."""
-        if self.caps is not None and self.caps.allows(FREE) is False:
-            self.on_cap()
+    def _denied(self, reason: str, wait_s: float) -> tuple[None, str, float]:
+        """Give why a request must wait. Raises Stopped where no call is left: the wait would be in vain."""
+        if self.budget is not None and self.budget.allows(FREE) is False:
+            self._report_budget_spent()
             raise Stopped
         return None, reason, wait_s
 
-    def _door(self, needs: Sequence[float], now: float) -> tuple[Door | None, str, float]:
-        """Give the endpoint with most room, or why none has any."""
-        best: Door | None = None
-        choice = len(self.doors) > 1 and self._any_well()
-        held = paced = math.inf
-        anyone = rated = False
-        for door in self.doors:
-            if not door.up:
+    def _report_budget_spent(self) -> None:
+        for listener in tuple(self.on_budget_spent):
+            listener()
+
+    def _choose(self, needs: Sequence[float], now: float) -> tuple[EndpointState | None, str, float]:
+        """Give the endpoint with the lowest load, or why none can be used."""
+        best: EndpointState | None = None
+        choice = len(self.endpoints) > 1 and self._any_answers()
+        blocked = rated = math.inf
+        anyone = False
+        for endpoint in self.endpoints:
+            if not endpoint.up:
                 continue
-            if (held_s := door.held_s(now)) > 0:
-                held = min(held, held_s)
+            if (blocked_s := endpoint.blocked_s(now)) > 0:
+                blocked = min(blocked, blocked_s)
                 continue
             anyone = True
-            if self.fixed is None and door.in_flight >= door.pace.width:
+            if self.fixed is None and endpoint.in_flight >= endpoint.concurrency.limit:
                 continue
-            if choice and door.failures >= FAILURES_REST and door.in_flight:
+            if choice and endpoint.failures >= self.policy.failures_rest and endpoint.in_flight:
                 continue  # one request at a time finds out whether it answers again
-            if (wait_s := door.wait_s(needs, now)) > 0:
-                rated, paced = True, min(paced, wait_s)
+            if (wait_s := endpoint.wait_s(needs, now)) > 0:
+                rated = min(rated, wait_s)
                 continue
-            if best is None or self._load(door) < self._load(best):
-                best = door
+            if best is None or self._load(endpoint) < self._load(best):
+                best = endpoint
         if best is not None:
             return best, "", 0.0
-        wait_s = min(held, paced)
-        reason = "endpoint_rate" if rated else "concurrency" if anyone else "endpoint"
+        wait_s = min(blocked, rated)
+        reason = "endpoint_rate" if rated < math.inf else "concurrency" if anyone else "endpoint"
         return None, reason, 0.0 if wait_s == math.inf else wait_s
 
-    def _load(self, door: Door) -> tuple[float, int]:
-        # Where the width is fixed, that of one endpoint is not tried out.
-        return door.in_flight / (door.pace.width if self.fixed is None else 1), door.failures
+    def _load(self, endpoint: EndpointState) -> tuple[float, int]:
+        # Where the concurrency is fixed, no endpoint has a limit of its own.
+        return endpoint.in_flight / (endpoint.concurrency.limit if self.fixed is None else 1), endpoint.failures
 
-    def _any_well(self) -> bool:
-        return any(door.up and door.failures < FAILURES_REST for door in self.doors)
+    def _any_answers(self) -> bool:
+        return any(endpoint.up and endpoint.failures < self.policy.failures_rest for endpoint in self.endpoints)
 
-    def _rest(self, door: Door, now: float) -> None:
-        """Give an endpoint that only fails nothing for a while, where others answer: whoever fails at once has room."""
-        door.failures += 1
-        if door.failures >= FAILURES_REST and now >= door.held_until and len(self.doors) > 1 and self._any_well():
-            door.held_until = now + min(REST_S * 2.0 ** min(door.rests, 16), LONGEST_REST_S)
-            door.rests += 1
+    def _count_failure(self, endpoint: EndpointState, now: float) -> None:
+        """Let an endpoint rest that only fails where others answer: failing at once makes its load the lowest."""
+        policy = self.policy
+        endpoint.failures += 1
+        if (
+            endpoint.failures >= policy.failures_rest
+            and now >= endpoint.blocked_until
+            and len(self.endpoints) > 1
+            and self._any_answers()
+        ):
+            rest_s = policy.first_rest_s * 2.0 ** min(endpoint.rests, 16)
+            endpoint.blocked_until = now + min(rest_s, policy.longest_rest_s)
+            endpoint.rests += 1
 
-    def _drop(self, ticket: Ticket, now: float, begun: bool) -> None:
+    def _return(self, permit: Permit, now: float, begun: bool) -> None:
         used = None if begun else 0
-        self._settle(ticket, now, used, used, used)
+        self._settle(permit, now, used, used, used)
 
     def _settle(
-        self, ticket: Ticket, now: float, tokens_in: int | None, tokens_out: int | None, cached: int | None
+        self, permit: Permit, now: float, tokens_in: int | None, tokens_out: int | None, cached: int | None
     ) -> None:
-        """Count what a request used in place of what was thought, and learn from it."""
-        if tokens_in and ticket.tokens_in:
-            learnt = self._ratio * tokens_in / ticket.tokens_in
-            self._ratio += _LEARN * (min(max(learnt, 0.1), 8.0) - self._ratio)
+        """Replace the estimate of a request by what it used, and improve the estimates."""
+        smoothing = self.policy.smoothing
+        if tokens_in and permit.tokens_in:
+            ratio = self._tokens_in_ratio * tokens_in / permit.tokens_in
+            self._tokens_in_ratio += smoothing * (min(max(ratio, 0.1), 8.0) - self._tokens_in_ratio)
         if tokens_out:
-            self._out += (_LEARN if self._out_told else 1.0) * (tokens_out - self._out)
-            self._out_told = True
-        used_in = ticket.tokens_in if tokens_in is None else tokens_in
-        used_out = ticket.tokens_out if tokens_out is None else tokens_out
+            self._tokens_out += (smoothing if self._tokens_out_known else 1.0) * (tokens_out - self._tokens_out)
+            self._tokens_out_known = True
+        used_in = permit.tokens_in if tokens_in is None else tokens_in
+        used_out = permit.tokens_out if tokens_out is None else tokens_out
         for name, bucket in self._buckets.items():
             if name != "rpm":
                 counts_in, counts_out = name != "output_tpm", name != "input_tpm"
-                more = counts_in * (used_in - ticket.tokens_in) + counts_out * (used_out - ticket.tokens_out)
+                more = counts_in * (used_in - permit.tokens_in) + counts_out * (used_out - permit.tokens_out)
                 bucket.take(more, now)
-        if self.caps is not None:
-            self._hidden = max(self._hidden, (tokens_in or 0) - ticket.size)
-            self.caps.settled(ticket.cost, tokens_in, tokens_out, cached)
+        if self.budget is not None:
+            self._prefix_tokens = max(self._prefix_tokens, (tokens_in or 0) - permit.size)
+            self.budget.settled(permit.cost, tokens_in, tokens_out, cached)
 
-    def _out_of(self, door: Door, now: float) -> None:
-        door.in_flight -= 1
+    def _free(self, endpoint: EndpointState, now: float) -> None:
+        endpoint.in_flight -= 1
         self.in_flight -= 1
         if self._waiting:
-            self._pump()
-        elif self.held.reason == "concurrency":
-            self.held.mark("", now)
+            self._grant()
+        elif self.wait_times.reason == "concurrency":
+            self.wait_times.mark("", now)
 
-    def _pump(self) -> None:
-        """Let through who may pass, and come back when the next one may."""
+    def _grant(self) -> None:
+        """Give permits to those who wait, as far as possible, and set a timer for the next one."""
         now = time.monotonic()
         reason, wait_s = "", 0.0
         while self._waiting:
-            size, waiting = self._waiting[0]
+            size, waiting, _ = self._waiting[0]
             if waiting.done():
                 self._waiting.popleft()
                 continue
             try:
-                ticket, reason, wait_s = self._admit(size, now)
+                permit, reason, wait_s = self._admit(size, now)
             except Stopped:
                 self.stop()
                 break
-            if ticket is None:
+            if permit is None:
                 break
             self._waiting.popleft()
-            waiting.set_result(ticket)
-        self._forget_timer()
+            waiting.set_result(permit)
+        self._cancel_timer()
         if self._waiting and wait_s > 0:
-            self._timer = asyncio.get_running_loop().call_later(wait_s, self._pump)
-        self.held.mark(reason or ("concurrency" if self.in_flight >= self.width else ""), now)
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._grant)
+        self.wait_times.mark(reason or ("concurrency" if self.in_flight >= self.concurrency else ""), now)
 
-    def _forget_timer(self) -> None:
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 def _ignore(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""What an endpoint tells of its limits with each answer: how much is left, and when there is more."""
+"""Quotas from the rate headers of responses: what remains of each, and when it is reset."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
-from sqlenrich.llm.throttle.drip import Drip
+from sqlenrich.llm.throttle.leaky_bucket import LeakyBucket
 
 HORIZON_S = 60.0
-"""What is left is spread over so long at most, and nothing is held back for longer: then one request finds out."""
+"""The longest time over which a quota is spread, and the longest wait: after it one request finds out."""
 SHARE = 0.97
 MOVES_AFTER_S = 5.0
 KINDS = ("requests", "tokens", "input_tokens", "output_tokens")
@@ -36,30 +36,30 @@ _ITEM = re.compile(r";\s*([rt])=(\d{1,15})", re.ASCII)
 _EPOCH_S, _EPOCH_MS = 1e9, 1e12
 
 
-class Told(NamedTuple):
-    """Of one quota: how much is left, in how many seconds it is whole again, and how much that is, where told."""
+class Quota(NamedTuple):
+    """Of one quota: how much is left, in how many seconds it is whole again, and how much that is, where quota."""
 
-    left: float
+    remaining: float
     reset_s: float
     limit: float | None = None
 
 
-def read_limits(headers: Mapping[str, str]) -> dict[str, Told]:
-    """Give what an answer's headers (names in lower case) tell of each quota. What can't be read is not told."""
-    found: dict[str, Told] = {}
+def read_quotas(headers: Mapping[str, str]) -> dict[str, Quota]:
+    """Give what an answer's headers (names in lower case) tell of each quota. What can't be read is not quota."""
+    found: dict[str, Quota] = {}
     for kind, left_name, limit_name, reset_name in _NAMES:
         if (left_text := headers.get(left_name)) is not None and kind not in found:
             left, reset_s = _number(left_text), _seconds(headers.get(reset_name, ""), headers.get("date"))
             limit = _number(headers.get(limit_name, ""))
-            # A limit of nothing where something is answered, or nothing left at once again, says nothing.
+            # A limit of 0 in an answer says nothing, and neither do 0 units that are reset in 0 seconds.
             if left is not None and reset_s is not None and limit != 0 and (left or reset_s):
-                found[kind] = Told(left, reset_s, limit)
+                found[kind] = Quota(left, reset_s, limit)
     if "requests" not in found and (field := headers.get("ratelimit")) is not None:
         policies = [dict(_ITEM.findall(policy)) for policy in field.split(",")]
-        tight = [Told(float(one["r"]), float(one["t"])) for one in policies if len(one) == len("rt")]
-        tight = [told for told in tight if told.left or told.reset_s]
+        tight = [Quota(float(one["r"]), float(one["t"])) for one in policies if len(one) == len("rt")]
+        tight = [quota for quota in tight if quota.remaining or quota.reset_s]
         if tight:
-            found["requests"] = min(tight, key=lambda told: told.left)
+            found["requests"] = min(tight, key=lambda quota: quota.remaining)
     return found
 
 
@@ -70,7 +70,7 @@ def _number(text: str) -> float | None:
 
 
 def _seconds(text: str, date: str | None) -> float | None:
-    """Give the seconds until a reset: a number of them, a duration as Go writes it, or a moment."""
+    """Give the seconds until a reset, written as a number, as a duration of Go, or as a time."""
     text = text.strip()
     if (number := _number(text)) is not None:
         if number < _EPOCH_S:
@@ -86,7 +86,7 @@ def _seconds(text: str, date: str | None) -> float | None:
 
 
 def _clock(date: str | None) -> datetime:
-    """Give the endpoint's own time, since clocks differ."""
+    """Give the endpoint's own time: clocks differ."""
     try:
         at = parsedate_to_datetime(date) if date else datetime.now(UTC)
     except (ValueError, OverflowError):
@@ -94,12 +94,12 @@ def _clock(date: str | None) -> datetime:
     return at.replace(tzinfo=at.tzinfo or UTC)
 
 
-class Allowance:
-    """What may be sent after what an endpoint told of one quota.
+class QuotaBucket:
+    """Spreads one quota from rate headers over the time until its reset.
 
-    Some quotas begin anew at a moment: what is left is spread over the time until then. Others fill up all the time,
-    so that the moment at which they are whole moves: they give their limit over that time, again and again.
-    ``spent`` is in each call what was ever sent there, in the quota's units.
+    A fixed window is reset at one time: what remains is spread over the time until then. A bucket that refills
+    continuously moves its reset time: it gives its limit over that time, again and again. ``spent`` is in each call the
+    total that was ever sent to the endpoint, in the quota's units.
     """
 
     def __init__(self) -> None:
@@ -109,39 +109,39 @@ class Allowance:
         self._none_left = self._wrong = False
         self._anchor = (-math.inf, 0.0, 0.0, 0.0)
         self._filled = 0.0
-        self._drip = Drip()
+        self._drip = LeakyBucket()
 
-    def tell(self, told: Told, spent: float, now: float, *, admitted: bool = False) -> None:
-        """Take note of what the answer told to a request, with which ``spent`` was sent; ``admitted``: with success."""
+    def observe(self, quota: Quota, spent: float, now: float, *, admitted: bool = False) -> None:
+        """Record the quota of a response. ``spent``: the total up to its request; ``admitted``: HTTP 200."""
         if self._wrong or (self._known and spent < self._spent):
-            return  # not to be believed, or an answer that came late
-        if admitted and told.limit is None and told.left <= 0 and self._none_left and spent > self._spent:
-            # Nothing was left, and a request was admitted all the same.
+            return  # the headers are wrong, or the response is older than the last one
+        if admitted and quota.limit is None and quota.remaining <= 0 and self._none_left and spent > self._spent:
+            # Nothing remained, and a request was admitted all the same.
             self._wrong, self._known = True, False
             return
-        self._none_left = admitted and told.left <= 0
-        reset_at = now + told.reset_s
+        self._none_left = admitted and quota.remaining <= 0
+        reset_at = now + quota.reset_s
         since, reset_before, left_before, spent_before = self._anchor
         past = now - since
         if past >= MOVES_AFTER_S:
             if past <= HORIZON_S:
                 self._compared = True
-                filled = max(told.left - left_before + spent - spent_before, 0.0) / past
-                claimed = ((told.limit or 0.0) - told.left) / max(told.reset_s, 1e-3)
+                filled = max(quota.remaining - left_before + spent - spent_before, 0.0) / past
+                claimed = ((quota.limit or 0.0) - quota.remaining) / max(quota.reset_s, 1e-3)
                 self._moves = reset_at - reset_before > past / 2 or filled > claimed / 2 > 0
                 self._filled += (filled - self._filled) / 2
-            self._anchor = (now, reset_at, told.left, spent)
-        self._set(told.left, told.reset_s, spent, now)
-        self.limit = told.limit
+            self._anchor = (now, reset_at, quota.remaining, spent)
+        self._set(quota.remaining, quota.reset_s, spent, now)
+        self.limit = quota.limit
 
     def wait_s(self, units: float, spent: float, now: float) -> float:
-        """Give in how many seconds so much may be sent; 0 for at once."""
+        """Give the seconds until these units may be sent; 0: now."""
         if not self._known:
             return 0.0
         if now >= self._reset_at:
-            # Where the endpoint asked for a longer wait one request finds out whether that still holds.
+            # After a reset time beyond the horizon, one request finds out whether the quota is still used up.
             whole = units if self._bounded or not self.limit else self.limit
-            # Where much was left, all of it may come so soon again.
+            # Where much remained, the next window may be as long as the last one.
             ample = not self._bounded and self.limit is not None and self._left >= self.limit / 2
             self._set(max(whole, units), self._reset_at - self._at if ample else HORIZON_S, spent, now)
         refill = self._refill()
@@ -149,7 +149,7 @@ class Allowance:
         until = self._reset_at - now
         missing = (units if self.limit is None else min(units, self.limit)) - left
         if missing > 1e-6 and not self._compared and until > (soon := self._at + MOVES_AFTER_S - now):
-            # Nothing is left, and whether it fills up is not known yet: one request finds out.
+            # Nothing remains, and whether the bucket refills is unknown: one request finds out.
             if soon > 0:
                 return soon
             self._left, self._at = self._left + missing, now
@@ -158,7 +158,7 @@ class Allowance:
         return self._drip.wait_s(units, self._rate(left, until), now)
 
     def take(self, units: float) -> None:
-        """Take note that so much is sent."""
+        """Record that these units are sent."""
         if self._known:
             self._drip.take(units)
 
@@ -171,7 +171,7 @@ class Allowance:
     def _refill(self) -> float:
         if not (self._moves and self.limit):
             return 0.0
-        # Some tell when all of it is left again, others when more is: no more is relied on than was seen.
+        # Some give the time until the whole, others until the next unit: only the refill that was seen is used.
         seen = max(self._filled, self.limit / HORIZON_S)
         return min(max(self.limit - self._left, 0.0) / max(self._reset_at - self._at, 1e-3), seen)
 

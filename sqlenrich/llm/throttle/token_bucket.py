@@ -1,4 +1,4 @@
-"""A limit of so many a minute, kept evenly and in any minute: a token bucket beside a sliding window."""
+"""A limit a minute: a token bucket for an even rate, and a sliding window for every minute."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from collections import deque
 WINDOW_S = 60
 SHARE = 0.98
 BURST = 0.02
-SLOWER, SLOWEST = 0.9, 0.3
-RECOVERY_S = 60.0
 
 
-class Bucket:
+class TokenBucket:
     """Lets ``per_minute`` units through in any 60 seconds, some hundredths of it at once at most.
 
     A request that is larger than the limit itself goes where nothing else went for a minute.
@@ -22,13 +20,12 @@ class Bucket:
         self.per_minute = per_minute
         self.room = room_of(per_minute)
         self.level = self.room
-        self.factor = 1.0
         self._at = now
         self._seconds: deque[list[float]] = deque()
         self._used = 0.0
 
     def wait_s(self, units: float, now: float) -> float:
-        """Give in how many seconds ``units`` can be taken; 0 for at once."""
+        """Give the seconds until ``units`` can be taken; 0: now."""
         rate = self._refill(now)
         missing = min(units, self.room) - self.level
         wait_s = missing / rate if missing > 1e-9 else 0.0
@@ -50,15 +47,10 @@ class Bucket:
         else:
             self._seconds.append([second, units])
 
-    def slower(self) -> None:
-        """Let less through for a while: the endpoint counts otherwise than we do, or somebody else uses it too."""
-        self.factor = max(SLOWEST, self.factor * SLOWER)
-
     def _refill(self, now: float) -> float:
         past, self._at = max(now - self._at, 0.0), max(now, self._at)
-        rate = self.per_minute * SHARE * self.factor / WINDOW_S
+        rate = self.per_minute * SHARE / WINDOW_S
         self.level = min(self.room, self.level + past * rate)
-        self.factor = min(1.0, self.factor + past / RECOVERY_S)
         while self._seconds and now >= self._seconds[0][0] + WINDOW_S + 1:
             self._used -= self._seconds.popleft()[1]
         return rate

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from sqlenrich.llm.endpoint import http as module
-from sqlenrich.llm.endpoint.http import Reply, Wire, WireError, WireTimeoutError, target_of
+from sqlenrich.llm.endpoint.http import HttpError, HttpPool, HttpResponse, HttpTimeoutError, target_of
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
 PACKED = gzip.compress(b"hello " * 50)
@@ -51,11 +51,11 @@ class Server:
             writer.close()
 
 
-def with_wire(server: Server, work: Callable[[Wire, int], Awaitable[Any]], timeout_s: float = 0.3) -> Any:
+def with_wire(server: Server, work: Callable[[HttpPool, int], Awaitable[Any]], timeout_s: float = 0.3) -> Any:
     async def main() -> Any:
         listening = await asyncio.start_server(server, "127.0.0.1", 0)
         port = listening.sockets[0].getsockname()[1]
-        wire = Wire(urlsplit(f"http://127.0.0.1:{port}/v1"), {"x-one": "1"}, timeout_s=timeout_s)
+        wire = HttpPool(urlsplit(f"http://127.0.0.1:{port}/v1"), {"x-one": "1"}, timeout_s=timeout_s)
         try:
             return await asyncio.wait_for(work(wire, port), 10)
         finally:
@@ -66,12 +66,12 @@ def with_wire(server: Server, work: Callable[[Wire, int], Awaitable[Any]], timeo
     return asyncio.run(main())
 
 
-def once(*parts: bytes | float | str, timeout_s: float = 0.3) -> Reply:
-    async def work(wire: Wire, _: int) -> Reply:
+def once(*parts: bytes | float | str, timeout_s: float = 0.3) -> HttpResponse:
+    async def work(wire: HttpPool, _: int) -> HttpResponse:
         return await wire.send("POST", "/v1/x", b"body")
 
     found = with_wire(Server(list(parts)), work, timeout_s)
-    assert isinstance(found, Reply)
+    assert isinstance(found, HttpResponse)
     return found
 
 
@@ -136,7 +136,7 @@ def test_replies(parts: list[bytes | float | str], status: int, body: bytes) -> 
 )
 def test_broken_replies(monkeypatch: pytest.MonkeyPatch, parts: list[bytes | float | str], text: str) -> None:
     monkeypatch.setattr(module, "MOST_BODY", 1_000)
-    with pytest.raises(WireError, match=text):
+    with pytest.raises(HttpError, match=text):
         once(*parts)
 
 
@@ -151,14 +151,14 @@ def test_broken_replies(monkeypatch: pytest.MonkeyPatch, parts: list[bytes | flo
     ],
 )
 def test_timeouts(parts: list[bytes | float | str], text: str) -> None:
-    with pytest.raises(WireTimeoutError, match=text):
+    with pytest.raises(HttpTimeoutError, match=text):
         once(*parts)
 
 
 def test_what_is_sent_and_that_connections_are_kept() -> None:
     server = Server([OK], [OK], [b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"], [OK])
 
-    async def work(wire: Wire, port: int) -> int:
+    async def work(wire: HttpPool, port: int) -> int:
         for body in (b"one", b"", b"three", b"four"):
             await wire.send("POST", "/v1/x?y=1", body)
         return port
@@ -174,17 +174,17 @@ def test_many_at_once() -> None:
     replies: list[list[bytes | float | str]] = [[0.01, OK]] * count
     server = Server(*replies)
 
-    async def work(wire: Wire, _: int) -> list[Reply]:
+    async def work(wire: HttpPool, _: int) -> list[HttpResponse]:
         return await asyncio.gather(*(wire.send("POST", "/", b"%d" % n) for n in range(count)))
 
-    assert {reply.body for reply in with_wire(server, work, 5.0)} == {b"hi"}
+    assert {response.body for response in with_wire(server, work, 5.0)} == {b"hi"}
     assert len(server.seen) == count
 
 
 def test_an_idle_connection_that_speaks_or_ages_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server([OK, 0.05, b"junk"], [OK], [OK])
 
-    async def work(wire: Wire, _: int) -> None:
+    async def work(wire: HttpPool, _: int) -> None:
         await wire.send("POST", "/")
         await asyncio.sleep(0.2)
         await wire.send("POST", "/")
@@ -199,7 +199,7 @@ def test_an_idle_connection_that_speaks_or_ages_is_not_used(monkeypatch: pytest.
 def test_a_cancelled_request_ends_its_connection() -> None:
     server = Server([5.0], [OK])
 
-    async def work(wire: Wire, _: int) -> Reply:
+    async def work(wire: HttpPool, _: int) -> HttpResponse:
         task = asyncio.create_task(wire.send("POST", "/"))
         await asyncio.sleep(0.05)
         task.cancel()
@@ -218,7 +218,7 @@ def test_a_request_cancelled_at_any_moment_leaves_no_connection(
     async def main() -> None:
         silence: list[bytes | float | str] = [5.0]
         listening = await asyncio.start_server(Server(*[silence] * 20), "127.0.0.1", 0)
-        wire = Wire(urlsplit(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"), {}, timeout_s=5)
+        wire = HttpPool(urlsplit(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"), {}, timeout_s=5)
         for turns in range(20):
             request = asyncio.create_task(wire.send("GET", "/v1"))
             for _ in range(turns):
@@ -254,16 +254,16 @@ def test_targets(url: str, target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "reply",
+    "response",
     [
         pytest.param(b"HTTP/1.1 200 OK\r\ncontent-length: 200000\r\n\r\n" + b"x" * 200_000, id="long"),
         pytest.param(b"HTTP/1.1 503 Busy\r\ncontent-encoding: gzip\r\ncontent-length: 0\r\n\r\n", id="packed nothing"),
     ],
 )
-def test_a_connection_is_kept_after(reply: bytes) -> None:
-    server = Server([reply], [reply])
+def test_a_connection_is_kept_after(response: bytes) -> None:
+    server = Server([response], [response])
 
-    async def work(wire: Wire, _: int) -> list[int]:
+    async def work(wire: HttpPool, _: int) -> list[int]:
         first = await wire.send("POST", "/v1/x", b"body")
         second = await wire.send("POST", "/v1/x", b"body")
         return [first.status, second.status, len(first.body), len(second.body)]
@@ -273,9 +273,9 @@ def test_a_connection_is_kept_after(reply: bytes) -> None:
 
 
 def test_a_kept_connection_that_ends_before_the_answer_says_so() -> None:
-    async def work(wire: Wire, _: int) -> None:
+    async def work(wire: HttpPool, _: int) -> None:
         await wire.send("POST", "/v1/x", b"body")
-        with pytest.raises(WireError, match="closed before the answer"):
+        with pytest.raises(HttpError, match="closed before the answer"):
             await wire.send("POST", "/v1/x", b"body")
 
     with_wire(Server([OK], ["reset"]), work)

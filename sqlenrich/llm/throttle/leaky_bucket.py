@@ -1,13 +1,13 @@
-"""A rate held evenly, whatever it is at the moment."""
+"""A leaky bucket: it spreads requests evenly at a rate that may change."""
 
 from __future__ import annotations
 
 BURST_S = 0.1
 STILL_S = 1.0
-"""A rate of nothing is asked again after so long."""
+"""Seconds to wait at a rate of 0."""
 
 
-class Drip:
+class LeakyBucket:
     """Lets units through at a rate a second that may differ from call to call, a tenth of a second of it at once."""
 
     def __init__(self) -> None:
@@ -15,7 +15,7 @@ class Drip:
         self._at = 0.0
 
     def wait_s(self, units: float, rate: float, now: float) -> float:
-        """Give in how many seconds ``units`` may pass; 0 for at once."""
+        """Give the seconds until ``units`` may pass; 0: now."""
         self._level = min(max(units, rate * BURST_S), self._level + max(now - self._at, 0.0) * rate)
         self._at = max(now, self._at)
         missing = units - self._level

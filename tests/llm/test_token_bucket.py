@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sqlenrich.llm.throttle.token_bucket import SHARE, Bucket, seconds_for
+from sqlenrich.llm.throttle.token_bucket import SHARE, TokenBucket, seconds_for
 
 
 def sent(per_minute: float, units: float, seconds: float) -> list[float]:
     """Give the times at which requests of so many units go, each as soon as it may."""
-    bucket, now = Bucket(per_minute, 0.0), 0.0
+    bucket, now = TokenBucket(per_minute, 0.0), 0.0
     times: list[float] = []
     while True:
         now += bucket.wait_s(units, now)
@@ -36,21 +36,11 @@ def test_a_request_above_the_limit_goes_when_nothing_else_did() -> None:
 
 
 def test_what_was_not_used_comes_back() -> None:
-    bucket = Bucket(6_000, 0.0)
+    bucket = TokenBucket(6_000, 0.0)
     bucket.take(bucket.room, 0.0)
     assert bucket.wait_s(10, 0.0) > 0
     bucket.take(-10, 0.0)
     assert bucket.wait_s(10, 0.0) == 0
-
-
-def test_slower_for_a_while() -> None:
-    bucket = Bucket(6_000, 0.0)
-    bucket.take(bucket.room, 0.0)
-    usual = bucket.wait_s(100, 0.0)
-    bucket.slower()
-    assert bucket.wait_s(100, 0.0) == pytest.approx(usual / 0.9)
-    bucket.wait_s(1, 60.0)
-    assert bucket.factor == 1.0
 
 
 @pytest.mark.parametrize(
@@ -72,7 +62,7 @@ def test_slower_for_a_while() -> None:
 )
 def test_the_time_of_so_many_requests(per_minute: float, count: int, units: float, seconds: float) -> None:
     """What is told beforehand is what a bucket does."""
-    bucket, now = Bucket(per_minute, 0.0), 0.0
+    bucket, now = TokenBucket(per_minute, 0.0), 0.0
     for _ in range(count):
         now += bucket.wait_s(units, now)
         bucket.take(units, now)

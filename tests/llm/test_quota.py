@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from sqlenrich.llm.throttle.circuit_breaker import BRAKE_S, FIRST, HOLD_S, LONGEST_HOLD_S, SURE, Wall
-from sqlenrich.llm.throttle.concurrency import Finding, LearntLimit, Window
-from sqlenrich.llm.throttle.pushback import DEAF_S, DECREASE, FEWEST, Pushback
+from sqlenrich.llm.throttle.circuit_breaker import BRAKE_S, FIRST, HOLD_S, LONGEST_HOLD_S, SURE, CircuitBreaker
+from sqlenrich.llm.throttle.quota import QuotaEstimator, QuotaFinding, SlidingWindow
+from sqlenrich.llm.throttle.refusals import ChanceTest
 
 
 def test_a_window_counts_what_was_sent_in_a_minute() -> None:
-    window = Window(1000.0)
+    window = SlidingWindow(1000.0)
     for second in range(100):
         window.add(1000.0 + second)
     assert window.count == pytest.approx(60, abs=1)
@@ -23,7 +23,7 @@ def test_a_window_counts_what_was_sent_in_a_minute() -> None:
     assert window.wait_s(52, 1110.0) == 0
 
 
-def minutes(learnt: LearntLimit, *counts: tuple[int, int], since: float = 1000.0) -> list[tuple[int, Finding]]:
+def minutes(learnt: QuotaEstimator, *counts: tuple[int, int], since: float = 1000.0) -> list[tuple[int, QuotaFinding]]:
     """Spread so many answers and refusals over each minute; give what was found, and in which."""
     found = []
     for number, (answers, refused) in enumerate(counts):
@@ -52,7 +52,7 @@ def minutes(learnt: LearntLimit, *counts: tuple[int, int], since: float = 1000.0
     ],
 )
 def test_a_limit_is_learnt(counts: list[tuple[int, int]], found: list[tuple[int, bool]], limit: float | None) -> None:
-    learnt = LearntLimit()
+    learnt = QuotaEstimator()
     told = minutes(learnt, *counts)
     learnt.wait_s(0.0)
     assert [(minute, finding.kept) for minute, finding in told] == found
@@ -60,7 +60,7 @@ def test_a_limit_is_learnt(counts: list[tuple[int, int]], found: list[tuple[int,
 
 
 REFUSES = "refuses 33 % of the requests (429, 503)"
-KEPT = Finding(1 / 3, 1234, kept=True)
+KEPT = QuotaFinding(1 / 3, 1234, kept=True)
 KEEPS = f"{REFUSES}: the run keeps to the 1,234 a minute that it answers"
 
 
@@ -72,7 +72,7 @@ KEEPS = f"{REFUSES}: the run keeps to the 1,234 a minute that it answers"
         (KEPT, 2000, True, True, f"{KEEPS}; lower rpm = 2000 in its settings"),
         (KEPT, None, False, True, KEEPS),
         (
-            Finding(1 / 3, 1234, kept=False),
+            QuotaFinding(1 / 3, 1234, kept=False),
             None,
             True,
             False,
@@ -80,12 +80,12 @@ KEEPS = f"{REFUSES}: the run keeps to the 1,234 a minute that it answers"
         ),
     ],
 )
-def test_what_is_told(finding: Finding, rpm: int | None, alone: bool, fixed: bool, text: str) -> None:
+def test_what_is_told(finding: QuotaFinding, rpm: int | None, alone: bool, fixed: bool, text: str) -> None:
     assert finding.to_text(rpm, alone=alone, fixed=fixed) == text
 
 
 def test_after_a_refusal_a_moment_passes() -> None:
-    wall = Wall()
+    wall = CircuitBreaker()
     assert not wall.refused(1000.0, 1000.1, 1.0)
     assert wall.until == 1000.1 + BRAKE_S
     assert not wall.refused(1000.0, 1000.2, 1.0)  # sent before that
@@ -93,14 +93,14 @@ def test_after_a_refusal_a_moment_passes() -> None:
 
 
 def test_a_wall_is_met_and_gone() -> None:
-    wall = Wall()
+    wall = CircuitBreaker()
     for number in range(SURE):
         assert not wall.refused(1000.0 + number * 0.05, 1001.0, 1.0)
-    assert wall.stands
+    assert wall.is_open
     assert wall.until == 1001.0 + HOLD_S
     assert wall.refused(1000.9, 1001.1, 1.0)  # sent before it was met
     wall.answered(1000.5, 1001.2)  # taken in before
-    assert wall.stands
+    assert wall.is_open
     held = []
     for _ in range(6):
         now = wall.until
@@ -111,7 +111,7 @@ def test_a_wall_is_met_and_gone() -> None:
     now = wall.until
     wall.sent(now)
     wall.answered(now, now + 0.1)
-    assert not wall.stands
+    assert not wall.is_open
     sent = 0
     while now + 0.1 >= wall.until:
         wall.sent(now + 0.1)
@@ -125,77 +125,27 @@ def test_a_wall_is_met_and_gone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rates", "widths", "deaf"),
+    ("before", "after", "by_chance"),
     [
-        pytest.param([100, 100, 100, 100], [70, 49, 34, 23], False, id="as many answers with less"),
-        pytest.param([100, 70, 49], [70, 100], True, id="as many fewer as it is smaller"),
-        pytest.param([100, 1, 1, 1], [70, 49, 34, 23], False, id="nobody is answered"),
-        pytest.param([4, 2, 2], [70, 49, 34], False, id="too little to tell"),
+        pytest.param((100, 10), (100, 10), True, id="the same share"),
+        pytest.param((100, 10), (100, 0), False, id="none any more"),
+        pytest.param((1_000, 20), (1_000, 2), False, id="a tenth of the share"),
+        pytest.param((100, 50), (60, 30), True, id="half, whatever the limit"),
+        pytest.param((100, 10), (8, 1), None, id="too few to tell"),
     ],
 )
-def test_the_width_follows_refusals(rates: list[int], widths: list[int], deaf: bool) -> None:
-    pushback, now, width, found = Pushback(), 1000.0, 100, []
-    pushback.answered(now)
-    for rate in rates:
-        for i in range(rate):
-            pushback.answered(now + i / rate * 1.01)
-        now += 1.01
-        new = [pushback.refused(now, width, 512, 0.2) for _ in range(FEWEST)][-1]
-        if new is None:
-            break
-        width = new
-        found.append(width)
-        if now < pushback.deaf_until:
-            break
-    assert found == widths
-    assert (pushback.deaf_until == pytest.approx(now + DEAF_S)) == deaf
-
-
-def test_it_decreases_once_in_the_time_of_an_answer() -> None:
-    pushback = Pushback()
-    changes = [pushback.refused(1000.0 + i / 10, 100, 512, 4.0) for i in range(100)]
-    first = FEWEST - 1
-    assert [i for i, width in enumerate(changes) if width is not None] in ([first, first + 60], [first, first + 61])
-    assert changes[first] == int(100 * DECREASE)
-
-
-@pytest.mark.parametrize(
-    ("sent", "refused", "smaller"),
-    [
-        pytest.param(20, 3, False, id="few"),
-        pytest.param(20, 6, False, id="it may be chance"),
-        pytest.param(20, 7, True, id="more than chance"),
-        pytest.param(500, 60, False, id="the usual share of many"),
-        pytest.param(500, 75, True, id="more than the usual share of many"),
-    ],
-)
-def test_the_width_bears_some_refusals(sent: int, refused: int, smaller: bool) -> None:
-    pushback, widths = Pushback(), []
-    for i in range(sent):
-        pushback.sent(1000.0 + i / sent)
-    for _ in range(refused):
-        widths.append(pushback.refused(1001.0, 100, 512, 5.0))
-    assert ([width for width in widths if width is not None] != []) == smaller
-
-
-def test_what_was_refused_long_ago_is_forgotten() -> None:
-    pushback = Pushback()
-    for second in range(0, 100, 10):
-        pushback.sent(1000.0 + second)
-        assert pushback.refused(1000.0 + second, 100, 512, 1.0) is None
-
-
-def test_a_wider_trial_is_judged_by_the_answers_that_follow() -> None:
-    """Five at a time are taken, each for two seconds: a trial ends where it brings no more."""
-    pushback, width, widths = Pushback(), 6, []
-    for i in range(4000):
-        now = 1000.0 + i / 20
-        pushback.sent(now)
-        if i % 8 == 0:
-            pushback.answered(now)
-        elif (new := pushback.refused(now, width, 512, 2.0)) is not None:
-            width = max(new, 6)
-            widths.append(width)
-    assert 24 in widths
-    assert widths.count(24) < len(widths) / 4
-    assert max(widths) == 24
+def test_refusals_that_a_decrease_does_not_lessen_are_chance(
+    before: tuple[int, int], after: tuple[int, int], by_chance: bool | None
+) -> None:
+    test = ChanceTest()
+    for sent, refused in (before, after):
+        for number in range(sent):
+            test.count_sent()
+            if number < refused:
+                test.count_refused()
+        if sent == before[0] and not test.testing:
+            assert test.unusual(growing=False)
+            test.begin_test()
+    assert test.result() == by_chance
+    if by_chance:
+        assert test.usual == pytest.approx(after[1] / after[0])

@@ -1,0 +1,177 @@
+"""The health of a model's endpoints: counters, the current outage, the retry budget, and the end of a run."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from weakref import WeakSet
+
+OUTAGE_S = 1.0
+"""Failures alone for at least this long are an outage; a shorter series is taken for single failures."""
+
+
+class Stopped(Exception):  # noqa: N818 (the end of a request, not an error)
+    """Raised for a request that is not sent, or not sent again, because the run is stopping.
+
+    Such a request has no answer: nothing of it is stored, and a later run asks it again.
+    """
+
+
+@dataclass(frozen=True)
+class HealthPolicy:
+    """The retry budget of a run, in requests."""
+
+    retry_budget: float = 200.0
+    """Retries that are available at the start."""
+    retries_per_answer: float = 2.0
+    """Retries that each answer adds."""
+
+
+class StopSignal:
+    """Says which tasks may send requests: all, none, or all but those of streams that ended."""
+
+    def __init__(self) -> None:
+        self._all = False
+        self._tasks: WeakSet[asyncio.Task[object]] = WeakSet()
+
+    def set(self, tasks: Collection[asyncio.Task[None]] | None = None) -> None:
+        """Stop these tasks; without any, stop all."""
+        if tasks is None:
+            self._all = True
+        else:
+            self._tasks.update(tasks)
+
+    def clear(self) -> None:
+        """Let tasks send again."""
+        self._all = False
+
+    def __bool__(self) -> bool:
+        """Whether the current task is stopped."""
+        return self._all or (len(self._tasks) > 0 and asyncio.current_task() in self._tasks)
+
+    def covers(self, task: asyncio.Task[object] | None) -> bool:
+        """Whether a task is stopped."""
+        return self._all or task in self._tasks
+
+
+class EndpointHealth:
+    """Counts sends and failures, and measures the current outage. For the event loop's thread alone.
+
+    ``calls`` counts sends and ``retries`` those of them that were sent before. ``last_failure`` is the text of the last
+    failure, ``failures_in_a_row`` the number of failures since the last success, ``paused`` the number of requests that
+    wait before a retry. ``on_pause`` holds functions that are called when a request begins such a wait.
+    """
+
+    def __init__(self, policy: HealthPolicy | None = None) -> None:
+        self.policy = policy or HealthPolicy()
+        self.calls = 0
+        self.retries = 0
+        self.last_failure = ""
+        self.failures_in_a_row = 0
+        self.paused = 0
+        self.on_pause: set[Callable[[], None]] = set()
+        self._retry_budget = self.policy.retry_budget
+        self._failing_since: float | None = None
+        self._succeeded_at = 0.0
+        self._idle_since: float | None = None
+        self._busy_streams = 0
+        self._stop = StopSignal()
+        self._pauses: dict[asyncio.Future[bool], asyncio.Task[object] | None] = {}
+
+    def sent(self, *, again: bool) -> None:
+        """Count one send."""
+        self.calls += 1
+        self.retries += again
+
+    def succeeded(self) -> None:
+        """Record a definite response; the refusal of one row is one."""
+        self._succeeded_at = time.monotonic()
+        self._failing_since = None
+        self.failures_in_a_row = 0
+        self._retry_budget += self.policy.retries_per_answer
+
+    def spend_retry(self) -> bool:
+        """Take one retry from the budget of the run; False where it is used up.
+
+        All retries share one budget, which each answer fills up. Where most requests fail, each fails after one try.
+        """
+        if self._retry_budget < 1.0:
+            return False
+        self._retry_budget -= 1.0
+        return True
+
+    def failed(self, started: float, text: str) -> None:
+        """Record a failure that may be tried again, of a try sent at the monotonic time ``started``."""
+        since = max(started, self._succeeded_at)
+        self._failing_since = since if self._failing_since is None else min(self._failing_since, since)
+        self.last_failure = text
+        self.failures_in_a_row += 1
+
+    def down_s(self) -> float:
+        """Give the seconds for which requests were sent and none succeeded, else 0. For any thread."""
+        since = self._failing_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def idle(self) -> None:
+        """Record that one stream has nothing in flight; while none has, an outage does not grow."""
+        self._busy_streams = max(self._busy_streams - 1, 0)
+        if self._busy_streams == 0:
+            self._idle_since = time.monotonic()
+
+    def busy(self) -> None:
+        """Record that one stream sends requests again."""
+        self._busy_streams += 1
+        if self._idle_since is not None and self._failing_since is not None:
+            self._failing_since += time.monotonic() - self._idle_since
+        self._idle_since = None
+
+    def exclude(self, seconds: float) -> None:
+        """Take seconds off the outage: the user's own limits allowed no request then."""
+        if self._failing_since is not None:
+            self._failing_since = min(self._failing_since + seconds, time.monotonic())
+
+    async def pause(self, seconds: float) -> None:
+        """Wait before a retry. Raises Stopped as soon as the run stops."""
+        if self._stop:
+            raise Stopped
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[bool] = loop.create_future()
+        timer = loop.call_later(seconds, _settle, done, True)
+        self._pauses[done] = asyncio.current_task()
+        self.paused += 1
+        for listener in tuple(self.on_pause):
+            listener()
+        try:
+            if not await done:
+                raise Stopped
+        finally:
+            self.paused -= 1
+            timer.cancel()
+            del self._pauses[done]
+
+    def stop(self, tasks: Collection[asyncio.Task[None]] | None = None) -> None:
+        """End the pauses of these tasks (without any: of all) with Stopped, now and later."""
+        self._stop.set(tasks)
+        for pause, task in self._pauses.items():
+            if self._stop.covers(task):
+                _settle(pause, False)
+
+    def reset(self) -> None:
+        """Forget what the parent of a forked process had under way; counts and the retry budget stay."""
+        self._pauses, self._stop, self.paused = {}, StopSignal(), 0
+        self.on_pause = set()
+        self.start()
+
+    def start(self) -> None:
+        """Begin anew: pauses are allowed, and no outage is known."""
+        self._stop.clear()
+        self._failing_since = self._idle_since = None
+        self._busy_streams = 0
+        self.failures_in_a_row = 0
+
+
+def _settle(future: asyncio.Future[bool], value: bool) -> None:
+    if not future.done():
+        future.set_result(value)

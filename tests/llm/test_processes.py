@@ -1,0 +1,181 @@
+"""One client in several streams, threads, event loops and processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from decimal import Decimal
+
+import pytest
+
+from sqlenrich.core.errors import ConfigError
+from sqlenrich.llm.client import Client
+from sqlenrich.llm.endpoint.api_key import EnvironmentKey, LiteralKey, resolve_key
+from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel
+from sqlenrich.llm.health import Stopped
+from sqlenrich.llm.messages import Request
+from sqlenrich.llm.mock.model import MockModel
+from sqlenrich.llm.throttle.budget import Budget
+from sqlenrich.llm.throttle.limits import Limits
+from tests.support.endpoint import ScriptedEndpoint
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+MOST_IMPORT_S = 0.05
+FORKED = """
+import json, os, sys
+from sqlenrich.llm import Client, EndpointConfig, EndpointModel, Request
+
+def ask(client, name):
+    requests = [Request(name + str(n), 1, name) for n in range(20)]
+    return [one.call_error for batch in client.stream(iter(requests)) for one in batch]
+
+with Client(EndpointModel(EndpointConfig(url=sys.argv[1], model="mock")), concurrency=1) as client:
+    parent = ask(client, "parent")
+    reader, writer = os.pipe()
+    if not (child := os.fork()):
+        os.write(writer, json.dumps(ask(client, "child")).encode())
+        os._exit(0)
+    os.close(writer)
+    both = ask(client, "again")
+    os.waitpid(child, 0)
+    print(json.dumps([parent, json.loads(os.read(reader, 9999)), both]))
+"""
+
+
+def requests(count: int, name: str = "r") -> list[Request]:
+    return [Request(f"{name}{number}", 1, f"{name} {number}") for number in range(count)]
+
+
+def endpoint_model(server: ScriptedEndpoint, **fields: object) -> EndpointModel:
+    return EndpointModel(EndpointConfig(url=server.url, model="mock", **fields))  # type: ignore[arg-type]
+
+
+def test_two_streams_share_one_client() -> None:
+    seen: dict[str, list[str]] = {"a": [], "b": []}
+    with ScriptedEndpoint(latency_s=0.01) as server:
+        model = endpoint_model(server, limits=Limits(concurrency=4))
+        with Client(model, concurrency=1, batch_rows=5) as client:
+
+            def read(name: str) -> None:
+                for batch in client.stream(iter(requests(60, name))):
+                    seen[name] += [answer.request_hash for answer in batch]
+
+            threads = [threading.Thread(target=read, args=(name,)) for name in seen]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert server.busy_peak <= 4
+        assert client.stats.answered == len(server.asked) == 120
+    assert all(
+        sorted(hashes) == sorted(one.request_hash for one in requests(60, name)) for name, hashes in seen.items()
+    )
+
+
+def test_a_stream_that_ends_leaves_the_others_alone() -> None:
+    def failing() -> object:
+        yield from requests(5, "bad")
+        raise KeyError("the source")
+
+    with ScriptedEndpoint(latency_s=0.02) as server, Client(endpoint_model(server), concurrency=1) as client:
+        other = client.stream(iter(requests(100, "good")))
+        seen = len(next(other))
+        with pytest.raises(KeyError):
+            list(client.stream(failing()))  # type: ignore[arg-type]
+        assert seen + sum(len(batch) for batch in other) == 100
+
+
+@pytest.mark.parametrize("instant", [True, False])
+def test_a_request_is_awaited_in_the_hosts_loop(instant: bool) -> None:
+    async def host() -> tuple[list[str], bool]:
+        async with Client(MockModel(SCHEMA, latency_s=0.0 if instant else 0.01), concurrency=8) as client:
+            answers = await asyncio.gather(*(client.request(one) for one in requests(30)))
+            client.stop()
+            with pytest.raises(Stopped):
+                await client.request(requests(1)[0])
+            return [answer.request_hash for answer in answers], client.stats.answered == 30
+
+    assert asyncio.run(host()) == ([one.request_hash for one in requests(30)], True)
+
+
+def test_a_request_keeps_to_the_caps_and_the_limiter() -> None:
+    async def host(model: EndpointModel, caps: Budget) -> int:
+        async with Client(model, concurrency=1, budget=caps) as client:
+            found = await asyncio.gather(*(client.request(one) for one in requests(20)), return_exceptions=True)
+        assert {type(one).__name__ for one in found} == {"Answer", "Stopped"}
+        return sum(not isinstance(one, Stopped) for one in found)
+
+    with ScriptedEndpoint(latency_s=0.01) as server:
+        caps = Budget(max_calls=7)
+        config = EndpointConfig(url=server.url, model="mock", limits=Limits(concurrency=3))
+        assert asyncio.run(host(EndpointModel(config, budget=caps), caps)) == 7
+        assert (len(server.asked), server.busy_peak <= 3) == (7, True)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_process_opens_connections_of_its_own() -> None:
+    with ScriptedEndpoint() as server:
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", FORKED, server.url], capture_output=True, text=True, timeout=60
+        )
+        assert done.stdout.strip() == str([[None] * 20] * 3).replace("None", "null"), done.stderr
+        assert len(server.asked) == 60
+
+
+def test_a_configuration_is_pickled_without_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THE_KEY", "sk-very-secret")
+    config = EndpointConfig(url="http://h/v1", model="m", api_key=EnvironmentKey("THE_KEY"))
+    raw = pickle.dumps(config)
+    assert b"sk-very-secret" not in raw
+    assert "sk-very-secret" not in repr(config) + repr(EndpointModel(config)) + repr(LiteralKey("sk-very-secret"))
+    assert (loaded := pickle.loads(raw)) == config
+    assert resolve_key(loaded.api_key) == "sk-very-secret"
+    with pytest.raises(TypeError, match="use EnvironmentKey"):
+        pickle.dumps(EndpointConfig(url="http://h/v1", model="m", api_key=LiteralKey("sk-very-secret")))
+
+
+def test_a_key_that_no_header_can_hold() -> None:
+    with pytest.raises(ConfigError, match="line break"):
+        resolve_key(LiteralKey("a\nb"))
+
+
+@pytest.mark.parametrize(
+    ("limits", "n", "share"),
+    [
+        (Limits(), 8, Limits()),
+        (Limits(64, rpm=600, tpm=100_001), 8, Limits(8, rpm=75, tpm=12_500)),
+        (Limits(input_tpm=9, output_tpm=8), 4, Limits(input_tpm=2, output_tpm=2)),
+        (Limits(rpm=3), 4, "rpm = 3 is too small for 4 processes"),
+        (Limits(rpm=3), 0, "1 or more processes"),
+    ],
+)
+def test_shares_of_limits(limits: Limits, n: int, share: Limits | str) -> None:
+    if isinstance(share, Limits):
+        assert limits.share(n) == share
+    else:
+        with pytest.raises(ConfigError, match=share):
+            limits.share(n)
+
+
+def test_shares_of_caps() -> None:
+    used = Budget(10, 2.0, lambda *_: Decimal(1), calls=5)
+    share = used.share(4)
+    assert (share.max_calls, share.max_cost, share.calls, share.price) == (2, 0.5, 0, used.price)
+    with pytest.raises(ConfigError, match="1 or more processes"):
+        used.share(0)
+
+
+def test_the_room_is_imported_in_a_moment() -> None:
+    code = "import time; t = time.perf_counter(); import sqlenrich.llm; print(time.perf_counter() - t)"
+    times = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+        for _ in range(3)
+    ]
+    assert min(times) < MOST_IMPORT_S
+    code = "import sys, sqlenrich.llm as llm; [getattr(llm, name) for name in llm.__all__]; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"sqlglot", "jinja2", "ruamel", "click", "duckdb"} & set(loaded)
