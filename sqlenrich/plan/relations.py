@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sqlglot import exp
 
@@ -12,6 +13,7 @@ from sqlenrich.core.errors import ConfigError, SpecError, UnsupportedError
 from sqlenrich.core.names import relation
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql
+from sqlenrich.engines import get_engine
 from sqlenrich.spec.enrichment import Enrichment
 
 RELATIONS = {
@@ -44,6 +46,10 @@ class Relations:
     engine: Engine
     tables: Mapping[str, exp.Table]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by the engine's name: its functions can't be pickled."""
+        return _relations, (self.engine.name, dict(self.tables))
+
     def table(self, role: str) -> exp.Table:
         """Give a new reference to the table of a role."""
         return self.tables[role].copy()
@@ -69,6 +75,10 @@ class Relations:
     def renamed(self, names: Mapping[str, str]) -> Relations:
         """Give the same map with other tables for some roles. Raises ConfigError for a name that is none."""
         return Relations(self.engine, {**self.tables, **{role: _table(self.engine, n) for role, n in names.items()}})
+
+
+def _relations(engine: str, tables: Mapping[str, exp.Table]) -> Relations:
+    return Relations(get_engine(engine), tables)
 
 
 def relations_of(enrichment: Enrichment, engine: Engine, given: Mapping[str, str]) -> Relations:

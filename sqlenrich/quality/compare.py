@@ -26,6 +26,7 @@ from sqlenrich.runner.session import (
     MODEL_OPTIONS,
     SOURCE_OPTIONS,
     SourceOptions,
+    check_options,
     chosen,
     settings_of,
     with_source_options,
@@ -92,6 +93,7 @@ def compare(
     finds those of a run. Everything else is as for :func:`~sqlenrich.run`, which asks each side. Raises ConfigError
     before anything is asked.
     """
+    check_options("compare", options, CompareOptions)
     config = settings_of(config, a, options.get("prices"))
     observer, stopper, truth = observer or Silent(), stopper or Stopper(), truth or {}
     sides = [

@@ -23,6 +23,7 @@ from sqlenrich.runner.session import (
     MODEL_OPTIONS,
     SOURCE_OPTIONS,
     SourceOptions,
+    check_options,
     chosen,
     compile_source,
     settings_of,
@@ -154,6 +155,7 @@ def estimate(
     from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
     from sqlenrich.runner.backends.duckdb.files import database_path
 
+    check_options("estimate", options, EstimateOptions)
     enrichment = with_source_options(enrichment, **chosen(options, SOURCE_OPTIONS))
     config = settings_of(config, enrichment, options.get("prices"))
     choice = choose_model(enrichment, config, wanted_model(model, **chosen(options, MODEL_OPTIONS)))
@@ -161,7 +163,7 @@ def estimate(
     fixed = settings is None or bool(options.get("concurrency") or settings.concurrency)
     database = None if output is None else database_path(Path(output))
     if output is not None:
-        DuckDBBackend(Path(output)).refuse_files(enrichment, input)
+        DuckDBBackend(output).check_before_run(enrichment, input)
     source = input if input is not None else database
     if source is None:
         raise ConfigError("which rows? Give --input PATH")

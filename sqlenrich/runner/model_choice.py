@@ -128,10 +128,10 @@ def _endpoint(
     from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel
     from sqlenrich.llm.throttle.limits import Limits
 
-    if settings.origin.startswith("endpoints.") and settings.api_key_env and settings.api_key is None:
-        raise ConfigError(
-            f"the variable {settings.api_key_env}, which {settings.origin} names as api_key_env, is not set"
-        )
+    place = settings.origin or "the endpoint"
+    named = not settings.origin or settings.origin.startswith("endpoints.")
+    if named and settings.api_key_env and settings.api_key is None:
+        raise ConfigError(f"the variable {settings.api_key_env}, which {place} names as api_key_env, is not set")
     urls = (settings.url, *settings.others)
     key = EnvironmentKey(settings.api_key_env) if settings.api_key_env else None
     resolve_key(key)  # a key that no header can hold is refused before anything is sent
@@ -139,9 +139,7 @@ def _endpoint(
     own = _own_model(enrichment, config, settings, wanted.name)
     taken = sorted({*own.params, "response_format"} & set(settings.extra_body))
     if taken:
-        raise ConfigError(
-            f"{', '.join(taken)} of {settings.origin}.extra_body is set by sqlenrich: write it under params"
-        )
+        raise ConfigError(f"{', '.join(taken)} of {place}.extra_body is set by sqlenrich: write it under params")
     if budget is not None and budget.max_cost is not None:
         set_prices(budget, config, own.name)
     # What an endpoint is always sent decides its answers too.

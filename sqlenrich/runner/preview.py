@@ -14,7 +14,7 @@ from sqlenrich.engines import get_engine
 from sqlenrich.plan.model import output_of, resolve_model
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.runner.backends import queries
-from sqlenrich.runner.model_choice import ModelChoice, ModelOptions, choose_model, wanted_model
+from sqlenrich.runner.model_choice import CLIENT_ENGINE, ModelChoice, ModelOptions, choose_model, wanted_model
 from sqlenrich.runner.observer import Observer, PlanLine, Silent, Stopper
 from sqlenrich.runner.report import counted
 from sqlenrich.runner.scratch import scratch_folder
@@ -22,6 +22,7 @@ from sqlenrich.runner.session import (
     MODEL_OPTIONS,
     SOURCE_OPTIONS,
     SourceOptions,
+    check_options,
     chosen,
     compile_source,
     with_source_options,
@@ -81,6 +82,7 @@ def preview(
     """
     from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
 
+    check_options("preview", options, PreviewOptions)
     enrichment = with_source_options(enrichment, **chosen(options, SOURCE_OPTIONS))
     config = config if config is not None else find_config(enrichment.path)
     choice = None
@@ -91,34 +93,38 @@ def preview(
         raise ConfigError("which rows? Give --input PATH")
     observer, stopper = observer or Silent(), stopper or Stopper()
     with scratch_folder() as folder, DuckDBBackend(folder / "preview.duckdb") as backend:
-        name = model if isinstance(model, str) else None
-        resolved = choice.resolved if choice is not None else _resolve(enrichment, config, name)
+        resolved = choice.resolved if choice is not None else _resolve(enrichment, config, model)
         enrichment, plan = compile_source(enrichment, backend, resolved, input)
         prompts = plan.step("prompts")
-        total, distinct = backend.read(plan, queries.size_of(prompts))[0]
+        total = backend.read(plan, queries.count_of(prompts))[0][0]
         found = backend.read(plan, queries.head(prompts, rows))
-    shown = [dict(zip(prompts.columns, row, strict=True)) for row in found]
-    requests = {row["request_hash"]: row["prompt"] for row in shown if row["request_hash"]}
-    agreed = False
-    if choice is not None:
-        calls = len(requests)
-        line = PreviewLine(len(shown), calls, 0, calls, choice.resolved.name, choice.where, whole=total)
-        agreed = not calls or observer.plan(line)
-    if choice is None or not agreed:
-        return _prompts(enrichment, shown, resolved, _endpoint(config, options.get("endpoint")), total)
+        shown = [dict(zip(prompts.columns, row, strict=True)) for row in found]
+        requests = {row["request_hash"]: row["prompt"] for row in shown if row["request_hash"]}
+        agreed = False
+        if choice is not None:
+            calls = len(requests)
+            line = PreviewLine(len(shown), calls, 0, calls, choice.resolved.name, choice.where, whole=total)
+            agreed = not calls or observer.plan(line)
+        if choice is None or not agreed:
+            endpoint = choice.endpoint if choice is not None else _endpoint(config, model, options.get("endpoint"))
+            return _prompts(enrichment, shown, resolved, endpoint, total)
+        distinct = backend.read(plan, queries.distinct_of(prompts))[0][0]
     started = time.monotonic()
     answers = _ask(choice, requests, observer, stopper)
     return _answers(enrichment, shown, answers, choice, time.monotonic() - started, total, distinct)
 
 
-def _resolve(enrichment: Enrichment, config: Config, model: str | None) -> ResolvedModel:
+def _resolve(enrichment: Enrichment, config: Config, model: Endpoint | Mock | str | None) -> ResolvedModel:
     """Give the model and the parameters that a run would send, without asking the endpoint for its model."""
-    found = config.model(model or enrichment.model, "endpoint") or config.model("default", "endpoint")
+    wanted = model.model if isinstance(model, Endpoint) else model if isinstance(model, str) else None
+    found = config.model(wanted or enrichment.model, "endpoint") or config.model("default", "endpoint")
     name, changed = (found.name, found.params) if found is not None else ("(the endpoint's model)", None)
-    return resolve_model(enrichment, get_engine("duckdb"), name, changed)
+    return resolve_model(enrichment, get_engine(CLIENT_ENGINE), name, changed)
 
 
-def _endpoint(config: Config, endpoint: str | None) -> Endpoint | None:
+def _endpoint(config: Config, model: Endpoint | Mock | str | None, endpoint: str | None) -> Endpoint | None:
+    if isinstance(model, Endpoint):
+        return model
     try:
         return config.endpoint(endpoint)
     except ConfigError:  # no endpoint is named: a preview needs none

@@ -25,7 +25,9 @@ from sqlenrich.runner.session import (
     MODEL_OPTIONS,
     AskOptions,
     Session,
+    backend_of,
     caps_of,
+    check_options,
     chosen,
     new_budget,
     settings_of,
@@ -58,11 +60,13 @@ def retry(
     :func:`~sqlenrich.run`. Each answer is a further attempt of the same request: none is dropped. Raises ConfigError
     where the file would ask something else than the last run did.
     """
+    check_options("retry", options, AskOptions)
     config = settings_of(config, enrichment, options.get("prices"))
     caps = caps_of(caps, options)
     codes = chosen_reasons(reasons)
     wanted = wanted_model(model, **chosen(options, MODEL_OPTIONS))
-    backend = _open_finished(output, enrichment)
+    backend = backend_of(output)
+    backend.check_before_retry(enrichment)
     with backend:
         last = backend.last_snapshot(enrichment.name)
         enrichment = same_snapshot(enrichment, last, config, backend)
@@ -140,20 +144,6 @@ def _over(session: Session) -> bool:
 
 def _within(most: int | None, count: int) -> int:
     return count if most is None else min(count, most)
-
-
-def _open_finished(output: str | Path | Backend, enrichment: Enrichment) -> Backend:
-    """Give the backend that holds the last run. Raises ConfigError where there is none."""
-    if not isinstance(output, str | Path):
-        return output
-    from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
-    from sqlenrich.runner.backends.duckdb.files import check_replaceable, files_of
-
-    backend = DuckDBBackend(Path(output))
-    if not backend.database.path.is_file():
-        raise ConfigError(f"{output} holds no run of {enrichment.name}: run it first")
-    check_replaceable(*files_of(Path(output)))
-    return backend
 
 
 def check_tables_of_last_run(backend: Backend, plan: Plan) -> None:

@@ -20,7 +20,9 @@ from sqlenrich.runner.session import (
     SOURCE_OPTIONS,
     RunOptions,
     Session,
+    backend_of,
     caps_of,
+    check_options,
     chosen,
     key_warning,
     new_budget,
@@ -60,12 +62,13 @@ def run(
 
     A bad answer is a row of NAME_quarantine. Raises SqlenrichError only for what keeps a run from starting or going on.
     """
+    check_options("run", options, RunOptions)
     enrichment = with_source_options(enrichment, **chosen(options, SOURCE_OPTIONS))
     config = settings_of(config, enrichment, options.get("prices"))
     caps = caps_of(caps, options)
     wanted = wanted_model(model, **chosen(options, MODEL_OPTIONS))
     choice = choose_model(enrichment, config, wanted, new_budget(caps))
-    backend = open_backend(output, enrichment, input)
+    backend = checked_backend(output, enrichment, input)
     session = Session(
         enrichment, config, backend, choice, caps, observer or Silent(), stopper or Stopper(), tables or ""
     )
@@ -117,12 +120,8 @@ def _import_client() -> None:
         importlib.import_module(module)
 
 
-def open_backend(output: str | Path | Backend, enrichment: Enrichment, input: str | Path | None) -> Backend:
-    """Give the backend of an output: itself, or DuckDB for a path. Raises ConfigError for a path that can't be one."""
-    if not isinstance(output, str | Path):
-        return output
-    from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
-
-    backend = DuckDBBackend(Path(output))
-    backend.refuse_files(enrichment, input)
+def checked_backend(output: str | Path | Backend, enrichment: Enrichment, input: str | Path | None) -> Backend:
+    """Give the backend of an output. Raises ConfigError for an output that may not be written."""
+    backend = backend_of(output)
+    backend.check_before_run(enrichment, input)
     return backend

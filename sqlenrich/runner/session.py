@@ -59,6 +59,14 @@ SOURCE_OPTIONS, CAP_OPTIONS, MODEL_OPTIONS = (
 )
 
 
+def check_options(function: str, options: Mapping[str, Any], known: type) -> None:
+    """Refuse keywords that a function has not. Raises TypeError: a misspelt cap would be no cap."""
+    for name in options:
+        if name not in known.__annotations__:
+            near = did_you_mean(name, known.__annotations__)
+            raise TypeError(f"{function}() got an unexpected keyword argument '{name}'{near}")
+
+
 def chosen(options: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Give those of some options that are set."""
     return {name: options[name] for name in names if name in options}
@@ -147,7 +155,7 @@ class Session:
             quarantine=results.reasons,
             **account(self.backend, plan, self.run_id, self.config.prices),
             seconds=round(time.monotonic() - self.clock, 3),
-            name=self.enrichment.name,
+            name=self.name,
             output=self.backend.output,
             max_quarantine=self.enrichment.max_quarantine,
             stopped=self.stopper.requested,
@@ -168,6 +176,15 @@ class Session:
         rows = self.caps.max_rows is not None and pending and not self.stopper.requested
         reached = self.model.budget.reached if self.model.budget is not None else None
         return reached or ("max_rows" if rows else None)
+
+
+def backend_of(output: str | Path | Backend) -> Backend:
+    """Give the backend of an output: itself, or DuckDB for a path. Raises ConfigError for an unknown kind of file."""
+    if not isinstance(output, str | Path):
+        return output
+    from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
+
+    return DuckDBBackend(output)
 
 
 def new_budget(caps: Caps) -> Budget:
@@ -195,7 +212,9 @@ def compile_source(
     if not enrichment.key:
         enrichment = replace(enrichment, key=("_row",))
     check_columns(enrichment, source.types, str(input or enrichment.source))
-    tables = {**(relations or backend.relations(enrichment.name)), "source": source.relation}
+    tables = {**(relations or backend.relations(enrichment.name))}
+    if source.relation is not None:
+        tables["source"] = source.relation
     return enrichment, compile_plan(
         enrichment, backend.engine, tables, model=model, source_types=source.types, asked_by_client=True
     )
@@ -235,10 +254,9 @@ def key_warning(backend: Backend, plan: Plan, key: Sequence[str]) -> str | None:
     """Give a line about keys that are repeated or NULL: legal, one output row per input row; None for none."""
     if tuple(key) == ("_row",):
         return None
-    repeated, nulls = backend.repeated_keys(plan, key)
+    rows, repeated, nulls = backend.repeated_keys(plan, key)
     if not repeated and not nulls:
         return None
-    rows, _ = backend.size(plan)
     return (
         f"warning: the key {', '.join(key)} does not name each row: {repeated:,} of {rows:,} rows repeat "
         f"another's, {nulls:,} are NULL; each row has its result all the same"

@@ -106,6 +106,52 @@ def test_what_is_refused(
         se.run(se.load(write_prompt(tmp_path, header)), input=input, output=backend, mock=True)
 
 
+def test_a_table_of_the_same_name_in_another_schema_is_another_table(
+    database: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    database.execute("CREATE TABLE raw.intent (x INT); CREATE TABLE enriched.messages (id VARCHAR, other INT)")
+    backend = DbApiBackend(database, engine="duckdb", schema="enriched")
+    assert se.run(se.load(write_prompt(tmp_path, HEADER)), output=backend, mock=True).exit_status == 0
+
+
+def test_the_source_may_be_a_query(database: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    header = 'source: {query: "SELECT id, body FROM raw.messages WHERE id < 5"}\nkey: [id]\n'
+    backend = DbApiBackend(database, engine="duckdb", schema="enriched")
+    assert se.run(se.load(write_prompt(tmp_path, header)), output=backend, mock=True).rows_in == 5
+
+
+def test_long_answers_are_stored_by_several_statements(
+    database: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sqlenrich.runner.backends.statements.INSERT_CHARACTERS", 2000)
+    backend = DbApiBackend(database, engine="duckdb", schema="enriched")
+    report = se.run(se.load(write_prompt(tmp_path, HEADER)), output=backend, mock=True)
+    stored = database.execute("SELECT count(*), count(DISTINCT request_hash) FROM enriched.intent_responses").fetchone()
+    assert stored == (report.calls, report.distinct_requests)
+
+
+@pytest.mark.parametrize("names", [("times",), ("_key_0", "_key_rows"), ("count", "rows")])
+@pytest.mark.parametrize("repeated", [False, True])
+def test_repeated_keys_of_any_name(tmp_path: Path, names: tuple[str, ...], repeated: bool) -> None:
+    """Both backends count the same: rows, rows that repeat another's key, rows with a NULL in their key."""
+    columns = ", ".join(f'"{name}" VARCHAR' for name in names)
+    values = [("a", "NULL")] * 2 + [("b", "'x'")] if repeated else [("a", "'x'"), ("b", "'x'"), ("c", "'x'")]
+    path = tmp_path / "w.duckdb"
+    with duckdb.connect(str(path)) as db:
+        db.execute(f"CREATE TABLE src ({columns}, body VARCHAR)")
+        for first, last in values:
+            cells = [f"'{first}'"] * (len(names) - 1) + [last if len(names) > 1 else f"'{first}'"]
+            db.execute(f"INSERT INTO src VALUES ({', '.join(cells)}, 'text')")
+        plan = se.compile_plan(
+            se.load(write_prompt(tmp_path, f"source: src\nkey: [{', '.join(names)}]\n")), "duckdb", asked_by_client=True
+        )
+        db.execute(f"CREATE TABLE intent_prompts AS {plan.step('prompts').sql}")
+        expected = (3, int(repeated), 2 if repeated and len(names) > 1 else 0)
+        assert DbApiBackend(db, engine="duckdb").repeated_keys(plan, names) == expected
+    with DuckDBBackend(path) as backend:
+        assert backend.repeated_keys(plan, names) == expected
+
+
 def test_a_failing_statement_is_one_line(database: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     backend = DbApiBackend(database, engine="duckdb", schema="missing", place="the warehouse")
     with pytest.raises(se.RunError, match=r"^the warehouse: Catalog Error: Schema with name missing does not exist!$"):

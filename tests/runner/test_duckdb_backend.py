@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 import sqlenrich as se
 from sqlenrich.core.errors import RunError
 from sqlenrich.core.types import parse_type
+from sqlenrich.engines import ENGINES
 from sqlenrich.llm.messages import Answer
 from sqlenrich.runner.backends.base import Origin
 from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
@@ -175,3 +177,76 @@ def test_what_a_killed_process_spilled_is_removed(tmp_path: Path, own: str) -> N
     with Database(output):
         assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["out.duckdb"] + [own] * bool(own)
     assert spill.exists() == bool(own)
+
+
+def test_a_backend_is_used_again(tmp_path: Path) -> None:
+    """The second run attaches the input's database again, and begins with the first limit of the memory."""
+    with duckdb.connect(str(tmp_path / "in.duckdb")) as db:
+        db.execute("CREATE TABLE t AS SELECT i AS id, 'text ' || i AS body FROM range(5) AS r(i)")
+    enrichment = se.load(write_prompt(tmp_path, "source: t\nkey: [id]\n"))
+    backend = DuckDBBackend(tmp_path / "out.duckdb")
+    calls = [se.run(enrichment, input=tmp_path / "in.duckdb", output=backend, mock=True).calls for _ in range(2)]
+    assert calls == [5, 0]
+
+
+@pytest.mark.parametrize("as_backend", [False, True])
+def test_an_output_that_no_run_wrote_is_refused(tmp_path: Path, as_backend: bool) -> None:
+    (tmp_path / "in.csv").write_text("id,body\n1,a\n", encoding="utf-8")
+    enrichment = se.load(write_prompt(tmp_path))
+
+    def output(name: str) -> Path | DuckDBBackend:
+        return DuckDBBackend(tmp_path / name) if as_backend else tmp_path / name
+
+    for name in ("in.csv", "mine.csv"):
+        (tmp_path / "mine.csv").write_text("mine\n1\n", encoding="utf-8")
+        with pytest.raises(se.ConfigError):
+            se.run(enrichment, input=tmp_path / "in.csv", output=output(name), mock=True)
+    with pytest.raises(se.ConfigError, match="holds no run of intent: run it first"):
+        se.retry(enrichment, output=output("sub/none.duckdb"), mock=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "intent.prompt", "mine.csv"]
+
+
+def test_a_commit_that_fails_is_an_error(tmp_path: Path) -> None:
+    """A full disk shows at the commit: the tables would silently stay as they were."""
+
+    class Full:
+        """A connection whose disk is full when a transaction is committed."""
+
+        def __init__(self, db: duckdb.DuckDBPyConnection) -> None:
+            self.db = db
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.db, name)
+
+        def execute(self, sql: str) -> object:
+            if sql == "COMMIT":
+                raise duckdb.TransactionException("TransactionContext Error: Failed to commit: File too large")
+            return self.db.execute(sql)
+
+    with pytest.raises(RunError, match="Failed to commit: File too large"), Database(tmp_path / "o.duckdb") as database:
+        database.db = Full(database.db)  # type: ignore[assignment]
+        database.begin()
+        database.commit()
+
+
+@pytest.mark.parametrize("function", ["run", "retry", "estimate", "compare"])
+def test_a_misspelt_keyword_is_refused(tmp_path: Path, function: str) -> None:
+    enrichment = se.load(write_prompt(tmp_path))
+    with pytest.raises(TypeError, match=rf"{function}\(\) got an unexpected keyword argument 'max_rowz'"):
+        getattr(se, function)(enrichment, output=tmp_path / "o.duckdb", mock=True, max_rowz=3)
+
+
+def test_the_report_names_the_tables_that_were_made(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id,body\n1,a\n", encoding="utf-8")
+    output, mock = tmp_path / "o.duckdb", se.Mock({"bad_json": 1.0})
+    report = se.run(
+        se.load(write_prompt(tmp_path)), input=tmp_path / "in.csv", output=output, model=mock, tables="other"
+    )
+    assert report.to_text().endswith("see other_quarantine")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_plan_is_pickled(tmp_path: Path, engine: str) -> None:
+    plan = se.compile_plan(se.load(write_prompt(tmp_path, "source: t\nkey: [id]\n")), engine)
+    again = pickle.loads(pickle.dumps(plan))
+    assert [step.sql for step in again.steps] == [step.sql for step in plan.steps]

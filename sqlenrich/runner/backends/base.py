@@ -18,9 +18,9 @@ from sqlenrich.spec.enrichment import Enrichment
 
 @dataclass(frozen=True)
 class Source:
-    """The rows of a run: the relation to read, and its columns' types where they are known."""
+    """The rows of a run: the relation to read (None: the header's query), and its columns' types where known."""
 
-    relation: str
+    relation: str | None
     types: dict[str, Type] | None
 
 
@@ -115,6 +115,12 @@ class Backend(Protocol):
     def bind(self, enrichment: Enrichment, input: str | Path | None) -> Source:
         """Open the input. Raises ConfigError for what is missing or unreadable."""
 
+    def check_before_run(self, enrichment: Enrichment, input: str | Path | None) -> None:
+        """Refuse, before anything is opened or made, an output that may not be written. Raises ConfigError."""
+
+    def check_before_retry(self, enrichment: Enrichment) -> None:
+        """Refuse, before anything is opened or made, an output without a run. Raises ConfigError."""
+
     def relations(self, name: str) -> dict[str, str]:
         """Give the table of each role of an enrichment of this name."""
 
@@ -139,8 +145,8 @@ class Backend(Protocol):
     def not_retried(self, plan: Plan, reasons: Sequence[str], max_attempts: int) -> tuple[int, int]:
         """Give how many requests refused for some reasons have no attempts left, and how many were never asked."""
 
-    def repeated_keys(self, plan: Plan, key: Sequence[str]) -> tuple[int, int]:
-        """Give how many rows have the key of another row, and how many have a NULL in it."""
+    def repeated_keys(self, plan: Plan, key: Sequence[str]) -> tuple[int, int, int]:
+        """Give the rows, how many of them repeat the key of another row, and how many have a NULL in it."""
 
     def requests(self, call: Step, count: int) -> Iterator[Request]:
         """Give the pending requests in batches: never the table in memory."""

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import sqlglot
 from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import ConfigError, RunError
-from sqlenrich.core.names import relation
+from sqlenrich.core.names import relation as named_relation
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.sql import literal
 from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Array, Decimal, Struct, Type
 from sqlenrich.engines import get_engine
 from sqlenrich.runner.backends.base import Source
 from sqlenrich.runner.backends.statements import StatementBackend
 from sqlenrich.spec.enrichment import Enrichment
 
+T = TypeVar("T")
 _KINDS = {
     "TINYINT": BIGINT, "SMALLINT": BIGINT, "INT": BIGINT, "BIGINT": BIGINT, "FLOAT": DOUBLE, "DOUBLE": DOUBLE,
     "TEXT": STRING, "VARCHAR": STRING, "CHAR": STRING, "BOOLEAN": BOOLEAN, "DATE": DATE,
@@ -26,6 +31,8 @@ _KINDS = {
     "DATETIME": TIMESTAMP,
 }  # fmt: skip
 """Portable types by the names that sqlglot gives to all engines' types."""
+_MISSING = re.compile(r"(?i)not exist|not found|no such|unknown table")
+"""What databases say of a table that is missing."""
 
 
 class DbApiCursor(Protocol):
@@ -47,6 +54,9 @@ class DbApi(Protocol):
     def commit(self) -> Any:
         """End a transaction."""
 
+    def rollback(self) -> Any:
+        """Take back a transaction."""
+
 
 class DbApiConnection:
     """A DB-API connection as a database that takes a statement at a time."""
@@ -57,28 +67,40 @@ class DbApiConnection:
 
     def execute(self, sql: str) -> None:
         """Run a statement. Raises RunError with the first line of the driver's message."""
-        try:
-            self.cursor.execute(sql)
-        except Exception as error:  # PEP 249 has no class that all drivers share
-            raise RunError(f"{self.place}: {str(error).strip().splitlines()[0]}") from None
+        self._checked(partial(self.cursor.execute, sql))
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Run a query and give its rows."""
         self.execute(sql)
-        return [tuple(row) for row in self.cursor.fetchall()]
+        return [tuple(row) for row in self._checked(self.cursor.fetchall)]
 
     def columns(self, relation: str) -> dict[str, Type | None] | None:
-        """Give a relation's columns and types by ``information_schema``; None where it is not there."""
-        query = _columns_of(self.engine, relation)
-        found = self.rows(print_sql(self.engine, query))
-        return {name: portable_type(self.engine, str(kind)) for name, kind in found} or None
+        """Give a relation's columns and types by ``DESCRIBE TABLE``; None where the database calls it missing."""
+        describe = exp.Describe(this=named_relation(self.engine, relation), kind="TABLE")
+        try:
+            found = self.rows(print_sql(self.engine, describe))
+        except RunError as error:
+            if _MISSING.search(str(error)):
+                return None
+            raise
+        described = takewhile(lambda row: row[0] and not row[0].startswith("#"), found)  # Spark: partitions follow
+        return {str(name): portable_type(self.engine, str(kind)) for name, kind, *_ in described}
 
     def begin(self) -> None:
         """DB-API connections begin transactions by themselves."""
 
     def commit(self) -> None:
         """Make durable what was executed."""
-        self.connection.commit()
+        self._checked(self.connection.commit)
+
+    def _checked(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except Exception as error:  # PEP 249 has no class that all drivers share
+            with suppress(Exception):  # a connection without transactions has nothing to take back
+                self.connection.rollback()
+            message = str(error).strip().splitlines() or [type(error).__name__]
+            raise RunError(f"{self.place}: {message[0]}") from None
 
 
 class DbApiBackend(StatementBackend):
@@ -96,25 +118,14 @@ class DbApiBackend(StatementBackend):
         if not enrichment.key:
             raise ConfigError(f"{enrichment.place}: a table has no row numbers: write key: [column] in the header")
         table = str(input) if input is not None else enrichment.source
+        if table is None and enrichment.query is not None:
+            return Source(None, None)
         if table is None:
             raise ConfigError("which table? Write source: in the header, or give --input")
         found = self.connection.columns(table)
         if found is None:
             raise ConfigError(f"{self.place}: there is no table {table}, or it can't be read")
         return Source(table, {name: kind or STRING for name, kind in found.items()})
-
-
-def _columns_of(engine: Engine, name: str) -> exp.Select:
-    table = relation(engine, name)
-    within = exp.Table(
-        this=exp.to_identifier("columns"), db=exp.to_identifier("information_schema"), catalog=table.args.get("catalog")
-    )
-    query = exp.select("column_name", "data_type").from_(within).order_by("ordinal_position")
-    for column, part in (("table_name", table.this), ("table_schema", table.args.get("db"))):
-        if part is not None:
-            lower = exp.Lower(this=exp.column(column))
-            query = query.where(exp.EQ(this=lower, expression=literal(part.name.lower())))
-    return query
 
 
 def portable_type(engine: Engine, written: str) -> Type | None:

@@ -19,9 +19,14 @@ def size() -> exp.Select:
     return select("COUNT(*)", "COUNT(DISTINCT request_hash)").from_(symbol("prompts"))
 
 
-def size_of(step: Step) -> exp.Select:
-    """Rows and distinct requests of the prompts, read from the source: no table is made."""
-    return select("COUNT(*)", "COUNT(DISTINCT request_hash)").from_(rows_of(step))
+def count_of(step: Step) -> exp.Select:
+    """The rows of a step, read from the source: no table is made."""
+    return select("COUNT(*)").from_(rows_of(step))
+
+
+def distinct_of(step: Step) -> exp.Select:
+    """The distinct requests of the prompts, read from the source: no table is made."""
+    return select("COUNT(DISTINCT request_hash)").from_(rows_of(step))
 
 
 def head(step: Step, rows: int) -> exp.Select:
@@ -71,11 +76,13 @@ def not_retried(reasons: Sequence[str], max_attempts: int) -> exp.Select:
 def repeated_keys(engine: Engine, key: Sequence[str]) -> exp.Select:
     """Rows, distinct keys, and rows with a NULL in their key."""
     columns = [exp.column(identifier(engine, name)) for name in key]
-    groups = select(*columns, exp.alias_(exp.Count(this=exp.Star()), "times")).from_(symbol("prompts"))
+    # The names of the key may be any: inside they have names of ours.
+    named = [exp.alias_(column, f"_key_{number}") for number, column in enumerate(columns)]
+    groups = select(*named, exp.alias_(exp.Count(this=exp.Star()), "_key_rows")).from_(symbol("prompts"))
     groups = groups.group_by(*(column.copy() for column in columns))
-    missing = exp.or_(*(exp.Is(this=column.copy(), expression=exp.Null()) for column in columns))
-    nulls = exp.Sum(this=exp.Case(ifs=[exp.If(this=missing, true=exp.column("times"))], default=literal(0)))
-    return select("SUM(times)", "COUNT(*)", nulls).from_(groups.subquery("keys"))
+    missing = exp.or_(*(exp.Is(this=exp.column(one.alias), expression=exp.Null()) for one in named))
+    nulls = exp.Sum(this=exp.Case(ifs=[exp.If(this=missing, true=exp.column("_key_rows"))], default=literal(0)))
+    return select("SUM(_key_rows)", "COUNT(*)", nulls).from_(groups.subquery("keys"))
 
 
 def reasons() -> exp.Select:

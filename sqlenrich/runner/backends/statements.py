@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
+from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from sqlglot import exp
@@ -19,11 +20,12 @@ from sqlenrich.renderer.statements import create_if_missing, create_table_as
 from sqlenrich.runner.backends import queries
 from sqlenrich.runner.backends.base import Connection, Counts, ModelUsage, Origin, Results, RunStart, Snapshot
 from sqlenrich.runner.backends.ledger import LEDGER, Ledger
+from sqlenrich.spec.enrichment import Enrichment
 
-PAGE_ROWS = 4096
-"""The pending requests that are read at a time."""
-INSERT_ROWS = 256
-"""The answers of one INSERT."""
+PAGE_ROWS = 65_536
+"""The pending requests that are read at a time: each page scans the relation again."""
+INSERT_CHARACTERS = 250_000
+"""The text of one INSERT at most, but for a longer answer: warehouses bound a statement, the least at 1 MB."""
 
 
 class StatementBackend:
@@ -52,6 +54,12 @@ class StatementBackend:
     def output(self) -> str:
         """What the report calls the output."""
         return self.place
+
+    def check_before_run(self, enrichment: Enrichment, input: str | Path | None) -> None:
+        """A database refuses by itself what may not be written."""
+
+    def check_before_retry(self, enrichment: Enrichment) -> None:
+        """The ledger tells whether there is a run."""
 
     def named(self, table: str) -> str:
         """Give the name of a table in the backend's schema."""
@@ -133,8 +141,8 @@ class StatementBackend:
 
     def append(self, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:
         """Store at least one answer and commit."""
-        for start in range(0, len(answers), INSERT_ROWS):
-            rows = [_response_row(answer, origin) for answer in answers[start : start + INSERT_ROWS]]
+        for part in _parts(answers):
+            rows = [_response_row(answer, origin) for answer in part]
             insert = queries.insert_rows(self.dialect, plan.relations.table("responses"), RESPONSES, rows)
             self.connection.execute(print_sql(self.dialect, insert, pretty=False))
         self.connection.commit()
@@ -168,10 +176,10 @@ class StatementBackend:
         spent, unasked = self.rows(plan, queries.not_retried(reasons, max_attempts))[0]
         return int(spent), int(unasked)
 
-    def repeated_keys(self, plan: Plan, key: Sequence[str]) -> tuple[int, int]:
-        """Give how many rows have the key of another row, and how many have a NULL in it."""
+    def repeated_keys(self, plan: Plan, key: Sequence[str]) -> tuple[int, int, int]:
+        """Give the rows, how many of them repeat the key of another row, and how many have a NULL in it."""
         rows, distinct, nulls = self.rows(plan, queries.repeated_keys(self.dialect, key))[0]
-        return int(rows or 0) - int(distinct), int(nulls or 0)
+        return int(rows or 0), int(rows or 0) - int(distinct), int(nulls or 0)
 
     def usage(self, plan: Plan, run_id: str) -> list[ModelUsage]:
         """Give what a run's answers took, a line per model."""
@@ -227,6 +235,22 @@ class StatementBackend:
     def last_snapshot(self, name: str) -> Snapshot:
         """Give what made the stored prompts. Raises ConfigError where there are none, or where it is unknown."""
         return self.ledger.last_snapshot(name)
+
+
+def _parts(answers: Sequence[Answer]) -> Iterator[Sequence[Answer]]:
+    """Give the answers in parts whose INSERT has a bounded length."""
+    start = size = 0
+    for place, answer in enumerate(answers):
+        length = _ROW_CHARACTERS + len(answer.response or "") + len(answer.call_error or "")
+        if place > start and size + length > INSERT_CHARACTERS:
+            yield answers[start:place]
+            start, size = place, 0
+        size += length
+    yield answers[start:]
+
+
+_ROW_CHARACTERS = 500
+"""About the text of a row without its answer: hashes, counts, times."""
 
 
 def evenly(count: int, most: int) -> list[int]:

@@ -12,7 +12,7 @@ from sqlglot import exp, select
 
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.sql import Sql, literal
+from sqlenrich.core.sql import Sql, func, literal
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.plan.relations import RELATIONS, symbol
@@ -34,8 +34,9 @@ BATCH = "sqlenrich_batch"
 class DuckDBBackend(StatementBackend):
     """The tables of a run in a DuckDB database: the output itself, or one beside a CSV or Parquet output."""
 
-    def __init__(self, output: Path, policy: Policy | None = None) -> None:
+    def __init__(self, output: str | Path, policy: Policy | None = None) -> None:
         """Choose the database. Raises ConfigError for an unknown kind of output."""
+        output = Path(output)
         self.target = output
         self.policy = policy or Policy()
         self.database = Database(database_path(output), self.policy)
@@ -201,7 +202,23 @@ class DuckDBBackend(StatementBackend):
         insert = exp.Insert(this=into, expression=select("*").from_(BATCH), by_name=True)
         self.database.db.execute(print_sql(self.dialect, insert, pretty=False))
 
-    def refuse_files(self, enrichment: Enrichment, input: str | Path | None) -> None:
+    def repeated_keys(self, plan: Plan, key: Sequence[str]) -> tuple[int, int, int]:
+        """Give the rows, how many of them repeat the key of another row, and how many have a NULL in it."""
+        columns = [exp.column(exp.to_identifier(name, quoted=True)) for name in key]
+        missing = exp.or_(*(exp.Is(this=column.copy(), expression=exp.Null()) for column in columns))
+        # Hashes of 64 bits: long keys take no more memory than short ones.
+        distinct = exp.Count(this=exp.Distinct(expressions=[func("hash", *columns)]))
+        nulls = exp.Sum(this=exp.Case(ifs=[exp.If(this=missing, true=literal(1))], default=literal(0)))
+        rows, different, without = self.rows(plan, select("COUNT(*)", distinct, nulls).from_(symbol("prompts")))[0]
+        return int(rows), int(rows) - int(different), int(without or 0)
+
+    def check_before_retry(self, enrichment: Enrichment) -> None:
+        """Refuse an output without a run, and files that no run wrote. Raises ConfigError."""
+        if not self.database.path.is_file():
+            raise ConfigError(f"{self.target} holds no run of {enrichment.name}: run it first")
+        check_replaceable(*files_of(self.target))
+
+    def check_before_run(self, enrichment: Enrichment, input: str | Path | None) -> None:
         """Refuse to read what the run writes, and to write over what no run wrote. Raises ConfigError."""
         for path in files_of(self.target):
             if input is not None and path.resolve() == Path(input).resolve():

@@ -70,6 +70,7 @@ class Database:
         self.path, self.policy = path, policy or Policy()
         self.memory_mib = self.policy.memory_mib
         self.paths: tuple[str, str] | None = None
+        self.in_transaction = False
         self._key = str(path.resolve())
 
     @property
@@ -86,8 +87,11 @@ class Database:
             raise RunError(f"{path} can't be made: {error.strerror}: {error.filename}") from None
         with _LOCK:
             if self._key in _OPEN:
-                raise RunError(f"{path} is in use by another run of this process ({os.getpid()}); wait for it")
+                raise RunError(
+                    f"{path} is already open in this process ({os.getpid()}): another run uses it, wait for it"
+                )
             _OPEN.add(self._key)
+        self.memory_mib, self.paths, self.in_transaction = self.policy.memory_mib, None, False
         try:
             self.db = _open(path, self.policy)
         except duckdb.Error as error:
@@ -113,8 +117,12 @@ class Database:
         self.db.execute(sql)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """Run a query and give its rows."""
-        return self.roomy(lambda: self.db.execute(sql).fetchall())
+        """Run a query and give its rows; outside a transaction with more memory where that is needed."""
+
+        def read() -> list[tuple[Any, ...]]:
+            return self.db.execute(sql).fetchall()
+
+        return read() if self.in_transaction else self.roomy(read)
 
     def columns(self, relation: str) -> dict[str, Type | None] | None:
         """Give a relation's columns and types; None where it is not there."""
@@ -127,10 +135,12 @@ class Database:
     def begin(self) -> None:
         """Begin a transaction."""
         self.db.execute("BEGIN")
+        self.in_transaction = True
 
     def commit(self) -> None:
-        """Commit the transaction, if there is one."""
-        with suppress(duckdb.TransactionException):
+        """Commit the transaction; outside of one each statement is committed already."""
+        if self.in_transaction:
+            self.in_transaction = False
             self.db.execute("COMMIT")
 
     def one(self, sql: str) -> Any:
@@ -149,6 +159,7 @@ class Database:
             except duckdb.OutOfMemoryException:
                 with suppress(duckdb.TransactionException):
                     self.db.execute("ROLLBACK")
+                self.in_transaction = False
                 if self.memory_mib >= self.policy.memory_most_mib:
                     raise
                 self.memory_mib *= 2
