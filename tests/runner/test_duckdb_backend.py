@@ -223,10 +223,12 @@ def test_a_commit_that_fails_is_an_error(tmp_path: Path) -> None:
                 raise duckdb.TransactionException("TransactionContext Error: Failed to commit: File too large")
             return self.db.execute(sql)
 
-    with pytest.raises(RunError, match="Failed to commit: File too large"), Database(tmp_path / "o.duckdb") as database:
+    database = Database(tmp_path / "o.duckdb")
+    with database:
         database.db = Full(database.db)  # type: ignore[assignment]
         database.begin()
-        database.commit()
+        with pytest.raises(duckdb.TransactionException, match="Failed to commit: File too large"):
+            database.commit()
 
 
 @pytest.mark.parametrize("function", ["run", "retry", "estimate", "compare"])
