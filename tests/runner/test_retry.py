@@ -667,10 +667,10 @@ def test_what_was_answered_before_an_end_is_not_asked_again(tmp_path: Path, numb
 @pytest.mark.parametrize(
     ("written", "problem"),
     [
-        ("{feedback: 1}", "feedback is true or false, not 1 @ retry.feedback"),
-        ("{feedback: yes}", "feedback is true or false, not 'yes' @ retry.feedback"),
-        ("{escalate: 7}", "escalate is an alias or a model's name, not 7 @ retry.escalate"),
-        ("{escalate: ''}", "escalate is an alias or a model's name, not '' @ retry.escalate"),
+        ("{feedback: 1}", "feedback must be true or false, not 1 @ retry.feedback"),
+        ("{feedback: yes}", "feedback must be true or false, not 'yes' @ retry.feedback"),
+        ("{escalate: 7}", "escalate must be an alias or a model's name, not 7 @ retry.escalate"),
+        ("{escalate: ''}", "escalate must be an alias or a model's name, not '' @ retry.escalate"),
     ],
 )
 def test_wrong_settings(tmp_path: Path, written: str, problem: str) -> None:
