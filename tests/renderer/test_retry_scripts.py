@@ -17,12 +17,12 @@ import sqlenrich as se
 from sqlenrich.core.types import BIGINT, STRING, Type
 from sqlenrich.engines import ENGINES, get_engine
 from sqlenrich.plan.compile import RetryCall, compile_retry
-from sqlenrich.plan.pending_step import NO_FEEDBACK, NOT_TO_ASK, feedback_text
+from sqlenrich.plan.pending_step import NO_FEEDBACK, NOT_RETRIABLE, feedback_text
 from sqlenrich.plan.plan import RESPONSES
 from sqlenrich.plan.request import ResolvedModel, request_constant, request_hash
 from sqlenrich.schema import CODES
 from sqlenrich.spec.loader import loads, templates
-from sqlenrich.spec.settings import Config, Model
+from sqlenrich.spec.settings import Config, ModelAlias
 from tests.prompt.test_conformance import Row, columns_of_snowflake, fill_duckdb, fill_spark, typed
 from tests.standins.grammar import check_sqlfluff, check_sqlglot
 from tests.support.hostile import HOSTILE
@@ -116,7 +116,7 @@ def test_the_selection_equals_the_reference(
     assert len(found) == sum(len(selected(engine, call, rows)) for call in calls), "a request is in two calls"
     expected = set()
     for _, prompt, hash_, count, code, detail in rows:
-        if code is None or code in NOT_TO_ASK or (reasons and code not in reasons) or count >= attempts:
+        if code is None or code in NOT_RETRIABLE or (reasons and code not in reasons) or count >= attempts:
             continue
         sent = str(prompt) + (feedback_text(str(code), detail) if feedback else "")
         limit = LIMIT * 2 ** min(count, 3) if code == "TRUNCATED" and engine in LIMITED else LIMIT
@@ -241,7 +241,7 @@ def by_body(tables: Tables) -> dict[str, tuple[str | None, int]]:
 def test_retry_scripts_mend_what_can_be_mended(engine: str) -> None:
     rows = [*((name, name) for name in BODIES), ("again", "prose"), (None, "good"), ("none", None)]
     columns: dict[str, Type] = {"id": STRING, "body": STRING}
-    config = Config(models={"strong": {name: Model("large") for name in ENGINES}})
+    config = Config(models={"strong": {name: ModelAlias("large") for name in ENGINES}})
     asked = Asked(reply)
     cut = "TRUNCATED" if engine in LIMITED else "BAD_JSON"
     limited = cut == "TRUNCATED"
@@ -339,7 +339,7 @@ def test_the_command_prints_the_function_s_script(tmp_path: Path) -> None:
 
 
 def test_wrong_uses() -> None:
-    config = Config(models={"strong": {"bigquery": Model("large")}})
+    config = Config(models={"strong": {"bigquery": ModelAlias("large")}})
     cases: dict[str, dict[str, Any]] = {
         r'the model "strong" has no name for snowflake: write snowflake under \[models.strong\]': {
             "model": "strong", "retry": True,
