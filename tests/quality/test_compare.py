@@ -19,10 +19,10 @@ import pytest
 import sqlenrich as se
 from sqlenrich.core.text_table import cut, flat, from_difference, width_of
 from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, JSON, STRING, TIMESTAMP, Array, Coerced, Type
-from sqlenrich.quality.compare import cost_of
 from sqlenrich.quality.comparison import printed
-from sqlenrich.quality.differences import label_value, same
-from sqlenrich.quality.statistics import sign_test, wilson
+from sqlenrich.quality.metrics import label_value, values_equal
+from sqlenrich.quality.side import cost_of
+from sqlenrich.quality.statistics import sign_test, wilson_interval
 from sqlenrich.runner.observer import PlanLine, Silent, Stopper
 from sqlenrich.spec.prices import Price, Prices
 from sqlenrich.spec.settings import Config, find_config
@@ -77,18 +77,18 @@ def endpoint() -> Iterator[ScriptedEndpoint]:
 
 
 @dataclass(frozen=True)
-class Told:
+class Comparison:
     """How ``sqlenrich compare --json`` ended."""
 
     facts: dict[str, Any]
     prompts: list[str]
 
 
-def compare(endpoint: ScriptedEndpoint, *arguments: object) -> Told:
+def compare(endpoint: ScriptedEndpoint, *arguments: object) -> Comparison:
     before = len(endpoint.asked)
     result = call("compare", *arguments, "--endpoint", endpoint.url, "--json")
     assert result.status == 0, result.err
-    return Told(json.loads(result.out), [seen.prompt for seen in endpoint.asked[before:]])
+    return Comparison(json.loads(result.out), [seen.prompt for seen in endpoint.asked[before:]])
 
 
 def test_agreement_accuracy_and_changes(
@@ -142,7 +142,7 @@ all of them      1              6  16.7 %
 
 field = label     rows      A is right      B is right  both  only A  only B  none     p
 label = category     7  42.9 % (16–75)  57.1 % (25–84)     2       1       2     2  1.00
-A refused row is wrong. In brackets: 95 % intervals (Wilson).
+A refused row is wrong. In brackets: 95 % confidence intervals (Wilson).
 p: two-sided exact sign test on the rows that only one side has right.
 
                          A    B
@@ -237,8 +237,8 @@ def test_answers_go_to_and_come_from_ordinary_runs(
     run = ("run", files[0], "--input", data, "--output", output, *asks, "--json")
     assert call(*run).report["calls"] == 8
     tables = rows(output, "SELECT * FROM intent ORDER BY id")
-    told = compare(endpoint, *files, "--input", data, "--output", output, "--model", "mock", "-n", 4, "--first")
-    assert [prompt[0] for prompt in told.prompts] == ["B"] * 4
+    compared = compare(endpoint, *files, "--input", data, "--output", output, "--model", "mock", "-n", 4, "--first")
+    assert [prompt[0] for prompt in compared.prompts] == ["B"] * 4
     assert rows(output, "SELECT * FROM intent ORDER BY id") == tables
     assert not rows(output, "SELECT 1 FROM duckdb_tables() WHERE table_name LIKE '%compare%'")
     retried = call("retry", files[0], "--output", output, *asks, "--json")
@@ -257,9 +257,9 @@ def test_a_retry_with_feedback_is_told(tmp_path: Path, data: Path, endpoint: Scr
     asks = ("--endpoint", endpoint.url, "--model", "mock")
     call("run", prompt, "--input", data, "--output", output, *asks)
     call("retry", prompt, "--output", output, *asks)
-    told = compare(endpoint, prompt, "--input", data, "--output", output, "--model", "mock", "--model", "small")
-    assert told.facts["a"]["retried"] == 2
-    assert any("A: asked otherwise by sqlenrich retry: 2 requests" in note for note in told.facts["notes"])
+    compared = compare(endpoint, prompt, "--input", data, "--output", output, "--model", "mock", "--model", "small")
+    assert compared.facts["a"]["retried"] == 2
+    assert any("A: asked otherwise by sqlenrich retry: 2 requests" in note for note in compared.facts["notes"])
 
 
 def test_the_same_request_is_asked_once_for_both_sides(tmp_path: Path, data: Path, endpoint: ScriptedEndpoint) -> None:
@@ -267,11 +267,11 @@ def test_the_same_request_is_asked_once_for_both_sides(tmp_path: Path, data: Pat
     a = write_prompt(tmp_path, template="A: {{ body }}")
     wider = OUTPUT.replace("maximum: 5", "maximum: 9")
     b = write_prompt(tmp_path, template="A: {{ body }}", output=wider, name="wider")
-    told = compare(endpoint, a, b, "--input", data, "--output", tmp_path / "c.duckdb", "--model", "mock")
-    assert len(told.prompts) == 8
-    assert told.facts["same_requests"] == 8
-    assert [told.facts[side]["accepted"] for side in "ab"] == [6, 7]
-    assert [(change["row"], change["a"]["error"]) for change in told.facts["changes"]] == [(8, "OUT_OF_RANGE")]
+    compared = compare(endpoint, a, b, "--input", data, "--output", tmp_path / "c.duckdb", "--model", "mock")
+    assert len(compared.prompts) == 8
+    assert compared.facts["same_requests"] == 8
+    assert [compared.facts[side]["accepted"] for side in "ab"] == [6, 7]
+    assert [(change["row"], change["a"]["error"]) for change in compared.facts["changes"]] == [(8, "OUT_OF_RANGE")]
 
 
 @pytest.mark.parametrize(
@@ -287,9 +287,9 @@ def test_one_file_of_two_models(
     endpoint.content = answer("a")
     prompt = write_prompt(tmp_path, f"key: [id]\n{f'model: {own}' if own else ''}\n")
     options = [part for model in models for part in ("--model", model)]
-    told = compare(endpoint, prompt, "--input", data, "--output", tmp_path / "c.duckdb", *options)
+    compared = compare(endpoint, prompt, "--input", data, "--output", tmp_path / "c.duckdb", *options)
     assert [json.loads(seen.body)["model"] for seen in endpoint.asked] == [name for name in asked for _ in range(8)]
-    assert [told.facts[side]["model"] for side in "ab"] == [f"{name} at {endpoint.url}" for name in asked]
+    assert [compared.facts[side]["model"] for side in "ab"] == [f"{name} at {endpoint.url}" for name in asked]
 
 
 def test_the_schema_keeps_its_name(
@@ -302,7 +302,7 @@ def test_the_schema_keeps_its_name(
 
 
 def test_endpoints_of_two_sides(tmp_path: Path, data: Path, endpoint: ScriptedEndpoint) -> None:
-    """Each side its own; where both serve one name, the requests are the same: that is told."""
+    """Each side its own; where both serve one name, the requests are the same: a note says so."""
     endpoint.content = answer("a")
     prompt = se.load(write_prompt(tmp_path))
     with ScriptedEndpoint(content=answer("b")) as other:
@@ -420,10 +420,10 @@ def test_ctrl_c_ends_it_and_the_same_command_goes_on(
     assert "B: not asked yet, and counted nowhere: 30 rows" in ended.out
     first = {seen.prompt for seen in endpoint.asked}
     assert len(first) < 30
-    told = compare(endpoint, *files, *options)
-    assert not first & set(told.prompts)
-    assert len(first) + len(told.prompts) == 60
-    assert told.facts["agreement"][0]["rows"] == 30
+    compared = compare(endpoint, *files, *options)
+    assert not first & set(compared.prompts)
+    assert len(first) + len(compared.prompts) == 60
+    assert compared.facts["agreement"][0]["rows"] == 30
 
 
 @pytest.mark.parametrize(
@@ -477,7 +477,8 @@ def test_fields_and_labels_that_no_answer_equals(
     assert [one["field"] for one in facts["agreement"]] == [field]
     assert facts["accuracy"][0]["both"] == (1 if notes else 2)
     assert bool(facts["notes"]) == notes
-    assert not notes or facts["notes"][0].startswith("label holds labels that label can't be (rows: 1 of A, 1 of B)")
+    note = "label has labels that are no value of label (rows: 1 of A, 1 of B)"
+    assert not notes or facts["notes"][0].startswith(note)
 
 
 def test_fields_of_one_side_are_told(tmp_path: Path, data: Path, files: tuple[Path, Path]) -> None:
@@ -539,9 +540,9 @@ def test_all_template_samples(tmp_path: Path) -> None:
         ({"a": [True]}, {"a": [1]}, False),
     ],
 )
-def test_same(a: object, b: object, equal: bool) -> None:
-    assert same(a, b) is equal
-    assert same(b, a) is equal
+def test_values_equal(a: object, b: object, equal: bool) -> None:
+    assert values_equal(a, b) is equal
+    assert values_equal(b, a) is equal
 
 
 @pytest.mark.parametrize(
@@ -590,7 +591,7 @@ def test_printed(value: object, text: str) -> None:
     [(0, 10, (0.0, 0.2775)), (5, 10, (0.2366, 0.7634)), (10, 10, (0.7225, 1.0)), (78, 100, (0.6893, 0.8500))],
 )
 def test_wilson(right: int, count: int, interval: tuple[float, float]) -> None:
-    assert wilson(right, count) == pytest.approx(interval, abs=5e-5)
+    assert wilson_interval(right, count) == pytest.approx(interval, abs=5e-5)
 
 
 @pytest.mark.parametrize(
