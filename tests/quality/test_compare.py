@@ -1,4 +1,4 @@
-"""``sqlenrich compare``: two sides over the same rows, their agreement, their accuracy, and what is asked again."""
+"""``sqlenrich compare``: two sides over the same rows, their agreement, their accuracy, and which requests are sent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sqlenrich.quality.side import cost_of
 from sqlenrich.quality.statistics import sign_test, wilson_interval
 from sqlenrich.runner.observer import PlanLine, Silent, Stopper
 from sqlenrich.spec.prices import Price, Prices
-from sqlenrich.spec.settings import Config, find_config
+from sqlenrich.spec.settings import Config
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.runs import OUTPUT, call, rows, start, wait, write_csv, write_prompt
 
@@ -78,7 +78,7 @@ def endpoint() -> Iterator[ScriptedEndpoint]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How ``sqlenrich compare --json`` ended."""
+    """The result of ``sqlenrich compare --json``, and the prompts that it sent."""
 
     facts: dict[str, Any]
     prompts: list[str]
@@ -96,6 +96,8 @@ def test_agreement_accuracy_and_changes(
 ) -> None:
     options = ("--input", data, "--output", tmp_path / "c.duckdb", "--model", "mock", "--truth", "label=category")
     facts = compare(endpoint, *files, *options).facts
+    names = {json.loads(seen.body)["response_format"]["json_schema"]["name"] for seen in endpoint.asked}
+    assert names == {"intent"}  # as in a run of the file
     assert facts["agreement"] == [
         {"field": "label", "rows": 6, "equal": 2},
         {"field": "urgency", "rows": 6, "equal": 5},
@@ -231,7 +233,7 @@ def test_a_rerun_asks_nothing_and_more_rows_only_the_new_ones(
 def test_answers_go_to_and_come_from_ordinary_runs(
     tmp_path: Path, data: Path, files: tuple[Path, Path], endpoint: ScriptedEndpoint
 ) -> None:
-    """The tables of the run stay as they are, and a retry still finds its run."""
+    """The run's tables do not change, and a retry still finds its run."""
     output = tmp_path / "out.duckdb"
     asks = ("--endpoint", endpoint.url, "--model", "mock")
     run = ("run", files[0], "--input", data, "--output", output, *asks, "--json")
@@ -250,7 +252,7 @@ def test_answers_go_to_and_come_from_ordinary_runs(
     assert after.facts["a"]["retried"] == 0
 
 
-def test_a_retry_with_feedback_is_told(tmp_path: Path, data: Path, endpoint: ScriptedEndpoint) -> None:
+def test_a_retry_with_feedback_is_noted(tmp_path: Path, data: Path, endpoint: ScriptedEndpoint) -> None:
     endpoint.content = lambda prompt: answer("a") if "refused" in prompt else ANSWERS[prompt]
     prompt = write_prompt(tmp_path, "key: [id]\nretry: {feedback: true}\n", "A: {{ body }}")
     output = tmp_path / "out.duckdb"
@@ -263,7 +265,7 @@ def test_a_retry_with_feedback_is_told(tmp_path: Path, data: Path, endpoint: Scr
 
 
 def test_the_same_request_is_asked_once_for_both_sides(tmp_path: Path, data: Path, endpoint: ScriptedEndpoint) -> None:
-    """Other checks change no request, whatever the file is called: t8's urgency of 9 is good for B alone."""
+    """Neither a check nor the file's name changes a request: only B accepts t8's urgency of 9."""
     a = write_prompt(tmp_path, template="A: {{ body }}")
     wider = OUTPUT.replace("maximum: 5", "maximum: 9")
     b = write_prompt(tmp_path, template="A: {{ body }}", output=wider, name="wider")
@@ -292,17 +294,8 @@ def test_one_file_of_two_models(
     assert [compared.facts[side]["model"] for side in "ab"] == [f"{name} at {endpoint.url}" for name in asked]
 
 
-def test_the_schema_keeps_its_name(
-    tmp_path: Path, data: Path, files: tuple[Path, Path], endpoint: ScriptedEndpoint
-) -> None:
-    """What is sent is what a run of the file sends."""
-    compare(endpoint, *files, "--input", data, "--output", tmp_path / "c.duckdb", "--model", "mock")
-    names = {json.loads(seen.body)["response_format"]["json_schema"]["name"] for seen in endpoint.asked}
-    assert names == {"intent"}
-
-
 def test_endpoints_of_two_sides(tmp_path: Path, data: Path, endpoint: ScriptedEndpoint) -> None:
-    """Each side its own; where both serve one name, the requests are the same: a note says so."""
+    """Each side has its endpoint. If both serve one model name, the requests are equal, and a note says so."""
     endpoint.content = answer("a")
     prompt = se.load(write_prompt(tmp_path))
     with ScriptedEndpoint(content=answer("b")) as other:
@@ -317,7 +310,7 @@ def test_endpoints_of_two_sides(tmp_path: Path, data: Path, endpoint: ScriptedEn
 
 
 def test_mock_rows_keys_and_filters(tmp_path: Path) -> None:
-    """Repeated and NULL keys, no key, a column called _row: each row is one row; both filters hold."""
+    """Rows are counted once with repeated and NULL keys, without a key, and with a column _row; both filters apply."""
     data = write_csv(
         tmp_path / "in.csv", [("k", f"t{i}", i) for i in range(6)] + [(None, "t6", 6)], ("id", "body", "n")
     )
@@ -335,7 +328,7 @@ def test_mock_rows_keys_and_filters(tmp_path: Path) -> None:
 
 
 def test_a_table_of_a_database(tmp_path: Path, files: tuple[Path, Path]) -> None:
-    """Also of the database where the answers are kept; types stay what they are."""
+    """The input may be the output database, and its types are kept."""
     output = tmp_path / "out.duckdb"
     with duckdb.connect(str(output)) as db:
         db.execute(
@@ -356,7 +349,7 @@ def test_a_table_of_a_database(tmp_path: Path, files: tuple[Path, Path]) -> None
 
 
 class Declines(Silent):
-    """Somebody who says no."""
+    """An observer that declines every plan."""
 
     def __init__(self) -> None:
         self.lines: list[PlanLine] = []
@@ -467,7 +460,7 @@ def test_a_wrong_side_b_costs_nothing(
 def test_fields_and_labels_that_no_answer_equals(
     tmp_path: Path, files: tuple[Path, Path], endpoint: ScriptedEndpoint, field: str, notes: bool
 ) -> None:
-    """A label outside the enum is told: the file is wrong then, not the model. 3.0 is the integer 3."""
+    """A note names labels outside the enum, which are wrong in the file. 3.0 equals the integer 3."""
     endpoint.content = answer("a", 3)
     data = write_csv(
         tmp_path / "in.csv", [(1, "x", "A ", "3.0"), (2, "y", "a", "3")], ("id", "body", "label", "urgency")
@@ -481,7 +474,7 @@ def test_fields_and_labels_that_no_answer_equals(
     assert not notes or facts["notes"][0].startswith(note)
 
 
-def test_fields_of_one_side_are_told(tmp_path: Path, data: Path, files: tuple[Path, Path]) -> None:
+def test_fields_of_one_side_are_noted(tmp_path: Path, data: Path, files: tuple[Path, Path]) -> None:
     wide = OUTPUT.replace("  required", "    extra: {type: array, items: {type: string}}\n  required")
     b = write_prompt(tmp_path, output=wide, name="wide")
     found = se.compare(*map(se.load, (files[0], b)), input=data, output=tmp_path / "c.duckdb", mock=True)
@@ -633,8 +626,3 @@ def test_texts_of_rows_are_one_line_without_control_characters() -> None:
     assert flat("a\n b\x1b[31m") == "a b·[31m"
     a, b = from_difference("x" * 100 + "left", "x" * 100 + "right", 30)
     assert (a, b) == ("…" + "x" * 12 + "left", "…" + "x" * 12 + "right")
-
-
-def test_settings_are_found_from_the_first_file(tmp_path: Path, files: tuple[Path, Path]) -> None:
-    (tmp_path / "sqlenrich.toml").write_text("", encoding="utf-8")
-    assert find_config(se.load(files[0]).path).path == tmp_path / "sqlenrich.toml"
