@@ -13,7 +13,7 @@ from sqlenrich.quality.metrics import compute_metrics
 from sqlenrich.quality.sample import draw_sample, read_inputs
 from sqlenrich.quality.side import PreparedSide, drop_tables, prepare_side, read_side, run_side
 from sqlenrich.runner.backends.duckdb.files import database_path
-from sqlenrich.runner.observer import Observer, Silent, Stopper
+from sqlenrich.runner.observer import NullObserver, Observer, Stopper
 from sqlenrich.runner.scratch import scratch_folder
 from sqlenrich.runner.session import (
     SOURCE_OPTIONS,
@@ -69,7 +69,7 @@ def compare(
     other's answers. All other arguments are those of :func:`~sqlenrich.run`. Raises ConfigError before the first call.
     """
     config = settings_of(config, a, options.get("prices"))
-    observer, stopper, truth = observer or Silent(), stopper or Stopper(), truth or {}
+    observer, stopper, truth = observer or NullObserver(), stopper or Stopper(), truth or {}
     sides = [
         (with_source_options(one, **chosen(options, SOURCE_OPTIONS)), model, place)
         for one, model, place in _sides(a, b, models, endpoint)

@@ -45,7 +45,7 @@ class Observer(Protocol):
         """Receive a line of text for the user."""
 
 
-class Silent:
+class NullObserver:
     """An observer that shows nothing and declines nothing."""
 
     def plan(self, _line: PlanLine) -> bool:

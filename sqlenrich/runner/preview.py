@@ -15,7 +15,7 @@ from sqlenrich.plan.model import output_of, resolve_model
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.runner.backends import queries
 from sqlenrich.runner.model_choice import ModelChoice, ModelOptions, choose_model, wanted_model
-from sqlenrich.runner.observer import Observer, PlanLine, Silent, Stopper
+from sqlenrich.runner.observer import NullObserver, Observer, PlanLine, Stopper
 from sqlenrich.runner.report import counted
 from sqlenrich.runner.scratch import scratch_folder
 from sqlenrich.runner.session import (
@@ -89,7 +89,7 @@ def preview(
         choice = choose_model(enrichment, config, replace(wanted, concurrency=rows))
     if input is None:
         raise ConfigError("which rows? Give --input PATH")
-    observer, stopper = observer or Silent(), stopper or Stopper()
+    observer, stopper = observer or NullObserver(), stopper or Stopper()
     with scratch_folder() as folder, DuckDBBackend(folder / "preview.duckdb") as backend:
         name = model if isinstance(model, str) else None
         resolved = choice.resolved if choice is not None else _resolve(enrichment, config, name)

@@ -23,7 +23,7 @@ from sqlenrich.quality.comparison import printed
 from sqlenrich.quality.metrics import label_value, values_equal
 from sqlenrich.quality.side import cost_of
 from sqlenrich.quality.statistics import sign_test, wilson_interval
-from sqlenrich.runner.observer import PlanLine, Silent, Stopper
+from sqlenrich.runner.observer import NullObserver, PlanLine, Stopper
 from sqlenrich.spec.prices import Price, Prices
 from sqlenrich.spec.settings import Config
 from tests.support.endpoint import ScriptedEndpoint
@@ -348,7 +348,7 @@ def test_a_table_of_a_database(tmp_path: Path, files: tuple[Path, Path]) -> None
         se.compare(a, b, input=output, output=output, mock=True)
 
 
-class Declines(Silent):
+class Declines(NullObserver):
     """An observer that declines every plan."""
 
     def __init__(self) -> None:
@@ -385,7 +385,7 @@ def test_a_no_and_a_stop_end_both_sides(
     ]
     stopper = Stopper()
 
-    class StopsAfterA(Silent):
+    class StopsAfterA(NullObserver):
         def note(self, line: str) -> None:
             if line.startswith("B: "):
                 stopper.stop()
