@@ -134,11 +134,11 @@ def preview(file: str, input_: str | None, rows: int, yes: bool, **options: Any)
     Also shows what the whole table would take. Stores nothing.
     """
     from sqlenrich.cli.progress import Progress
-    from sqlenrich.runner.preview import FEW
+    from sqlenrich.runner.preview import MAX_UNCONFIRMED_ROWS
     from sqlenrich.runner.preview import preview as show
 
     enrichment = se.load(file)
-    with Progress.of_command(yes=yes or rows <= FEW) as progress:
+    with Progress.of_command(yes=yes or rows <= MAX_UNCONFIRMED_ROWS) as progress:
         options |= {"observer": progress, "stopper": progress.stopper}
         shown = show(enrichment, input=input_, rows=rows, **options)
     click.echo(shown)

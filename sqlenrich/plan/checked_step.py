@@ -1,4 +1,4 @@
-"""The step ``checked``: of the answers to each request the best one, judged, beside every row that asked for it."""
+"""The step ``checked``: every row of ``prompts`` with the best answer to its request and the verdict on it."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from sqlenrich.schema.checks.sql import checks_sql, ref_sql
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.limits import TOO_LONG
 
-RELATIONS = ("answered", "parsed", "fields", "judged", "ranked", "p", "r")
-"""The names of the relations inside the step."""
+CTE_NAMES = ("answered", "parsed", "fields", "judged", "ranked", "p", "r")
+"""The names of the common table expressions inside the step."""
 
 
 @dataclass(frozen=True)
 class CheckedStep:
-    """What the step is made from: the names of the columns that rows keep, and of what is recorded of their prompts."""
+    """What the step is made from. ``kept`` are columns of the source, ``recorded`` flags about the prompts."""
 
-    e: Enrichment
+    enrichment: Enrichment
     engine: Engine
     names: References
     kept: tuple[str, ...]
     recorded: tuple[str, ...]
-    free: Callable[[str], str]
+    unused_name: Callable[[str], str]
     """Gives a name that no column of the result tables has."""
 
     def sql(self) -> Sql:
         """Give the SELECT."""
-        e, json, col, named = self.e, self.engine.json, self.names.col, self.names.named
+        enrichment, json, col, named = self.enrichment, self.engine.json, self.names.col, self.names.named
         facts = ("request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason")
         known = exp.select("1", copy=False).from_(self.names.table("prompts", "p"), copy=False)
         known = known.where(exp.EQ(this=col("request_hash", "p"), expression=col("request_hash", "r")), copy=False)
-        repaired = repaired_sql(json, col("response", "r"), e.repairs, keep_null=kept_nulls(e.schema))
+        repaired = repaired_sql(json, col("response", "r"), enrichment.repairs, keep_null=kept_nulls(enrichment.schema))
         answered = exp.select(
             *(col(name, "r") for name in facts),
             named(repaired, "answer"),
             copy=False,
         ).from_(self.names.table("responses", "r"), copy=False)
         answered = answered.where(exp.Exists(this=known), copy=False)
-        parsed = exp.select(exp.Star(), named(json.parse(col("answer")), self.free("doc")), copy=False)
+        parsed = exp.select(exp.Star(), named(json.parse(col("answer")), self.unused_name("doc")), copy=False)
         parsed = parsed.from_(exp.to_table("answered"), copy=False)
-        doc, read_as = col(self.free("doc")), shared_values(e.checks, self.free("doc"))
+        doc, read_as = col(self.unused_name("doc")), shared_values(enrichment.checks, self.unused_name("doc"))
         read = self.read({name: ref_sql(json, doc.copy(), ref) for ref, name in read_as.items()})
         failed = exp.Not(this=exp.Is(this=col("call_error"), expression=exp.Null()))
         columns = {ref: col(name) for ref, name in read_as.items()}
-        verdict = checks_sql(json, col("answer"), doc, e.checks, detail=True, columns=columns)
+        verdict = checks_sql(json, col("answer"), doc, enrichment.checks, detail=True, columns=columns)
         verdict.args["ifs"].insert(0, exp.If(this=failed, true=concat(literal("CALL_ERROR "), col("call_error"))))
         judged = exp.select(*(col(name) for name in (*facts, "answer")), named(verdict, "verdict"), copy=False).from_(
             exp.to_table("fields" if read_as else "parsed"), copy=False
@@ -67,15 +67,15 @@ class CheckedStep:
         return select
 
     def read(self, values: dict[str, Sql]) -> Sql:
-        """Read the values of each answer into columns."""
+        """Give the SELECT that reads the values of each answer into columns."""
         if self.engine.json.read_together is not None:
-            listed = self.free("doc") + "s"
+            listed = self.unused_name("doc") + "s"
             values = self.engine.json.read_together(values, listed, self.names.col(listed))
         named = (self.names.named(value, name) for name, value in values.items())
         return exp.select(exp.Star(), *named, copy=False).from_(exp.to_table("parsed"), copy=False)
 
     def choice(self) -> Sql:
-        """One total order over the answers of a hash: accepted first, then the latest attempt, then the earliest."""
+        """Rank the answers of a hash in a total order: accepted first, then the latest attempt, then the earliest."""
         col = self.names.col
         accepted = case((exp.Is(this=col("verdict"), expression=exp.Null()), literal(0)), default=literal(1))
         order = exp.Order(
@@ -89,11 +89,11 @@ class CheckedStep:
         return exp.Window(this=exp.RowNumber(), partition_by=[col("request_hash")], order=order)
 
     def attempts(self) -> Sql:
-        """How many attempts a hash has had."""
+        """Give the number of attempts of a hash."""
         return exp.Window(this=exp.Max(this=self.names.col("attempt")), partition_by=[self.names.col("request_hash")])
 
     def join_answers(self) -> exp.Select:
-        """Each row with its answer and the one code of what is wrong with it."""
+        """Give the SELECT of each row with its answer, and with one error code or NULL."""
         col, named, text = self.names.col, self.names.named, self.engine.text
         verdict = col("verdict", "r")
         code = self.engine.json.first_word(verdict.copy())
@@ -104,8 +104,8 @@ class CheckedStep:
         kept_code = exp.In(this=code.copy(), expressions=[literal("CALL_ERROR"), literal("NO_RESPONSE")])
         finish = col("finish_reason", "r")
         detail, too_long = rest, []
-        if self.e.limit is not None:
-            detail = case((col(TOO_LONG, "p"), literal(self.e.limit.detail)), default=rest)
+        if self.enrichment.limit is not None:
+            detail = case((col(TOO_LONG, "p"), literal(self.enrichment.limit.detail)), default=rest)
             too_long = [(col(TOO_LONG, "p"), literal("BAD_PROMPT"))]
         error = case(
             (all_of(no_hash, no_prompt), literal("BAD_PROMPT")),

@@ -1,4 +1,4 @@
-"""An enrichment and an engine to a plan: the only place that knows the five steps."""
+"""Compiles an enrichment for an engine to a plan. Only this module knows all five steps."""
 
 from __future__ import annotations
 
@@ -15,34 +15,41 @@ from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql, literal
 from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, Type, type_json
 from sqlenrich.engines import get_engine
-from sqlenrich.plan.checked_step import RELATIONS as CHECKED
+from sqlenrich.plan.checked_step import CTE_NAMES as CHECKED_CTE_NAMES
 from sqlenrich.plan.checked_step import CheckedStep
 from sqlenrich.plan.model import output_of, resolve_model
-from sqlenrich.plan.pending_step import Pass, checked_attempts, chosen_reasons, passes, refused, unanswered
+from sqlenrich.plan.pending_step import (
+    RetrySelection,
+    chosen_reasons,
+    refused,
+    retry_selections,
+    unanswered,
+    validated_attempts,
+)
 from sqlenrich.plan.plan import RESPONSES, Plan, Step
-from sqlenrich.plan.prompts_step import RELATIONS as PROMPTS
+from sqlenrich.plan.prompts_step import CTE_NAMES as PROMPTS_CTE_NAMES
 from sqlenrich.plan.prompts_step import PromptsStep
 from sqlenrich.plan.references import References
 from sqlenrich.plan.relations import Relations, relations_of
 from sqlenrich.plan.request import ResolvedModel, request_constant
-from sqlenrich.plan.results_step import RELATIONS as RESULTS
+from sqlenrich.plan.results_step import CTE_NAMES as RESULTS_CTE_NAMES
 from sqlenrich.plan.results_step import ResultsStep
 from sqlenrich.plan.source_columns import SourceColumns
 from sqlenrich.schema.json_schema import hint_text
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.limits import TOO_LONG
 
-ALIASES = frozenset(("asked", *RESULTS, *CHECKED, *PROMPTS))
-"""The names of the relations inside the steps."""
+CTE_NAMES = frozenset(("asked", *RESULTS_CTE_NAMES, *CHECKED_CTE_NAMES, *PROMPTS_CTE_NAMES))
+"""The names of the common table expressions inside the steps, and their aliases."""
 
 
 class RetryCall(NamedTuple):
-    """One call of a retry: the model that it asks, and the step that asks what ``pending_sql`` gives."""
+    """One call of a retry: the model, and the step that sends the requests of its ``pending_sql``."""
 
     model: ResolvedModel
     step: Step
     what: str
-    """What is asked, in words."""
+    """A description of the requests."""
 
 
 def compile_plan(
@@ -59,11 +66,10 @@ def compile_plan(
     """Compile an enrichment for an engine.
 
     ``relations`` names the source and the steps where they are not the defaults; ``source_types`` are the source's
-    real column types, where known, by source name; ``shard`` is ``(i, n)``: the i-th (from 1) of n parts of what is
-    pending, by hash; ``asked_by_client``: a client asks the model, also where the engine has a function for it. Raises
-    :class:`~sqlenrich.UnsupportedError` for what the engine can't do,
-    :class:`~sqlenrich.PromptError` for what the template can't, :class:`~sqlenrich.ConfigError` for relations that
-    clash.
+    real column types by source name; ``shard`` is ``(i, n)``: the i-th (from 1) of n parts of the pending requests, by
+    hash. With ``asked_by_client`` a client asks the model, even if the engine has a function for it. Raises
+    :class:`~sqlenrich.UnsupportedError` for what the engine can't do, :class:`~sqlenrich.PromptError` for what can't
+    be compiled in the template, :class:`~sqlenrich.ConfigError` for two relations of one name.
     """
     target = get_engine(engine)
     tables = relations_of(enrichment, target, relations or {})
@@ -83,29 +89,29 @@ def compile_retry(
     options: Mapping[str, Any] | None = None,
     asked_by_client: bool = False,
 ) -> tuple[RetryCall, ...]:
-    """Compile the calls that ask chosen refused rows again, each distinct request in at most one of them.
+    """Compile the calls that ask refused rows again. Each distinct request is in at most one call.
 
-    ``model`` is the one to ask; ``reasons`` are the codes to ask again, by default all that can be; ``max_attempts``
-    replaces the file's; ``asked_by_client`` as for :func:`compile_plan`. The pending relation is made from ``checked``
-    and has one column more, ``sent_hash``.
+    ``reasons`` are the error codes to retry, by default all that a retry can help; ``max_attempts`` replaces the
+    file's; ``asked_by_client`` is as for :func:`compile_plan`. The pending relation is made from ``checked`` and has
+    the additional column ``sent_hash``.
     Raises as :func:`compile_plan` does, and ConfigError for a reason that can't be retried.
     """
     target = get_engine(engine)
     resolved = model or resolve_model(enrichment, target)
     target = replace(target, call=None) if asked_by_client else target
     codes = chosen_reasons(reasons)
-    attempts = checked_attempts(enrichment.max_attempts if max_attempts is None else max_attempts)
+    attempts = validated_attempts(enrichment.max_attempts if max_attempts is None else max_attempts)
     tables = relations_of(enrichment, target, {"source": "source", **(relations or {})})
 
     def compiler(model: ResolvedModel) -> _Compiler:
         return _Compiler(enrichment, target, model, tables, None, options, carried=(*CARRIED, "sent_hash"))
 
-    found = passes(target, resolved, codes, attempts, reports_finish=compiler(resolved).reports_finish())
+    found = retry_selections(target, resolved, codes, attempts, reports_finish=compiler(resolved).reports_finish())
     return tuple(RetryCall(one.model, compiler(one.model).retry_step(one), one.what) for one in found)
 
 
 def snapshot_digest(enrichment: Enrichment, engine: str, model: ResolvedModel) -> str:
-    """Give the SHA-256 of what decides the prompts of a client's run and their hashes: equal digests, equal prompts."""
+    """Give the SHA-256 of all that determines a client's prompts and their hashes: equal digests mean equal prompts."""
     target = replace(get_engine(engine), call=None)
     compiler = _Compiler(enrichment, target, model, relations_of(enrichment, target, {"source": "source"}), None, None)
     types = {n: (c.type and type_json(c.type), c.source_name) for n, c in enrichment.columns.items()}
@@ -130,7 +136,7 @@ class _Compiler:
         carried: tuple[str, ...] = CARRIED,
     ) -> None:
         options = {**model.options, **(options or {})}
-        self.e, self.engine, self.tables = enrichment, engine, tables
+        self.enrichment, self.engine, self.tables = enrichment, engine, tables
         self.columns = SourceColumns(enrichment, engine, source_types)
         self.names = References(engine)
         response_format = (
@@ -149,53 +155,64 @@ class _Compiler:
         recorded: dict[str, Type] = dict.fromkeys(self.recorded, BOOLEAN)
         asked: dict[str, Type] = {**self.kept, "prompt": STRING, "request_hash": STRING}
         verdict: dict[str, Type] = {"_error": STRING, "_error_detail": STRING, "_repaired": BOOLEAN}
-        decided = {} if self.e.limit is None else {TOO_LONG: BOOLEAN, **recorded}
+        decided = {} if self.enrichment.limit is None else {TOO_LONG: BOOLEAN, **recorded}
         answer: dict[str, Type] = {"response": STRING, "answer": STRING, "_attempts": BIGINT, "_model": STRING}
         origin: dict[str, Type] = {"_version": STRING, "_fingerprint": STRING}
         hashed: dict[str, Type] = {"_request_hash": STRING}
         shown: dict[str, Type] = {"response": STRING, "prompt": STRING, "_attempts": BIGINT}
-        results = ResultsStep(self.e, self.engine, self.names, tuple(self.kept), self.recorded, self.free)
-        checked = CheckedStep(self.e, self.engine, self.names, tuple(self.kept), self.recorded, self.free)
-        enriched = {**self.kept, **self.e.output_columns, **hashed, "_model": STRING, **origin, **recorded}
+        shared = (self.enrichment, self.engine, self.names, tuple(self.kept), self.recorded, self.unused_name)
+        results, checked = ResultsStep(*shared), CheckedStep(*shared)
+        enriched = {**self.kept, **self.enrichment.output_columns, **hashed, "_model": STRING, **origin, **recorded}
         steps = (
             self.step("prompts", {**asked, **decided}, self.prompts()),
-            self.call_step(unanswered(self.names, self.e.max_attempts, shard), "request_hash"),
+            self.call_step(unanswered(self.names, self.enrichment.max_attempts, shard), "request_hash"),
             self.step("checked", {**asked, **answer, **verdict, **recorded}, checked.sql()),
             self.step("enriched", enriched, results.enriched()),
             self.step("quarantine", {**self.kept, **verdict, **shown, **hashed, **recorded}, results.quarantine()),
         )
         must_exist = tuple(self.engine.must_exist(self.call))
-        return Plan(self.e.name, self.engine.name, steps, self.constant, self.call.model, self.tables, must_exist)
+        return Plan(
+            self.enrichment.name, self.engine.name, steps, self.constant, self.call.model, self.tables, must_exist
+        )
 
     def step(self, name: str, columns: Mapping[str, Type], query: Sql) -> Step:
-        return Step(name, "table", dict(columns), self.aliases_renamed(query), self.tables)
+        return Step(name, "table", dict(columns), self.with_ctes_renamed(query), self.tables)
 
-    def free(self, name: str) -> str:
-        """Give a name that no column of the result tables has."""
-        taken = {column.lower() for column in (*self.kept, *self.e.output_columns)}
+    def unused_name(self, name: str) -> str:
+        """Give the name, with underscores appended until no column of the result tables has it."""
+        taken = {column.lower() for column in (*self.kept, *self.enrichment.output_columns)}
         while name in taken:
             name += "_"
         return name
 
-    def aliases_renamed(self, query: Sql) -> Sql:
-        """Rename the relations inside a step that have the name of a column: on BigQuery they would hide it."""
+    def with_ctes_renamed(self, query: Sql) -> Sql:
+        """Rename common table expressions that have a column's name: BigQuery would read them instead of the column."""
         for node in query.find_all(exp.TableAlias, exp.Table, exp.Column):
             name = node.args.get("table" if isinstance(node, exp.Column) else "this")
-            if isinstance(name, exp.Identifier) and name.this in ALIASES and not node.args.get("db"):
-                name.set("this", self.free(name.this))
+            if isinstance(name, exp.Identifier) and name.this in CTE_NAMES and not node.args.get("db"):
+                name.set("this", self.unused_name(name.this))
         return query
 
     def prompts(self) -> Sql:
         reads_query = "source" not in self.tables.tables
         return PromptsStep(
-            self.e, self.engine, self.names, self.columns, self.kept, self.constant, self.free, reads_query
+            self.enrichment,
+            self.engine,
+            self.names,
+            self.columns,
+            self.kept,
+            self.constant,
+            self.unused_name,
+            reads_query,
         ).sql()
 
-    def retry_step(self, chosen: Pass) -> Step:
-        return self.call_step(refused(self.names, chosen, self.constant, feedback=self.e.feedback), "sent_hash")
+    def retry_step(self, selection: RetrySelection) -> Step:
+        return self.call_step(
+            refused(self.names, selection, self.constant, feedback=self.enrichment.feedback), "sent_hash"
+        )
 
     def reports_finish(self) -> bool:
-        """Whether the engine reports why a model stopped; a client does."""
+        """Whether the engine reports why a model stopped. A client always does."""
         if self.engine.call is None:
             return True
         return "finish_reason" in self.engine.call(self.names.table("pending"), self.call).columns
@@ -207,24 +224,24 @@ class _Compiler:
                 self.answers(self.engine.call(self.names.table("pending"), self.call), sent_hash),
                 True,
             )
-        query = self.aliases_renamed(select)
+        query = self.with_ctes_renamed(select)
         return Step("responses", "append", RESPONSES, query, self.tables, pending, calls_in_sql=calls_in_sql)
 
     def no_answers(self) -> exp.Select:
-        """Give the columns of the answers without a row: a client appends the rows."""
+        """Give the columns of ``responses`` without rows. A client appends the rows."""
         columns = (self.names.named(self.names.null(kind), name) for name, kind in RESPONSES.items())
         return exp.select(*columns, copy=False).where(literal(False), copy=False)
 
     def answers(self, answered: CallResult, sent_hash: str) -> exp.Select:
-        """Give the answers of the engine's own call."""
+        """Give the SELECT of the answers from the engine's own function."""
         col = self.names.col
         known = {
             "request_hash": col("request_hash"),
             "attempt": col("attempt"),
             "sent_hash": col(sent_hash),
             "model": literal(self.call.model),
-            "version": literal(self.e.version),
-            "fingerprint": literal(self.e.fingerprint),
+            "version": literal(self.enrichment.version),
+            "fingerprint": literal(self.enrichment.fingerprint),
             "asked_at": exp.CurrentTimestamp(),
             **answered.columns,
         }

@@ -13,7 +13,7 @@ from sqlenrich.spec.enrichment import Enrichment
 def resolve_model(
     enrichment: Enrichment, engine: Engine, name: str | None = None, overrides: Mapping[str, Any] | None = None
 ) -> ResolvedModel:
-    """Give the model and its parameters under the engine's names. ``overrides`` come from an alias; None drops one."""
+    """Give the model and its parameters under the engine's names. ``overrides`` are an alias'; None removes one."""
     model = name or (None if enrichment.model == "default" else enrichment.model) or engine.facts["default_model"].value
     names = engine.params_of(model or "")
     params = {vendor: value for key, value in enrichment.params.items() if (vendor := names.get(key)) is not None}
@@ -26,5 +26,5 @@ def resolve_model(
 
 
 def output_of(enrichment: Enrichment, model: ResolvedModel) -> OutputSpec:
-    """Give what an engine's ``response_format`` is made from."""
+    """Give the facts from which an engine makes its response format."""
     return OutputSpec(enrichment.name, enrichment.schema, enrichment.repairs, model.name)

@@ -1,5 +1,7 @@
-"""A prompt longer than its limit: never asked, or one column cut at its end until it fits. Decided before anything is
-paid, by the same integers in SQL and in Python."""
+"""Prompts over the token limit: they are refused, or one column is truncated until the prompt fits.
+
+The decision precedes all calls. SQL and Python take it by the same integer arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -15,47 +17,47 @@ from sqlenrich.core.text_functions import BLANK
 from sqlenrich.core.types import BIGINT
 from sqlenrich.spec.limits import CUT, TOO_LONG, WIDEST_CHARACTER, Limit
 
-RELATIONS = (
+CTE_NAMES = (
     "prompt_first", "prompt_least", "prompt_room", "prompt_start", "prompt_cut", "prompt_again", "prompt_fitted",
 )  # fmt: skip
-"""The names of the relations inside the step."""
+"""The names of the common table expressions inside the step."""
 
 
 @dataclass(frozen=True)
-class FittedSql:
-    """The relations behind the one that renders the prompts, up to that which holds what becomes of each."""
+class OverflowSql:
+    """The common table expressions that follow ``rendered`` and apply the limit to each prompt."""
 
     engine: Engine
     limit: Limit
-    free: Callable[[str], str]
-    """Gives a name that no column of the results has."""
+    unused_name: Callable[[str], str]
+    """Gives a name that no column of the result tables has."""
 
     def col(self, name: str) -> exp.Column:
-        """Give a reference to a column of ours."""
-        return column(self.engine, name if name in ("prompt", "_no_input") else self.free(name))
+        """Give a reference to an internal column."""
+        return column(self.engine, name if name in ("prompt", "_no_input") else self.unused_name(name))
 
     def named(self, value: Sql, name: str) -> Sql:
-        """Give a value under a name of ours."""
-        return exp.alias_(value, column(self.engine, self.free(name)).this, copy=False)
+        """Give a value as an internal column."""
+        return exp.alias_(value, column(self.engine, self.unused_name(name)).this, copy=False)
 
     def bytes(self, text: Sql) -> Sql:
-        """Give how many UTF-8 bytes a text has."""
+        """Give the length of a text in UTF-8 bytes."""
         return self.engine.text.bytes(text)
 
-    def relations(
+    def expressions(
         self, rendered: exp.Select, columns: Mapping[str, Sql], render: Callable[[Callable[[str], Sql]], Sql]
     ) -> Iterator[tuple[str, exp.Select]]:
-        """Give each relation after ``rendered``, which has ``prompt`` and ``_no_input``, with its name.
+        """Give the name and the SELECT of each expression after ``rendered``, which has ``prompt`` and ``_no_input``.
 
-        ``columns`` are those that the template reads; ``render`` gives the prompt from the SQL of each. The last
-        relation has TOO_LONG, and with a column to cut CUT; neither is ever NULL.
+        ``columns`` are those that the template reads; ``render`` gives the prompt from the SQL of each column. The
+        last expression has the column TOO_LONG, and CUT where a column may be truncated. Neither is ever NULL.
         """
         col, limit = self.col, self.limit
         asked = exp.Not(this=col("_no_input"))
         if limit.cut is None:
             fits_not = exp.GT(this=self.bytes(col("prompt")), expression=literal(limit.bytes))
             too_long = all_of(asked, exp.Coalesce(this=fits_not, expressions=[literal(False)]))
-            yield RELATIONS[-1], self.more("rendered", **{TOO_LONG: too_long})
+            yield CTE_NAMES[-1], self.extended("rendered", **{TOO_LONG: too_long})
             return
         inner = {name: f"_in{number}" for number, name in enumerate(columns, start=1)}
         for name, value in columns.items():
@@ -66,23 +68,23 @@ class FittedSql:
 
         text, whole = col(inner[limit.cut]), self.bytes(col("prompt"))
         over = all_of(asked, exp.GT(this=whole.copy(), expression=literal(limit.bytes)))
-        first = case((over, func("NULLIF", self.start(text, literal(1)), literal(""))))
-        yield RELATIONS[0], self.more("rendered", _first=first)
+        first = case((over, func("NULLIF", self.prefix(text, literal(1)), literal(""))))
+        yield CTE_NAMES[0], self.extended("rendered", _first=first)
         rest = exp.Sub(this=self.bytes(text.copy()), expression=self.bytes(col("_first")))
         least = func("COALESCE", self.bytes(again("_first")), exp.Sub(this=whole, expression=exp.paren(rest)))
         counts = {
-            "_least": case((given(col("_first")), least)),
+            "_least": case((is_not_null(col("_first")), least)),
             "_rest": self.bigint(rest.copy()),
             "_chars": self.bigint(self.engine.text.length(text.copy())),
         }
-        yield RELATIONS[1], self.more(RELATIONS[0], **counts)
+        yield CTE_NAMES[1], self.extended(CTE_NAMES[0], **counts)
         grown = self.engine.text.greatest(col("_rest"), exp.Sub(this=whole.copy(), expression=col("_least")))
         room = exp.Sub(this=literal(limit.bytes), expression=col("_least"))
-        yield RELATIONS[2], self.more(RELATIONS[1], _room=room, _grows=func("NULLIF", grown, literal(0)))
+        yield CTE_NAMES[2], self.extended(CTE_NAMES[1], _room=room, _grows=func("NULLIF", grown, literal(0)))
         others = exp.paren(exp.Sub(this=col("_chars"), expression=literal(1)))
-        start = self.start(text, exp.Add(this=literal(1), expression=self.share(others)))
+        start = self.prefix(text, exp.Add(this=literal(1), expression=self.share(others)))
         has_room = exp.GTE(this=col("_room"), expression=literal(0))
-        yield RELATIONS[3], self.more(RELATIONS[2], _start=case((has_room, start)), _most=self.share(col("_rest")))
+        yield CTE_NAMES[3], self.extended(CTE_NAMES[2], _start=case((has_room, start)), _most=self.share(col("_rest")))
         gone = exp.paren(exp.Sub(this=col("_rest"), expression=col("_most")))
         widest = self.engine.text.divide_whole(col("_most"), literal(WIDEST_CHARACTER))
         fewer = self.engine.text.greatest(
@@ -91,44 +93,44 @@ class FittedSql:
         most = exp.Add(this=self.bytes(col("_first")), expression=col("_most"))
         cut = case(
             (exp.LTE(this=self.bytes(col("_start")), expression=most), col("_start")),
-            (given(col("_start")), self.start(text, fewer)),
+            (is_not_null(col("_start")), self.prefix(text, fewer)),
         )
-        yield RELATIONS[4], self.more(RELATIONS[3], _cut=cut)
+        yield CTE_NAMES[4], self.extended(CTE_NAMES[3], _cut=cut)
         asks = exp.Not(this=is_blank(self.engine.text.trim(col("_cut"), literal(BLANK))))
-        yield RELATIONS[5], self.more(RELATIONS[4], _again=case((asks, again("_cut"))))
+        yield CTE_NAMES[5], self.extended(CTE_NAMES[4], _again=case((asks, again("_cut"))))
         small = exp.LTE(this=self.bytes(col("_again")), expression=literal(limit.bytes))
         fits = exp.Coalesce(this=small, expressions=[literal(False)])
         too_long = all_of(exp.Coalesce(this=over.copy(), expressions=[literal(False)]), exp.Not(this=fits.copy()))
         sent = case((fits.copy(), col("_again")), default=col("prompt"))
-        yield RELATIONS[6], self.more(RELATIONS[5], **{CUT: fits, TOO_LONG: too_long, "_sent": sent})
+        yield CTE_NAMES[6], self.extended(CTE_NAMES[5], **{CUT: fits, TOO_LONG: too_long, "_sent": sent})
 
     def prompt(self) -> Sql:
-        """Give the prompt to be asked or shown, from the last relation."""
+        """Give the prompt to send or to show, from the last expression."""
         return self.col("prompt" if self.limit.cut is None else "_sent")
 
     def not_asked(self) -> Sql:
-        """Give whether a row is not asked, from the last relation."""
+        """Give the test that a row is not asked, from the last expression."""
         return exp.paren(any_of(self.col("_no_input"), self.col(TOO_LONG)))
 
     def bigint(self, number: Sql) -> Sql:
-        """Give a number of 64 bits, so that no product of it ends the query."""
+        """Cast a number to 64 bits, so that no product overflows."""
         return exp.Cast(this=number, to=self.engine.sql_type(BIGINT))
 
     def share(self, number: Sql) -> Sql:
-        """Give the part of a number that there is room for, cut to an integer."""
+        """Scale a number by the share of the growth that fits, rounded down."""
         product = exp.Mul(this=number, expression=self.col("_room"))
         return self.engine.text.divide_whole(product, self.col("_grows"))
 
-    def start(self, text: Sql, count: Sql) -> Sql:
-        """Give the first characters of a text."""
+    def prefix(self, text: Sql, count: Sql) -> Sql:
+        """Give the first ``count`` characters of a text."""
         return self.engine.text.substr(text.copy(), literal(1), count)
 
-    def more(self, relation: str, **values: Sql) -> exp.Select:
-        """Give a relation with further columns."""
+    def extended(self, relation: str, **values: Sql) -> exp.Select:
+        """Give a SELECT of a relation with additional columns."""
         named = (self.named(value, name) for name, value in values.items())
         return exp.select(exp.Star(), *named, copy=False).from_(exp.to_table(relation), copy=False)
 
 
-def given(value: Sql) -> Sql:
-    """Give whether a value is not NULL."""
+def is_not_null(value: Sql) -> Sql:
+    """Give the test that a value is not NULL."""
     return exp.Not(this=exp.Is(this=value, expression=exp.Null()))

@@ -1,4 +1,4 @@
-"""What is to be asked: by a run the requests without an answer, by a retry chosen refused rows once more."""
+"""The pending requests: of a run those without an answer, of a retry those of refused rows."""
 
 from __future__ import annotations
 
@@ -14,100 +14,105 @@ from sqlenrich.plan.references import References
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.schema import CODES
 
-NOT_TO_ASK = {
+NOT_RETRIABLE = {
     "NO_INPUT": "these rows have nothing to ask: fill the required columns, then run again",
     "BAD_PROMPT": "the template fails for these rows, or they are too long: correct it or the data, then run again",
     "NOT_ASKED": "these rows were never asked: run again, that asks them",
 }
-"""The reasons of rows that a retry can't mend, and what does."""
-REASONS = tuple(code for code in CODES if code not in NOT_TO_ASK)
-"""The reasons that a retry asks again by default."""
+"""The error codes that a retry can't correct, and what does."""
+RETRIABLE_REASONS = tuple(code for code in CODES if code not in NOT_RETRIABLE)
+"""The error codes that a retry asks again by default."""
 NO_FEEDBACK = ("CALL_ERROR", "NO_RESPONSE", "TRUNCATED", "REFUSED")
-"""No checked answer stands behind these: telling the model about it would only confuse."""
+"""Error codes of rows without a complete answer. Feedback about them would not help the model."""
 FEEDBACK = ("\n\nYour last answer was refused: ", ". Answer again, with one JSON object that fits.")
-MOST_DOUBLINGS = 3
+MAX_DOUBLINGS = 3
 
 
 @dataclass(frozen=True)
-class Pass:
-    """One call of a retry: the rows it asks, and the model with the parameters that are constants of the call."""
+class RetrySelection:
+    """The rows of one call of a retry, and its model and parameters, which are constant in a call."""
 
     model: ResolvedModel
     reasons: tuple[str, ...]
     max_attempts: int
     doublings: int = 0
-    """Only rows that had so many attempts (or at least MOST_DOUBLINGS), since each doubles the limit; 0: all rows."""
+    """How often the token limit is doubled: once for each attempt of a row, at most MAX_DOUBLINGS times.
+
+    Only rows with this number of attempts are asked; with 0 all rows, and the limit is as written.
+    """
 
     @property
     def what(self) -> str:
-        """What is asked, in words."""
+        """A description of the requests."""
         larger = f"what was truncated, with {2**self.doublings} times the limit"
         return larger if self.doublings else "what is to be asked again, each distinct request once"
 
 
 def chosen_reasons(written: Sequence[str] | None) -> tuple[str, ...]:
-    """Give the reasons to ask again, by default all that can be. Raises ConfigError for one that can't."""
+    """Give the error codes to retry, by default all that a retry can help. Raises ConfigError for any other."""
     written = [written] if isinstance(written, str) else written
     for code in written or ():
-        if code in NOT_TO_ASK:
-            raise ConfigError(f"{code} can't be retried: {NOT_TO_ASK[code]}")
-        if code not in REASONS:
-            raise ConfigError(f'no reason "{code}"{did_you_mean(code, REASONS)}; there are: {", ".join(REASONS)}')
-    return tuple(code for code in REASONS if not written or code in written)
+        if code in NOT_RETRIABLE:
+            raise ConfigError(f"{code} can't be retried: {NOT_RETRIABLE[code]}")
+        if code not in RETRIABLE_REASONS:
+            raise ConfigError(
+                f'no reason "{code}"{did_you_mean(code, RETRIABLE_REASONS)}; there are: {", ".join(RETRIABLE_REASONS)}'
+            )
+    return tuple(code for code in RETRIABLE_REASONS if not written or code in written)
 
 
-def checked_attempts(count: int) -> int:
-    """Give a number of attempts that makes sense. Raises ConfigError."""
+def validated_attempts(count: int) -> int:
+    """Give a number of attempts. Raises ConfigError for one below 1."""
     if count < 1:
         raise ConfigError(f"max_attempts is at least 1, not {count}")
     return count
 
 
-def passes(
+def retry_selections(
     engine: Engine, model: ResolvedModel, reasons: tuple[str, ...], attempts: int, *, reports_finish: bool
-) -> list[Pass]:
-    """Give the calls of a retry: one, and one for each larger limit of truncated answers.
+) -> list[RetrySelection]:
+    """Give the calls of a retry: one, and one more for each larger limit of truncated answers.
 
-    ``reports_finish``: the engine reports that an answer was cut. Where no limit is set there is none to raise.
+    ``reports_finish`` tells whether the engine reports truncation. Without it, or without a limit, there is one call.
     """
     name = engine.params_of(model.name).get("max_tokens")
     limit = model.params.get(name) if name is not None else None
     if "TRUNCATED" not in reasons or not reports_finish or name is None or not isinstance(limit, int):
-        return [Pass(model, reasons, attempts)]
+        return [RetrySelection(model, reasons, attempts)]
     rest = tuple(code for code in reasons if code != "TRUNCATED")
     larger = [
-        Pass(replace(model, params={**model.params, name: limit * 2**n}), ("TRUNCATED",), attempts, n)
-        for n in range(1, min(MOST_DOUBLINGS, attempts - 1) + 1)
+        RetrySelection(replace(model, params={**model.params, name: limit * 2**n}), ("TRUNCATED",), attempts, n)
+        for n in range(1, min(MAX_DOUBLINGS, attempts - 1) + 1)
     ]
-    return [*([Pass(model, rest, attempts)] if rest else []), *larger]
+    return [*([RetrySelection(model, rest, attempts)] if rest else []), *larger]
 
 
 def feedback_text(code: str, detail: str | None) -> str:
-    """Give what follows the prompt where the last answer was refused: static words of the checks, nothing of it."""
+    """Give the text appended to a refused answer's prompt: words of the checks, no part of the answer."""
     if code in NO_FEEDBACK:
         return ""
     return FEEDBACK[0] + code + (f" {detail}" if detail is not None else "") + FEEDBACK[1]
 
 
-def refused(names: References, chosen: Pass, constant: str, *, feedback: bool) -> exp.Select:
-    """What a retry asks: each distinct request that is refused for one of some reasons and has attempts left.
+def refused(names: References, selection: RetrySelection, constant: str, *, feedback: bool) -> exp.Select:
+    """Give the SELECT of a retry's requests: distinct, refused for a selected reason, with attempts left.
 
-    ``constant`` stands before what is sent in its ``sent_hash``.
+    ``constant`` precedes the sent text in its ``sent_hash``.
     """
     col, named = names.col, names.named
     error, attempts, prompt = col("_error"), col("_attempts"), col("prompt")
     sent: Sql = prompt
-    if feedback and (told := [code for code in chosen.reasons if code not in NO_FEEDBACK]):
+    if feedback and (with_feedback := [code for code in selection.reasons if code not in NO_FEEDBACK]):
         detail = exp.Coalesce(this=concat(literal(" "), col("_error_detail")), expressions=[literal("")])
         message = concat(prompt.copy(), literal(FEEDBACK[0]), error.copy(), detail, literal(FEEDBACK[1]))
-        sent = case((_one_of(error, told), message), default=prompt.copy())
+        sent = case((_one_of(error, with_feedback), message), default=prompt.copy())
     conditions: list[Sql] = [
-        _one_of(error, chosen.reasons),
-        exp.LT(this=attempts.copy(), expression=literal(chosen.max_attempts)),
+        _one_of(error, selection.reasons),
+        exp.LT(this=attempts.copy(), expression=literal(selection.max_attempts)),
     ]
-    if chosen.doublings:
-        same = exp.GTE if chosen.doublings == MOST_DOUBLINGS else exp.EQ
-        conditions.append(same(this=attempts.copy(), expression=literal(chosen.doublings)))
+    if selection.doublings:
+        same = exp.GTE if selection.doublings == MAX_DOUBLINGS else exp.EQ
+        conditions.append(same(this=attempts.copy(), expression=literal(selection.doublings)))
     rows = (
         exp.select(
             col("request_hash"),
@@ -134,7 +139,7 @@ def _one_of(value: Sql, codes: Sequence[str]) -> Sql:
 
 
 def unanswered(names: References, max_attempts: int, shard: tuple[int, int] | None = None) -> exp.Select:
-    """What a run asks: each distinct hash that has no answer, or whose latest attempt may be tried again."""
+    """Give the SELECT of a run's requests: each distinct hash without an answer, or whose last attempt is retryable."""
     col, named = names.col, names.named
     retried = case((col("retryable"), literal(0)), default=col("attempt"))
     asked = (

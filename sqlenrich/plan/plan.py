@@ -33,12 +33,12 @@ RESPONSES: Mapping[str, Type] = {
     "run_id": STRING,
     "asked_at": TIMESTAMP,
 }
-"""The columns of ``NAME_responses``: every answer ever paid for. Uniqueness is never assumed."""
+"""The columns of ``NAME_responses``, which keeps every answer. Its rows need not be unique."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One relation of the plan: ``query`` is one SELECT that fills it, without DDL, over symbolic relations.
+    """One relation of the plan. ``query`` is one SELECT over symbolic relations that fills it, without DDL.
 
     ``sql``, ``relation``, ``pending_sql`` and ``pending_relation`` are texts for the plan's own tables;
     :meth:`bound` gives the same step for other tables.
@@ -50,7 +50,7 @@ class Step:
     query: Sql = field(repr=False)
     relations: Relations = field(repr=False)
     pending: exp.Select | None = field(default=None, repr=False)
-    """Of the call step: ``request_hash, attempt, prompt`` of what is to be asked. Limits and shards apply here."""
+    """Of the call step: ``request_hash, attempt, prompt`` of the pending requests. Limits and shards apply here."""
     calls_in_sql: bool = False
     """True: ``query`` reads the pending relation and calls the model. False: a client appends rows of ``columns``."""
 
@@ -66,12 +66,12 @@ class Step:
 
     @cached_property
     def pending_sql(self) -> str | None:
-        """The SELECT of what is to be asked, None for a step that calls no model."""
+        """The SELECT of the pending requests, None for a step that calls no model."""
         return None if self.pending is None else self.relations.sql(self.pending)
 
     @cached_property
     def pending_relation(self) -> str | None:
-        """The table of what is to be asked, None for a step that calls no model."""
+        """The table of the pending requests, None for a step that calls no model."""
         return None if self.pending is None else self.relations.text("pending")
 
     def bound(self, relations: Relations) -> Step:
@@ -102,6 +102,6 @@ class Plan:
         return self.step("responses")
 
     def bound(self, names: Mapping[str, str]) -> Plan:
-        """Give the plan with other tables for some roles. Raises ConfigError for a name that is none."""
+        """Give the plan with other tables for some roles. Raises ConfigError for an invalid name."""
         relations = self.relations.renamed(names)
         return replace(self, steps=tuple(step.bound(relations) for step in self.steps), relations=relations)

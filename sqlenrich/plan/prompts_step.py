@@ -1,4 +1,4 @@
-"""The step ``prompts``: a snapshot of the source, one row a source row, with what each would ask."""
+"""The step ``prompts``: a snapshot of the source, one row per source row, with its prompt and request hash."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import SpecError
 from sqlenrich.core.sql import Sql, any_of, case, concat, literal
 from sqlenrich.core.types import Type
-from sqlenrich.plan.overflow import RELATIONS as OVERFLOW
-from sqlenrich.plan.overflow import FittedSql
+from sqlenrich.plan.overflow import CTE_NAMES as OVERFLOW_CTE_NAMES
+from sqlenrich.plan.overflow import OverflowSql
 from sqlenrich.plan.references import References
 from sqlenrich.plan.relations import check_name
 from sqlenrich.plan.source_columns import SourceColumns
@@ -22,28 +22,28 @@ from sqlenrich.prompt.sql.printer import prompt_sql
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.limits import TOO_LONG, cut_problem
 
-RELATIONS = ("rendered", *OVERFLOW)
-"""The names of the relations inside the step."""
+CTE_NAMES = ("rendered", *OVERFLOW_CTE_NAMES)
+"""The names of the common table expressions inside the step."""
 
 
 @dataclass(frozen=True)
 class PromptsStep:
-    """What the step is made from. ``constant`` stands before each prompt where it is hashed."""
+    """What the step is made from. ``constant`` precedes each prompt in its hash."""
 
-    e: Enrichment
+    enrichment: Enrichment
     engine: Engine
     names: References
     columns: SourceColumns
     kept: Mapping[str, Type]
     constant: str
-    free: Callable[[str], str]
+    unused_name: Callable[[str], str]
     """Gives a name that no column of the result tables has."""
     reads_query: bool
     """Whether the source is the header's query, not a relation."""
 
     def sql(self) -> Sql:
-        """Give the SELECT. Raises SpecError for columns that the source hasn't got, PromptError for the template."""
-        col, named, limit = self.names.col, self.names.named, self.e.limit
+        """Give the SELECT. Raises SpecError for a column that the source lacks, PromptError for the template."""
+        col, named, limit = self.names.col, self.names.named, self.enrichment.limit
         compiled = self.compiled()
         render = functools.partial(prompt_sql, compiled.expr, self.engine.text)
         rendered = self.rendered(compiled, render(self.columns.value))
@@ -53,10 +53,10 @@ class PromptsStep:
         decided: tuple[str, ...] = ()
         not_asked = no_input.copy()
         if limit is not None:
-            fitted = FittedSql(self.engine, limit, self.free)
+            overflow = OverflowSql(self.engine, limit, self.unused_name)
             values = {name: self.columns.value(name) for name in compiled.columns}
-            relations.update(fitted.relations(rendered, values, render))
-            text, not_asked, decided = fitted.prompt(), fitted.not_asked(), (TOO_LONG, *limit.recorded)
+            relations.update(overflow.expressions(rendered, values, render))
+            text, not_asked, decided = overflow.prompt(), overflow.not_asked(), (TOO_LONG, *limit.recorded)
         blank = exp.Coalesce(this=text.copy(), expressions=[literal("")])
         hashed = self.engine.sha256(concat(literal(self.constant), text.copy()))
         select = exp.select(
@@ -72,26 +72,26 @@ class PromptsStep:
         return select
 
     def compiled(self) -> Prompt:
-        """Give the template compiled for the source's real types, where they are known."""
+        """Compile the template for the source's real types, where they are known."""
         types, known = None, self.columns.source_types
         if known is not None:
-            by_source = {spec.source_name: name for name, spec in self.e.columns.items()}
+            by_source = {spec.source_name: name for name, spec in self.enrichment.columns.items()}
             types = {by_source.get(name, name): kind for name, kind in known.items()}
-        compiled = self.e.prompt(types)
-        for name in (*compiled.columns, *self.kept, *(self.e.require or ())):
-            source_name = self.e.source_name(name)
+        compiled = self.enrichment.prompt(types)
+        for name in (*compiled.columns, *self.kept, *(self.enrichment.require or ())):
+            source_name = self.enrichment.source_name(name)
             check_name(self.engine, source_name)
             if known is not None and source_name not in known:
                 raise SpecError(
-                    self.e.place, [f'no column "{source_name}" in the source; there are: {", ".join(known)}']
+                    self.enrichment.place, [f'no column "{source_name}" in the source; there are: {", ".join(known)}']
                 )
-        cut = self.e.limit.cut if self.e.limit is not None else None
+        cut = self.enrichment.limit.cut if self.enrichment.limit is not None else None
         if cut is not None and (problem := cut_problem(cut, compiled.expr)):
-            raise SpecError(self.e.place, [f"on_overflow: {problem}"])
+            raise SpecError(self.enrichment.place, [f"on_overflow: {problem}"])
         return compiled
 
     def rendered(self, compiled: Prompt, prompt: Sql) -> exp.Select:
-        """Give the source's rows with their prompts, whatever their length."""
+        """Give the SELECT of the source's rows with their prompts, without a limit of the length."""
         named = self.names.named
         broken = [test for name in compiled.columns if (test := self.columns.cast_failed(name)) is not None]
         if broken:
@@ -102,12 +102,12 @@ class PromptsStep:
             named(self.columns.no_input(compiled.columns), "_no_input"),
             copy=False,
         )
-        if self.e.where:
-            rendered = rendered.where(self.columns.where(self.e.where), copy=False)
+        if self.enrichment.where:
+            rendered = rendered.where(self.columns.where(self.enrichment.where), copy=False)
         return rendered.from_(self.source(rendered), copy=False)
 
     def source(self, reader: exp.Select) -> Sql:
-        """Give the source under a name that no column has: on BigQuery it would hide the column."""
+        """Give the source under an alias that no column has: BigQuery would read the alias instead of the column."""
         taken = {node.name.lower() for node in reader.find_all(exp.Identifier)}
         alias = "source"
         while alias in taken:

@@ -1,4 +1,4 @@
-"""The relations of a plan: symbols inside its queries, and the map that gives each symbol its table."""
+"""The relations of a plan: symbols inside its queries, and the map from symbols to tables."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ RELATIONS = {
     "enriched": "{}",
     "quarantine": "{}_quarantine",
 }
-"""The relations that a plan makes, and how they are named after the enrichment."""
+"""The relations that a plan makes, and the pattern of each name: ``{}`` is the enrichment's name."""
 
 
 class Symbol(exp.Table):
-    """A relation of a plan by its role (``source`` or a key of RELATIONS). No printer knows it: bind it first."""
+    """A relation of a plan by its role (``source`` or a key of RELATIONS). It can't be printed before it is bound."""
 
 
 def symbol(role: str, alias: str | None = None) -> Symbol:
@@ -73,7 +73,7 @@ class Relations:
         return print_sql(self.engine, self.bound(query))
 
     def renamed(self, names: Mapping[str, str]) -> Relations:
-        """Give the same map with other tables for some roles. Raises ConfigError for a name that is none."""
+        """Give the same map with other tables for some roles. Raises ConfigError for an invalid name."""
         return Relations(self.engine, {**self.tables, **{role: _table(self.engine, n) for role, n in names.items()}})
 
 
@@ -82,11 +82,11 @@ def _relations(engine: str, tables: Mapping[str, exp.Table]) -> Relations:
 
 
 def relations_of(enrichment: Enrichment, engine: Engine, given: Mapping[str, str]) -> Relations:
-    """Give the tables of an enrichment's roles; ``given`` names those that are not the defaults.
+    """Give the tables of an enrichment's roles. ``given`` replaces default names.
 
-    There is no ``source`` where the header has a query and none is given. Raises
-    :class:`~sqlenrich.ConfigError` for relations that clash, :class:`~sqlenrich.SpecError` where there is no source,
-    :class:`~sqlenrich.UnsupportedError` for a name that the engine can't hold.
+    The role ``source`` is absent where the header has a query and none is given. Raises
+    :class:`~sqlenrich.ConfigError` for two relations of one name, :class:`~sqlenrich.SpecError` for a missing source,
+    :class:`~sqlenrich.UnsupportedError` for a name that the engine does not allow.
     """
     unknown = sorted(set(given) - {"source", *RELATIONS})
     if unknown:
@@ -111,8 +111,8 @@ def relations_of(enrichment: Enrichment, engine: Engine, given: Mapping[str, str
 
 
 def check_name(engine: Engine, name: str) -> None:
-    """Refuse a name that the engine can't hold. Raises UnsupportedError."""
-    if problem := "holds NUL" if "\0" in name else engine.name_problem(name):
+    """Refuse a name that the engine does not allow. Raises UnsupportedError."""
+    if problem := "contains NUL" if "\0" in name else engine.name_problem(name):
         raise UnsupportedError(engine.name, f'the name "{name}" {problem}', "rename it, e.g. in a source query")
 
 

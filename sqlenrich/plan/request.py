@@ -1,4 +1,4 @@
-"""What a request is: the model, its parameters and the output's shape, resolved for one engine and hashed."""
+"""The identity of a request: the hash of the model, its parameters, the output's shape and the prompt."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ HASH_VERSION = 1
 
 @dataclass(frozen=True)
 class ResolvedModel:
-    """A model's own name and its parameters under the vendor's names. An alias is resolved before."""
+    """A model's own name and its parameters under the vendor's names. Aliases are resolved."""
 
     name: str
     params: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
-    """How the engine is to call it; no part of the request, so not hashed."""
+    """Options of the engine's call. They are no part of the request and are not hashed."""
 
 
 def request_constant(model: ResolvedModel, schema: Mapping[str, Any], hint: str | None) -> str:
-    """Give ``C``: the SHA-256, in hexadecimal, of everything but the prompt that decides an answer.
+    """Give ``C``: the SHA-256, in hexadecimal, of all that determines an answer except the prompt.
 
-    Of a hint only its wording counts: the schema in it may hold limits, and changing one must pay nothing.
+    Of a hint only the fixed wording is hashed. Its schema may contain limits, and a changed limit must cost nothing.
     """
     parts = {
         "v": HASH_VERSION,
@@ -39,5 +39,5 @@ def request_constant(model: ResolvedModel, schema: Mapping[str, Any], hint: str 
 
 
 def request_hash(constant: str, prompt: str | None) -> str | None:
-    """Give the hash of one request, as the SQL of every engine gives it; None for a prompt that is None."""
+    """Give the hash of one request, equal to that of every engine's SQL; None for a prompt of None."""
     return None if prompt is None else hashlib.sha256((constant + prompt).encode()).hexdigest()

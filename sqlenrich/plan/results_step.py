@@ -13,33 +13,34 @@ from sqlenrich.core.types import STRING
 from sqlenrich.plan.references import References
 from sqlenrich.spec.enrichment import Enrichment
 
-RELATIONS = ("accepted",)
-"""The names of the relations inside the steps."""
+CTE_NAMES = ("accepted",)
+"""The names of the common table expressions inside the steps."""
 
 
 @dataclass(frozen=True)
 class ResultsStep:
-    """What the steps are made from: the columns that rows keep, and what is recorded of their prompts."""
+    """What the steps are made from. ``kept`` are columns of the source, ``recorded`` flags about the prompts."""
 
-    e: Enrichment
+    enrichment: Enrichment
     engine: Engine
     names: References
     kept: tuple[str, ...]
     recorded: tuple[str, ...]
-    free: Callable[[str], str]
+    unused_name: Callable[[str], str]
     """Gives a name that no column of the result tables has."""
 
     def enriched(self) -> Sql:
         """Give the SELECT of the accepted rows, one typed column per output property."""
-        json, col, named, doc = self.engine.json, self.names.col, self.names.named, self.names.col(self.free("doc"))
-        accepted = exp.select(exp.Star(), named(json.accepted(col("answer")), self.free("doc")), copy=False)
+        json, col, named, doc = self.engine.json, self.names.col, self.names.named, self.unused_name("doc")
+        accepted = exp.select(exp.Star(), named(json.accepted(col("answer")), doc), copy=False)
         accepted = accepted.from_(self.names.table("checked"), copy=False)
         accepted = accepted.where(exp.Is(this=col("_error"), expression=exp.Null()), copy=False)
         outputs = [
-            named(self.engine.typed_column(json.get(doc.copy(), name), kind), name)
-            for name, kind in self.e.readings.items()
+            named(self.engine.typed_column(json.get(col(doc), name), kind), name)
+            for name, kind in self.enrichment.readings.items()
         ]
-        version: Sql = literal(self.e.version) if self.e.version is not None else self.names.null(STRING)
+        written = self.enrichment.version
+        version = self.names.null(STRING) if written is None else literal(written)
         return (
             exp.select(
                 *(col(name) for name in self.kept),
@@ -47,7 +48,7 @@ class ResultsStep:
                 named(col("request_hash"), "_request_hash"),
                 col("_model"),
                 named(version, "_version"),
-                named(literal(self.e.fingerprint), "_fingerprint"),
+                named(literal(self.enrichment.fingerprint), "_fingerprint"),
                 *(col(name) for name in self.recorded),
                 copy=False,
             )
@@ -56,7 +57,7 @@ class ResultsStep:
         )
 
     def quarantine(self) -> Sql:
-        """Give the SELECT of the refused rows, each with its reason."""
+        """Give the SELECT of the refused rows, each with its error code."""
         col = self.names.col
         names = (*self.kept, "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts")
         return (

@@ -1,4 +1,4 @@
-"""The source's columns in SQL: named and typed as the header declares them, filtered, and tested for input."""
+"""The source's columns in SQL: with the header's names and types, its filter, and the test for missing input."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _PLAIN = {
     DATE: "^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
     BOOLEAN: "^([Tt]rue|TRUE|[Ff]alse|FALSE)$",
 }
-"""What a text of a delimited file must look like to be a value of a type."""
+"""The pattern of a text that is a value of a type."""
 
 
 class SourceColumns:
     """The columns of an enrichment's source on one engine; ``source_types`` are the real types, where known."""
 
     def __init__(self, enrichment: Enrichment, engine: Engine, source_types: Mapping[str, Type] | None) -> None:
-        self.e, self.engine, self.source_types = enrichment, engine, source_types
+        self.enrichment, self.engine, self.source_types = enrichment, engine, source_types
 
     def col(self, name: str) -> exp.Column:
         """Give a reference to a column by its name in the source."""
@@ -36,28 +36,28 @@ class SourceColumns:
 
     def type(self, name: str) -> Type:
         """Give a column's declared type, else its real one, else text."""
-        declared = self.e.columns[name].type if name in self.e.columns else None
-        real = (self.source_types or {}).get(self.e.source_name(name))
+        declared = self.enrichment.columns[name].type if name in self.enrichment.columns else None
+        real = (self.source_types or {}).get(self.enrichment.source_name(name))
         return declared or real or (BIGINT if name == "_row" else STRING)
 
     def query(self, alias: str) -> Sql:
         """Give the source query of the header as a relation."""
         try:
-            query = sqlglot.parse_one(str(self.e.query), read=self.engine.dialect)
+            query = sqlglot.parse_one(str(self.enrichment.query), read=self.engine.dialect)
         except sqlglot.errors.SqlglotError as error:
             raise SpecError(
-                self.e.place, [f"the source query is no SQL of {self.engine.name}: {_first_line(error)}"]
+                self.enrichment.place, [f"the source query is no SQL of {self.engine.name}: {_first_line(error)}"]
             ) from None
         if not isinstance(query, exp.Query):
-            raise SpecError(self.e.place, ["the source query must be one SELECT"])
+            raise SpecError(self.enrichment.place, ["the source query must be one SELECT"])
         return query.subquery(alias, copy=False)
 
     def where(self, written: str) -> Sql:
-        """A condition that is the same SQL on every engine: names are quoted as the engine's columns are."""
+        """Give the header's condition with the engine's column names. Raises SpecError for SQL that is not portable."""
         try:
             test = sqlglot.parse_one(written)
         except sqlglot.errors.SqlglotError as error:
-            raise SpecError(self.e.place, [f'where "{written}" is no SQL: {_first_line(error)}']) from None
+            raise SpecError(self.enrichment.place, [f'where "{written}" is no SQL: {_first_line(error)}']) from None
         portable = (
             exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Connector, exp.Not, exp.Paren,
             exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Is, exp.In, exp.Between, exp.Like, exp.Neg,
@@ -66,7 +66,7 @@ class SourceColumns:
         for node in test.walk():
             if not isinstance(node, portable):
                 raise SpecError(
-                    self.e.place,
+                    self.enrichment.place,
                     [f'where "{written}": "{node.sql()}" is not the same on all engines; filter in a source query'],
                 )
         for found in list(test.find_all(exp.Column)):
@@ -77,9 +77,9 @@ class SourceColumns:
 
     def value(self, name: str) -> Sql:
         """Give the SQL of a column by its name in the template, cast to the declared type if the source has another."""
-        value: Sql = self.col(self.e.source_name(name))
-        declared = self.e.columns[name].type if name in self.e.columns else None
-        real = (self.source_types or {}).get(self.e.source_name(name))
+        value: Sql = self.col(self.enrichment.source_name(name))
+        declared = self.enrichment.columns[name].type if name in self.enrichment.columns else None
+        real = (self.source_types or {}).get(self.enrichment.source_name(name))
         if declared is None or real is None or declared == real:
             return value
         if declared == STRING:
@@ -87,32 +87,32 @@ class SourceColumns:
         if real != STRING:
             return exp.TryCast(this=value, to=self.engine.sql_type(declared), safe=True)
         trimmed = self.engine.text.trim(value, literal(BLANK))
-        # Without these two sqlglot prints CAST: on Spark, and on Snowflake unless it is told that this is a text.
+        # sqlglot prints CAST without safe= (on Spark), and without requires_string= (on Snowflake).
         cast = exp.TryCast(this=trimmed, to=self.engine.sql_type(declared), safe=True, requires_string=True)
-        # A cast rounds 12.5, reads 0x10 and epoch, and cuts the time off a date: only the plain form is a value.
+        # A cast accepts too much: it rounds 12.5, reads 0x10 and epoch, and drops the time of a date.
         pattern = _PLAIN.get(declared) if isinstance(declared, Scalar) else None
         return cast if pattern is None else case((self.engine.text.matches(trimmed.copy(), literal(pattern)), cast))
 
     def cast_failed(self, name: str) -> Sql | None:
-        """Give the test that a value does not fit its declared type; None where it can't happen."""
+        """Give the test that a value does not fit its declared type; None where every value fits."""
         value = self.value(name)
         if not isinstance(value, exp.TryCast | exp.Case):
             return None
-        given = exp.Not(this=exp.Is(this=self.col(self.e.source_name(name)), expression=exp.Null()))
-        return all_of(given, exp.Is(this=value, expression=exp.Null()))
+        present = exp.Not(this=exp.Is(this=self.col(self.enrichment.source_name(name)), expression=exp.Null()))
+        return all_of(present, exp.Is(this=value, expression=exp.Null()))
 
     def no_input(self, printed: Sequence[str]) -> Sql:
-        """Give the test that a row has nothing to ask about; ``printed`` are the template's columns."""
-        required = self.e.require
+        """Give the test that a row has no input; ``printed`` are the template's columns."""
+        required = self.enrichment.require
         tests = [self._blank(name) for name in (printed if required is None else required)]
         if not tests:
             return literal(False)
         return all_of(*tests) if required is None else any_of(*tests)
 
     def _blank(self, name: str) -> Sql:
-        """What stands in the source decides: a value that doesn't fit its type is there, and BAD_PROMPT."""
-        value = self.col(self.e.source_name(name))
-        real = (self.source_types or {}).get(self.e.source_name(name)) or self.type(name)
+        """Test the source's value, before a cast: a value that does not fit its type is BAD_PROMPT, not NO_INPUT."""
+        value = self.col(self.enrichment.source_name(name))
+        real = (self.source_types or {}).get(self.enrichment.source_name(name)) or self.type(name)
         if real != STRING:
             return exp.Is(this=value, expression=exp.Null())
         text = self.engine.text.trim(exp.Coalesce(this=value, expressions=[literal("")]), literal(BLANK))

@@ -1,1 +1,1 @@
-"""How good the answers are: comparison of two runs, metrics, statistics."""
+"""The quality of answers: comparison of two sides, sample, metrics, statistics."""

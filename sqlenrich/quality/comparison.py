@@ -1,4 +1,4 @@
-"""What two sides answered to the same rows: the facts of a comparison, as text for people and as JSON for programs."""
+"""The result of a comparison: two sides over the same rows, as text for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from decimal import Decimal
 from typing import Any
 
 from sqlenrich.core.text_table import cut, flat, from_difference, padded, shown, table, width_of
-from sqlenrich.quality.statistics import sign_test, wilson
+from sqlenrich.quality.statistics import sign_test, wilson_interval
 
 EXIT_DONE, EXIT_STOPPED = 0, 4
 NOT_ASKED, NO_INPUT = "NOT_ASKED", "NO_INPUT"
-INPUTS = 6
-"""So many columns of a changed row are shown at most."""
-NAME_WIDTH = 24
+MAX_INPUT_COLUMNS = 6
+"""The most input columns that are shown of a row."""
+MAX_NAME_WIDTH = 24
+"""The most terminal columns that a name takes."""
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What one side made of one row: its values, or the code and the detail of the refusal."""
+class RowResult:
+    """The result of one side for one row: its values, or the code and the detail of the refusal."""
 
     request_hash: str | None
     values: Mapping[str, Any]
@@ -32,8 +33,8 @@ class Outcome:
 class Side:
     """One side of a comparison: ``refused`` maps codes to rows.
 
-    Tokens are those of a request on average, all its attempts together; ``cost`` is that of 1,000 requests and
-    ``latency_ms`` the median of the answers. They are None where they are unknown.
+    ``tokens_in`` and ``tokens_out`` are averages per request, all its attempts together. ``cost`` is for 1,000
+    requests. ``latency_ms`` is the median of the answers. An unknown value is None.
     """
 
     file: str
@@ -43,9 +44,9 @@ class Side:
     requests: int
     calls: int
     stored: int
-    """How many of the requests were answered before."""
+    """The number of requests that were answered before the comparison."""
     retried: int
-    """How many of them a retry asked otherwise: with feedback, of another model, with a larger limit."""
+    """The number of requests that a retry sent with feedback, to another model or with a larger limit."""
     tokens_in: float | None
     tokens_out: float | None
     cost: float | None
@@ -54,7 +55,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How often both sides gave the same value of a field, among the ``rows`` that both accepted."""
+    """The number of equal values of a field among the ``rows`` that both sides accepted."""
 
     field: str
     rows: int
@@ -63,7 +64,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How often each side gave the label of a row; a refused row is wrong. A row counts in one of four numbers."""
+    """The rows that both sides, one side or neither side has right against a label. A refused row is wrong."""
 
     field: str
     label: str
@@ -88,50 +89,50 @@ class Accuracy:
         return self.both + self.only_b
 
     @property
-    def p(self) -> float:
-        """The two-sided p of the exact sign test (McNemar's) on the rows that only one side has right."""
+    def p_value(self) -> float:
+        """The two-sided p-value of the exact sign test (McNemar's) on the rows that only one side has right."""
         return sign_test(self.only_a, self.only_b)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the facts by name."""
         rows = self.rows
         shares = {
-            side: {"right": right, "share": right / rows if rows else None, "interval": wilson(right, rows)}
+            side: {"right": right, "share": right / rows if rows else None, "interval": wilson_interval(right, rows)}
             for side, right in (("a", self.a), ("b", self.b))
         }
-        return {**asdict(self), "rows": rows, **shares, "p": self.p if rows else None}
+        return {**asdict(self), "rows": rows, **shares, "p": self.p_value if rows else None}
 
 
 @dataclass(frozen=True)
 class Change:
-    """A row whose sides differ. ``fields`` are those with other values, ``right`` whether A and B gave the label."""
+    """A row on which the sides differ: ``fields`` have other values, ``right`` tells whether A and B gave the label."""
 
     row: int
     key: Mapping[str, str | None]
     input: Mapping[str, str | None]
-    a: Outcome
-    b: Outcome
+    a: RowResult
+    b: RowResult
     fields: tuple[str, ...]
     labels: Mapping[str, str]
     right: Mapping[str, tuple[bool, bool]]
 
     @property
     def verdict(self) -> str:
-        """Who alone has labelled fields right, in words; empty for nobody, and without labels."""
+        """The side that alone has a labelled field right, in words; empty for none."""
         only = {"A": (True, False), "B": (False, True)}
         sides = [side for side, pair in only.items() if pair in self.right.values()]
         return f"only {sides[0]} is right" if len(sides) == 1 else "each is right on another field" if sides else ""
 
     @property
     def rank(self) -> tuple[int, int]:
-        """What B breaks comes first, then what it mends, then the others."""
+        """The order of changes: rows that only A has right, rows that only B has right, all others."""
         pairs = tuple(self.right.values())
         return (0 if (True, False) in pairs else 1 if (False, True) in pairs else 2, self.row)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two sides over the same rows. ``changes`` holds every row on which they differ, the worst for B first."""
+    """Two sides over the same rows. ``changes`` are all rows on which they differ, the worst for B first."""
 
     a: Side
     b: Side
@@ -139,7 +140,7 @@ class Comparison:
     rows: int
     rows_in: int
     sample: str
-    """How the rows were chosen, in words."""
+    """The sampling method in words."""
     same_requests: int
     """Rows for which both sides send the same request: they share one answer."""
     agreement: tuple[Agreement, ...]
@@ -196,10 +197,12 @@ class Comparison:
             yield "no row is accepted on both sides: nothing to compare yet"
             return
         lines = [("field", "equal", "both accepted", "share")]
-        lines += [(one.field, f"{one.equal:,}", f"{one.rows:,}", share(one.equal, one.rows)) for one in self.agreement]
+        lines += [
+            (one.field, f"{one.equal:,}", f"{one.rows:,}", percent(one.equal, one.rows)) for one in self.agreement
+        ]
         if len(self.agreement) > 1:
             rows = self.agreement[0].rows
-            lines.append(("all of them", f"{self.equal_rows:,}", f"{rows:,}", share(self.equal_rows, rows)))
+            lines.append(("all of them", f"{self.equal_rows:,}", f"{rows:,}", percent(self.equal_rows, rows)))
         yield from table(lines, width)
 
     def _accuracy(self, width: int) -> Iterator[str]:
@@ -210,8 +213,8 @@ class Comparison:
         ]
         for one in self.accuracy:
             counts = (f"{count:,}" for count in (one.both, one.only_a, one.only_b, one.neither))
-            shares = (with_interval(right, one.rows) for right in (one.a, one.b))
-            lines.append((f"{one.field} = {one.label}", f"{one.rows:,}", *shares, *counts, p_text(one)))
+            shares = (percent_with_interval(right, one.rows) for right in (one.a, one.b))
+            lines.append((f"{one.field} = {one.label}", f"{one.rows:,}", *shares, *counts, p_value_text(one)))
         if max(map(width_of, whole := list(table(lines, 10_000)))) <= width:
             yield from whole
         else:  # each name on a line of its own
@@ -219,7 +222,7 @@ class Comparison:
             for (name, *_), line in zip(lines, numbers, strict=True):
                 yield cut(name, width)
                 yield line
-        yield "A refused row is wrong. In brackets: 95 % intervals (Wilson)."
+        yield "A refused row is wrong. In brackets: 95 % confidence intervals (Wilson)."
         yield "p: two-sided exact sign test on the rows that only one side has right."
 
     def _sides(self) -> Iterator[str]:
@@ -265,16 +268,16 @@ def _change(change: Change, width: int) -> Iterator[str]:
     yield f"{title}  {change.verdict}"
     given = {name: value for name, value in change.input.items() if value is not None}
     refused = {letter: side for letter, side in (("A", change.a), ("B", change.b)) if side.error is not None}
-    names = (*list(given)[:INPUTS], *change.fields)
-    pad = min(NAME_WIDTH, max((width_of(name) for name in names), default=0))
+    names = (*list(given)[:MAX_INPUT_COLUMNS], *change.fields)
+    pad = min(MAX_NAME_WIDTH, max((width_of(name) for name in names), default=0))
     room = width - pad - 4
-    for name, value in list(given.items())[:INPUTS]:
+    for name, value in list(given.items())[:MAX_INPUT_COLUMNS]:
         yield f"  {padded(name, pad)}  {shown(value, room)}"
-    if len(given) > INPUTS:
-        yield f"  {' ' * pad}  ... and {len(given) - INPUTS} more columns"
+    if len(given) > MAX_INPUT_COLUMNS:
+        yield f"  {' ' * pad}  ... and {len(given) - MAX_INPUT_COLUMNS} more columns"
     if refused:
         for letter, side in (("A", change.a), ("B", change.b)):
-            line = f"{side.error} {side.detail or ''}" if side.error is not None else listed(side.values)
+            line = f"{side.error} {side.detail or ''}" if side.error is not None else printed_row(side.values)
             yield f"  {letter}  {shown(line, width - 5)}"
         for field, label in change.labels.items():
             yield f"  label of {field}: {shown(label, width - 12 - width_of(field))}"
@@ -300,13 +303,13 @@ def _change(change: Change, width: int) -> Iterator[str]:
 
 
 def printed(value: object) -> str:
-    """Give a value as text: as it is, or as JSON."""
+    """Give a text unchanged, any other value as JSON."""
     if value is None:
         return "NULL"
     return str(value) if isinstance(value, str | Decimal) else json.dumps(value, ensure_ascii=False, default=float)
 
 
-def listed(values: Mapping[str, object]) -> str:
+def printed_row(values: Mapping[str, object]) -> str:
     """Give all values of a row in one line."""
     return ", ".join(f"{name} {printed(value)}" for name, value in values.items())
 
@@ -314,20 +317,20 @@ def listed(values: Mapping[str, object]) -> str:
 # Figures -------------------------------------------------------------------------------------------------------------
 
 
-def share(part: int, whole: int) -> str:
+def percent(part: int, whole: int) -> str:
     """Give a share in per cent."""
     return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
-def with_interval(right: int, rows: int) -> str:
-    """Give a share and its 95 % interval in per cent."""
-    bounds = wilson(right, rows)
+def percent_with_interval(right: int, rows: int) -> str:
+    """Give a share and its 95 % confidence interval in per cent."""
+    bounds = wilson_interval(right, rows)
     return "-" if bounds is None else f"{100 * right / rows:.1f} % ({100 * bounds[0]:.0f}–{100 * bounds[1]:.0f})"
 
 
-def p_text(accuracy: Accuracy) -> str:
-    """Give p with two or three digits; a dash where no row tells the sides apart."""
+def p_value_text(accuracy: Accuracy) -> str:
+    """Give the p-value with two or three digits; a dash where no row has one side right."""
     if accuracy.only_a == accuracy.only_b == 0:
         return "-"
-    p = accuracy.p
+    p = accuracy.p_value
     return "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"

@@ -1,4 +1,4 @@
-"""The rows of a comparison: drawn from the input once, for both sides."""
+"""The sample of a comparison: rows of the input, drawn once for both sides."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from sqlenrich.engines import get_engine
 from sqlenrich.plan.source_columns import SourceColumns
 from sqlenrich.spec.enrichment import Enrichment
 
-SAMPLE = "sample"
+SAMPLE_TABLE = "sample"
 
 
-class Sampled(NamedTuple):
-    """The rows that both sides are asked: where they lie, and what of them is told."""
+class Sample(NamedTuple):
+    """The rows that both sides ask: their database, and their keys and labels as text."""
 
     path: Path
-    row: str
-    """The column of the row's number in the input, from 1: what the sides are matched by."""
+    row_column: str
+    """The column of the row's number in the input, from 1. It identifies a row on both sides."""
     types: Mapping[str, Type]
     rows_in: int
     keys: Mapping[int, Mapping[str, str | None]]
     labels: Mapping[str, Mapping[int, str | None]]
-    """Field to row to label, as text."""
+    """The label of each row by field."""
 
 
-def draw(
+def draw_sample(
     files: Sequence[Enrichment], path: Path, input: str | Path, rows: int, seed: int | None, truth: Mapping[str, str]
-) -> Sampled:
-    """Write the rows to ask into a database of their own; with ``seed`` None they are the first."""
+) -> Sample:
+    """Write the sample into a new database; without a ``seed`` it has the first rows."""
     import duckdb
 
     from sqlenrich.runner.backends.duckdb.database import Database, problem, quote, text
@@ -45,7 +45,7 @@ def draw(
     with Database(path) as db:
         types = open_source(db, str(input), table, query, number_rows=False)
         _check_columns(files, types, truth, input)
-        row = _free("_row", (*types, *(name for one in files for name in (*one.output_columns, *one.columns))))
+        row = _unused_name("_row", (*types, *(name for one in files for name in (*one.output_columns, *one.columns))))
         types = {row: BIGINT, **types}
         engine = get_engine("duckdb")
         tests = dict.fromkeys(
@@ -54,23 +54,23 @@ def draw(
         numbered = f"SELECT row_number() OVER () AS {quote(row)}, * FROM {SOURCE}"
         taken = f"FROM ({numbered}) AS numbered{' WHERE ' + ' AND '.join(tests) if tests else ''}"
         order = quote(row) if seed is None else f"md5(concat({text(str(seed))}, ':', {quote(row)}))"
-        place = f"{quote(db.catalog())}.main.{SAMPLE}"
+        place = f"{quote(db.catalog())}.main.{SAMPLE_TABLE}"
         try:
             rows_in = int(db.reading(f"SELECT count(*) {taken}")[0][0])
-            chosen = f"SELECT * FROM (SELECT * {taken} ORDER BY {order} LIMIT {rows}) ORDER BY {quote(row)}"
-            db.reading(f"CREATE TABLE {place} AS {chosen}")
+            drawn = f"SELECT * FROM (SELECT * {taken} ORDER BY {order} LIMIT {rows}) ORDER BY {quote(row)}"
+            db.reading(f"CREATE TABLE {place} AS {drawn}")
         except duckdb.OutOfMemoryException:
             raise
         except duckdb.Error as error:
             raise RunError(problem(error, f"{input} can't be sampled: ")) from None
         keys = list(dict.fromkeys(one.source_name(name) for one in files for name in one.key if name != row))
-        told = {name: _as_text(name, types[name]) for name in (*keys, *truth.values())}
-        select = ", ".join((quote(row), *told.values()))
+        texts = {name: _as_text(name, types[name]) for name in (*keys, *truth.values())}
+        select = ", ".join((quote(row), *texts.values()))
         values = [
-            dict(zip((row, *told), line, strict=True))
+            dict(zip((row, *texts), line, strict=True))
             for line in db.db.execute(f"SELECT {select} FROM {place} ORDER BY 1").fetchall()
         ]
-    return Sampled(
+    return Sample(
         path,
         row,
         types,
@@ -91,7 +91,7 @@ def _check_columns(
             )
 
 
-def _free(name: str, taken: Iterable[str]) -> str:
+def _unused_name(name: str, taken: Iterable[str]) -> str:
     known = {other.lower() for other in taken}
     while name.lower() in known:
         name += "_"
@@ -106,15 +106,16 @@ def _as_text(name: str, kind: Type) -> str:
     return f"CAST({f'to_json({column})' if isinstance(kind, Array | Struct) else column} AS VARCHAR)"
 
 
-def read_inputs(files: Sequence[Enrichment], sampled: Sampled, rows: Sequence[int]) -> dict[int, dict[str, str | None]]:
-    """Give what the prompts read of some rows, by the names in the source."""
+def read_inputs(files: Sequence[Enrichment], sample: Sample, rows: Sequence[int]) -> dict[int, dict[str, str | None]]:
+    """Give the columns that the prompts read, as text, for some rows. Names are those in the source."""
     from sqlenrich.runner.backends.duckdb.database import Database, quote
 
     used = (one.source_name(name) for one in files for name in one.prompt().columns)
-    names = [name for name in dict.fromkeys(used) if name != sampled.row and name in sampled.types]
-    select = ", ".join((quote(sampled.row), *(_as_text(name, sampled.types[name]) for name in names)))
-    with Database(sampled.path) as db:
+    names = [name for name in dict.fromkeys(used) if name != sample.row_column and name in sample.types]
+    select = ", ".join((quote(sample.row_column), *(_as_text(name, sample.types[name]) for name in names)))
+    with Database(sample.path) as db:
         found = db.db.execute(
-            f"SELECT {select} FROM {SAMPLE} WHERE {quote(sampled.row)} IN (SELECT unnest(?::BIGINT[]))", [list(rows)]
+            f"SELECT {select} FROM {SAMPLE_TABLE} WHERE {quote(sample.row_column)} IN (SELECT unnest(?::BIGINT[]))",
+            [list(rows)],
         ).fetchall()
     return {row: dict(zip(names, values, strict=True)) for row, *values in found}

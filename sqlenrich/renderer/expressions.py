@@ -1,4 +1,4 @@
-"""Single SQL expressions: a prompt, a verdict, a repair, for whoever builds a query of their own."""
+"""Single SQL expressions for queries of one's own: a prompt, a verdict, a repair."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def prompt_sql(
 ) -> str:
     """Give the SQL expression of a template over the columns' names: NULL where the template fails for the row.
 
-    ``columns`` maps names to types; a name that is neither there nor in ``vars`` is refused. ``folder`` is where
-    included templates lie. Raises :class:`~sqlenrich.PromptError` with every construct that can't be compiled and
-    its place, :class:`~sqlenrich.UnsupportedError` for what the engine has not.
+    ``columns`` maps names to types; a name that is neither there nor in ``vars`` is refused. ``folder`` has the
+    included templates. Raises :class:`~sqlenrich.PromptError` with every construct that can't be compiled and
+    its place, :class:`~sqlenrich.UnsupportedError` for what the engine lacks.
     """
     target = get_engine(engine)
     types = {name: parse_type(kind) for name, kind in (columns or {}).items()}
@@ -46,7 +46,7 @@ def prompt_sql(
 def check_sql(schema: Any, engine: str, column: str = "response", assert_format: bool = False) -> str:
     """Give the SQL expression of an answer's verdict: NULL = accepted, else the reason code.
 
-    Judges the text of ``column`` as it is. ``schema`` is any JSON Schema whose value is an object; with
+    The text of ``column`` is judged without repairs. ``schema`` is any JSON Schema whose value is an object; with
     ``assert_format`` its formats are checked. Raises :class:`~sqlenrich.UnsupportedError` for a schema that the engine
     can't check.
     """

@@ -1,4 +1,4 @@
-"""A plan as a script that a user can paste into the warehouse: rerunnable, and it asks only what is pending."""
+"""A plan as a script for a warehouse. It can be run again, and asks only pending requests."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def render(
     """Give the SQL script of an enrichment for an engine, statements separated by ``;``.
 
     ``step`` limits it to one step's SELECT. Aliases are resolved by ``config`` (by default the ``sqlenrich.toml``
-    found upward from the prompt file). With ``retry`` it is the script that asks refused rows of the last one again:
-    those with one of ``reasons`` (by default each that can be), below ``max_attempts`` (by default the file's), from
-    ``model`` (by default ``retry.escalate`` of the file, else its model). Raises
+    found upward from the prompt file). With ``retry`` the script asks refused rows of the last run again: those with
+    one of ``reasons`` (by default all that a retry can help) and fewer than ``max_attempts`` attempts (by default the
+    file's). It asks ``model`` (by default ``retry.escalate`` of the file, else its model). Raises
     :class:`~sqlenrich.UnsupportedError` for what the engine can't do.
     """
     config = config if config is not None else find_config(enrichment.path)
@@ -72,7 +72,7 @@ def model_for(enrichment: Enrichment, engine: str, config: Config, name: str | N
 
 
 def model_to_retry(enrichment: Enrichment, engine: str, config: Config, name: str | None = None) -> ResolvedModel:
-    """Give the model that a retry asks: the one named, else the file's ``escalate``, else the file's model."""
+    """Give the model of a retry: the one named, else the file's ``escalate``, else the file's model."""
     wanted = name or enrichment.escalate
     key = get_engine(engine).settings_key
     if wanted is not None and config.model(wanted, key) is None and wanted != "default":
@@ -81,7 +81,7 @@ def model_to_retry(enrichment: Enrichment, engine: str, config: Config, name: st
 
 
 def step_sql(plan: Plan, name: str) -> str:
-    """Give the SELECT of one step. Raises ConfigError for a name that is no step."""
+    """Give the SELECT of one step. Raises ConfigError for an unknown step."""
     if name == "pending":
         return str(plan.step("responses").pending_sql)
     if name not in STEPS:
@@ -95,7 +95,7 @@ def script(plan: Plan, enrichment: Enrichment) -> str:
 
 
 def retry_script(plan: Plan, enrichment: Enrichment, calls: Sequence[RetryCall]) -> str:
-    """Give the script that asks chosen refused rows again."""
+    """Give the script that asks refused rows again."""
     return _text(header(plan, enrichment, RETRY_NOTES, "retry"), retry_statements(plan, calls))
 
 
@@ -111,7 +111,7 @@ RETRY_NOTES = (
 
 
 def header(plan: Plan, enrichment: Enrichment, notes: Sequence[str] = RUN_NOTES, command: str = "run") -> str:
-    """Give the comment on top: what it is, what must exist, and how to go on."""
+    """Give the comment at the top: the enrichment, its prerequisites, and how to continue."""
     version = f", version {enrichment.version}" if enrichment.version else ""
     lines = [
         f"{plan.name} for {plan.engine}, model {plan.model or 'chosen by the run'}{version}; "

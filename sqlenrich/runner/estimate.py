@@ -1,4 +1,4 @@
-"""``sqlenrich plan``: what a run would ask, spend and wait for, before anything is asked."""
+"""``sqlenrich plan``: the calls, tokens, cost and time of a run, estimated before the first call."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ OUTPUT = "sqlenrich_output"
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run would do. ``calls`` are the requests without an answer; no retries are counted in.
+    """The estimate of a run. ``calls`` are the requests without an answer, retries excluded.
 
-    A cost and a time are two ends; an end that is unknown is None, never 0. ``limit`` is what the time follows from.
+    Cost and time are ranges. An unknown bound is None, never 0. ``limit`` names what determines the time.
     """
 
     name: str
@@ -67,15 +67,15 @@ class Estimate:
     seconds_low: float | None
     seconds_high: float | None
     limit: str | None
-    cached_taken: int = 0
-    """The tokens in that the lower end of the cost takes for cached."""
+    cached_assumed: int = 0
+    """The input tokens that the lower bound of the cost assumes to be cached."""
     where: str = ""
     output: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Give the facts by name, as the JSON has them."""
         facts = asdict(self)
-        for hidden in ("where", "output", "cached_taken"):
+        for hidden in ("where", "output", "cached_assumed"):
             del facts[hidden]
         facts["endpoint"] = self.where.removeprefix(" at ") or None
         for name in ("cost", "seconds"):
@@ -88,7 +88,7 @@ class Estimate:
         return json.dumps(self.to_dict())
 
     def to_text(self, width: int | None = None) -> str:
-        """Give the estimate for a terminal of ``width`` columns: what, how much, and how that is known."""
+        """Give the estimate for a terminal of ``width`` columns: each fact with its value and its source."""
         reasons = ", ".join(f"{count:,} {code}" for code, count in self.not_asked.items() if count)
         lines = [
             ("rows", f"{self.rows:,}", ""),
@@ -101,16 +101,16 @@ class Estimate:
             lines.append(("tokens in", f"{self.tokens_in.total:,}", self.tokens_in.to_text()))
         if self.tokens_out is not None:
             out = self.tokens_out
-            lines.append(("tokens out", _span(out.total_low, out.total_high, "{:,}".format), out.to_text()))
+            lines.append(("tokens out", _range(out.total_low, out.total_high, "{:,}".format), out.to_text()))
         if self.cost_low is None:
             lines.append(("cost", "unknown", str(self.cost_unknown)))
         else:
-            cost = f"{_span(self.cost_low, self.cost_high, money)} {self.currency}"
+            cost = f"{_range(self.cost_low, self.cost_high, money)} {self.currency}"
             lines.append(("cost", cost, f"prices of {self.prices_as_of}, {self._cached()}, no retries"))
         if self.seconds_low is None:
-            lines.append(("time", "unknown", "no rpm or tpm is set, and no stored answer tells a latency"))
+            lines.append(("time", "unknown", "no rpm or tpm is set, and no stored answer has a latency"))
         else:
-            lines.append(("time", _span(self.seconds_low, self.seconds_high, duration), f"{self.limit}"))
+            lines.append(("time", _range(self.seconds_low, self.seconds_high, duration), f"{self.limit}"))
         values = max(len(value) for _, value, _ in lines)
         room = None if width is None else max(width - values - 14, 20)
         table = []
@@ -123,10 +123,10 @@ class Estimate:
         return "\n".join([f"plan of {self.name}: {self.model}{self.where}; nothing was asked", *table, *known])
 
     def _cached(self) -> str:
-        """How much input the lower end of the cost takes for cached."""
-        if not self.cached_taken:
-            return "no input taken for cached"
-        return f"the lower end with {self.cached_taken:,} tokens in cached: the constant beginning"
+        """The input that the lower bound of the cost assumes to be cached."""
+        if not self.cached_assumed:
+            return "no input assumed to be cached"
+        return f"the lower bound with {self.cached_assumed:,} tokens in cached: the constant beginning"
 
 
 class EstimateOptions(SourceOptions, ModelOptions, total=False):
@@ -146,11 +146,10 @@ def estimate(
     config: Config | None = None,
     **options: Unpack[EstimateOptions],
 ) -> Estimate:
-    """Give what :func:`~sqlenrich.run` with the same arguments would ask and spend; no completion is asked for.
+    """Estimate the calls, tokens, cost and time of :func:`~sqlenrich.run` with the same arguments. No model is asked.
 
-    ``output`` is only read, and may be absent: its answers are not asked again, and tell how long answers are and how
-    long they take. The endpoint counts the tokens of ``sample`` prompts where it offers that; with 0 no prompt leaves
-    the machine.
+    ``output`` is only read, and may be absent. Its answers are not asked again, and their tokens and latencies are the
+    basis of the estimate. An endpoint with a token counter counts ``sample`` prompts; with 0 no prompt is sent.
     """
     from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
     from sqlenrich.runner.backends.duckdb.files import database_path
@@ -169,7 +168,7 @@ def estimate(
         raise ConfigError("which rows? Give --input PATH")
     with scratch_folder() as folder, DuckDBBackend(folder / "plan.duckdb") as backend:
         enrichment, compiled = compile_source(enrichment, backend, choice.resolved, source)
-        found = _look_up(
+        found = _attach_answers(
             backend.database, compiled, database, responses or RELATIONS["responses"].format(enrichment.name)
         )
         backend.run_step(_lengths(compiled.step("prompts")))
@@ -180,7 +179,7 @@ def estimate(
         latency_ms = requests.latency_ms()
         tokens_in = requests.tokens_in(sample) if calls else None
         tokens_out = requests.tokens_out() if calls else None
-    cost_low, cost_high, unknown, cached_taken = _cost(config.prices, choice.resolved.name, tokens_in, tokens_out)
+    cost_low, cost_high, unknown, cached_assumed = _cost(config.prices, choice.resolved.name, tokens_in, tokens_out)
     low, high, limit = _time(settings, calls, tokens_in, tokens_out, latency_ms, choice.concurrency, fixed=fixed)
     return Estimate(
         name=enrichment.name,
@@ -200,19 +199,19 @@ def estimate(
         seconds_low=low,
         seconds_high=high,
         limit=limit,
-        cached_taken=cached_taken,
+        cached_assumed=cached_assumed,
         where=choice.where,
         output=f"{output}{'' if found else _nothing_in(database)}" if output is not None else "",
     )
 
 
 def _nothing_in(database: Path | None) -> str:
-    """Say why no answer is found."""
-    return ", which holds none yet" if database is not None and database.is_file() else ", which is not there yet"
+    """Give the reason why no answer is found."""
+    return ", which has none yet" if database is not None and database.is_file() else ", which does not exist yet"
 
 
 def _lengths(prompts: Step) -> Step:
-    """Give the step with the length of each prompt in its place; a few texts of a large table are kept, to count."""
+    """Give the step with the length of each prompt instead of its text. A sample of the texts is kept as ``kept``."""
     prompt, hashed = exp.column("prompt"), exp.column("request_hash")
     kept = case((exp.LT(this=hashed, expression=literal(KEPT_BELOW)), prompt))
     too_long = exp.column(TOO_LONG) if TOO_LONG in prompts.columns else literal(False)
@@ -235,8 +234,8 @@ def _bad_prompts() -> exp.Select:
     return count_rows("prompts").where("request_hash IS NULL", f"prompt IS NULL OR {TOO_LONG}")
 
 
-def _look_up(database: Database, plan: Plan, stored_in: Path | None, table: str) -> bool:
-    """Make the responses a view of the stored ones, which are never written to; tell whether there are any."""
+def _attach_answers(database: Database, plan: Plan, stored_in: Path | None, table: str) -> bool:
+    """Create ``responses`` as a view of the stored answers, read-only; give whether a table of them exists."""
     import duckdb
 
     from sqlenrich.runner.backends.duckdb.database import INPUT, cannot_open, name_parts, quote, text
@@ -255,7 +254,7 @@ def _look_up(database: Database, plan: Plan, stored_in: Path | None, table: str)
         schema, name = ["main", *name_parts(table)][-2:]
         columns = database.columns(".".join(map(quote, (place, schema, name))))
         if columns and set(step.columns) - set(columns):
-            raise ConfigError(f"{stored_in}: {table} does not hold answers of this version of sqlenrich")
+            raise ConfigError(f"{stored_in}: {table} is no table of answers of this version of sqlenrich")
         if found := bool(columns):
             query = exp.select("*").from_(exp.table_(name, schema, place, quoted=True))
     view = exp.Create(this=symbol("responses"), kind="VIEW", expression=query.copy())
@@ -266,9 +265,9 @@ def _look_up(database: Database, plan: Plan, stored_in: Path | None, table: str)
 def _cost(
     prices: Prices | None, model: str, tokens_in: TokensIn | None, tokens_out: TokensOut | None
 ) -> tuple[float | None, float | None, str | None, int]:
-    """Give both ends of the cost, or why it is unknown, and the tokens that the lower end takes for cached.
+    """Give both bounds of the cost, or why it is unknown, and the tokens that the lower bound assumes to be cached.
 
-    Those are the constant beginning of all prompts but the first: an endpoint may have it cached, and more than that.
+    These are the constant beginning of all prompts but the first. An endpoint may have even more in its cache.
     """
     if prices is None:
         return None, None, NO_PRICES, 0
@@ -293,10 +292,10 @@ def _time(
     *,
     fixed: bool,
 ) -> tuple[float | None, float | None, str | None]:
-    """Give both ends of the seconds at the endpoint's limits and the stored latency, and what binds.
+    """Give both bounds of the seconds, from the endpoint's limits and the stored latency, and the binding limit.
 
-    Without a latency, or without a ``fixed`` concurrency, the upper end is unknown: an endpoint may be slower than its
-    limits, and how many it takes at a time shows in the run.
+    Without a latency or without a ``fixed`` concurrency the upper bound is unknown: an endpoint may be slower than its
+    limits, and only the run finds its concurrency.
     """
     from sqlenrich.llm.throttle.token_bucket import seconds_for
 
@@ -328,7 +327,7 @@ def _time(
     return round(least, 3), None if most is None else round(most, 3), limit_name
 
 
-def _span(low: Any, high: Any, written: Callable[[Any], str]) -> str:
+def _range(low: Any, high: Any, written: Callable[[Any], str]) -> str:
     if high is None:
         return f"at least {written(low)}"
     first, last = written(low), written(high)

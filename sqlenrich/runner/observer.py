@@ -1,4 +1,4 @@
-"""Who is told how a run goes, and who may end it early."""
+"""The observer of a run's progress, and the stopper that ends a run early."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlanLine:
-    """What a run is about to do, told before the first call."""
+    """The announcement of a run before its first call."""
 
     rows: int
     distinct: int
@@ -25,7 +25,7 @@ class PlanLine:
     where: str
 
     def to_text(self) -> str:
-        """Give the one line."""
+        """Give the announcement as one line."""
         return (
             f"plan: {counted(self.rows, 'row')}, {counted(self.distinct, 'distinct request')}, "
             f"{self.answered:,} already answered, {counted(self.calls, 'call')} to {self.model}{self.where}"
@@ -33,39 +33,39 @@ class PlanLine:
 
 
 class Observer(Protocol):
-    """Who is told how a run goes: the command line's progress, or nobody."""
+    """Receives the progress of a run."""
 
     def plan(self, _line: PlanLine, /) -> bool:
-        """The run is about to start; False ends it before the first call."""
+        """Receive the announcement. Give False to end the run before the first call."""
 
     def answered(self, answers: Sequence[Answer], total: int) -> None:
-        """Some answers were stored; ``total`` is how many this run is to get."""
+        """Receive stored answers; ``total`` is the number of requests of this run."""
 
     def note(self, line: str) -> None:
-        """Something worth a line."""
+        """Receive a line of text for the user."""
 
 
-class Silent:
-    """An observer that says nothing and agrees to everything."""
+class NullObserver:
+    """An observer that shows nothing and declines nothing."""
 
     def plan(self, _line: PlanLine) -> bool:
-        """Agree."""
+        """Give True."""
         return True
 
     def answered(self, answers: Sequence[Answer], total: int) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def note(self, line: str) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
 
 class Stopper:
-    """A way to end a run early from a signal handler or another thread: what was answered is kept."""
+    """Ends a run early, from a signal handler or another thread. Its answers are kept."""
 
     def __init__(self) -> None:
         self.requested = False
         self.client: Client | None = None
-        """Who asks a model now."""
+        """The client that asks a model now."""
 
     @property
     def asking(self) -> bool:
@@ -73,13 +73,13 @@ class Stopper:
         return self.client is not None
 
     def stop(self) -> None:
-        """Ask nothing new and end; a second call abandons what is in flight."""
+        """Send no new request and end; a second call abandons the requests in flight."""
         self.requested = True
         if (client := self.client) is not None:
             client.stop()
 
     def watch(self, client: Client | None) -> None:
-        """Tell which client to stop."""
+        """Set the client to stop; None for none."""
         self.client = client
         if client is not None and self.requested:
             client.stop()

@@ -1,4 +1,4 @@
-"""``sqlenrich preview``: the exact prompts and requests for free, or a few answers and what the rest would take."""
+"""``sqlenrich preview``: the exact prompts and requests at no cost, or a few answers and an estimate of the rest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sqlenrich.plan.model import output_of, resolve_model
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.runner.backends import queries
 from sqlenrich.runner.model_choice import CLIENT_ENGINE, ModelChoice, ModelOptions, choose_model, wanted_model
-from sqlenrich.runner.observer import Observer, PlanLine, Silent, Stopper
+from sqlenrich.runner.observer import NullObserver, Observer, PlanLine, Stopper
 from sqlenrich.runner.report import counted
 from sqlenrich.runner.scratch import scratch_folder
 from sqlenrich.runner.session import (
@@ -41,8 +41,8 @@ if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.messages import Answer
 
 RULE = "-" * 72
-FEW = 20
-"""A preview of at most this many rows asks without a question."""
+MAX_UNCONFIRMED_ROWS = 20
+"""The most rows that a preview asks without a confirmation."""
 
 
 class PreviewOptions(SourceOptions, ModelOptions, total=False):
@@ -51,14 +51,14 @@ class PreviewOptions(SourceOptions, ModelOptions, total=False):
 
 @dataclass(frozen=True)
 class PreviewLine(PlanLine):
-    """What a preview is about to send, told before the first call."""
+    """The announcement of a preview before its first call."""
 
-    whole: int = 0
+    total_rows: int = 0
 
     def to_text(self) -> str:
-        """Give the one line."""
+        """Give the announcement as one line."""
         return (
-            f"preview: {self.rows:,} of {counted(self.whole, 'row')}, {counted(self.calls, 'call')} to "
+            f"preview: {self.rows:,} of {counted(self.total_rows, 'row')}, {counted(self.calls, 'call')} to "
             f"{self.model}{self.where}; nothing is stored"
         )
 
@@ -77,8 +77,8 @@ def preview(
 ) -> str:
     """Give the text of a preview of the first ``rows`` rows. Nothing is stored.
 
-    With ``prompt_only``, or where the ``observer`` declines, nothing is sent: the text shows the prompts and the
-    request around them. Else the rows are asked and judged, and the text estimates the whole table from them.
+    With ``prompt_only``, or if the ``observer`` declines, nothing is sent: the text shows the prompts and the request.
+    Otherwise the rows are asked and judged, and the text extrapolates their tokens to the whole table.
     """
     from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
 
@@ -91,7 +91,7 @@ def preview(
         choice = choose_model(enrichment, config, replace(wanted, concurrency=rows))
     if input is None:
         raise ConfigError("which rows? Give --input PATH")
-    observer, stopper = observer or Silent(), stopper or Stopper()
+    observer, stopper = observer or NullObserver(), stopper or Stopper()
     with scratch_folder() as folder, DuckDBBackend(folder / "preview.duckdb") as backend:
         resolved = choice.resolved if choice is not None else _resolve(enrichment, config, model)
         enrichment, plan = compile_source(enrichment, backend, resolved, input)
@@ -100,12 +100,12 @@ def preview(
         found = backend.read(plan, queries.head(prompts, rows))
         shown = [dict(zip(prompts.columns, row, strict=True)) for row in found]
         requests = {row["request_hash"]: row["prompt"] for row in shown if row["request_hash"]}
-        agreed = False
+        accepted = False
         if choice is not None:
             calls = len(requests)
-            line = PreviewLine(len(shown), calls, 0, calls, choice.resolved.name, choice.where, whole=total)
-            agreed = not calls or observer.plan(line)
-        if choice is None or not agreed:
+            line = PreviewLine(len(shown), calls, 0, calls, choice.resolved.name, choice.where, total_rows=total)
+            accepted = not calls or observer.plan(line)
+        if choice is None or not accepted:
             endpoint = choice.endpoint if choice is not None else _endpoint(config, model, options.get("endpoint"))
             return _prompts(enrichment, shown, resolved, endpoint, total)
         distinct = backend.read(plan, queries.distinct_of(prompts))[0][0]
@@ -127,7 +127,7 @@ def _endpoint(config: Config, model: Endpoint | Mock | str | None, endpoint: str
         return model
     try:
         return config.endpoint(endpoint)
-    except ConfigError:  # no endpoint is named: a preview needs none
+    except ConfigError:  # a preview needs no endpoint
         return None
 
 
@@ -167,7 +167,7 @@ def _prompts(
 
 
 def _ask(choice: ModelChoice, prompts: Mapping[str, str], observer: Observer, stopper: Stopper) -> dict[str, Answer]:
-    """Give the answers by request: ``prompts`` gives the prompt of each."""
+    """Ask the requests and give their answers. Both mappings are keyed by request hash."""
     from sqlenrich.llm.client import Client
     from sqlenrich.llm.messages import Request
 

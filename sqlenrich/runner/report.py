@@ -1,4 +1,4 @@
-"""What happened in a run: the same facts as text for people and as JSON for programs."""
+"""The report of a run: the same facts as text for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlenrich.spec.prices import money
 
 EXIT_DONE, EXIT_ERROR, EXIT_USAGE, EXIT_OVER_LIMIT, EXIT_STOPPED = 0, 1, 2, 3, 4
 NOT_COUNTED = ("NO_INPUT", "NOT_ASKED")
-"""Reasons that are not the model's fault: they don't count towards ``max_quarantine``."""
+"""Error codes that the model does not cause. They don't count towards ``max_quarantine``."""
 
 
 def counted(count: int, one: str, many: str = "") -> str:
@@ -22,15 +22,15 @@ def counted(count: int, one: str, many: str = "") -> str:
 
 @dataclass(frozen=True)
 class Report:
-    """The counts of one run. ``rows_in = enriched + quarantined``, always.
+    """The counts of one run. Always ``rows_in = enriched + quarantined``.
 
-    ``distinct_requests`` counts the input's hashes, ``cached`` those that needed no call at the start, ``calls`` every
-    request sent, retries included, ``pending`` the requests still to be asked. ``cost`` is None where it is unknown,
-    ``cost_unknown`` says why; ``latency_ms`` has ``p50``, ``p95`` and ``p99`` of the answers, None without any.
-    ``stopped_at`` is the cap that ended the run (``max_rows``, ``max_calls``, ``max_cost``); ``limits`` tells in which
-    share of the asking time each limit held requests back: ``concurrency``, ``rpm``, ``tpm``, ``input_tpm``,
-    ``output_tpm``, ``endpoint`` (down, or it asked to wait), ``endpoint_rate`` (a limit that it told or
-    its refusals showed), ``max_cost``.
+    ``distinct_requests`` counts the input's hashes, ``cached`` those answered before the run, ``calls`` every request
+    sent, retries included, ``pending`` the requests without an answer. An unknown ``cost`` is None, and
+    ``cost_unknown`` says why. ``latency_ms`` has ``p50``, ``p95`` and ``p99`` of the answers, None without any.
+    ``stopped_at`` is the cap that ended the run (``max_rows``, ``max_calls``, ``max_cost``). ``limits`` gives the share
+    of the asking time in which each limit delayed requests: ``concurrency``, ``rpm``, ``tpm``, ``input_tpm``,
+    ``output_tpm``, ``endpoint`` (down, or it asked to wait), ``endpoint_rate`` (a limit in its headers or shown by its
+    refusals), ``max_cost``.
     """
 
     run_id: str
@@ -59,7 +59,7 @@ class Report:
     max_quarantine: float | None = None
     stopped: bool = False
     unasked: int = 0
-    """Of the pending requests those that only a run asks: no retry does."""
+    """The pending requests that only a run asks, not a retry."""
 
     @property
     def exit_status(self) -> int:
@@ -92,8 +92,8 @@ class Report:
         lines += self._spent()
         if self.limits:
             named = [f"{name.replace('_', ' ')} {share:.0%}" for name, share in self.limits.items() if share >= 0.01]
-            held = ", ".join(named).replace("%", " %")
-            lines.append(f"limits reached: {held} (of the time)" if held else "limits reached: none")
+            reached = ", ".join(named).replace("%", " %")
+            lines.append(f"limits reached: {reached} (of the time)" if reached else "limits reached: none")
         lines += [f"  {code:<14}{count:>10,}" for code, count in self.quarantine.items()]
         lines += [f"  -> {place}" for place in (self.output,) if place]
         own = self.pending - self.unasked
@@ -113,13 +113,13 @@ class Report:
         return "\n".join(lines)
 
     def _refused_place(self) -> str:
-        """Where the refused rows are: a table, or the file beside an output file."""
+        """The place of the refused rows: a table, or the file beside an output file."""
         output = PurePath(self.output)
         beside = output.suffix.lower() in (".csv", ".parquet")
         return str(output.with_stem(f"{output.stem}_quarantine")) if beside else f"{self.name}_quarantine"
 
     def _spent(self) -> list[str]:
-        """The tokens, what they cost, and how long the answers took."""
+        """The lines of tokens, cost and latency."""
         lines = []
         if self.tokens_in is not None or self.tokens_out is not None:
             cached = f" ({self.tokens_cached:,} cached)" if self.tokens_cached else ""

@@ -19,7 +19,7 @@ from sqlenrich.runner.backends.base import Backend, Counts, RunStart, Snapshot
 from sqlenrich.runner.backends.ledger import AGAIN
 from sqlenrich.runner.backends.queries import among, failed_hashes
 from sqlenrich.runner.model_choice import CLIENT_ENGINE, MOCK, ModelChoice, WantedModel, choose_model, wanted_model
-from sqlenrich.runner.observer import Observer, Silent, Stopper
+from sqlenrich.runner.observer import NullObserver, Observer, Stopper
 from sqlenrich.runner.report import Report, counted
 from sqlenrich.runner.session import (
     MODEL_OPTIONS,
@@ -71,7 +71,7 @@ def retry(
         last = backend.last_snapshot(enrichment.name)
         enrichment = same_snapshot(enrichment, last, config, backend)
         choice = choose(enrichment, last, config, wanted, caps)
-        session = Session(enrichment, config, backend, choice, caps, observer or Silent(), stopper or Stopper())
+        session = Session(enrichment, config, backend, choice, caps, observer or NullObserver(), stopper or Stopper())
         relations = {**backend.relations(enrichment.name), "source": "source"}
         if last.responses:
             relations["responses"] = last.responses

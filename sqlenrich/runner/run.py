@@ -13,7 +13,7 @@ from sqlenrich.plan.plan import Plan
 from sqlenrich.runner.ask_loop import AskLoop
 from sqlenrich.runner.backends.base import Backend, Counts, Results, Snapshot
 from sqlenrich.runner.model_choice import choose_model, wanted_model
-from sqlenrich.runner.observer import Observer, Silent, Stopper
+from sqlenrich.runner.observer import NullObserver, Observer, Stopper
 from sqlenrich.runner.report import Report
 from sqlenrich.runner.session import (
     MODEL_OPTIONS,
@@ -70,7 +70,7 @@ def run(
     choice = choose_model(enrichment, config, wanted, new_budget(caps))
     backend = checked_backend(output, enrichment, input)
     session = Session(
-        enrichment, config, backend, choice, caps, observer or Silent(), stopper or Stopper(), tables or ""
+        enrichment, config, backend, choice, caps, observer or NullObserver(), stopper or Stopper(), tables or ""
     )
     with backend:
         plan = session.compile(input, responses)

@@ -1,4 +1,4 @@
-"""Folders for a while, which go away also where a signal ends the process at once."""
+"""Temporary folders that are also removed when a signal ends the process at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FOLDERS: set[str] = set()
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Make a folder that is removed at the end."""
+    """Give a temporary folder that is removed at the end of the context."""
     with TemporaryDirectory(prefix="sqlenrich-") as name:
         _FOLDERS.add(name)
         try:
@@ -23,6 +23,6 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def remove_all() -> None:
-    """Remove all of them: nothing is unwound any more."""
+    """Remove all temporary folders. Call it where the process ends without leaving its contexts."""
     for name in tuple(_FOLDERS):
         shutil.rmtree(name, ignore_errors=True)

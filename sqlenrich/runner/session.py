@@ -16,7 +16,7 @@ from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.runner.backends.base import Backend, Counts, Origin, Results, RunStart, Snapshot
 from sqlenrich.runner.model_choice import ModelChoice, ModelOptions
-from sqlenrich.runner.observer import Observer, PlanLine, Silent, Stopper
+from sqlenrich.runner.observer import NullObserver, Observer, PlanLine, Stopper
 from sqlenrich.runner.report import Report
 from sqlenrich.runner.usage import account
 from sqlenrich.spec.enrichment import Enrichment, SourceColumn
@@ -89,7 +89,7 @@ class Session:
     backend: Backend
     model: ModelChoice
     caps: Caps
-    observer: Observer = field(default_factory=Silent)
+    observer: Observer = field(default_factory=NullObserver)
     stopper: Stopper = field(default_factory=Stopper)
     name: str = ""
     """What the tables and the line of the ledger are named after."""

@@ -1,4 +1,4 @@
-"""How many tokens a run's requests have and its answers will have: counted, told by stored answers, or estimated."""
+"""The tokens of a run's requests and answers: counted by the endpoint, taken from stored answers, or estimated."""
 
 from __future__ import annotations
 
@@ -29,19 +29,20 @@ if TYPE_CHECKING:  # "import sqlenrich" does not load duckdb
 
 LIMIT_PARAMS = ("max_tokens", "max_completion_tokens")
 STORED_SAMPLE = 1000
+"""The most stored answers whose tokens are compared with their prompts."""
 KEPT_BELOW = "01"
-"""The prompts of lower hashes, one in 256, are kept as texts: a sample, so that none is made again."""
-FEWEST = 10
-"""Fewer stored answers tell nothing about the rest."""
+"""Prompts with a lower hash, one in 256, are kept as texts: a sample that need not be rendered again."""
+MIN_STORED_ANSWERS = 10
+"""The fewest stored answers from which the others are estimated."""
 
 
 @dataclass(frozen=True)
 class TokensIn:
-    """The tokens of the prompts to be sent, a request and in all, and how they are known.
+    """The input tokens of the pending requests, each and in total, and their source.
 
-    ``method`` is ``counted`` by the endpoint or ``stored`` with answers, on ``sampled`` prompts, or ``estimated``, and
-    then ``why`` says why an endpoint did not count them. ``shared`` are the tokens of the constant beginning that all
-    prompts but one repeat.
+    ``method`` is ``counted`` (by the endpoint) or ``stored`` (from answers), each on ``sampled`` prompts, or
+    ``estimated``; then ``why`` says why the endpoint did not count. ``shared`` is the number of tokens that all
+    prompts but one repeat as their constant beginning.
     """
 
     p50: int
@@ -54,10 +55,10 @@ class TokensIn:
     why: str | None = None
 
     def to_text(self) -> str:
-        """Give the tokens of a request, and how they are known."""
+        """Give the tokens of a request and their source."""
         how = {
             "counted": f"counted by the endpoint on {self.sampled:,} prompts",
-            "stored": f"as {self.sampled:,} stored answers tell",
+            "stored": f"from {self.sampled:,} stored answers",
             "estimated": f"estimated: {BYTES_PER_TOKEN} bytes a token, the schema with each",
         }
         return f"{self.p50:,} p50, {self.p95:,} p95, {self.max:,} max a request; {how[self.method]}"
@@ -65,10 +66,10 @@ class TokensIn:
 
 @dataclass(frozen=True)
 class TokensOut:
-    """The tokens of the answers to come, a request and in all; None as an upper end that nothing sets.
+    """The output tokens of the pending requests, each and in total; an upper bound is None without ``max_tokens``.
 
-    ``method`` is ``stored``: most of ``sampled`` answers were within; or ``schema``: from the shortest answer that
-    fits to ``max_tokens``.
+    ``method`` is ``stored`` (5th to 95th percentile of ``sampled`` answers) or ``schema`` (from the shortest valid
+    answer to ``max_tokens``).
     """
 
     low: int
@@ -79,9 +80,9 @@ class TokensOut:
     sampled: int
 
     def to_text(self) -> str:
-        """Give the tokens of an answer, and how they are known."""
+        """Give the tokens of an answer and their source."""
         if self.method == "stored":
-            return f"{self.low:,} p5, {self.high:,} p95 a request; as {self.sampled:,} stored answers tell"
+            return f"{self.low:,} p5, {self.high:,} p95 a request; from {self.sampled:,} stored answers"
         most = "no max_tokens is set" if self.high is None else f"max_tokens {self.high:,}"
         return f"the shortest answer that fits has about {self.low:,}; {most}"
 
@@ -91,7 +92,7 @@ ANSWERS = "sqlenrich_answers"
 
 
 class PendingRequests:
-    """The requests to be sent: what the database and the endpoint know of their tokens, and of the answers'."""
+    """The pending requests: estimates of their tokens and of their answers' from the database and the endpoint."""
 
     def __init__(
         self, backend: DuckDBBackend, plan: Plan, enrichment: Enrichment, choice: ModelChoice, calls: int
@@ -118,22 +119,22 @@ class PendingRequests:
         return None if found[0] is None else [int(value) for value in found]
 
     def tokens_in(self, sample: int) -> TokensIn:
-        """Give the tokens of the prompts, counted on ``sample`` of them where the endpoint does that."""
+        """Give the tokens of the prompts, counted on ``sample`` of them where the endpoint has a token counter."""
         prompts = exp.select("prompt AS v").from_(symbol("pending"))
         lengths = self.percentiles(prompts, (50, 95, 100)) or [0, 0, 0]
         known, why = self.counted(sample)
-        method, before = "counted", self.beginning()
+        method, before = "counted", self.prefix_bytes()
         if not known:
             known, method = self.stored(), "stored"
         if not known:
             per_token = exp.Div(this=exp.column("prompt"), expression=literal(BYTES_PER_TOKEN))
             whole = exp.Cast(this=func("ceil", per_token), to=exp.DataType.build("BIGINT"))
-            more = self.around()
+            more = self.schema_tokens()
             total = self.sum_of_pending(whole) + more * self.calls
             p50, p95, most = (-(-length // BYTES_PER_TOKEN) + more for length in lengths)
             shared = before // BYTES_PER_TOKEN * (self.calls - 1)
             return TokensIn(p50, p95, most, total, "estimated", 0, shared, why)
-        slope, first = line(known)
+        slope, first = fit_tokens(known)
         total = round(first * self.calls + slope * self.sum_of_pending(exp.column("prompt")))
         p50, p95, most = (math.ceil(first + slope * length - 1e-6) for length in lengths)
         shared = math.floor(slope * before + 1e-6) * (self.calls - 1)
@@ -143,22 +144,22 @@ class PendingRequests:
         """Give the sum of a value over the pending requests."""
         return self.backend.number(self.plan, exp.select(exp.Sum(this=value)).from_(symbol("pending")))
 
-    def beginning(self) -> int:
-        """How many bytes all prompts begin with, and every endpoint that caches prefixes reads once."""
+    def prefix_bytes(self) -> int:
+        """The bytes of the constant beginning of all prompts, which an endpoint with a prefix cache reads once."""
         return layout(self.enrichment.prompt().expr, lambda text: len(text.encode())).before
 
-    def around(self) -> int:
-        """About how many tokens go with each prompt: the schema, or the hint that stands in for it."""
+    def schema_tokens(self) -> int:
+        """The estimated tokens that each request has beside the prompt: the schema, or the hint in its place."""
         if self.enrichment.hint == "always":
             return estimate_tokens("\n\n" + hint_text(self.enrichment.schema))
         dialect = dialect_of(self.choice.endpoint.url if self.choice.endpoint is not None else "")
-        told = json_schema_format(output_of(self.enrichment, self.choice.resolved), dialect)
-        return 0 if told.form is None else estimate_tokens(compact_json(told.form))
+        response_format = json_schema_format(output_of(self.enrichment, self.choice.resolved), dialect)
+        return 0 if response_format.form is None else estimate_tokens(compact_json(response_format.form))
 
     def counted(self, sample: int) -> tuple[list[tuple[int, int]], str | None]:
-        """Give bytes and tokens of some prompts, as the endpoint counts them, or why it does not.
+        """Give bytes and tokens of some prompts, counted by the endpoint, or why it does not count.
 
-        The lowest hashes are a fair sample.
+        The lowest hashes are a random sample.
         """
         from sqlenrich.llm.endpoint.token_counter import token_counter
         from sqlenrich.llm.endpoint.urls import EndpointUrl
@@ -186,7 +187,7 @@ class PendingRequests:
         )
 
     def sampled_prompts(self, sample: int) -> list[str]:
-        """Give the prompts of the lowest pending hashes: the kept texts, else made again from the source."""
+        """Give the prompts of the lowest pending hashes: the kept texts, or else rendered again from the source."""
         lowest = exp.select("request_hash").from_(symbol("pending")).order_by("request_hash").limit(sample)
         hashes = [str(row[0]) for row in self.backend.rows(self.plan, lowest)]
         prompts = self.plan.step("prompts")
@@ -196,7 +197,7 @@ class PendingRequests:
         return [str(prompt) for (prompt,) in self.backend.read(self.plan, query)]
 
     def stored(self) -> list[tuple[int, int]]:
-        """Give bytes and tokens of prompts that were answered before."""
+        """Give the bytes and the input tokens of answered prompts."""
         query = (
             exp.select("ANY_VALUE(p.prompt)", "ANY_VALUE(r.tokens_in)")
             .from_(exp.to_table(ANSWERS).as_("r"))
@@ -207,13 +208,13 @@ class PendingRequests:
             .limit(STORED_SAMPLE)
         )
         found = self.backend.rows(self.plan, query)
-        return [(int(size), int(tokens)) for size, tokens in found] if len(found) >= FEWEST else []
+        return [(int(size), int(tokens)) for size, tokens in found] if len(found) >= MIN_STORED_ANSWERS else []
 
     def tokens_out(self) -> TokensOut:
-        """Give the tokens of the answers by stored ones, else by the schema and the limit."""
+        """Give the tokens of the answers, from stored answers, or else from the schema and the limit."""
         known = exp.select("tokens_out AS v").from_(ANSWERS).where("tokens_out > 0")
         answers = self.backend.number(self.plan, exp.select("COUNT(*)").from_(known.subquery("known")))
-        if answers >= FEWEST and (ends := self.percentiles(known, (5, 95))) is not None:
+        if answers >= MIN_STORED_ANSWERS and (ends := self.percentiles(known, (5, 95))) is not None:
             low, high = ends
             return TokensOut(low, high, low * self.calls, high * self.calls, "stored", answers)
         most = most_tokens(self.choice)
@@ -222,10 +223,10 @@ class PendingRequests:
         return TokensOut(least, most, least * self.calls, None if most is None else most * self.calls, "schema", 0)
 
 
-def line(known: Sequence[tuple[int, int]]) -> tuple[float, float]:
-    """Give tokens a byte and the tokens of an empty prompt (a chat template has some) from bytes and tokens.
+def fit_tokens(known: Sequence[tuple[int, int]]) -> tuple[float, float]:
+    """Fit tokens to bytes linearly; give the tokens per byte and the tokens of an empty prompt (its chat template).
 
-    The sum over ``known`` is kept. Where the lengths tell nothing, tokens go by bytes alone.
+    The fit keeps the sum of ``known``. Without a valid slope and intercept, tokens are proportional to bytes.
     """
     sizes, tokens = [size for size, _ in known], [count for _, count in known]
     if len(set(sizes)) > 1:
@@ -236,6 +237,6 @@ def line(known: Sequence[tuple[int, int]]) -> tuple[float, float]:
 
 
 def most_tokens(choice: ModelChoice) -> int | None:
-    """Give the limit of an answer's tokens that each request sends, None where it sends none."""
+    """Give the token limit of an answer that each request sends; None without one."""
     limits = (choice.resolved.params.get(name) for name in LIMIT_PARAMS)
     return next((limit for limit in limits if type(limit) is int and limit > 0), None)

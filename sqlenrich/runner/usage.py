@@ -1,4 +1,4 @@
-"""What stored answers took: tokens, latencies, and their cost at given prices."""
+"""The usage of stored answers: tokens, latencies, and their cost at given prices."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 
 def cost_of(models: Sequence[ModelUsage], prices: Prices | None) -> tuple[float | None, str]:
-    """Give the cost of what models used, or None and why it is unknown."""
+    """Give the cost of the models' usage, or None and why it is unknown."""
     if prices is None:
         return None, NO_PRICES
     total = Decimal(0)

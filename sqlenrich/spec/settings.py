@@ -43,7 +43,7 @@ TARGET_KEYS = ("engine", "profile", "connection", "database", "schema", "respons
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelAlias:
     """The meaning of an alias on one engine: a model's own name and parameters. A parameter of None is removed."""
 
     name: str
@@ -108,16 +108,16 @@ class Config:
     """The settings of one ``sqlenrich.toml``, or of none."""
 
     path: Path | None = None
-    models: Mapping[str, Mapping[str, Model]] = field(default_factory=dict)
+    models: Mapping[str, Mapping[str, ModelAlias]] = field(default_factory=dict)
     endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
     targets: Mapping[str, Target] = field(default_factory=dict)
     prices: Prices | None = None
 
-    def model(self, name: str, engine: str) -> Model | None:
+    def model(self, name: str, engine: str) -> ModelAlias | None:
         """Give the meaning of an alias on an engine, None if unset. Any other name is a model's own name."""
         if name in self.models:
             return self.models[name].get(engine)
-        return None if name == "default" else Model(name)
+        return None if name == "default" else ModelAlias(name)
 
     def target(self, name: str) -> Target:
         """Give a target by its name. Raises ConfigError for an unknown name."""
@@ -208,16 +208,16 @@ def _known(values: Mapping[str, Any], known: tuple[str, ...], place: str, proble
             problems.append(f'unknown key "{key}"{did_you_mean(key, known)} @ {where}')
 
 
-def _model(values: dict[str, Any], place: str, problems: list[str]) -> dict[str, Model]:
+def _model(values: dict[str, Any], place: str, problems: list[str]) -> dict[str, ModelAlias]:
     if not values.keys() <= {*ENGINES, "endpoint"}:
         _known(values, (*engine_names(), "endpoint"), place, problems)
-    models: dict[str, Model] = {}
+    models: dict[str, ModelAlias] = {}
     for engine, written in values.items():
         if isinstance(written, str):
-            models[engine] = Model(written)
+            models[engine] = ModelAlias(written)
         elif isinstance(written, dict) and isinstance(written.get("model"), str):
             params = {key: (None if value == "" else value) for key, value in written.items() if key != "model"}
-            models[engine] = Model(written["model"], params)
+            models[engine] = ModelAlias(written["model"], params)
         else:
             problems.append(f'a model must be a name or {{model = "name", ...}} @ {place}.{engine}')
     return models

@@ -1,4 +1,4 @@
-"""Prompts longer than their limit: one verdict and one text on every engine and in Python, before anything is paid."""
+"""Prompts over their limit: every engine and Python give the same verdict and the same text before the first call."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ COLUMNS = {"id": BIGINT, "title": STRING, "body": STRING}
 
 
 def enrichment(template: str, prompt_tokens: int | None, cut: str | None = None, header: str = "") -> se.Enrichment:
-    """An enrichment whose prompts may have so many tokens."""
+    """An enrichment with a limit of tokens for its prompts."""
     limit = "" if prompt_tokens is None else f"max_input_tokens: {TOLD + prompt_tokens}\n"
     limit += "" if cut is None else f"on_overflow: truncate:{cut}\n"
     return loads(f"---\nsource: source\nkey: [id]\n{limit}{header}{OUTPUT}---\n{template}", name="long")
 
 
 def rendering(e: se.Enrichment) -> Callable[[Mapping[str, Any]], str | None]:
-    """The reference of an enrichment's template: None where it fails for the row."""
+    """The reference prompt of a row; None where the template fails for the row."""
 
     def render(row: Mapping[str, Any]) -> str | None:
         try:
@@ -129,7 +129,7 @@ ROWS = [
 
 
 def expected_rows(e: se.Enrichment, constant: str, rows: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """What the step ``prompts`` holds, from the reference."""
+    """The rows of the step ``prompts`` by the reference."""
     assert e.limit is not None
     columns = e.prompt().columns
     for values in rows:
@@ -159,7 +159,7 @@ def test_every_engine_decides_as_the_reference(engine: str, template: str, cut: 
 
 
 def test_random_texts() -> None:
-    """What fits is asked, whatever the characters; what is cut is a beginning that fits."""
+    """A prompt within the limit is asked unchanged. A truncated text is a prefix that fits."""
     chance = random.Random(20260)
     alphabets = ["abc ", "äöüß", "漢字かな", "😀👍🏽", "a漢", "ab😀", "\u0301e\u200d", "x" * 30 + "😀"]
     rows = []

@@ -1,4 +1,4 @@
-"""What a request is, and what changes its hash."""
+"""The identity of a request: what changes its hash, and what does not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def constant(
 
 
 def test_the_constant_never_changes() -> None:
-    """A change of this text asks every stored request again."""
+    """A change of this text changes every hash, so every stored request would be asked again."""
     assert constant() == "128a5049b8ca8e16cfa585f31d44a80269a3cb37bbb09a391becde1b68a5cd16"
     assert (
         request_hash(constant(), "Say hello, Zoë 😀")

@@ -1,4 +1,4 @@
-"""``sqlenrich compare``: two sides over the same rows, their agreement, their accuracy, and what is asked again."""
+"""``sqlenrich compare``: two sides over the same rows, their agreement, their accuracy, and which requests are sent."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ import pytest
 import sqlenrich as se
 from sqlenrich.core.text_table import cut, flat, from_difference, width_of
 from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, JSON, STRING, TIMESTAMP, Array, Coerced, Type
-from sqlenrich.quality.compare import cost_of
 from sqlenrich.quality.comparison import printed
-from sqlenrich.quality.differences import label_value, same
-from sqlenrich.quality.statistics import sign_test, wilson
-from sqlenrich.runner.observer import PlanLine, Silent, Stopper
+from sqlenrich.quality.metrics import label_value, values_equal
+from sqlenrich.quality.side import cost_of
+from sqlenrich.quality.statistics import sign_test, wilson_interval
+from sqlenrich.runner.observer import NullObserver, PlanLine, Stopper
 from sqlenrich.spec.prices import Price, Prices
-from sqlenrich.spec.settings import Config, find_config
+from sqlenrich.spec.settings import Config
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.runs import OUTPUT, call, rows, start, wait, write_csv, write_prompt
 
@@ -77,18 +77,18 @@ def endpoint() -> Iterator[ScriptedEndpoint]:
 
 
 @dataclass(frozen=True)
-class Told:
-    """How ``sqlenrich compare --json`` ended."""
+class Comparison:
+    """The result of ``sqlenrich compare --json``, and the prompts that it sent."""
 
     facts: dict[str, Any]
     prompts: list[str]
 
 
-def compare(endpoint: ScriptedEndpoint, *arguments: object) -> Told:
+def compare(endpoint: ScriptedEndpoint, *arguments: object) -> Comparison:
     before = len(endpoint.asked)
     result = call("compare", *arguments, "--endpoint", endpoint.url, "--json")
     assert result.status == 0, result.err
-    return Told(json.loads(result.out), [seen.prompt for seen in endpoint.asked[before:]])
+    return Comparison(json.loads(result.out), [seen.prompt for seen in endpoint.asked[before:]])
 
 
 def test_agreement_accuracy_and_changes(
@@ -96,6 +96,8 @@ def test_agreement_accuracy_and_changes(
 ) -> None:
     options = ("--input", data, "--output", tmp_path / "c.duckdb", "--model", "mock", "--truth", "label=category")
     facts = compare(endpoint, *files, *options).facts
+    names = {json.loads(seen.body)["response_format"]["json_schema"]["name"] for seen in endpoint.asked}
+    assert names == {"intent"}  # as in a run of the file
     assert facts["agreement"] == [
         {"field": "label", "rows": 6, "equal": 2},
         {"field": "urgency", "rows": 6, "equal": 5},
@@ -142,7 +144,7 @@ all of them      1              6  16.7 %
 
 field = label     rows      A is right      B is right  both  only A  only B  none     p
 label = category     7  42.9 % (16–75)  57.1 % (25–84)     2       1       2     2  1.00
-A refused row is wrong. In brackets: 95 % intervals (Wilson).
+A refused row is wrong. In brackets: 95 % confidence intervals (Wilson).
 p: two-sided exact sign test on the rows that only one side has right.
 
                          A    B
@@ -231,14 +233,14 @@ def test_a_rerun_asks_nothing_and_more_rows_only_the_new_ones(
 def test_answers_go_to_and_come_from_ordinary_runs(
     tmp_path: Path, data: Path, files: tuple[Path, Path], endpoint: ScriptedEndpoint
 ) -> None:
-    """The tables of the run stay as they are, and a retry still finds its run."""
+    """The run's tables do not change, and a retry still finds its run."""
     output = tmp_path / "out.duckdb"
     asks = ("--endpoint", endpoint.url, "--model", "mock")
     run = ("run", files[0], "--input", data, "--output", output, *asks, "--json")
     assert call(*run).report["calls"] == 8
     tables = rows(output, "SELECT * FROM intent ORDER BY id")
-    told = compare(endpoint, *files, "--input", data, "--output", output, "--model", "mock", "-n", 4, "--first")
-    assert [prompt[0] for prompt in told.prompts] == ["B"] * 4
+    compared = compare(endpoint, *files, "--input", data, "--output", output, "--model", "mock", "-n", 4, "--first")
+    assert [prompt[0] for prompt in compared.prompts] == ["B"] * 4
     assert rows(output, "SELECT * FROM intent ORDER BY id") == tables
     assert not rows(output, "SELECT 1 FROM duckdb_tables() WHERE table_name LIKE '%compare%'")
     retried = call("retry", files[0], "--output", output, *asks, "--json")
@@ -250,28 +252,28 @@ def test_answers_go_to_and_come_from_ordinary_runs(
     assert after.facts["a"]["retried"] == 0
 
 
-def test_a_retry_with_feedback_is_told(tmp_path: Path, data: Path, endpoint: ScriptedEndpoint) -> None:
+def test_a_retry_with_feedback_is_noted(tmp_path: Path, data: Path, endpoint: ScriptedEndpoint) -> None:
     endpoint.content = lambda prompt: answer("a") if "refused" in prompt else ANSWERS[prompt]
     prompt = write_prompt(tmp_path, "key: [id]\nretry: {feedback: true}\n", "A: {{ body }}")
     output = tmp_path / "out.duckdb"
     asks = ("--endpoint", endpoint.url, "--model", "mock")
     call("run", prompt, "--input", data, "--output", output, *asks)
     call("retry", prompt, "--output", output, *asks)
-    told = compare(endpoint, prompt, "--input", data, "--output", output, "--model", "mock", "--model", "small")
-    assert told.facts["a"]["retried"] == 2
-    assert any("A: asked otherwise by sqlenrich retry: 2 requests" in note for note in told.facts["notes"])
+    compared = compare(endpoint, prompt, "--input", data, "--output", output, "--model", "mock", "--model", "small")
+    assert compared.facts["a"]["retried"] == 2
+    assert any("A: asked otherwise by sqlenrich retry: 2 requests" in note for note in compared.facts["notes"])
 
 
 def test_the_same_request_is_asked_once_for_both_sides(tmp_path: Path, data: Path, endpoint: ScriptedEndpoint) -> None:
-    """Other checks change no request, whatever the file is called: t8's urgency of 9 is good for B alone."""
+    """Neither a check nor the file's name changes a request: only B accepts t8's urgency of 9."""
     a = write_prompt(tmp_path, template="A: {{ body }}")
     wider = OUTPUT.replace("maximum: 5", "maximum: 9")
     b = write_prompt(tmp_path, template="A: {{ body }}", output=wider, name="wider")
-    told = compare(endpoint, a, b, "--input", data, "--output", tmp_path / "c.duckdb", "--model", "mock")
-    assert len(told.prompts) == 8
-    assert told.facts["same_requests"] == 8
-    assert [told.facts[side]["accepted"] for side in "ab"] == [6, 7]
-    assert [(change["row"], change["a"]["error"]) for change in told.facts["changes"]] == [(8, "OUT_OF_RANGE")]
+    compared = compare(endpoint, a, b, "--input", data, "--output", tmp_path / "c.duckdb", "--model", "mock")
+    assert len(compared.prompts) == 8
+    assert compared.facts["same_requests"] == 8
+    assert [compared.facts[side]["accepted"] for side in "ab"] == [6, 7]
+    assert [(change["row"], change["a"]["error"]) for change in compared.facts["changes"]] == [(8, "OUT_OF_RANGE")]
 
 
 @pytest.mark.parametrize(
@@ -287,22 +289,13 @@ def test_one_file_of_two_models(
     endpoint.content = answer("a")
     prompt = write_prompt(tmp_path, f"key: [id]\n{f'model: {own}' if own else ''}\n")
     options = [part for model in models for part in ("--model", model)]
-    told = compare(endpoint, prompt, "--input", data, "--output", tmp_path / "c.duckdb", *options)
+    compared = compare(endpoint, prompt, "--input", data, "--output", tmp_path / "c.duckdb", *options)
     assert [json.loads(seen.body)["model"] for seen in endpoint.asked] == [name for name in asked for _ in range(8)]
-    assert [told.facts[side]["model"] for side in "ab"] == [f"{name} at {endpoint.url}" for name in asked]
-
-
-def test_the_schema_keeps_its_name(
-    tmp_path: Path, data: Path, files: tuple[Path, Path], endpoint: ScriptedEndpoint
-) -> None:
-    """What is sent is what a run of the file sends."""
-    compare(endpoint, *files, "--input", data, "--output", tmp_path / "c.duckdb", "--model", "mock")
-    names = {json.loads(seen.body)["response_format"]["json_schema"]["name"] for seen in endpoint.asked}
-    assert names == {"intent"}
+    assert [compared.facts[side]["model"] for side in "ab"] == [f"{name} at {endpoint.url}" for name in asked]
 
 
 def test_endpoints_of_two_sides(tmp_path: Path, data: Path, endpoint: ScriptedEndpoint) -> None:
-    """Each side its own; where both serve one name, the requests are the same: that is told."""
+    """Each side has its endpoint. If both serve one model name, the requests are equal, and a note says so."""
     endpoint.content = answer("a")
     prompt = se.load(write_prompt(tmp_path))
     with ScriptedEndpoint(content=answer("b")) as other:
@@ -317,7 +310,7 @@ def test_endpoints_of_two_sides(tmp_path: Path, data: Path, endpoint: ScriptedEn
 
 
 def test_mock_rows_keys_and_filters(tmp_path: Path) -> None:
-    """Repeated and NULL keys, no key, a column called _row: each row is one row; both filters hold."""
+    """Rows are counted once with repeated and NULL keys, without a key, and with a column _row; both filters apply."""
     data = write_csv(
         tmp_path / "in.csv", [("k", f"t{i}", i) for i in range(6)] + [(None, "t6", 6)], ("id", "body", "n")
     )
@@ -335,7 +328,7 @@ def test_mock_rows_keys_and_filters(tmp_path: Path) -> None:
 
 
 def test_a_table_of_a_database(tmp_path: Path, files: tuple[Path, Path]) -> None:
-    """Also of the database where the answers are kept; types stay what they are."""
+    """The input may be the output database, and its types are kept."""
     output = tmp_path / "out.duckdb"
     with duckdb.connect(str(output)) as db:
         db.execute(
@@ -355,8 +348,8 @@ def test_a_table_of_a_database(tmp_path: Path, files: tuple[Path, Path]) -> None
         se.compare(a, b, input=output, output=output, mock=True)
 
 
-class Declines(Silent):
-    """Somebody who says no."""
+class Declines(NullObserver):
+    """An observer that declines every plan."""
 
     def __init__(self) -> None:
         self.lines: list[PlanLine] = []
@@ -392,7 +385,7 @@ def test_a_no_and_a_stop_end_both_sides(
     ]
     stopper = Stopper()
 
-    class StopsAfterA(Silent):
+    class StopsAfterA(NullObserver):
         def note(self, line: str) -> None:
             if line.startswith("B: "):
                 stopper.stop()
@@ -420,10 +413,10 @@ def test_ctrl_c_ends_it_and_the_same_command_goes_on(
     assert "B: not asked yet, and counted nowhere: 30 rows" in ended.out
     first = {seen.prompt for seen in endpoint.asked}
     assert len(first) < 30
-    told = compare(endpoint, *files, *options)
-    assert not first & set(told.prompts)
-    assert len(first) + len(told.prompts) == 60
-    assert told.facts["agreement"][0]["rows"] == 30
+    compared = compare(endpoint, *files, *options)
+    assert not first & set(compared.prompts)
+    assert len(first) + len(compared.prompts) == 60
+    assert compared.facts["agreement"][0]["rows"] == 30
 
 
 @pytest.mark.parametrize(
@@ -467,7 +460,7 @@ def test_a_wrong_side_b_costs_nothing(
 def test_fields_and_labels_that_no_answer_equals(
     tmp_path: Path, files: tuple[Path, Path], endpoint: ScriptedEndpoint, field: str, notes: bool
 ) -> None:
-    """A label outside the enum is told: the file is wrong then, not the model. 3.0 is the integer 3."""
+    """A note names labels outside the enum, which are wrong in the file. 3.0 equals the integer 3."""
     endpoint.content = answer("a", 3)
     data = write_csv(
         tmp_path / "in.csv", [(1, "x", "A ", "3.0"), (2, "y", "a", "3")], ("id", "body", "label", "urgency")
@@ -477,10 +470,11 @@ def test_fields_and_labels_that_no_answer_equals(
     assert [one["field"] for one in facts["agreement"]] == [field]
     assert facts["accuracy"][0]["both"] == (1 if notes else 2)
     assert bool(facts["notes"]) == notes
-    assert not notes or facts["notes"][0].startswith("label holds labels that label can't be (rows: 1 of A, 1 of B)")
+    note = "label has labels that are no value of label (rows: 1 of A, 1 of B)"
+    assert not notes or facts["notes"][0].startswith(note)
 
 
-def test_fields_of_one_side_are_told(tmp_path: Path, data: Path, files: tuple[Path, Path]) -> None:
+def test_fields_of_one_side_are_noted(tmp_path: Path, data: Path, files: tuple[Path, Path]) -> None:
     wide = OUTPUT.replace("  required", "    extra: {type: array, items: {type: string}}\n  required")
     b = write_prompt(tmp_path, output=wide, name="wide")
     found = se.compare(*map(se.load, (files[0], b)), input=data, output=tmp_path / "c.duckdb", mock=True)
@@ -539,9 +533,9 @@ def test_all_template_samples(tmp_path: Path) -> None:
         ({"a": [True]}, {"a": [1]}, False),
     ],
 )
-def test_same(a: object, b: object, equal: bool) -> None:
-    assert same(a, b) is equal
-    assert same(b, a) is equal
+def test_values_equal(a: object, b: object, equal: bool) -> None:
+    assert values_equal(a, b) is equal
+    assert values_equal(b, a) is equal
 
 
 @pytest.mark.parametrize(
@@ -590,7 +584,7 @@ def test_printed(value: object, text: str) -> None:
     [(0, 10, (0.0, 0.2775)), (5, 10, (0.2366, 0.7634)), (10, 10, (0.7225, 1.0)), (78, 100, (0.6893, 0.8500))],
 )
 def test_wilson(right: int, count: int, interval: tuple[float, float]) -> None:
-    assert wilson(right, count) == pytest.approx(interval, abs=5e-5)
+    assert wilson_interval(right, count) == pytest.approx(interval, abs=5e-5)
 
 
 @pytest.mark.parametrize(
@@ -632,8 +626,3 @@ def test_texts_of_rows_are_one_line_without_control_characters() -> None:
     assert flat("a\n b\x1b[31m") == "a b·[31m"
     a, b = from_difference("x" * 100 + "left", "x" * 100 + "right", 30)
     assert (a, b) == ("…" + "x" * 12 + "left", "…" + "x" * 12 + "right")
-
-
-def test_settings_are_found_from_the_first_file(tmp_path: Path, files: tuple[Path, Path]) -> None:
-    (tmp_path / "sqlenrich.toml").write_text("", encoding="utf-8")
-    assert find_config(se.load(files[0]).path).path == tmp_path / "sqlenrich.toml"

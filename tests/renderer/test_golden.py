@@ -23,9 +23,9 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 TEMPLATES = ("product_attributes", "review_aspects", "support_ticket", "transaction")
 """Enough to show each construct of the SQL: nested arrays, objects, decimals, dates, formats, nullable fields."""
 RETRY = "review_aspects.retry"
-"""The script of a retry, with all that it can do."""
+"""The script of a retry with every option."""
 TRUNCATE = "review_aspects.truncate"
-"""The script of an enrichment whose longer prompts are cut."""
+"""The script of an enrichment that truncates long prompts."""
 SCRIPTS = (*TEMPLATES, RETRY, TRUNCATE)
 
 

@@ -1,4 +1,4 @@
-"""The retry as a script: what it selects is the same on every engine, and whole scripts mend what can be mended."""
+"""The retry as a script: every engine selects the same rows, and whole scripts correct what a retry can correct."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import sqlenrich as se
 from sqlenrich.core.types import BIGINT, STRING, Type
 from sqlenrich.engines import ENGINES, get_engine
 from sqlenrich.plan.compile import RetryCall, compile_retry
-from sqlenrich.plan.pending_step import NO_FEEDBACK, NOT_TO_ASK, feedback_text
+from sqlenrich.plan.pending_step import NO_FEEDBACK, NOT_RETRIABLE, feedback_text
 from sqlenrich.plan.plan import RESPONSES
 from sqlenrich.plan.request import ResolvedModel, request_constant, request_hash
 from sqlenrich.schema import CODES
 from sqlenrich.spec.loader import loads, templates
-from sqlenrich.spec.settings import Config, Model
+from sqlenrich.spec.settings import Config, ModelAlias
 from tests.prompt.test_conformance import Row, columns_of_snowflake, fill_duckdb, fill_spark, typed
 from tests.standins.grammar import check_sqlfluff, check_sqlglot
 from tests.support.hostile import HOSTILE
@@ -51,7 +51,7 @@ CHECKED: dict[str, Type] = {
     "_error_detail": STRING,
 }  # fmt: skip
 LIMITED = ("bigquery", "duckdb")
-"""Where an answer that was cut is reported: so it can be asked again with a larger limit."""
+"""The engines that report a truncated answer, so that it is asked again with a larger limit."""
 LIMITS = {"bigquery": "max_output_tokens"}
 
 
@@ -75,7 +75,7 @@ def checked_rows() -> list[Row]:
 
 
 def selected(engine: str, call: RetryCall, rows: Sequence[Row]) -> list[Row]:
-    """What a call of a retry is to ask, by the engine."""
+    """The requests of one call of a retry, selected by the engine."""
     sql = str(call.step.pending_sql)
     if engine == "duckdb":
         with duckdb.connect() as db:
@@ -116,7 +116,7 @@ def test_the_selection_equals_the_reference(
     assert len(found) == sum(len(selected(engine, call, rows)) for call in calls), "a request is in two calls"
     expected = set()
     for _, prompt, hash_, count, code, detail in rows:
-        if code is None or code in NOT_TO_ASK or (reasons and code not in reasons) or count >= attempts:
+        if code is None or code in NOT_RETRIABLE or (reasons and code not in reasons) or count >= attempts:
             continue
         sent = str(prompt) + (feedback_text(str(code), detail) if feedback else "")
         limit = LIMIT * 2 ** min(count, 3) if code == "TRUNCATED" and engine in LIMITED else LIMIT
@@ -130,7 +130,7 @@ def _constant(engine: str, e: se.Enrichment, limit: int) -> str:
 
 
 def test_feedback_tells_no_text_of_an_answer() -> None:
-    """What is told is the code and the static words of the check; of an error on the way nothing is told."""
+    """Feedback has the code and the static words of the check. A failed call gives none."""
     for code in NO_FEEDBACK:
         assert feedback_text(code, "secret") == ""
     told = "Your last answer was refused: BAD_LENGTH x is longer than 40. Answer again, with one JSON object that fits."
@@ -145,8 +145,8 @@ Tables = dict[str, list[dict[str, Any]]]
 GOOD = '{"label":"a","n":1}'
 
 
-class Asked:
-    """A model that answers by a rule and keeps what it was asked: (model, prompt, limit)."""
+class RecordingModel:
+    """A model that answers by a rule and records its requests: (model, prompt, limit)."""
 
     def __init__(self, reply: Reply) -> None:
         self.reply = reply
@@ -159,8 +159,8 @@ class Asked:
 
 
 @contextmanager
-def warehouse(engine: str, columns: Mapping[str, Type], rows: Sequence[Row], asked: Asked) -> Iterator[Any]:
-    """A function that runs a script over the same source and what the scripts before it left; it gives the tables."""
+def warehouse(engine: str, columns: Mapping[str, Type], rows: Sequence[Row], asked: RecordingModel) -> Iterator[Any]:
+    """A function that runs a script over the same source and the tables of earlier scripts, and gives the tables."""
     e = enrichment()
     plan = se.compile_plan(e, engine)
     names = {step.name: step.relation.strip("`") for step in plan.steps}
@@ -219,7 +219,7 @@ BODIES = {
     "failed": (1, None, "INVALID_ARGUMENT: no"),
     "cut": (2, '{"label":"a', None),
 }
-"""How often each prompt fails, and how."""
+"""The failures of each prompt."""
 
 
 def reply(_model: str, prompt: str, before: int) -> tuple[str | None, str | None, str]:
@@ -241,8 +241,8 @@ def by_body(tables: Tables) -> dict[str, tuple[str | None, int]]:
 def test_retry_scripts_mend_what_can_be_mended(engine: str) -> None:
     rows = [*((name, name) for name in BODIES), ("again", "prose"), (None, "good"), ("none", None)]
     columns: dict[str, Type] = {"id": STRING, "body": STRING}
-    config = Config(models={"strong": {name: Model("large") for name in ENGINES}})
-    asked = Asked(reply)
+    config = Config(models={"strong": {name: ModelAlias("large") for name in ENGINES}})
+    asked = RecordingModel(reply)
     cut = "TRUNCATED" if engine in LIMITED else "BAD_JSON"
     limited = cut == "TRUNCATED"
     with warehouse(engine, columns, rows, asked) as run:
@@ -339,7 +339,7 @@ def test_the_command_prints_the_function_s_script(tmp_path: Path) -> None:
 
 
 def test_wrong_uses() -> None:
-    config = Config(models={"strong": {"bigquery": Model("large")}})
+    config = Config(models={"strong": {"bigquery": ModelAlias("large")}})
     cases: dict[str, dict[str, Any]] = {
         r'the model "strong" has no name for snowflake: write snowflake under \[models.strong\]': {
             "model": "strong", "retry": True,

@@ -22,7 +22,7 @@ from sqlenrich.llm.throttle.limiter import RateLimiter
 from sqlenrich.llm.throttle.limits import Limits
 from sqlenrich.plan.request import ResolvedModel, request_hash
 from sqlenrich.runner.estimate import duration
-from sqlenrich.runner.token_estimates import line
+from sqlenrich.runner.token_estimates import fit_tokens
 from sqlenrich.schema import check_response, normalise
 from sqlenrich.schema.size import min_answer_bytes
 from sqlenrich.spec.prices import Price, Prices
@@ -269,7 +269,7 @@ def test_of_several_urls_the_first_that_counts_does(tmp_path: Path, counter: Cou
     ],
 )
 def test_line(known: Sequence[tuple[int, int]], slope: float, first: float) -> None:
-    assert line(known) == pytest.approx((slope, first))
+    assert fit_tokens(known) == pytest.approx((slope, first))
 
 
 @pytest.mark.parametrize(
@@ -337,10 +337,10 @@ def test_no_cost(tmp_path: Path, prices: Prices | None, model: str, why: str) ->
 @pytest.mark.parametrize(
     ("cached", "low", "high", "words"),
     [
-        ("1", 0, 0, "no input taken for cached"),
-        ("0.25", -0.75, 0, "the lower end with 18 tokens in cached: the constant beginning"),
-        ("0", -1, 0, "the lower end with 18 tokens in cached: the constant beginning"),
-        ("1.25", 0, 0.25, "no input taken for cached"),  # a vendor that takes more for what it reads from its cache
+        ("1", 0, 0, "no input assumed to be cached"),
+        ("0.25", -0.75, 0, "the lower bound with 18 tokens in cached: the constant beginning"),
+        ("0", -1, 0, "the lower bound with 18 tokens in cached: the constant beginning"),
+        ("1.25", 0, 0.25, "no input assumed to be cached"),  # a vendor that takes more for what it reads from its cache
     ],
 )
 def test_cost_with_a_cached_beginning(tmp_path: Path, cached: str, low: float, high: float, words: str) -> None:
@@ -486,7 +486,7 @@ def test_tables_of_others_and_open_databases(tmp_path: Path) -> None:
         db.execute("CREATE TABLE mine AS SELECT 1 AS request_hash")
         with pytest.raises(se.RunError, match=r"out\.duckdb is open in this process: close your own connection"):
             plan(prompt, data, output=database, model="mock")
-    with pytest.raises(se.ConfigError, match=r"out\.duckdb: mine does not hold answers of this version"):
+    with pytest.raises(se.ConfigError, match=r"out\.duckdb: mine is no table of answers of this version"):
         plan(prompt, data, output=database, model="mock", responses="mine")
 
 
@@ -537,7 +537,7 @@ def test_the_command(tmp_path: Path, counter: Counter) -> None:
         "calls       10",
         "tokens in   110                      11 p50, 11 p95, 11 max a request; counted by the endpoint on 10 prompts",
         "tokens out  70 to 500                the shortest answer that fits has about 7; max_tokens 50",
-        "cost        0.000810 to 0.00511 USD  prices of 2026-11-01, no input taken for cached, no retries",
+        "cost        0.000810 to 0.00511 USD  prices of 2026-11-01, no input assumed to be cached, no retries",
         "time        at least 4 min 36 s      rpm 2",
     ]
     forecast = se.estimate(se.load(prompt), input=data, model="m")
@@ -559,20 +559,20 @@ def test_words_of_stored_and_unknown(tmp_path: Path) -> None:
     options = ("--input", data, "--endpoint", NOBODY)
     shown = call("plan", prompt, *options, "--model", "mock", "--output", database, "--concurrency", 2).out.splitlines()
     assert shown[4].split(maxsplit=2) == ["answered", "20", f"in {database}"]
-    assert shown[6].endswith("as 20 stored answers tell")
+    assert shown[6].endswith("from 20 stored answers")
     assert shown[7].split(maxsplit=5)[1:] == [
         "out",
         "140",
         "to",
         "500",
-        "7 p5, 25 p95 a request; as 20 stored answers tell",
+        "7 p5, 25 p95 a request; from 20 stored answers",
     ]
     assert shown[8].split(maxsplit=2) == ["cost", "unknown", "no prices given (--prices)"]
     assert shown[9].split(maxsplit=3) == ["time", "1", "s", "100 ms an answer, 2 at a time"]
     nothing = call("plan", prompt, *options, "--model", "m", "--output", tmp_path / "new.duckdb").out.splitlines()
-    assert nothing[4].endswith(f"in {tmp_path / 'new.duckdb'}, which is not there yet")
+    assert nothing[4].endswith(f"in {tmp_path / 'new.duckdb'}, which does not exist yet")
     assert nothing[6].endswith("estimated: 4 bytes a token, the schema with each")
-    assert nothing[9].split(maxsplit=2)[2] == "no rpm or tpm is set, and no stored answer tells a latency"
+    assert nothing[9].split(maxsplit=2)[2] == "no rpm or tpm is set, and no stored answer has a latency"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 import sqlenrich as se
 from sqlenrich.llm.endpoint.server_info import list_models
-from sqlenrich.runner.observer import PlanLine, Silent, Stopper
+from sqlenrich.runner.observer import NullObserver, PlanLine, Stopper
 from sqlenrich.spec.settings import Config, Endpoint
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.runs import GOOD, ask, call, opened, rows, run, write_csv, write_prompt
@@ -152,7 +152,7 @@ def test_a_stop_before_the_question_asks_nothing(tmp_path: Path, again: bool) ->
     if again:
         assert run(prompt, data, output, "--mock-failures", "bad_json=1").status == 3
 
-    class Asks(Silent):
+    class Asks(NullObserver):
         def plan(self, _line: PlanLine) -> bool:
             asked.append(_line)
             return True

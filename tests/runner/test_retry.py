@@ -17,7 +17,7 @@ import pytest
 
 import sqlenrich as se
 from sqlenrich.llm.endpoint.model import EndpointPolicy
-from sqlenrich.plan.pending_step import FEEDBACK, NO_FEEDBACK, NOT_TO_ASK, REASONS, feedback_text
+from sqlenrich.plan.pending_step import FEEDBACK, NO_FEEDBACK, NOT_RETRIABLE, RETRIABLE_REASONS, feedback_text
 from sqlenrich.plan.request import request_constant, request_hash
 from sqlenrich.runner.model_choice import WantedModel, choose_model
 from sqlenrich.schema import CODES, evaluate_checks
@@ -441,14 +441,14 @@ def done(tmp_path: Path) -> Path:
 MOCK = ("--mock", "--mock-failures", "bad_json=0.5")
 
 
-@pytest.mark.parametrize("code", NOT_TO_ASK)
+@pytest.mark.parametrize("code", NOT_RETRIABLE)
 def test_reasons_that_cannot_be_mended(done: Path, code: str) -> None:
     result = call("retry", done / "intent.prompt", "--output", done / "out.duckdb", "--mock", "--reason", code)
-    assert (result.status, result.error) == (2, f"{code} can't be retried: {NOT_TO_ASK[code]}")
+    assert (result.status, result.error) == (2, f"{code} can't be retried: {NOT_RETRIABLE[code]}")
 
 
 def test_each_code_is_either_asked_again_or_told_why_not() -> None:
-    assert [*NOT_TO_ASK, *REASONS] == list(CODES)
+    assert [*NOT_RETRIABLE, *RETRIABLE_REASONS] == list(CODES)
 
 
 CHANGES: dict[str, tuple[str, str]] = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import sqlenrich as se
-from sqlenrich.spec.settings import Config, Endpoint, Model, Target, find_config, read_config
+from sqlenrich.spec.settings import Config, Endpoint, ModelAlias, Target, find_config, read_config
 
 FULL = """
 [models.default]
@@ -50,17 +50,17 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("name", "engine", "model"),
     [
-        pytest.param("default", "endpoint", Model("qwen"), id="alias"),
+        pytest.param("default", "endpoint", ModelAlias("qwen"), id="alias"),
         pytest.param(
-            "default", "bigquery", Model("analytics.ai.gemini", {"temperature": None, "max_tokens": 9}), id="table"
+            "default", "bigquery", ModelAlias("analytics.ai.gemini", {"temperature": None, "max_tokens": 9}), id="table"
         ),
         pytest.param("default", "spark", None, id="not set for the engine"),
-        pytest.param("small", "databricks", Model("tiny"), id="another alias"),
+        pytest.param("small", "databricks", ModelAlias("tiny"), id="another alias"),
         pytest.param("small", "snowflake", None, id="alias of other engines"),
-        pytest.param("claude-4", "snowflake", Model("claude-4"), id="a model's own name"),
+        pytest.param("claude-4", "snowflake", ModelAlias("claude-4"), id="a model's own name"),
     ],
 )
-def test_models(tmp_path: Path, name: str, engine: str, model: Model | None) -> None:
+def test_models(tmp_path: Path, name: str, engine: str, model: ModelAlias | None) -> None:
     assert config(tmp_path, FULL).model(name, engine) == model
 
 
@@ -220,10 +220,10 @@ def test_found_upward(tmp_path: Path) -> None:
     deep = tmp_path / "a" / "b"
     deep.mkdir(parents=True)
     (tmp_path / "sqlenrich.toml").write_text('[models.default]\nspark = "far"')
-    assert find_config(deep / "x.prompt").model("default", "spark") == Model("far")
+    assert find_config(deep / "x.prompt").model("default", "spark") == ModelAlias("far")
     (tmp_path / "a" / "sqlenrich.toml").write_text('[models.default]\nspark = "near"')
     assert find_config(deep / "x.prompt").path == tmp_path / "a" / "sqlenrich.toml"
-    assert find_config(deep / "x.prompt").model("default", "spark") == Model("near")
+    assert find_config(deep / "x.prompt").model("default", "spark") == ModelAlias("near")
 
 
 def test_found_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,26 +23,26 @@ T = TypeVar("T")
 INPUT = "sqlenrich_input"
 _LOCK = threading.Lock()
 _OPEN: set[str] = set()
-"""The databases open in this process: DuckDB itself keeps out only other processes."""
+"""The databases open in this process. DuckDB itself refuses only other processes."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How much memory and how many threads a run takes, and how many rows it handles at a time."""
+    """The memory and the threads of a run, and the rows that it handles at a time."""
 
     memory_mib: int = 320
-    """The first limit of DuckDB's memory; it doubles where a statement needs more."""
+    """The initial limit of DuckDB's memory. It doubles when a statement needs more."""
     memory_most_mib: int = 16_384
     threads: int = 4
-    """Each thread takes a share of the memory. More threads make no run faster: the model is slower."""
+    """Each thread needs memory, and more threads make no run faster, because the model is slower."""
     slice_rows: int = 1_250_000
-    """The rows of one slice of ``checked``: the memory of a run does not grow with its rows."""
+    """The rows of one slice of ``checked``. Slices bound the memory of a run of many rows."""
     page_rows: int = 4096
-    """The pending requests that are read at a time."""
+    """The pending requests read at a time."""
     row_group_rows: int = 8192
-    """The rows of a group. DuckDB works in parallel by groups: with its own 122,880 one thread makes a table of 100
-    thousand rows. Each commit writes into the last group, and a checkpoint compresses the changed ones again: small
-    groups make both cheap."""
+    """The rows of a row group. DuckDB works in parallel by groups: with its default of 122,880 one thread makes a
+    table of 100,000 rows. Each commit writes to the last group, and a checkpoint compresses changed groups again. Both
+    are cheaper with small groups."""
 
 
 def name_parts(table: str) -> list[str]:
@@ -52,7 +52,7 @@ def name_parts(table: str) -> list[str]:
 
 
 def quote(name: str) -> str:
-    """Give a name as DuckDB reads it exactly."""
+    """Give a name quoted for DuckDB."""
     return identifier(ENGINE, name).sql("duckdb")
 
 
@@ -125,7 +125,7 @@ class Database:
         return read() if self.in_transaction else self.roomy(read)
 
     def columns(self, relation: str) -> dict[str, Type | None] | None:
-        """Give a relation's columns and types; None where it is not there."""
+        """Give a relation's columns and types; None if it does not exist."""
         try:
             found = self.db.execute(f"DESCRIBE {relation}").fetchall()
         except duckdb.CatalogException:
@@ -149,9 +149,9 @@ class Database:
         return row[0] if row is not None else None
 
     def roomy(self, work: Callable[[], T]) -> T:
-        """Do what can be done again from its start, with twice the memory where there was too little.
+        """Do repeatable work; on lack of memory roll back, double the limit and repeat it.
 
-        Most runs stay within the first limit, however many rows they have; very long rows, and millions of them, don't.
+        Most runs stay within the first limit. Runs of very long rows, or of millions of rows, need more.
         """
         while True:
             try:
@@ -166,7 +166,7 @@ class Database:
                 self.db.execute(f"SET memory_limit = '{self.memory_mib}MiB'")
 
     def attach(self, path: Path) -> None:
-        """Attach the input's database; names of the source mean its tables first."""
+        """Attach the input's database. A table name in the source resolves there first."""
         try:
             self.db.execute(f"ATTACH {text(str(path))} AS {INPUT} (READ_ONLY)")
         except duckdb.Error as error:
@@ -176,7 +176,7 @@ class Database:
         self.db.execute(f"SET search_path = {text(self.paths[1])}")
 
     def reading(self, sql: str) -> list[tuple[Any, ...]]:
-        """Run a statement that reads the source: its names mean the tables of the input's database first."""
+        """Run a statement that reads the source. A table name resolves in the input's database first."""
         if self.paths is None:
             return self.roomy(lambda: self.db.execute(sql).fetchall())
         self.db.execute(f"SET search_path = {text(self.paths[0])}")
@@ -190,7 +190,7 @@ class Database:
 
 
 def _open(path: Path, policy: Policy) -> duckdb.DuckDBPyConnection:
-    """Open or make a database: attached, since only ATTACH takes the size of its row groups."""
+    """Open or create a database by ATTACH, the only statement with an option for the size of row groups."""
     threads = min(policy.threads, os.cpu_count() or 1)
     db = duckdb.connect(config={"memory_limit": f"{policy.memory_mib}MiB", "threads": threads})
     try:
@@ -206,7 +206,7 @@ def _open(path: Path, policy: Policy) -> duckdb.DuckDBPyConnection:
 
 
 def _clear(spill: Path) -> None:
-    """Remove what a killed process had no memory for: DuckDB itself does so only once it spills again."""
+    """Remove the spill files of a killed process. DuckDB removes them only when it spills again."""
     with suppress(OSError):
         for file in spill.glob("duckdb_temp_*"):
             file.unlink()
@@ -214,7 +214,7 @@ def _clear(spill: Path) -> None:
 
 
 def problem(error: Exception, place: str) -> str:
-    """Give one line for a database's message; what is wrong in a delimited file is told by file and line."""
+    """Give a database's error message as one line. An error in a delimited file is given with its file and line."""
     message = str(error).strip()
     file = re.search(r"^  file = (.*)$", message, re.MULTILINE)
     if file is None:
@@ -232,14 +232,14 @@ def problem(error: Exception, place: str) -> str:
 
 _CSV_PROBLEMS = {
     "unterminated quote": "a quote is not closed",
-    "Invalid unicode": "no UTF-8 text; save the file as UTF-8",
-    "invalid state": "it is no plain CSV: a quote stands inside an unquoted field, or the lines end in different "
+    "Invalid unicode": "not UTF-8 text; save the file as UTF-8",
+    "invalid state": "it is no plain CSV: an unquoted field contains a quote, or the lines end in different "
     "ways (\\n and \\r\\n); write the file again",
 }
 
 
 def reason(error: Exception) -> str:
-    """The first line of a database's message, without its class."""
+    """Give the first line of a database's error message, without its class."""
     return re.sub(r"^\w[\w ]* Error: ", "", str(error).strip().splitlines()[0].strip())
 
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:  # a path needs no driver
 DATABASE_SUFFIXES = (".duckdb", ".db")
 FILE_SUFFIXES = (".csv", ".parquet")
 _OURS = ({"_request_hash", "_fingerprint"}, {"_request_hash", "_error"})
-"""Columns of NAME and of NAME_quarantine: a file with them was written by a run."""
+"""Columns of NAME and of NAME_quarantine. Their presence shows that a run wrote the file."""
 
 
 def database_path(output: Path) -> Path:
-    """Give the database of an output: itself, or one in ``.sqlenrich/`` beside a CSV or Parquet file."""
+    """Give the database of an output: the output itself, or one in ``.sqlenrich/`` beside a CSV or Parquet file."""
     suffix = output.suffix.lower()
     if suffix in DATABASE_SUFFIXES:
         return output
@@ -33,17 +33,17 @@ def database_path(output: Path) -> Path:
 
 
 def files_of(output: Path) -> tuple[Path, ...]:
-    """Give the files that a run writes besides its database: an output file, and the refused rows beside it."""
+    """Give the files that a run writes besides its database: an output file, and the file of refused rows beside it."""
     return (output, quarantine_file(output)) if output.suffix.lower() in FILE_SUFFIXES else ()
 
 
 def quarantine_file(output: Path) -> Path:
-    """Give the file beside an output file that holds the refused rows."""
+    """Give the file of refused rows beside an output file."""
     return output.with_name(f"{output.stem}_quarantine{output.suffix}")
 
 
 def export(database: Database, plan: Plan, output: Path) -> None:
-    """Write NAME to a CSV or Parquet file, and NAME_quarantine beside it. In CSV arrays and structs are JSON."""
+    """Write NAME to a CSV or Parquet file, and NAME_quarantine beside it. CSV has arrays and structs as JSON."""
     from sqlenrich.runner.backends.duckdb.database import quote, text
 
     parquet = output.suffix.lower() == ".parquet"
@@ -56,13 +56,13 @@ def export(database: Database, plan: Plan, output: Path) -> None:
         made = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
         try:
             database.execute(f"COPY (SELECT *{replaced} FROM {step.relation}) TO {text(str(made))} ({form})")
-            os.replace(made, target)  # wholly or not at all
+            os.replace(made, target)  # atomic
         finally:
             made.unlink(missing_ok=True)
 
 
 def check_replaceable(*files: Path) -> None:
-    """Refuse to write over a file that no run wrote; an empty one holds nothing to lose. Raises ConfigError."""
+    """Refuse to overwrite a file that no run wrote, unless it is empty. Raises ConfigError."""
     for path in files:
         if path.is_dir():
             raise ConfigError(f"{path} is a folder; give another --output")
@@ -73,7 +73,7 @@ def check_replaceable(*files: Path) -> None:
 
 
 def _columns(path: Path) -> list[str]:
-    """Give the columns that a file names; none where it can't be read as what it is called."""
+    """Give the columns of a file; none where its content does not match its suffix."""
     if path.suffix.lower() == ".parquet":
         import pyarrow as pa
         import pyarrow.parquet as pq

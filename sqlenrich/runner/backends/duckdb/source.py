@@ -17,22 +17,24 @@ from sqlenrich.runner.backends.duckdb.types import portable_type
 SOURCE = "sqlenrich_source"
 MAX_LINE = 2**24
 _DELIMITERS = {".csv": ",;\t|", ".tsv": "\t"}
-"""What may separate the fields of a file: the first one, unless only another one divides its header."""
+"""The possible delimiters of a file: the first, unless exactly one other delimiter splits the header."""
 _JSON_LINES = (".jsonl", ".ndjson")
 _DATABASES = (".duckdb", ".db")
 _FILES = (*_DELIMITERS, *_JSON_LINES, ".parquet", *_DATABASES)
-# JSON has texts only: what DuckDB takes for one of these stays the text it is. A field may be called DATE, too.
-_GUESSED = re.compile(r'("(?:[^"]|"")*")|(?:^|(?<=[^,] ))(?:TIMESTAMP WITH TIME ZONE|TIMESTAMP|DATE|TIME|UUID|JSON)\b')
+# DuckDB guesses these types from texts in JSON, which stay texts here. Quoted parts are names of fields.
+_GUESSED_TYPES = re.compile(
+    r'("(?:[^"]|"")*")|(?:^|(?<=[^,] ))(?:TIMESTAMP WITH TIME ZONE|TIMESTAMP|DATE|TIME|UUID|JSON)\b'
+)
 
 
 def open_source(
     database: Database, source: str | None, table: str | None, query: str | None, *, number_rows: bool
 ) -> dict[str, Type]:
-    """Make the view :data:`SOURCE` over the input; give its columns and their types.
+    """Create the view :data:`SOURCE` over the input; give its columns and their types.
 
     ``source`` is a CSV, TSV, JSON lines or Parquet file, a DuckDB database (with ``table`` or ``query``), or None:
     the output database itself. With ``number_rows`` the column ``_row`` counts from 1.
-    Raises ConfigError for what is missing or unreadable.
+    Raises ConfigError for an input that is missing or unreadable.
     """
     place = database.roomy(lambda: relation(database, source, table, query))
     numbered = "row_number() OVER () AS _row, * " if number_rows else "* "
@@ -81,32 +83,32 @@ def stored(table: str | None, query: str | None) -> str:
 
 
 def choose_delimiter(path: Path, delimiters: str) -> str:
-    """Give what separates the fields of a file: the header tells. Raises ConfigError where it does not."""
+    """Give the delimiter of a file by its header. Raises ConfigError where the header is ambiguous."""
     first, others = delimiters[0], delimiters[1:]
     if not others:
         return first
     error: ConfigError | None = None
     try:
         header, _ = read_header(path, first)
-    except ConfigError as problem:  # "a";"b" is no header of fields between commas
+    except ConfigError as problem:  # "a";"b" is no header with commas
         error, header = problem, []
     if re.fullmatch(r"sep=[,;|\t]?", header[0] if header else ""):
-        raise ConfigError(f'{path}: line 1 is "sep=", which is no header; take that line away')
-    # A quote inside a field belongs to one that another delimiter ends: a;"b, c".
+        raise ConfigError(f'{path}: line 1 is "sep=", which is no header; remove that line')
+    # A quote inside a field shows another delimiter: a;"b, c".
     if error is None and len(header) > 1 and not any('"' in name for name in header):
         return first
-    dividing = [other for other in others if _divides(path, other)]
-    if len(dividing) == 1:
-        return dividing[0]
+    splitting = [other for other in others if _splits_header(path, other)]
+    if len(splitting) == 1:
+        return splitting[0]
     if error is not None:
         raise error
-    if dividing and len(header) == 1:
-        shown = " and ".join("tabs" if other == "\t" else other for other in dividing)
+    if splitting and len(header) == 1:
+        shown = " and ".join("tabs" if other == "\t" else other for other in splitting)
         raise ConfigError(f"{path}: is it separated by {shown}? The header has both; write it with commas")
     return first
 
 
-def _divides(path: Path, delimiter: str) -> bool:
+def _splits_header(path: Path, delimiter: str) -> bool:
     try:
         header, _ = read_header(path, delimiter)
     except ConfigError:
@@ -115,23 +117,25 @@ def _divides(path: Path, delimiter: str) -> bool:
 
 
 def read_header(path: Path, delimiter: str) -> tuple[list[str], str]:
-    """Give the fields of a file's header, and its last line as it stands there. Raises ConfigError."""
+    """Give the fields of a file's header, and the header's last line unchanged. Raises ConfigError."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines: list[str] = []
-            header = next(csv.reader(_kept(file, lines), delimiter=delimiter, strict=True), [])
+            header = next(csv.reader(_recorded(file, lines), delimiter=delimiter, strict=True), [])
     except UnicodeDecodeError:
-        raise ConfigError(f"{path} can't be read: it is no UTF-8 text; save it as UTF-8") from None
+        raise ConfigError(f"{path} can't be read: it is not UTF-8 text; save it as UTF-8") from None
     except (csv.Error, OSError) as error:
         raise ConfigError(f"{path} can't be read: {error} (in the header)") from None
     if not header:
-        raise ConfigError(f"{path}: line 1 is blank; the header must stand there")
+        raise ConfigError(f"{path}: line 1 is blank; it must be the header")
     return header, lines[-1]
 
 
 def delimited(path: Path, delimiter: str) -> str:
-    """Read every field as text. The header is read here and nothing is guessed: DuckDB's sniffer takes lines
-    that start with # for comments, leaves out a header that does not look like one, and renames columns."""
+    """Give the SQL that reads every field as text, without DuckDB's sniffer.
+
+    The sniffer takes lines that start with # for comments, skips some headers, and renames columns.
+    """
     header, last = read_header(path, delimiter)
     names = [name or f"column{index}" for index, name in enumerate(header)]
     check_names(str(path), names)
@@ -147,12 +151,12 @@ def delimited(path: Path, delimiter: str) -> str:
 
 
 def json_lines(database: Database, path: Path) -> str:
-    """Read JSON lines with the types of JSON: a text that looks like a date stays the text it is."""
+    """Give the SQL that reads JSON lines with the types of JSON: a text that looks like a date stays a text."""
     given = f"{text(str(path))}, maximum_object_size = {MAX_LINE}"
     try:
         described = database.db.execute(f"DESCRIBE SELECT * FROM read_ndjson({given}, sample_size = -1)").fetchall()
         if [row[:2] for row in described] == [("json", "JSON")]:
-            raise ConfigError(f"{path} can't be read: a line is no JSON object")
+            raise ConfigError(f"{path} can't be read: a line is not a JSON object")
         keys = database.db.execute(
             f"SELECT DISTINCT unnest(json_keys(json)) FROM read_ndjson_objects({given}) ORDER BY ALL"
         ).fetchall()
@@ -161,13 +165,13 @@ def json_lines(database: Database, path: Path) -> str:
     except duckdb.Error as error:
         raise ConfigError(problem(error, f"{path} can't be read: ")) from None
     check_names(str(path), [str(key) for (key,) in keys])
-    types = {str(row[0]): _GUESSED.sub(lambda m: m[1] or "VARCHAR", str(row[1])) for row in described}
+    types = {str(row[0]): _GUESSED_TYPES.sub(lambda m: m[1] or "VARCHAR", str(row[1])) for row in described}
     columns = ", ".join(f"{text(name)}: {text(kind)}" for name, kind in types.items())
     return f"read_ndjson({given}, columns = {{{columns}}})"
 
 
 def parquet_file(path: Path) -> str:
-    """DuckDB renames columns that are equal but for case: look at the names as they stand in the file."""
+    """Give the SQL that reads a Parquet file. The names are checked here: DuckDB renames those equal but for case."""
     from pyarrow import ArrowException, parquet
 
     try:
@@ -183,13 +187,13 @@ def check_names(source: str, names: Sequence[str]) -> None:
     for name in names:
         other = seen.get(name.lower())
         if other == name:
-            raise ConfigError(f'{source}: the column "{name}" stands twice; rename one')
+            raise ConfigError(f'{source}: the column "{name}" occurs twice; rename one')
         if other is not None:
             raise ConfigError(f'{source}: the columns "{other}" and "{name}" are the same but for case; rename one')
         seen[name.lower()] = name
 
 
-def _kept(lines: Iterable[str], seen: list[str]) -> Iterator[str]:
+def _recorded(lines: Iterable[str], seen: list[str]) -> Iterator[str]:
     for line in lines:
         seen.append(line)
         yield line

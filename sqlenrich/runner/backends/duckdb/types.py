@@ -1,4 +1,4 @@
-"""The portable types of DuckDB's types."""
+"""Converts DuckDB's types to portable types."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SCALARS: Mapping[str, Type] = {
 
 
 def portable_type(written: str) -> Type | None:
-    """Give the portable type of a DuckDB type, None for one that is read as text."""
+    """Give the portable type of a DuckDB type, None for a type that is read as text."""
     written = written.strip()
     if written in _SCALARS:
         return _SCALARS[written]
