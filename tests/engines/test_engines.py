@@ -23,7 +23,7 @@ from sqlglot import exp
 
 import sqlenrich as se
 from sqlenrich.core.types import BIGINT, STRING, Array, Scalar, Struct, Type
-from sqlenrich.engines import engine_names, get_engine
+from sqlenrich.engines import ENGINES, engine_names, get_engine
 from sqlenrich.plan.plan import RESPONSES, STEPS
 from sqlenrich.runner.backends.duckdb.types import portable_type
 from sqlenrich.schema import normalise

@@ -254,7 +254,7 @@ _ROW_CHARACTERS = 500
 
 
 def evenly(count: int, most: int) -> list[int]:
-    """Give the places of at most so many of a count: the first, the last and those evenly between."""
+    """Give at most ``most`` places of a count: the first, the last and those evenly between."""
     return sorted({i * (count - 1) // max(most - 1, 1) for i in range(most)}) if count else []
 
 
