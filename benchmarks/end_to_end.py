@@ -32,7 +32,7 @@ from typing import Any
 import peers
 
 ROOT = Path(__file__).resolve().parents[1]
-ENDPOINT = ROOT / "tests" / "llm" / "endpoint.py"
+ENDPOINT = ROOT / "tests" / "support" / "endpoint.py"
 SQLENRICH = (sys.executable, "-c", "from sqlenrich.__main__ import main; main()")  # as the installed script does
 LABELS = ("card_arrival", "lost_or_stolen_card", "exchange_rate", "other")
 PROMPT = f"""---
