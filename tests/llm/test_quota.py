@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sqlenrich.llm.throttle.circuit_breaker import BRAKE_S, FIRST, HOLD_S, LONGEST_HOLD_S, SURE, CircuitBreaker
+from sqlenrich.llm.throttle.circuit_breaker import CircuitBreaker, CircuitBreakerPolicy
 from sqlenrich.llm.throttle.quota import QuotaEstimator, QuotaFinding, SlidingWindow
 from sqlenrich.llm.throttle.refusals import ChanceTest
+
+POLICY = CircuitBreakerPolicy()
 
 
 def test_a_window_counts_what_was_sent_in_a_minute() -> None:
@@ -87,17 +89,17 @@ def test_what_is_told(finding: QuotaFinding, rpm: int | None, alone: bool, fixed
 def test_after_a_refusal_a_moment_passes() -> None:
     wall = CircuitBreaker()
     assert not wall.refused(1000.0, 1000.1, 1.0)
-    assert wall.until == 1000.1 + BRAKE_S
+    assert wall.until == 1000.1 + POLICY.pause_s
     assert not wall.refused(1000.0, 1000.2, 1.0)  # sent before that
-    assert wall.until == 1000.1 + BRAKE_S
+    assert wall.until == 1000.1 + POLICY.pause_s
 
 
 def test_a_wall_is_met_and_gone() -> None:
     wall = CircuitBreaker()
-    for number in range(SURE):
+    for number in range(POLICY.opens_after):
         assert not wall.refused(1000.0 + number * 0.05, 1001.0, 1.0)
     assert wall.is_open
-    assert wall.until == 1001.0 + HOLD_S
+    assert wall.until == 1001.0 + POLICY.first_probe_s
     assert wall.refused(1000.9, 1001.1, 1.0)  # sent before it was met
     wall.answered(1000.5, 1001.2)  # taken in before
     assert wall.is_open
@@ -107,7 +109,7 @@ def test_a_wall_is_met_and_gone() -> None:
         wall.sent(now)
         assert wall.refused(now, now + 0.1, 1.0)
         held.append(wall.until - now - 0.1)
-    assert held == [pytest.approx(s, rel=0.21) for s in (1, 2, 4, *[LONGEST_HOLD_S] * 3)]
+    assert held == [pytest.approx(s, rel=0.21) for s in (1, 2, 4, *[POLICY.longest_probe_s] * 3)]
     now = wall.until
     wall.sent(now)
     wall.answered(now, now + 0.1)
@@ -116,7 +118,7 @@ def test_a_wall_is_met_and_gone() -> None:
     while now + 0.1 >= wall.until:
         wall.sent(now + 0.1)
         sent += 1
-    assert sent == FIRST
+    assert sent == POLICY.after_probe
     for _ in range(40):
         wall.answered(now + 0.1, now + 0.3)
     for _ in range(1000):

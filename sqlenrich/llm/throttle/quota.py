@@ -7,22 +7,47 @@ from dataclasses import dataclass
 
 MINUTE_S = 60.0
 SLOT_S = 0.25
-SHARE, FEW, SOME = 0.05, 10, 3
-"""A minute counts as limited at this share of refusals and this number of them."""
-HELPED, TRIAL_S = 0.5, 15.0
-"""A quota is kept where it lowers the share of refusals to this part; that is tried for TRIAL_S."""
-ALIKE, NEAR = 0.1, 0.7
-"""Two minutes agree within ALIKE; requests admitted and requests answered agree within NEAR."""
-DROPPED_S = 600.0
-"""After a quota that did not help, none is estimated for this time."""
-MORE, MORE_AGAIN, MOST_MORE = 0.02, 4, 3.0
-"""A quota larger by this share is tried; the share grows by MORE_AGAIN with each success, up to MOST_MORE."""
-TOO_MANY, LONGEST_REST = 0.01, 16
-"""Above this share of refusals the last quota comes back, for twice as many minutes, at most LONGEST_REST."""
-LESS, LEAST = 0.25, 0.85
-"""Each refusal lowers the quota by LESS requests a minute, down to the share LEAST of the estimate."""
-HOLD, HOLD_S = 10, 1.0
-"""Each refusal also stops requests for the time of HOLD requests, at most HOLD_S."""
+"""The resolution of the sliding window."""
+
+
+@dataclass(frozen=True)
+class QuotaPolicy:
+    """When refusals show a quota, and how it is used. Shares are from 0 to 1."""
+
+    limited_share: float = 0.05
+    """A minute counts as limited at this share of refusals, ..."""
+    limited_refusals: int = 10
+    """... and this number of them."""
+    helped: float = 0.5
+    """A quota is kept where it lowers the share of refusals to this part, ..."""
+    trial_s: float = 15.0
+    """... within this time."""
+    alike: float = 0.1
+    """The admitted requests of two minutes agree within this share, ..."""
+    near: float = 0.7
+    """... and requests admitted and requests answered within this one."""
+    dropped_s: float = 600.0
+    """After a quota that did not help, none is estimated for this time."""
+    larger: float = 0.02
+    """A quota larger by this share is tried. The share is multiplied ..."""
+    larger_growth: int = 4
+    """... by this with each success, ..."""
+    largest: float = 3.0
+    """... up to this."""
+    too_many: float = 0.01
+    """Above this share of refusals, ..."""
+    too_many_refusals: int = 3
+    """... and from this number of them on, the last quota comes back for twice as many minutes, ..."""
+    longest_rest: int = 16
+    """... at most this number."""
+    decrease: float = 0.25
+    """Each refusal lowers the quota by this number of requests a minute, ..."""
+    least: float = 0.85
+    """... down to this share of the estimate."""
+    pause_requests: int = 10
+    """Each refusal also stops requests for the time of this number of requests, ..."""
+    longest_pause_s: float = 1.0
+    """... at most for this time."""
 
 
 class SlidingWindow:
@@ -115,30 +140,32 @@ class QuotaFinding:
 
 
 class QuotaEstimator:
-    """Learns how many requests a minute an endpoint takes, where it refuses many and nobody tells.
+    """Estimates how many requests a minute an endpoint takes, where no header gives the quota.
 
-    Two minutes one after the other tell, in which as many were taken in before the last refusal as were answered in
-    all: when an endpoint is only down, these differ. From then on no more are sent in any 60 seconds. Where refusals go
-    on as before, or come while fewer are sent, they have another cause, and no limit is learnt for a while. Else now
-    and then a little more is tried, until some of that is refused. All times are monotonic, in seconds.
+    A quota is found by two minutes in a row in which the requests admitted before the last refusal equal the requests
+    answered: when an endpoint is down, these differ. From then on no more requests are sent in any 60 seconds. Where
+    refusals continue as before, or come while fewer requests are sent, they have another cause: the quota is dropped,
+    and none is estimated for a while. From time to time a larger quota is tried, until some of it is refused. All times
+    are monotonic, in seconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, policy: QuotaPolicy | None = None) -> None:
+        self.policy = policy or QuotaPolicy()
         self.limit: float | None = None
         self._window: SlidingWindow | None = None
-        self._held = self._trial = False
-        self._since = self._until = self._learnt_at = self._dropped_until = 0.0
+        self._delayed = self._trial = False
+        self._since = self._until = self._estimated_at = self._dropped_until = 0.0
         self._answered = self._refused = 0
-        self._taken = self._taken_before = self._before = self._least = 0.0
-        self._good: float | None = None
-        self._more, self._rest, self._rested = MORE, 1, 0
+        self._admitted = self._admitted_before = self._before = self._least = 0.0
+        self._last_good: float | None = None
+        self._larger, self._rest, self._rested = self.policy.larger, 1, 0
 
     def wait_s(self, now: float) -> float:
         """Give in how many seconds another request may be sent; 0 for at once."""
         if self.limit is None or self._window is None:
             return 0.0
         wait_s = self._window.wait_s(self.limit, now)
-        self._held = self._held or wait_s > 0
+        self._delayed = self._delayed or wait_s > 0
         return max(wait_s, self._until - now)
 
     def sent(self, now: float) -> None:
@@ -155,59 +182,73 @@ class QuotaEstimator:
 
     def refused(self, sent_at: float, now: float) -> QuotaFinding | None:
         """Record a refusal for a limit of a request that was sent then; give a finding to report."""
+        policy = self.policy
         if now < self._dropped_until:
             return None
         if self._window is None:
             self._window, self._since = SlidingWindow(now), now
         self._window.drop(sent_at)
-        if sent_at < self._learnt_at:
+        if sent_at < self._estimated_at:
             return None
         self._refused += 1
         if now - sent_at < MINUTE_S / 2:  # what was sent a minute before is forgotten at the moment of its refusal
-            self._taken = self._window.before(sent_at) * MINUTE_S / (MINUTE_S - (now - sent_at))
+            self._admitted = self._window.before(sent_at) * MINUTE_S / (MINUTE_S - (now - sent_at))
         if self.limit is not None:
-            if self._good is not None and self._refused >= SOME and self._refused > TOO_MANY * self._answered:
-                self.limit, self._good = self._good, None
-                self._more, self._rest, self._rested = MORE, min(2 * self._rest, LONGEST_REST), 0
-            self.limit = max(self.limit - LESS, self._least)
-            self._until = now + min(HOLD_S, HOLD * MINUTE_S / self.limit)
+            if (
+                self._last_good is not None
+                and self._refused >= policy.too_many_refusals
+                and self._refused > policy.too_many * self._answered
+            ):
+                self.limit, self._last_good = self._last_good, None
+                self._larger, self._rest, self._rested = (
+                    policy.larger,
+                    min(2 * self._rest, policy.longest_rest),
+                    0,
+                )
+            self.limit = max(self.limit - policy.decrease, self._least)
+            self._until = now + min(policy.longest_pause_s, policy.pause_requests * MINUTE_S / self.limit)
         return self._judge(now)
 
     def _judge(self, now: float) -> QuotaFinding | None:
+        policy = self.policy
         past, refused = now - self._since, self._refused
         share, rate = refused / (self._answered + refused), self._answered * MINUTE_S / max(past, SLOT_S)
-        as_before = refused >= FEW and share > HELPED * self._before
-        if past < MINUTE_S and not (self._trial and past >= TRIAL_S and as_before):
+        as_before = refused >= policy.limited_refusals and share > policy.helped * self._before
+        if past < MINUTE_S and not (self._trial and past >= policy.trial_s and as_before):
             return None
         self._since, self._answered, self._refused = now, 0, 0
-        held, self._held = self._held, False
-        taken, self._taken = self._taken, 0.0
-        taken_before, self._taken_before = self._taken_before, taken if past < 2 * MINUTE_S else 0.0
+        delayed, self._delayed = self._delayed, False
+        admitted, self._admitted = self._admitted, 0.0
+        admitted_before, self._admitted_before = self._admitted_before, admitted if past < 2 * MINUTE_S else 0.0
         if past >= 2 * MINUTE_S:  # nothing was asked for a while
             return None
         if self.limit is None:
-            same = taken and abs(taken - taken_before) <= ALIKE * taken and NEAR * rate <= taken <= rate / NEAR
-            if not same or share < SHARE or refused < FEW:
+            same = (
+                admitted
+                and abs(admitted - admitted_before) <= policy.alike * admitted
+                and policy.near * rate <= admitted <= rate / policy.near
+            )
+            if not same or share < policy.limited_share or refused < policy.limited_refusals:
                 return None
-            self._learn(taken, share, now)
-            return QuotaFinding(share, int(taken), kept=True)
-        if self._trial if as_before else refused >= FEW and not held:
-            self.limit, self._window, self._dropped_until = None, None, now + DROPPED_S
+            self._set_limit(admitted, share, now)
+            return QuotaFinding(share, int(admitted), kept=True)
+        if self._trial if as_before else refused >= policy.limited_refusals and not delayed:
+            self.limit, self._window, self._dropped_until = None, None, now + policy.dropped_s
             return QuotaFinding(share, int(rate), kept=False)
         self._trial = False
-        if as_before and rate >= FEW:
-            self._learn(rate, share, now)  # it allows fewer now
-        elif refused >= FEW and held:
-            self._least = min(self._least, LEAST * self.limit)
-        elif held:
+        if as_before and rate >= policy.limited_refusals:
+            self._set_limit(rate, share, now)  # it allows fewer now
+        elif refused >= policy.limited_refusals and delayed:
+            self._least = min(self._least, policy.least * self.limit)
+        elif delayed:
             self._rested += 1
-            self._good = None
+            self._last_good = None
             if self._rested >= self._rest:
-                self._good = self.limit
-                self.limit += self._more * self.limit + 1
-                self._more = min(MORE_AGAIN * self._more, MOST_MORE)
+                self._last_good = self.limit
+                self.limit += self._larger * self.limit + 1
+                self._larger = min(policy.larger_growth * self._larger, policy.largest)
         return None
 
-    def _learn(self, limit: float, share: float, now: float) -> None:
-        self.limit, self._before, self._trial, self._learnt_at = max(limit, 1.0), share, True, now
-        self._least, self._good = LEAST * self.limit, None
+    def _set_limit(self, limit: float, share: float, now: float) -> None:
+        self.limit, self._before, self._trial, self._estimated_at = max(limit, 1.0), share, True, now
+        self._least, self._last_good = self.policy.least * self.limit, None
