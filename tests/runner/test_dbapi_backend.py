@@ -14,6 +14,7 @@ from sqlenrich.core.types import parse_type
 from sqlenrich.engines import ENGINES, get_engine
 from sqlenrich.runner.backends.dbapi import DbApiBackend, portable_type
 from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
+from sqlenrich.runner.backends.statements import StatementPolicy
 from tests.support.hostile import TEXTS
 from tests.support.runs import write_prompt
 
@@ -77,12 +78,10 @@ def test_nothing_answered_is_asked_again_and_refused_rows_are_retried(
     assert ledger == [("stopped",), ("done",), ("done",), ("done",)]
 
 
-def test_the_requests_are_read_in_pages(
-    database: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sqlenrich.runner.backends.statements.PAGE_ROWS", 7)
-    enrichment = se.load(write_prompt(tmp_path, HEADER))
-    report = se.run(enrichment, output=DbApiBackend(database, engine="duckdb", schema="enriched"), mock=True)
+def test_the_requests_are_read_in_pages(database: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    enrichment, pages = se.load(write_prompt(tmp_path, HEADER)), StatementPolicy(page_rows=7)
+    backend = DbApiBackend(database, engine="duckdb", schema="enriched", statements=pages)
+    report = se.run(enrichment, output=backend, mock=True)
     assert (report.calls, report.pending) == (report.distinct_requests, 0)
 
 
@@ -120,11 +119,9 @@ def test_the_source_may_be_a_query(database: duckdb.DuckDBPyConnection, tmp_path
     assert se.run(se.load(write_prompt(tmp_path, header)), output=backend, mock=True).rows_in == 5
 
 
-def test_long_answers_are_stored_by_several_statements(
-    database: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sqlenrich.runner.backends.statements.INSERT_CHARACTERS", 2000)
-    backend = DbApiBackend(database, engine="duckdb", schema="enriched")
+def test_long_answers_are_stored_by_several_statements(database: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    short = StatementPolicy(insert_characters=2000)
+    backend = DbApiBackend(database, engine="duckdb", schema="enriched", statements=short)
     report = se.run(se.load(write_prompt(tmp_path, HEADER)), output=backend, mock=True)
     stored = database.execute("SELECT count(*), count(DISTINCT request_hash) FROM enriched.intent_responses").fetchone()
     assert stored == (report.calls, report.distinct_requests)

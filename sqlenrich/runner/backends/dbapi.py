@@ -20,7 +20,7 @@ from sqlenrich.core.printer import print_sql
 from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Array, Decimal, Struct, Type
 from sqlenrich.engines import get_engine
 from sqlenrich.runner.backends.base import Source
-from sqlenrich.runner.backends.statements import StatementBackend
+from sqlenrich.runner.backends.statements import StatementBackend, StatementPolicy
 from sqlenrich.spec.enrichment import Enrichment
 
 T = TypeVar("T")
@@ -109,9 +109,17 @@ class DbApiBackend(StatementBackend):
     The connection is the caller's: it stays open. ``schema`` qualifies the tables that are made.
     """
 
-    def __init__(self, connection: DbApi, *, engine: str, schema: str = "", place: str = "") -> None:
+    def __init__(
+        self,
+        connection: DbApi,
+        *,
+        engine: str,
+        schema: str = "",
+        place: str = "",
+        statements: StatementPolicy | None = None,
+    ) -> None:
         named = place or f"{engine} {schema}".strip()
-        super().__init__(DbApiConnection(connection, get_engine(engine), named), engine, schema)
+        super().__init__(DbApiConnection(connection, get_engine(engine), named), engine, schema, statements)
 
     def bind(self, enrichment: Enrichment, input: str | Path | None) -> Source:
         """Find the source: ``input`` or the header's. Raises ConfigError where it is missing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -22,10 +23,15 @@ from sqlenrich.runner.backends.base import Connection, Counts, ModelUsage, Origi
 from sqlenrich.runner.backends.ledger import LEDGER, Ledger
 from sqlenrich.spec.enrichment import Enrichment
 
-PAGE_ROWS = 65_536
-"""The pending requests that are read at a time: each page scans the relation again."""
-INSERT_CHARACTERS = 250_000
-"""The text of one INSERT at most, but for a longer answer: warehouses bound a statement, the least at 1 MB."""
+
+@dataclass(frozen=True)
+class StatementPolicy:
+    """How much a statement reads or writes at a time."""
+
+    page_rows: int = 65_536
+    """The pending requests that are read at a time: each page scans the relation again."""
+    insert_characters: int = 250_000
+    """The text of one INSERT at most, but for a longer answer. Warehouses bound a statement, the least at 1 MB."""
 
 
 class StatementBackend:
@@ -34,7 +40,10 @@ class StatementBackend:
     A subclass opens the input (``bind``) and replaces what its database does better in bulk.
     """
 
-    def __init__(self, connection: Connection, engine: str, schema: str = "") -> None:
+    def __init__(
+        self, connection: Connection, engine: str, schema: str = "", statements: StatementPolicy | None = None
+    ) -> None:
+        self.statements = statements or StatementPolicy()
         self.connection, self.engine, self.schema = connection, engine, schema
         self.dialect: Engine = get_engine(engine)
         self.ledger = Ledger(connection, self.dialect, self.named(LEDGER))
@@ -128,9 +137,9 @@ class StatementBackend:
         """Give the pending requests, a page at a time."""
         last: str | None = None
         while True:
-            rows = self.connection.rows(call.relations.sql(queries.page(last, PAGE_ROWS)))
+            rows = self.connection.rows(call.relations.sql(queries.page(last, self.statements.page_rows)))
             yield from (Request(*row) for row in rows)
-            if len(rows) < PAGE_ROWS:
+            if len(rows) < self.statements.page_rows:
                 return
             last = rows[-1][0]
 
@@ -141,7 +150,7 @@ class StatementBackend:
 
     def append(self, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:
         """Store at least one answer and commit."""
-        for part in _parts(answers):
+        for part in _parts(answers, self.statements.insert_characters):
             rows = [_response_row(answer, origin) for answer in part]
             insert = queries.insert_rows(self.dialect, plan.relations.table("responses"), RESPONSES, rows)
             self.connection.execute(print_sql(self.dialect, insert, pretty=False))
@@ -237,12 +246,12 @@ class StatementBackend:
         return self.ledger.last_snapshot(name)
 
 
-def _parts(answers: Sequence[Answer]) -> Iterator[Sequence[Answer]]:
+def _parts(answers: Sequence[Answer], characters: int) -> Iterator[Sequence[Answer]]:
     """Give the answers in parts whose INSERT has a bounded length."""
     start = size = 0
     for place, answer in enumerate(answers):
         length = _ROW_CHARACTERS + len(answer.response or "") + len(answer.call_error or "")
-        if place > start and size + length > INSERT_CHARACTERS:
+        if place > start and size + length > characters:
             yield answers[start:place]
             start, size = place, 0
         size += length
