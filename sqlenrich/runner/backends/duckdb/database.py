@@ -87,9 +87,7 @@ class Database:
             raise RunError(f"{path} can't be made: {error.strerror}: {error.filename}") from None
         with _LOCK:
             if self._key in _OPEN:
-                raise RunError(
-                    f"{path} is already open in this process ({os.getpid()}): another run uses it, wait for it"
-                )
+                raise RunError(f"{path} is in use by another run of this process ({os.getpid()}); wait for it")
             _OPEN.add(self._key)
         self.memory_mib, self.paths, self.in_transaction = self.policy.memory_mib, None, False
         try:
