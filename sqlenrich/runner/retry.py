@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -60,6 +61,7 @@ def retry(
     :func:`~sqlenrich.run`. Each answer is a further attempt of the same request: none is dropped. Raises ConfigError
     where the file would ask something else than the last run did.
     """
+    clock = time.monotonic()
     check_options("retry", options, AskOptions)
     config = settings_of(config, enrichment, options.get("prices"))
     caps = caps_of(caps, options)
@@ -71,7 +73,9 @@ def retry(
         last = backend.last_snapshot(enrichment.name)
         enrichment = same_snapshot(enrichment, last, config, backend)
         choice = choose(enrichment, last, config, wanted, caps)
-        session = Session(enrichment, config, backend, choice, caps, observer or NullObserver(), stopper or Stopper())
+        session = Session(
+            enrichment, config, backend, choice, caps, observer or NullObserver(), stopper or Stopper(), clock=clock
+        )
         relations = {**backend.relations(enrichment.name), "source": "source"}
         if last.responses:
             relations["responses"] = last.responses

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
+import time
 from pathlib import Path
 from typing import Unpack
 
@@ -62,6 +63,7 @@ def run(
 
     A bad answer is a row of NAME_quarantine. Raises SqlenrichError only for what keeps a run from starting or going on.
     """
+    clock = time.monotonic()
     check_options("run", options, RunOptions)
     enrichment = with_source_options(enrichment, **chosen(options, SOURCE_OPTIONS))
     config = settings_of(config, enrichment, options.get("prices"))
@@ -70,7 +72,15 @@ def run(
     choice = choose_model(enrichment, config, wanted, new_budget(caps))
     backend = checked_backend(output, enrichment, input)
     session = Session(
-        enrichment, config, backend, choice, caps, observer or NullObserver(), stopper or Stopper(), tables or ""
+        enrichment,
+        config,
+        backend,
+        choice,
+        caps,
+        observer or NullObserver(),
+        stopper or Stopper(),
+        tables or "",
+        clock=clock,
     )
     with backend:
         plan = session.compile(input, responses)
