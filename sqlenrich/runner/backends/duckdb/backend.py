@@ -39,6 +39,7 @@ class DuckDBBackend(StatementBackend):
         output = Path(output)
         self.target = output
         self.policy = policy or Policy()
+        self._inserts: dict[str, str] = {}
         self.database = Database(database_path(output), self.policy)
         super().__init__(self.database, "duckdb")
 
@@ -198,9 +199,15 @@ class DuckDBBackend(StatementBackend):
 
         # The SQL finds the local variable by its name; registering it as a view would cost a third more.
         sqlenrich_batch = answer_table(answers, origin)  # noqa: F841
-        into = plan.relations.table("responses")
-        insert = exp.Insert(this=into, expression=select("*").from_(BATCH), by_name=True)
-        self.database.db.execute(print_sql(self.dialect, insert, pretty=False))
+        self.database.db.execute(self._insert_of(plan))
+
+    def _insert_of(self, plan: Plan) -> str:
+        """Give the statement that appends a batch: printed once a table, since each commit needs it."""
+        table = plan.responses.relation
+        if table not in self._inserts:
+            insert = exp.Insert(this=symbol("responses"), expression=select("*").from_(BATCH), by_name=True)
+            self._inserts[table] = plan.relations.sql(insert)
+        return self._inserts[table]
 
     def repeated_keys(self, plan: Plan, key: Sequence[str]) -> tuple[int, int, int]:
         """Give the rows, how many of them repeat the key of another row, and how many have a NULL in it."""
