@@ -113,15 +113,18 @@ class StatementBackend:
 
     def finish(self, plan: Plan, calls: Sequence[Step]) -> Results:
         """Make ``checked``, ``enriched`` and ``quarantine``. Raises RunError if a row is unaccounted for."""
-        self.connection.begin()
-        self.judge(plan)
-        self.run_step(plan.step("enriched"))
-        self.run_step(plan.step("quarantine"))
-        self.connection.commit()
+        self.make_results(plan)
         results = self.results(plan, self.count(calls))
         pending = exp.Drop(tables=[plan.relations.table("pending")], kind="TABLE", exists=True)
         self.connection.execute(print_sql(self.dialect, pending))
         return results
+
+    def make_results(self, plan: Plan) -> None:
+        """Make the three tables, in one transaction where the database has them."""
+        self.connection.begin()
+        for name in ("checked", "enriched", "quarantine"):
+            self.run_step(plan.step(name))
+        self.connection.commit()
 
     def results(self, plan: Plan, pending: int) -> Results:
         """Give the counts of the result tables. Raises RunError if a row is unaccounted for."""

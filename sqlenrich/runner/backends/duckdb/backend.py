@@ -18,7 +18,7 @@ from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.plan.relations import RELATIONS, symbol
 from sqlenrich.renderer.statements import create_table_as
 from sqlenrich.runner.backends import queries
-from sqlenrich.runner.backends.base import Counts, Origin, Results, RunStart, Source
+from sqlenrich.runner.backends.base import Counts, Origin, RunStart, Source
 from sqlenrich.runner.backends.duckdb.database import Database, Policy, name_parts, problem
 from sqlenrich.runner.backends.duckdb.files import check_replaceable, database_path, export, files_of
 from sqlenrich.runner.backends.duckdb.source import SOURCE, open_source
@@ -151,13 +151,9 @@ class DuckDBBackend(StatementBackend):
                 rest = exp.Insert(this=symbol("checked"), expression=whole.query)
                 self.database.execute(sliced.relations.sql(rest))
 
-    def finish(self, plan: Plan, calls: Sequence[Step]) -> Results:
-        """Make ``checked``, ``enriched`` and ``quarantine`` together. Raises RunError if a row is lost."""
+    def make_results(self, plan: Plan) -> None:
+        """Make the three tables together, with more memory where that is needed."""
         self.database.roomy(lambda: self._finish(plan))
-        results = self.results(plan, self.count(calls))
-        pending = exp.Drop(tables=[plan.relations.table("pending")], kind="TABLE", exists=True)
-        self.database.execute(print_sql(self.dialect, pending))
-        return results
 
     def _finish(self, plan: Plan) -> None:
         self.database.begin()
