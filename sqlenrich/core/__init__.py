@@ -1,1 +1,1 @@
-"""What every other part imports: errors, types, JSON, sqlglot builders and the contract of an engine."""
+"""What every other part imports: errors, types, JSON, endpoints, sqlglot builders and the contract of an engine."""

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
 
+from sqlenrich.core.functions import FunctionSyntax
 from sqlenrich.core.json_functions import JsonFunctions
 from sqlenrich.core.sql import Sql
 from sqlenrich.core.text_functions import TextFunctions, Unary
+from sqlenrich.core.turn import Turn
 from sqlenrich.core.types import Type
 
 CARRIED = ("request_hash", "attempt")
@@ -36,6 +38,8 @@ class ModelCall:
     """What the engine's ``response_format`` gave; None where the hint stands in."""
     hint: str | None
     """A text that follows each prompt and describes the output; None for no hint."""
+    turns: tuple[Turn, ...] = ()
+    """The messages before each prompt."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """The engine's ``call_options`` that are set."""
     carried: tuple[str, ...] = CARRIED
@@ -65,12 +69,48 @@ class ResponseFormat:
 
 @dataclass(frozen=True)
 class CallResult:
-    """The answers of a call in SQL."""
+    """The answers of a call in SQL, as they come. Nothing here reads them."""
 
     source: Sql
-    """The relation of the answers: the carried columns, and what ``columns`` read."""
-    columns: Mapping[str, Sql]
-    """An expression for each column of ``responses`` that the call knows; the others become NULL."""
+    """The relation with the carried columns: the pending one, or what a table function makes of it."""
+    raw: Sql
+    """The vendor's whole answer to a row of ``source`` as one text, never NULL. It calls, or holds what was called."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a stored answer is read. Where a fact was wrong, a mended reading reads it again: nothing is paid twice."""
+
+    name: str
+    """What ``read_by`` becomes: the call's name and a digest of all that decides how an answer is read."""
+    columns: Callable[[Sql], Mapping[str, Sql]]
+    """``raw`` to an expression for each column of ``responses`` that is read from it. None of them may fail for any
+    text. ``response`` is NULL only for a failed call, and where no place that is known holds a text."""
+    reports_finish: bool = False
+    """Whether ``finish_reason`` can be ``length``."""
+    facts: Mapping[str, VendorFact] = field(default_factory=dict)
+    """The facts by which it reads."""
+    mended: Callable[[Mapping[str, Any]], Reading] | None = None
+    """The reading with other values of these facts; None where they can't be changed."""
+
+
+@dataclass(frozen=True)
+class Scripting:
+    """The engine's own scripting: the loop in which a script asks a part of the pending requests at a time."""
+
+    block: str
+    """The loop as a text with places for statements: ``{read}`` reads stored answers, ``{pending}`` makes the pending
+    relation, ``{first}`` gives the last of the first few hashes, ``{problem}`` why all of these failed or NULL,
+    ``{unlock}`` lets others ask, ``{stopped}`` is a text for the error, ``{last}`` the last part's number, ``{ask}``
+    asks a part. Its variables are ``part`` and ``first_hash``."""
+    variable: Callable[[str], Sql]
+    """A variable of the block inside of a statement."""
+    share: Callable[[Sql, int], Sql]
+    """``(request_hash, n)``: a number from 0 to n - 1, always the same for a hash."""
+    finished: Callable[[str], str] = lambda block: block
+    """``(block)``: the statement that runs the block."""
+    needs: str = ""
+    """What the client or the engine must have to run the block, for the header of a script; empty: nothing unusual."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +122,8 @@ class VendorFact:
     """The page that documents the value, or how it was found."""
     read_on: str
     """The day on which the source was read, ``YYYY-MM-DD``."""
+    seen_live: bool = False
+    """Whether we saw it in an account of the vendor ourselves."""
 
 
 @dataclass(frozen=True)
@@ -116,10 +158,32 @@ class Engine:
     """``(pending, call)``: the answers to the rows of a relation with the columns ``prompt`` and
     :attr:`ModelCall.carried`. It asks once a row, and a row that fails does not fail the query. None where a Python
     client asks the model."""
+    create_work_table: Callable[[exp.Table, Sql], list[Sql]] | None = None
+    """As ``create_table_as``, for the tables that only the steps read (``prompts``, ``pending``, ``checked``), where
+    the engine has cheaper ones that outlive a session. None: ``create_table_as``."""
+    responses_properties: Callable[[], list[exp.Property]] = list
+    """How the table of answers is partitioned and clustered: runs read it by ``request_hash`` alone."""
+    now: Callable[[], Sql] = exp.CurrentTimestamp
+    """The time of the statement, in UTC, that a column of the type ``timestamp`` takes."""
+    reading: Reading | None = None
+    """How the answers of ``call`` are read; None where a Python client asks."""
+    updates: bool = True
+    """Whether every table takes UPDATE. Otherwise the statement that asks also reads what it stores."""
+    functions: FunctionSyntax | None = None
+    """How a script makes functions of its own; None where it can't."""
+    count_tokens: Callable[[ModelCall], Sql] | None = None
+    """The tokens of the text that a request sends, an integer over the column ``prompt``, counted without asking the
+    model; NULL where it can't be. None: the engine has no function that counts."""
+    scripting: Scripting | None = None
+    """How a script asks in parts; None where it can't."""
     must_exist: Callable[[ModelCall], list[str]] = lambda _: []
     """Lines for the head of a script: what its user must have before it runs, and the statement that makes it."""
     name_problem: Callable[[str], str | None] = lambda _: None
     """Why the engine can't hold a table or column of this name, or None."""
+    column_problem: Callable[[str], str | None] | None = None
+    """Why a table that the engine makes can't have a column of this name, or None. None: ``name_problem``."""
+    default_params: Callable[[str, Mapping[str, Any]], Mapping[str, Any]] = lambda _model, _options: {}
+    """``(model, options)``: vendor's parameters that a request has unless its user sets them or sets them to null."""
     params_by_model: tuple[tuple[str, Mapping[str, str | None]], ...] = ()
     """Exceptions to ``params``: a regular expression for names of models, and their entries."""
     shares_settings_of: str = ""
@@ -137,6 +201,13 @@ class Engine:
     def settings_key(self) -> str:
         """The key of the engine in ``sqlenrich.toml`` and under ``params``."""
         return self.shares_settings_of or self.name
+
+    def with_facts(self, changes: Mapping[str, VendorFact]) -> Engine:
+        """Give the engine that reads answers by other facts; what it asks stays."""
+        if not changes or self.reading is None or self.reading.mended is None:
+            return self
+        values = {name: fact.value for name, fact in changes.items()}
+        return replace(self, facts={**self.facts, **changes}, reading=self.reading.mended(values))
 
     def params_of(self, model: str) -> dict[str, str | None]:
         """Give the portable parameters under the names that this model takes; None for one that it refuses."""

@@ -45,6 +45,8 @@ class PromptError(SqlenrichError):
         self.source = source
         self.line = line
         self.column = column
+        self.syntax = False
+        """Whether the template is no Jinja, whatever its columns are."""
         place = ":".join(str(part) for part in (source, line, column) if part is not None)
         self.problems: tuple[PromptError, ...] = (self,)
         super().__init__(f"{place}: {message}")

@@ -50,7 +50,7 @@ class JsonFunctions:
     """``(value, index)``: an element of an array from 0; NULL for a value that is not an array."""
     has_type: Callable[[Sql, tuple[str, ...]], Sql]
     """``(value, types)``: whether the value is of one of JSON Schema's types; ``integer`` holds for 1.0. NULL for a
-    missing value."""
+    missing value; a test for NULL alone, a ``Not``, gives false."""
     string: Unary
     """A string's text, or the JSON text of a number or boolean; NULL for a JSON null."""
     number: Unary
@@ -75,6 +75,9 @@ class JsonFunctions:
     any_item: Callable[[Sql, str, ItemTest, int], Sql]
     """``(value, item, test, start)``: whether the test holds for an element at or after the position ``start``; false
     or NULL for a value that is not an array."""
+    least_item: Callable[[Sql, str, ItemTest, int], Sql]
+    """``(value, item, body, start)``: the least text, by code points, that the body gives for an element at or after
+    the position ``start``. A NULL is skipped. NULL where no text is left and for a value that is not an array."""
     count_items: Callable[[Sql, str, ItemTest], Sql]
     """``(value, item, test)``: the number of elements for which the test holds; NULL for another value."""
     map_items: Callable[[Sql, str, ItemTest], Sql]
@@ -107,8 +110,8 @@ class JsonFunctions:
 
     # Repairs of an answer's text
 
-    unfence: Callable[[Sql], tuple[Sql, Sql]]
-    """Of a trimmed text: whether it is one Markdown code block, and the text inside the block."""
+    unfence: Unary
+    """Of a trimmed text: the text inside the block where it is one Markdown code block, else the text."""
     without_prose: Unary
     """The text without what stands before and after its JSON object."""
     without_trailing_commas: Unary
@@ -120,12 +123,20 @@ class JsonFunctions:
 
     # What only some engines need
 
+    long: tuple[str, ...] = ()
+    """Which of ``parse``, ``bigint``, ``is_integer`` (``has_type`` for integers) and ``beyond_bigint`` are long enough
+    to be functions of their own in a script."""
     unquoted: Unary | None = None
     """A number that a string holds, as a JSON number, other values as they are, where ``number`` and ``bigint`` do not
     read strings. Without it they do."""
-    beyond_bigint: Unary | None = None
-    """Whether a number is beyond 64 bits, where ``bigint`` does not give NULL for all of them. Without it NULL from
-    ``bigint`` decides."""
+    beyond_bigint: Callable[[Sql, Sql], Sql] | None = None
+    """``(value, integer)``: whether a number is beyond 64 bits, where ``bigint``, which gave the integer, does not give
+    NULL for all of them. Without it NULL from ``bigint`` decides."""
+    members: Callable[[Sql, Sequence[str]], Sql] | None = None
+    """``(value, names)``: the members of an object by these names, read at once, where each ``get`` would parse its
+    text again. :attr:`get_member` reads one of them."""
+    get_member: Callable[[Sql, str], Sql] | None = None
+    """``(members, name)``: the member of this name, as ``get`` gives it."""
     read_together: Callable[[Mapping[str, Sql], str, Sql], dict[str, Sql]] | None = None
     """``(values, name, list)``: columns by name for values of one parsed text. The first column, called ``name``, reads
     all values at once; the others read ``list``, which refers to it. Without it each column reads its own value."""

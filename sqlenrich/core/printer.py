@@ -10,23 +10,25 @@ import sqlglot
 from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
+from sqlenrich.core.functions import inlined
+from sqlenrich.core.layout import WIDTH, generator_of
 from sqlenrich.core.sql import Sql
 
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f]")
+_CONTROL = re.compile(r"[\x00-\x1f]")
 
 
 def _escape_string(text: str) -> str:
-    """Give DuckDB's ``E'...'``: a carriage return or a tab may be lost where a script is pasted.
+    """Give DuckDB's ``E'...'``: a text on one line, of which no tab or carriage return is lost where it is pasted.
 
     A quote is doubled. After ``\\'`` DuckDB's tokenizer takes the text for ended and replaces no-break spaces (2.0).
     """
     if "\0" in text:  # the only character that E'...' can't hold
         return "(" + " || CHR(0) || ".join(_escape_string(part) for part in text.split("\0")) + ")"
-    escaped = text.replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n")
+    escaped = text.replace("\\", "\\\\").replace("'", "''")
     return "E'" + _CONTROL.sub(lambda m: _ESCAPES.get(m[0]) or f"\\x{ord(m[0]):02x}", escaped) + "'"
 
 
-_ESCAPES = {"\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
+_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
 
 
 def _marks(texts: Sequence[str]) -> Iterator[str]:
@@ -44,7 +46,7 @@ def print_sql(engine: Engine, statement: Sql, *, pretty: bool = True) -> str:
     ``$\\{`` (4.3). Spark reads ``\\0``, which sqlglot prints for NUL, and digits after it as another character.
     sqlglot's placeholder for line breaks must not occur in a text or a name.
     """
-    statement = exp.Paren(this=statement.copy())  # a node that replaces the root would be lost
+    statement = exp.Paren(this=inlined(statement.copy()))  # a node that replaces the root would be lost
     marks = _marks([node.name for node in statement.find_all(exp.Literal, exp.Identifier, exp.Var)])
     line_break, dollar_brace, nul = next(marks), next(marks), next(marks)
     if engine.dialect in ("spark", "databricks"):
@@ -55,8 +57,9 @@ def print_sql(engine: Engine, statement: Sql, *, pretty: bool = True) -> str:
         for node in statement.find_all(exp.Literal):
             if node.is_string and _CONTROL.search(node.this):
                 node.replace(exp.var(_escape_string(node.this)))
-    generator = sqlglot.Dialect.get_or_raise(engine.dialect).generator(
-        pretty=pretty, normalize_functions=False, comments=True, max_text_width=100
+    dialect = sqlglot.Dialect.get_or_raise(engine.dialect)
+    generator = generator_of(engine.dialect)(
+        dialect=dialect, pretty=pretty, normalize_functions=False, comments=True, max_text_width=WIDTH
     )
     generator.SENTINEL_LINE_BREAK = line_break  # type: ignore[misc]
     printed = generator.generate(statement.this.pop(), copy=False)

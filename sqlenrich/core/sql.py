@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from sqlglot import exp
@@ -43,9 +43,10 @@ def named_func(name: str) -> Build:
     return lambda *args: func(name, *args)
 
 
-def replace_table(table: exp.Table, select: Sql) -> list[Sql]:
+def replace_table(table: exp.Table, select: Sql, *properties: exp.Property) -> list[Sql]:
     """Give the statement that makes a table afresh from a SELECT, where the engine has CREATE OR REPLACE TABLE."""
-    return [exp.Create(this=table, kind="TABLE", expression=select, replace=True)]
+    given = exp.Properties(expressions=list(properties)) if properties else None
+    return [exp.Create(this=table, kind="TABLE", expression=select, replace=True, properties=given)]
 
 
 def wrapped(value: Sql) -> Sql:
@@ -68,9 +69,43 @@ def case(*arms: tuple[Sql, Sql], default: Sql | None = None) -> exp.Case:
     return exp.Case(ifs=[exp.If(this=test, true=value) for test, value in arms], default=default)
 
 
+def noted(arm: exp.If, note: str) -> exp.If:
+    """Give an arm of a CASE with a comment for its reader."""
+    arm.add_comments([note])
+    return arm
+
+
+def negated(test: Sql) -> Sql:
+    """Give the negation: NULL where the test is NULL."""
+    if isinstance(test, exp.Not | exp.Boolean):
+        return test.this if isinstance(test, exp.Not) else exp.Boolean(this=not test.this)
+    if isinstance(test, exp.Paren):
+        return negated(test.this)
+    if isinstance(test, exp.EQ):
+        return exp.NEQ(this=test.this, expression=test.expression)
+    return exp.Not(this=exp.paren(test, copy=False) if isinstance(test, exp.Connector | exp.Binary) else test)
+
+
+def one_of(value: Sql, *texts: str) -> Sql:
+    """Give the test that a text is one of these."""
+    if len(texts) == 1:
+        return exp.EQ(this=value, expression=literal(texts[0]))
+    return exp.In(this=value, expressions=[literal(text) for text in texts])
+
+
 def is_blank(trimmed: Sql) -> Sql:
     """Give whether a trimmed text is empty or NULL."""
     return exp.EQ(this=exp.Coalesce(this=trimmed, expressions=[literal("")]), expression=literal(""))
+
+
+def given(value: Sql) -> Sql:
+    """Give the test that a value is not NULL."""
+    return exp.Not(this=exp.Is(this=value, expression=exp.Null()))
+
+
+def first_of(values: Sequence[Sql]) -> Sql:
+    """Give the first of some values that is not NULL."""
+    return func("COALESCE", *values) if len(values) > 1 else values[0]
 
 
 def concat(*parts: Sql) -> Sql:

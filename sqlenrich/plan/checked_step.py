@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
-from sqlenrich.core.sql import Sql, all_of, any_of, case, concat, literal
+from sqlenrich.core.functions import SharedFunction
+from sqlenrich.core.sql import Sql, all_of, case, concat, literal
+from sqlenrich.core.types import STRING
 from sqlenrich.plan.references import References
+from sqlenrich.plan.source_columns import BAD_VALUE
 from sqlenrich.schema.checks.repairs import kept_nulls, repaired_sql
+from sqlenrich.schema.checks.shared_functions import shared as shared_functions
 from sqlenrich.schema.checks.shared_values import shared_values
-from sqlenrich.schema.checks.sql import checks_sql, ref_sql
+from sqlenrich.schema.checks.sql import Columns, checks_sql, fault_sql, integer_sql, value_sql
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.limits import TOO_LONG
 
 CTE_NAMES = ("answered", "parsed", "fields", "judged", "ranked", "p", "r")
 """The names of the common table expressions inside the step."""
+UNREADABLE = "no known place of the answer holds a text: "
+"""The detail of an answer that can't be read, before its beginning."""
+UNREAD_SHOWN = 500
+"""The characters of such an answer that are shown."""
 
 
 @dataclass(frozen=True)
@@ -31,57 +39,105 @@ class CheckedStep:
     recorded: tuple[str, ...]
     unused_name: Callable[[str], str]
     """Gives a name that no column of the result tables has."""
+    tells_values: bool = False
+    """Whether ``prompts`` says which value does not fit its declared type."""
 
     def sql(self) -> Sql:
         """Give the SELECT."""
         enrichment, json, col, named = self.enrichment, self.engine.json, self.names.col, self.names.named
         facts = ("request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason")
-        known = exp.select("1", copy=False).from_(self.names.table("prompts", "p"), copy=False)
-        known = known.where(exp.EQ(this=col("request_hash", "p"), expression=col("request_hash", "r")), copy=False)
-        repaired = repaired_sql(json, col("response", "r"), enrichment.repairs, keep_null=kept_nulls(enrichment.schema))
-        answered = exp.select(
-            *(col(name, "r") for name in facts),
-            named(repaired, "answer"),
-            copy=False,
-        ).from_(self.names.table("responses", "r"), copy=False)
-        answered = answered.where(exp.Exists(this=known), copy=False)
-        parsed = exp.select(exp.Star(), named(json.parse(col("answer")), self.unused_name("doc")), copy=False)
-        parsed = parsed.from_(exp.to_table("answered"), copy=False)
-        doc, read_as = col(self.unused_name("doc")), shared_values(enrichment.checks, self.unused_name("doc"))
-        read = self.read({name: ref_sql(json, doc.copy(), ref) for ref, name in read_as.items()})
-        failed = exp.Not(this=exp.Is(this=col("call_error"), expression=exp.Null()))
-        columns = {ref: col(name) for ref, name in read_as.items()}
-        verdict = checks_sql(json, col("answer"), doc, enrichment.checks, detail=True, columns=columns)
-        verdict.args["ifs"].insert(0, exp.If(this=failed, true=concat(literal("CALL_ERROR "), col("call_error"))))
-        judged = exp.select(*(col(name) for name in (*facts, "answer")), named(verdict, "verdict"), copy=False).from_(
-            exp.to_table("fields" if read_as else "parsed"), copy=False
+        answered = (
+            exp.select(
+                *map(col, facts),
+                named(self.repaired(col("response")), "answer"),
+                *([named(self.unread(), "unread")] if self.reads else []),
+                copy=False,
+            )
+            .from_(self.names.table("responses"), copy=False)
+            .where(self.names.asked(), copy=False)
         )
+        doc_of = shared_functions(json).parse
+        parsed = exp.select(exp.Star(), named(doc_of(col("answer")), self.unused_name("doc")), copy=False)
+        parsed = parsed.from_(exp.to_table("answered"), copy=False)
+        doc, shared = col(self.unused_name("doc")), shared_values(enrichment.checks, self.unused_name("doc"))
+        columns = Columns({ref: col(name) for ref, name in shared.values.items()})
+        values = {name: value_sql(json, doc.copy(), ref) for ref, name in shared.values.items()}
+        fields = [named(value, name) for name, value in self.read(values).items()]
+        # What is read at once is read from the columns beside it, as DuckDB allows; elsewhere from the document.
+        known = Columns() if json.read_together is None else columns
+        fields += [named(integer_sql(json, doc.copy(), ref, known), name) for ref, name in shared.integers.items()]
+        for path, name in shared.faults.items():
+            fields.append(named(fault_sql(json, doc.copy(), enrichment.checks, path, known), name))
+        read = exp.select(exp.Star(), *fields, copy=False).from_(exp.to_table("parsed"), copy=False)
+        columns = replace(
+            columns,
+            integers={ref: col(name) for ref, name in shared.integers.items()},
+            faults={path: col(name) for path, name in shared.faults.items()},
+        )
+        failed = exp.Not(this=exp.Is(this=col("call_error"), expression=exp.Null()))
+        verdict = checks_sql(json, col("answer"), doc, enrichment.checks, detail=True, columns=columns)
+        first = [exp.If(this=failed, true=concat(literal("CALL_ERROR "), col("call_error")))]
+        if self.reads:
+            stored = exp.Not(this=exp.Is(this=col("unread"), expression=exp.Null()))
+            first.append(exp.If(this=stored, true=concat(literal(f"UNREADABLE {UNREADABLE}"), col("unread"))))
+        verdict.set("ifs", [*first, *verdict.args["ifs"]])
+        judged = exp.select(exp.Star(), named(verdict, "verdict"), copy=False)
+        judged = judged.from_(exp.to_table("fields" if fields else "parsed"), copy=False)
         ranked = exp.select(
-            exp.Star(), named(self.choice(), "choice"), named(self.attempts(), "attempts"), copy=False
+            exp.Star(), named(self.attempts(), "attempts"), named(self.choice(), "choice"), copy=False
         ).from_(exp.to_table("judged"), copy=False)
-        queries = {"answered": answered, "parsed": parsed, "fields": read, "judged": judged, "ranked": ranked}
+        queries = {
+            "answered": answered,
+            "parsed": parsed,
+            **({"fields": read} if fields else {}),
+            "judged": judged,
+            "ranked": ranked,
+        }
         select = self.join_answers()
         for name, query in queries.items():
-            if name != "fields" or read_as:
-                select = select.with_(name, as_=query, copy=False)
+            select = select.with_(name, as_=query, copy=False)
         return select
 
-    def read(self, values: dict[str, Sql]) -> Sql:
-        """Give the SELECT that reads the values of each answer into columns."""
-        if self.engine.json.read_together is not None:
-            listed = self.unused_name("doc") + "s"
-            values = self.engine.json.read_together(values, listed, self.names.col(listed))
-        named = (self.names.named(value, name) for name, value in values.items())
-        return exp.select(exp.Star(), *named, copy=False).from_(exp.to_table("parsed"), copy=False)
+    def repaired(self, response: Sql) -> Sql:
+        """Give the answer's text after the repairs."""
+        json, text, repairs = self.engine.json, self.engine.text, self.enrichment.repairs
+        if not repairs:
+            return response
+        keep_null = kept_nulls(self.enrichment.schema)
+        repaired = SharedFunction(
+            "text",
+            {"response": STRING},
+            STRING,
+            lambda given: repaired_sql(json, text, given, repairs, keep_null=keep_null),
+            f"repaired: {', '.join(repairs)}",
+        )
+        return repaired(response)
+
+    @property
+    def reads(self) -> bool:
+        """Whether answers of the engine's own function are stored, which are read apart from the call."""
+        return self.engine.reading is not None
+
+    def unread(self) -> Sql:
+        """Give the beginning of a stored answer in which nothing was found; NULL for any other."""
+        nothing = exp.Is(this=self.names.col("response"), expression=exp.Null())
+        return case((nothing, self.engine.text.substr(self.names.col("raw"), literal(1), literal(UNREAD_SHOWN))))
+
+    def read(self, values: dict[str, Sql]) -> dict[str, Sql]:
+        """Give the columns of the values of each answer."""
+        if self.engine.json.read_together is None:
+            return values
+        listed = self.unused_name("doc") + "s"
+        return self.engine.json.read_together(values, listed, self.names.col(listed))
 
     def choice(self) -> Sql:
         """Rank the answers of a hash in a total order: accepted first, then the latest attempt, then the earliest."""
-        col = self.names.col
-        accepted = case((exp.Is(this=col("verdict"), expression=exp.Null()), literal(0)), default=literal(1))
+        col, ordered = self.names.col, self.names.ordered
+        refused = exp.Not(this=exp.Is(this=col("verdict"), expression=exp.Null()))
         order = exp.Order(
             expressions=[
-                exp.Ordered(this=accepted, nulls_first=True),
-                exp.Ordered(this=col("attempt"), desc=True, nulls_first=False),
+                ordered(refused),
+                ordered(col("attempt"), desc=True),
                 exp.Ordered(this=col("asked_at"), nulls_first=True),
                 exp.Ordered(this=col("run_id"), nulls_first=True),
             ]
@@ -101,24 +157,25 @@ class CheckedStep:
         no_hash = exp.Is(this=col("request_hash", "p"), expression=exp.Null())
         no_prompt = exp.Is(this=col("prompt", "p"), expression=exp.Null())
         no_answer = exp.Is(this=col("request_hash", "r"), expression=exp.Null())
-        kept_code = exp.In(this=code.copy(), expressions=[literal("CALL_ERROR"), literal("NO_RESPONSE")])
         finish = col("finish_reason", "r")
         detail, too_long = rest, []
         if self.enrichment.limit is not None:
             detail = case((col(TOO_LONG, "p"), literal(self.enrichment.limit.detail)), default=rest)
             too_long = [(col(TOO_LONG, "p"), literal("BAD_PROMPT"))]
+        if self.tells_values:
+            detail = case((no_prompt.copy(), col(BAD_VALUE, "p")), default=detail)
         error = case(
             (all_of(no_hash, no_prompt), literal("BAD_PROMPT")),
             *too_long,
             (no_hash.copy(), literal("NO_INPUT")),
             (no_answer, literal("NOT_ASKED")),
-            (any_of(exp.Is(this=verdict.copy(), expression=exp.Null()), kept_code), code),
+            (exp.Is(this=verdict.copy(), expression=exp.Null()), exp.Null()),
             (exp.EQ(this=finish.copy(), expression=literal("length")), literal("TRUNCATED")),
             (
                 exp.In(this=finish.copy(), expressions=[literal("refusal"), literal("content_filter")]),
                 literal("REFUSED"),
             ),
-            default=code.copy(),
+            default=code,
         )
         repaired = exp.Coalesce(
             this=exp.NEQ(this=col("answer", "r"), expression=col("response", "r")), expressions=[literal(False)]
@@ -129,7 +186,9 @@ class CheckedStep:
         )
         return (
             exp.select(
-                *(col(name, "p") for name in (*self.kept, "prompt", "request_hash")),
+                *(col(name, "p") for name in self.kept),
+                col("prompt", "p") if self.enrichment.keep_prompts else named(self.names.null(STRING), "prompt"),
+                col("request_hash", "p"),
                 col("response", "r"),
                 col("answer", "r"),
                 named(exp.Coalesce(this=col("attempts", "r"), expressions=[literal(0)]), "_attempts"),

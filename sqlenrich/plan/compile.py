@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from sqlglot import exp
 
-from sqlenrich.core.engine import CARRIED, CallResult, Engine, ModelCall
+from sqlenrich.core.engine import CARRIED, CallResult, Engine, ModelCall, Reading
+from sqlenrich.core.functions import Functions
 from sqlenrich.core.json import canonical_json
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql, literal
@@ -20,21 +21,22 @@ from sqlenrich.plan.checked_step import CheckedStep
 from sqlenrich.plan.model import output_of, resolve_model
 from sqlenrich.plan.pending_step import (
     RetrySelection,
+    check_keeps_prompts,
     chosen_reasons,
     refused,
     retry_selections,
     unanswered,
     validated_attempts,
 )
-from sqlenrich.plan.plan import RESPONSES, Plan, Step
+from sqlenrich.plan.plan import READ, RESPONSES, Plan, Step
 from sqlenrich.plan.prompts_step import CTE_NAMES as PROMPTS_CTE_NAMES
 from sqlenrich.plan.prompts_step import PromptsStep
 from sqlenrich.plan.references import References
-from sqlenrich.plan.relations import Relations, relations_of
+from sqlenrich.plan.relations import Relations, check_column, relations_of, source_notes, with_functions
 from sqlenrich.plan.request import ResolvedModel, request_constant
 from sqlenrich.plan.results_step import CTE_NAMES as RESULTS_CTE_NAMES
 from sqlenrich.plan.results_step import ResultsStep
-from sqlenrich.plan.source_columns import SourceColumns
+from sqlenrich.plan.source_columns import BAD_VALUE, WRITTEN, SourceColumns
 from sqlenrich.schema.json_schema import hint_text
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.limits import TOO_LONG
@@ -62,20 +64,25 @@ def compile_plan(
     shard: tuple[int, int] | None = None,
     options: Mapping[str, Any] | None = None,
     asked_by_client: bool = False,
+    functions: Functions = "inline",
+    run_id: str | None = None,
 ) -> Plan:
     """Compile an enrichment for an engine.
 
     ``relations`` names the source and the steps where they are not the defaults; ``source_types`` are the source's
     real column types by source name; ``shard`` is ``(i, n)``: the i-th (from 1) of n parts of the pending requests, by
-    hash. With ``asked_by_client`` a client asks the model, even if the engine has a function for it. Raises
+    hash. With ``asked_by_client`` a client asks the model, even if the engine has a function for it; otherwise
+    ``run_id`` stands beside the answers, by default the time. ``functions`` tells where the expressions that every
+    enrichment repeats stand: ``inline`` at each place, ``temporary`` in functions of the session, ``installed`` in
+    functions that were made once. Raises
     :class:`~sqlenrich.UnsupportedError` for what the engine can't do, :class:`~sqlenrich.PromptError` for what can't
     be compiled in the template, :class:`~sqlenrich.ConfigError` for two relations of one name.
     """
     target = get_engine(engine)
-    tables = relations_of(enrichment, target, relations or {})
+    tables = with_functions(relations_of(enrichment, target, relations or {}), functions)
     resolved = model or resolve_model(enrichment, target)
-    target = replace(target, call=None) if asked_by_client else target
-    return _Compiler(enrichment, target, resolved, tables, source_types, options).plan(shard)
+    target = (replace(target, call=None) if asked_by_client else target).with_facts(resolved.facts)
+    return _Compiler(enrichment, target, resolved, tables, source_types, options, run_id=run_id).plan(shard)
 
 
 def compile_retry(
@@ -88,23 +95,26 @@ def compile_retry(
     max_attempts: int | None = None,
     options: Mapping[str, Any] | None = None,
     asked_by_client: bool = False,
+    run_id: str | None = None,
 ) -> tuple[RetryCall, ...]:
     """Compile the calls that ask refused rows again. Each distinct request is in at most one call.
 
     ``reasons`` are the error codes to retry, by default all that a retry can help; ``max_attempts`` replaces the
-    file's; ``asked_by_client`` is as for :func:`compile_plan`. The pending relation is made from ``checked`` and has
-    the additional column ``sent_hash``.
+    file's; ``asked_by_client`` and ``run_id`` are as for :func:`compile_plan`. The pending relation is made from
+    ``checked`` and has the additional column ``sent_hash``.
     Raises as :func:`compile_plan` does, and ConfigError for a reason that can't be retried.
     """
+    check_keeps_prompts(enrichment)
     target = get_engine(engine)
     resolved = model or resolve_model(enrichment, target)
-    target = replace(target, call=None) if asked_by_client else target
+    target = (replace(target, call=None) if asked_by_client else target).with_facts(resolved.facts)
     codes = chosen_reasons(reasons)
     attempts = validated_attempts(enrichment.max_attempts if max_attempts is None else max_attempts)
     tables = relations_of(enrichment, target, {"source": "source", **(relations or {})})
 
     def compiler(model: ResolvedModel) -> _Compiler:
-        return _Compiler(enrichment, target, model, tables, None, options, carried=(*CARRIED, "sent_hash"))
+        carried = (*CARRIED, "sent_hash")
+        return _Compiler(enrichment, target, model, tables, None, options, carried=carried, run_id=run_id)
 
     found = retry_selections(target, resolved, codes, attempts, reports_finish=compiler(resolved).reports_finish())
     return tuple(RetryCall(one.model, compiler(one.model).retry_step(one), one.what) for one in found)
@@ -134,7 +144,9 @@ class _Compiler:
         source_types: Mapping[str, Type] | None,
         options: Mapping[str, Any] | None,
         carried: tuple[str, ...] = CARRIED,
+        run_id: str | None = None,
     ) -> None:
+        self.run_id = run_id
         options = {**model.options, **(options or {})}
         self.enrichment, self.engine, self.tables = enrichment, engine, tables
         self.columns = SourceColumns(enrichment, engine, source_types)
@@ -143,25 +155,42 @@ class _Compiler:
             None if options.get("schema") is False else engine.response_format(output_of(enrichment, model)).form
         )
         needs_hint = enrichment.hint == "always" or (enrichment.hint == "auto" and response_format is None)
+        sends_schema = response_format is not None
         if engine.call is None:
             needs_hint = enrichment.hint == "always"
+            sends_schema = not needs_hint
+        if (repairs := enrichment.repairs_of(sends_schema=sends_schema)) != enrichment.repairs:
+            self.enrichment = replace(enrichment, repairs=repairs)
         hint = hint_text(enrichment.schema) if needs_hint and enrichment.hint != "never" else None
-        self.call = ModelCall(model.name, model.params, enrichment.schema, response_format, hint, options, carried)
-        self.constant = request_constant(model, enrichment.schema, hint)
+        self.call = ModelCall(
+            model.name, model.params, enrichment.schema, response_format, hint, enrichment.turns, options, carried
+        )
+        self.constant = request_constant(model, enrichment.schema, hint, enrichment.turns)
         self.kept = {name: self.columns.type(name) for name in (*enrichment.key, *enrichment.keep)}
+        typed = any(column.type not in (None, STRING) for column in enrichment.columns.values())
+        # A script does not know the source's types, and casts nothing.
+        self.tells_values = typed and (source_types is not None or run_id is not None)
         self.recorded = enrichment.limit.recorded if enrichment.limit is not None else ()
+        source = tables.tables.get("source")
+        relation = self.columns.query("") if source is None else source
+        written = [node.name for node in relation.find_all(exp.Identifier)]
+        self.taken = {name.lower() for name in (*self.kept, *enrichment.output_columns, *written)}
 
     def plan(self, shard: tuple[int, int] | None) -> Plan:
+        for name in self.kept:
+            check_column(self.engine, name)
         recorded: dict[str, Type] = dict.fromkeys(self.recorded, BOOLEAN)
         asked: dict[str, Type] = {**self.kept, "prompt": STRING, "request_hash": STRING}
         verdict: dict[str, Type] = {"_error": STRING, "_error_detail": STRING, "_repaired": BOOLEAN}
-        decided = {} if self.enrichment.limit is None else {TOO_LONG: BOOLEAN, **recorded}
+        decided: dict[str, Type] = {} if self.enrichment.limit is None else {TOO_LONG: BOOLEAN, **recorded}
         answer: dict[str, Type] = {"response": STRING, "answer": STRING, "_attempts": BIGINT, "_model": STRING}
         origin: dict[str, Type] = {"_version": STRING, "_fingerprint": STRING}
         hashed: dict[str, Type] = {"_request_hash": STRING}
         shown: dict[str, Type] = {"response": STRING, "prompt": STRING, "_attempts": BIGINT}
         shared = (self.enrichment, self.engine, self.names, tuple(self.kept), self.recorded, self.unused_name)
-        results, checked = ResultsStep(*shared), CheckedStep(*shared)
+        results, checked = ResultsStep(*shared), CheckedStep(*shared, tells_values=self.tells_values)
+        if self.tells_values:
+            decided[BAD_VALUE] = STRING
         enriched = {**self.kept, **self.enrichment.output_columns, **hashed, "_model": STRING, **origin, **recorded}
         steps = (
             self.step("prompts", {**asked, **decided}, self.prompts()),
@@ -170,24 +199,35 @@ class _Compiler:
             self.step("enriched", enriched, results.enriched()),
             self.step("quarantine", {**self.kept, **verdict, **shown, **hashed, **recorded}, results.quarantine()),
         )
-        must_exist = tuple(self.engine.must_exist(self.call))
+        must_exist = (*source_notes(self.enrichment, self.tables), *self.engine.must_exist(self.call))
         return Plan(
-            self.enrichment.name, self.engine.name, steps, self.constant, self.call.model, self.tables, must_exist
+            self.enrichment.name,
+            self.engine.name,
+            steps,
+            self.constant,
+            self.call.model,
+            self.tables,
+            must_exist,
+            self.enrichment.keep_prompts,
         )
 
     def step(self, name: str, columns: Mapping[str, Type], query: Sql) -> Step:
         return Step(name, "table", dict(columns), self.with_ctes_renamed(query), self.tables)
 
     def unused_name(self, name: str) -> str:
-        """Give the name, with underscores appended until no column of the result tables has it."""
-        taken = {column.lower() for column in (*self.kept, *self.enrichment.output_columns)}
-        while name in taken:
+        """Give the name, with underscores appended until no column of the result tables and no source has it."""
+        while name in self.taken:
             name += "_"
         return name
 
     def with_ctes_renamed(self, query: Sql) -> Sql:
-        """Rename common table expressions that have a column's name: BigQuery would read them instead of the column."""
-        for node in query.find_all(exp.TableAlias, exp.Table, exp.Column):
+        """Rename common table expressions that have a name of the user's.
+
+        BigQuery would read them instead of a column, Snowflake instead of a source. What the user wrote stays.
+        """
+        for node in query.walk(prune=lambda node: WRITTEN in node.meta):
+            if WRITTEN in node.meta or not isinstance(node, exp.TableAlias | exp.Table | exp.Column):
+                continue
             name = node.args.get("table" if isinstance(node, exp.Column) else "this")
             if isinstance(name, exp.Identifier) and name.this in CTE_NAMES and not node.args.get("db"):
                 name.set("this", self.unused_name(name.this))
@@ -204,6 +244,7 @@ class _Compiler:
             self.constant,
             self.unused_name,
             reads_query,
+            self.tells_values,
         ).sql()
 
     def retry_step(self, selection: RetrySelection) -> Step:
@@ -213,19 +254,26 @@ class _Compiler:
 
     def reports_finish(self) -> bool:
         """Whether the engine reports why a model stopped. A client always does."""
-        if self.engine.call is None:
-            return True
-        return "finish_reason" in self.engine.call(self.names.table("pending"), self.call).columns
+        return self.engine.call is None or (self.engine.reading is not None and self.engine.reading.reports_finish)
 
     def call_step(self, pending: exp.Select, sent_hash: str) -> Step:
+        self.with_ctes_renamed(pending)
         select, calls_in_sql = self.no_answers(), False
         if self.engine.call is not None:
             select, calls_in_sql = (
                 self.answers(self.engine.call(self.names.table("pending"), self.call), sent_hash),
                 True,
             )
-        query = self.with_ctes_renamed(select)
-        return Step("responses", "append", RESPONSES, query, self.tables, pending, calls_in_sql=calls_in_sql)
+        query, reading = self.with_ctes_renamed(select), self.engine.reading
+        read = None if reading is None else self.read(reading)
+        request = self.call if calls_in_sql else None
+        return Step("responses", "append", RESPONSES, query, self.tables, pending, calls_in_sql, request, read)
+
+    def read(self, reading: Reading) -> dict[str, Sql]:
+        """Give the columns that are read from a stored answer, and ``read_by``. Another reading's values don't stay."""
+        found = reading.columns(self.names.col("raw"))
+        read = {name: found.get(name) or self.names.null(RESPONSES[name]) for name in READ}
+        return {**read, "read_by": literal(reading.name)}
 
     def no_answers(self) -> exp.Select:
         """Give the columns of ``responses`` without rows. A client appends the rows."""
@@ -233,18 +281,32 @@ class _Compiler:
         return exp.select(*columns, copy=False).where(literal(False), copy=False)
 
     def answers(self, answered: CallResult, sent_hash: str) -> exp.Select:
-        """Give the SELECT of the answers from the engine's own function."""
-        col = self.names.col
-        known = {
+        """Give the SELECT of the answers from the engine's own function: what was asked, and each answer as it came.
+
+        The call stands in the innermost SELECT, once, and nothing beside it can fail or be evaluated with it. Where
+        stored rows can't be updated, a SELECT around it reads the answers.
+        """
+        col, reading = self.names.col, self.engine.reading
+        known: dict[str, Sql] = {
             "request_hash": col("request_hash"),
             "attempt": col("attempt"),
             "sent_hash": col(sent_hash),
             "model": literal(self.call.model),
             "version": literal(self.enrichment.version),
             "fingerprint": literal(self.enrichment.fingerprint),
-            "asked_at": exp.CurrentTimestamp(),
-            **answered.columns,
+            "run_id": (
+                exp.Cast(this=self.engine.now(), to=self.engine.sql_type(STRING))
+                if self.run_id is None
+                else literal(self.run_id)
+            ),
+            "asked_at": self.engine.now(),
+            "raw": answered.raw,
         }
-        known = {name: value for name, value in known.items() if not isinstance(value, exp.Null)}
-        values = [self.names.named(known.get(n) or self.names.null(kind), n) for n, kind in RESPONSES.items()]
-        return exp.select(*values, copy=False).from_(answered.source, copy=False)
+        source = answered.source
+        if reading is not None and not self.engine.updates:
+            asked = exp.select(*map(col, self.call.carried), self.names.named(answered.raw, "raw"), copy=False)
+            asked = asked.from_(source, copy=False)
+            source = exp.alias_(asked.subquery(copy=False), "asked", table=True, copy=False)
+            known |= {"raw": col("raw"), **reading.columns(col("raw")), "read_by": literal(reading.name)}
+        values = [self.names.named(known[name], name) for name in RESPONSES if name in known]
+        return exp.select(*values, copy=False).from_(source, copy=False)

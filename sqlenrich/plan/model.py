@@ -22,6 +22,7 @@ def resolve_model(
     for key, value in (overrides or {}).items():
         params[names.get(key) or key] = value
     options = {key: params.pop(key) for key in engine.call_options if key in params}
+    params = {**engine.default_params(model or "", options), **params}
     return ResolvedModel(model or "", {key: value for key, value in params.items() if value is not None}, options)
 
 

@@ -13,6 +13,7 @@ from sqlenrich.core.sql import Sql, all_of, any_of, case, concat, literal
 from sqlenrich.plan.references import References
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.schema import CODES
+from sqlenrich.spec.enrichment import Enrichment
 
 NOT_RETRIABLE = {
     "NO_INPUT": "these rows have nothing to ask: fill the required columns, then run again",
@@ -21,8 +22,10 @@ NOT_RETRIABLE = {
 }
 """The error codes that a retry can't correct, and what does."""
 RETRIABLE_REASONS = tuple(code for code in CODES if code not in NOT_RETRIABLE)
-"""The error codes that a retry asks again by default."""
-NO_FEEDBACK = ("CALL_ERROR", "NO_RESPONSE", "TRUNCATED", "REFUSED")
+"""The error codes that a retry can ask again."""
+ONLY_IF_NAMED = ("UNREADABLE",)
+"""Those that it asks again only where they are named: such an answer is stored, and a mended fact reads it."""
+NO_FEEDBACK = ("CALL_ERROR", "UNREADABLE", "NO_RESPONSE", "TRUNCATED", "REFUSED")
 """Error codes of rows without a complete answer. Feedback about them would not help the model."""
 FEEDBACK = ("\n\nYour last answer was refused: ", ". Answer again, with one JSON object that fits.")
 MAX_DOUBLINGS = 3
@@ -58,7 +61,18 @@ def chosen_reasons(written: Sequence[str] | None) -> tuple[str, ...]:
             raise ConfigError(
                 f'no reason "{code}"{did_you_mean(code, RETRIABLE_REASONS)}; there are: {", ".join(RETRIABLE_REASONS)}'
             )
-    return tuple(code for code in RETRIABLE_REASONS if not written or code in written)
+    return tuple(
+        code for code in RETRIABLE_REASONS if code in (written or ()) or not (written or code in ONLY_IF_NAMED)
+    )
+
+
+def check_keeps_prompts(enrichment: Enrichment) -> None:
+    """Refuse a retry of an enrichment that keeps no prompts. Raises ConfigError."""
+    if not enrichment.keep_prompts:
+        raise ConfigError(
+            f"{enrichment.place}: keep_prompts: false leaves no prompt to ask again; run it once with "
+            "keep_prompts: true (stored answers are not paid again), then retry"
+        )
 
 
 def validated_attempts(count: int) -> int:
@@ -142,6 +156,7 @@ def unanswered(names: References, max_attempts: int, shard: tuple[int, int] | No
     """Give the SELECT of a run's requests: each distinct hash without an answer, or whose last attempt is retryable."""
     col, named = names.col, names.named
     retried = case((col("retryable"), literal(0)), default=col("attempt"))
+    # All runs share the table of answers: only this run's part of it is grouped.
     asked = (
         exp.select(
             col("request_hash"),
@@ -150,6 +165,7 @@ def unanswered(names: References, max_attempts: int, shard: tuple[int, int] | No
             copy=False,
         )
         .from_(names.table("responses"), copy=False)
+        .where(names.asked(), copy=False)
         .group_by(col("request_hash"), copy=False)
     )
     attempt = col("attempt", "asked")

@@ -9,6 +9,7 @@ from typing import Literal
 
 from sqlglot import exp
 
+from sqlenrich.core.engine import ModelCall
 from sqlenrich.core.sql import Sql
 from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, Type
 from sqlenrich.plan.relations import Relations
@@ -32,14 +33,26 @@ RESPONSES: Mapping[str, Type] = {
     "latency_ms": BIGINT,
     "run_id": STRING,
     "asked_at": TIMESTAMP,
+    "raw": STRING,
+    "request_id": STRING,
+    "read_by": STRING,
 }
-"""The columns of ``NAME_responses``, which keeps every answer. Its rows need not be unique."""
+"""The columns of ``NAME_responses``, which keeps every answer. Its rows need not be unique.
+
+``raw`` is the whole answer of a warehouse's own function, NULL for a client. Other columns are read from it, and
+``read_by`` names the reading that did, NULL before.
+"""
+READ = (
+    "response", "call_error", "retryable", "finish_reason", "tokens_in", "tokens_cached", "tokens_out", "request_id",
+)  # fmt: skip
+"""The columns that are read from ``raw``."""
 
 
 @dataclass(frozen=True)
 class Step:
     """One relation of the plan. ``query`` is one SELECT over symbolic relations that fills it, without DDL.
 
+    ``columns`` are those of the table; the query of a call may leave out some, which are then NULL.
     ``sql``, ``relation``, ``pending_sql`` and ``pending_relation`` are texts for the plan's own tables;
     :meth:`bound` gives the same step for other tables.
     """
@@ -53,11 +66,22 @@ class Step:
     """Of the call step: ``request_hash, attempt, prompt`` of the pending requests. Limits and shards apply here."""
     calls_in_sql: bool = False
     """True: ``query`` reads the pending relation and calls the model. False: a client appends rows of ``columns``."""
+    request: ModelCall | None = field(default=None, repr=False)
+    """Of a step that calls the model in SQL: what each request has beside its prompt."""
+    reading: Mapping[str, Sql] | None = field(default=None, repr=False)
+    """Of the call step: an expression over ``raw`` for each column that is read from it, and the reading's name for
+    ``read_by``. None where the engine's answers are all read by a client."""
 
     @cached_property
     def sql(self) -> str:
         """The SELECT."""
         return self.relations.sql(self.query)
+
+    @property
+    def selected(self) -> list[str]:
+        """The columns that the query gives, in order."""
+        assert isinstance(self.query, exp.Query)
+        return list(self.query.named_selects)
 
     @cached_property
     def relation(self) -> str:
@@ -91,6 +115,8 @@ class Plan:
     model: str
     relations: Relations = field(repr=False)
     must_exist: tuple[str, ...] = ()
+    keep_prompts: bool = True
+    """Whether ``prompts`` outlives a run."""
 
     def step(self, name: str) -> Step:
         """Give a step by its name."""

@@ -16,7 +16,7 @@ from sqlenrich.plan.overflow import CTE_NAMES as OVERFLOW_CTE_NAMES
 from sqlenrich.plan.overflow import OverflowSql
 from sqlenrich.plan.references import References
 from sqlenrich.plan.relations import check_name
-from sqlenrich.plan.source_columns import SourceColumns
+from sqlenrich.plan.source_columns import BAD_VALUE, SourceColumns
 from sqlenrich.prompt import Prompt
 from sqlenrich.prompt.sql.printer import prompt_sql
 from sqlenrich.spec.enrichment import Enrichment
@@ -40,6 +40,8 @@ class PromptsStep:
     """Gives a name that no column of the result tables has."""
     reads_query: bool
     """Whether the source is the header's query, not a relation."""
+    tells_values: bool
+    """Whether the step says which value does not fit its declared type."""
 
     def sql(self) -> Sql:
         """Give the SELECT. Raises SpecError for a column that the source lacks, PromptError for the template."""
@@ -64,6 +66,7 @@ class PromptsStep:
             named(case((no_input, blank), default=text), "prompt"),
             named(case((exp.Not(this=not_asked), hashed)), "request_hash"),
             *(col(name) for name in decided),
+            *([col(BAD_VALUE)] if self.tells_values else []),
             copy=False,
         )
         select = select.from_(exp.to_table(list(relations)[-1]), copy=False)
@@ -100,6 +103,7 @@ class PromptsStep:
             *(named(self.columns.value(name), name) for name in self.kept),
             named(prompt, "prompt"),
             named(self.columns.no_input(compiled.columns), "_no_input"),
+            *([named(self.columns.bad_value(compiled.columns), BAD_VALUE)] if self.tells_values else []),
             copy=False,
         )
         if self.enrichment.where:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlglot import exp
+from sqlglot import Dialect, exp
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.names import column, identifier
@@ -36,3 +36,14 @@ class References:
     def null(self, kind: Type) -> Sql:
         """Give a NULL of a type."""
         return exp.Cast(this=exp.Null(), to=self.engine.sql_type(kind))
+
+    def asked(self) -> Sql:
+        """Give the condition that a row of ``responses`` answers a request of this run."""
+        hashes = exp.select(self.col("request_hash"), copy=False).from_(self.table("prompts"), copy=False)
+        return exp.In(this=self.col("request_hash"), query=hashes.subquery(copy=False))
+
+    def ordered(self, value: Sql, *, desc: bool = False) -> exp.Ordered:
+        """Order by a value that is never NULL: the engine's own place for NULL is left unsaid."""
+        ordering = Dialect.get_or_raise(self.engine.dialect).NULL_ORDERING
+        first = ordering == ("nulls_are_large" if desc else "nulls_are_small")
+        return exp.Ordered(this=value, desc=desc or None, nulls_first=first)

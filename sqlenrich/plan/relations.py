@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
+import sqlglot
 from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import ConfigError, SpecError, UnsupportedError
+from sqlenrich.core.functions import PREFIX, Functions, SharedFunction, called, digest
 from sqlenrich.core.names import relation
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql
@@ -20,6 +23,7 @@ RELATIONS = {
     "prompts": "{}_prompts",
     "pending": "{}_pending",
     "responses": "{}_responses",
+    "lock": "{}_lock",
     "checked": "{}_checked",
     "enriched": "{}",
     "quarantine": "{}_quarantine",
@@ -45,10 +49,14 @@ class Relations:
 
     engine: Engine
     tables: Mapping[str, exp.Table]
+    functions: Functions = "inline"
+    """Where the expressions that every enrichment repeats stand."""
+    repeated: frozenset[str] | None = None
+    """The functions to call; the expressions of others stand where they are needed. None: all."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by the engine's name: its functions can't be pickled."""
-        return _relations, (self.engine.name, dict(self.tables))
+        return _relations, (self.engine.name, dict(self.tables), self.functions, self.repeated)
 
     def table(self, role: str) -> exp.Table:
         """Give a new reference to the table of a role."""
@@ -58,6 +66,12 @@ class Relations:
         """Give the table of a role as the engine writes it."""
         return self.tables[role].sql(self.engine.dialect)
 
+    def text_beside(self, role: str, suffix: str) -> str:
+        """Give a table whose name is that of a role and a suffix, as the engine writes it."""
+        table = self.table(role)
+        table.this.set("this", table.name + suffix)
+        return table.sql(self.engine.dialect)
+
     def bound(self, query: Sql) -> Sql:
         """Give a copy of a query in which each symbol is its table."""
         query = query.copy()
@@ -66,7 +80,21 @@ class Relations:
             if alias := found.args.get("alias"):
                 table.set("alias", alias)
             found.replace(table)
-        return query
+        return query if self.functions == "inline" else called(query, self.function)
+
+    def function(self, function: SharedFunction) -> str | None:
+        """Give the name of a shared function as the engine writes it; None where its expression is to stand.
+
+        One that stays is in the schema of the results. The digest of its expression is in its name, so that another
+        version of this package does not change what a script computes.
+        """
+        if self.repeated is not None and function.name not in self.repeated:
+            return None
+        name = PREFIX + function.name
+        if self.functions == "temporary":
+            return name
+        schema = [part.sql(self.engine.dialect) for part in self.tables["enriched"].parts][:-1]
+        return ".".join([*schema, f"{name}_{digest(self.sql(function.expression()))}"])
 
     def sql(self, query: Sql) -> str:
         """Print a query with the tables of this map."""
@@ -74,11 +102,11 @@ class Relations:
 
     def renamed(self, names: Mapping[str, str]) -> Relations:
         """Give the same map with other tables for some roles. Raises ConfigError for an invalid name."""
-        return Relations(self.engine, {**self.tables, **{role: _table(self.engine, n) for role, n in names.items()}})
+        return replace(self, tables={**self.tables, **{role: _table(self.engine, n) for role, n in names.items()}})
 
 
-def _relations(engine: str, tables: Mapping[str, exp.Table]) -> Relations:
-    return Relations(get_engine(engine), tables)
+def _relations(engine: str, tables: Mapping[str, exp.Table], *functions: Any) -> Relations:
+    return Relations(get_engine(engine), tables, *functions)
 
 
 def relations_of(enrichment: Enrichment, engine: Engine, given: Mapping[str, str]) -> Relations:
@@ -107,13 +135,91 @@ def relations_of(enrichment: Enrichment, engine: Engine, given: Mapping[str, str
         other = seen.setdefault(printed.lower(), role)
         if other != role:
             raise ConfigError(f"{role} and {other} are the same table {printed}; name one differently")
+    read = [tables["source"]] if "source" in tables else _tables_of(enrichment.query, engine)
+    _check_sources(read, tables, engine)
     return Relations(engine, tables)
+
+
+def with_functions(relations: Relations, functions: Functions) -> Relations:
+    """Give the relations for queries that call functions. Raises UnsupportedError where the engine can't make them."""
+    syntax = relations.engine.functions
+    if functions != "inline" and syntax is None:
+        raise UnsupportedError(relations.engine.name, f"functions: {functions}", "write inline")
+    unqualified = len(list(relations.tables["enriched"].parts)) == 1
+    if functions == "installed" and syntax is not None and syntax.needs_schema and unqualified:
+        raise UnsupportedError(
+            relations.engine.name,
+            "a function that stays without its dataset",
+            "name the dataset of the results, by a target or by relations, or write temporary",
+        )
+    return replace(relations, functions=functions)
+
+
+def _tables_of(query: str | None, engine: Engine) -> list[exp.Table]:
+    """Give the tables that a source query reads; none of a text that is no query, which is refused elsewhere."""
+    try:
+        tree = sqlglot.parse_one(query or "", read=engine.dialect)
+    except sqlglot.errors.SqlglotError:
+        return []
+    named = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    found = [table for table in tree.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
+    return [table for table in found if table.args.get("db") or table.name.lower() not in named]
+
+
+def source_notes(enrichment: Enrichment, relations: Relations) -> list[str]:
+    """Give a line for the head of a script where a source is a made table in one schema, which its guards tell then."""
+    engine, tables = relations.engine, relations.tables
+    read = [tables["source"]] if "source" in tables else _tables_of(enrichment.query, engine)
+    return [
+        f"Needs: a current schema without the source {_shown(source, engine)}: there it would be the {role} table"
+        for source, role, table in _same_names(read, tables)
+        if len(source.parts) > len(table.parts)
+    ]
+
+
+def _check_sources(read: Sequence[exp.Table], tables: Mapping[str, exp.Table], engine: Engine) -> None:
+    """Refuse a source that is a table that the plan makes, or that is one in the schema of the results.
+
+    A source with more parts than the result may be it in one schema alone, where a script's guards find it.
+    Raises ConfigError.
+    """
+    for source, role, table in _same_names(read, tables):
+        if len(source.parts) <= len(table.parts):
+            raise ConfigError(
+                f"the source {_shown(source, engine)} may be the {role} table {_shown(table, engine)} that a run "
+                "writes: the current schema decides; write the source with its schema, or rename the prompt file"
+            )
+
+
+def _same_names(
+    read: Sequence[exp.Table], tables: Mapping[str, exp.Table]
+) -> Iterator[tuple[exp.Table, str, exp.Table]]:
+    """Give the sources and made tables of one name: names are compared by the parts that both have."""
+    for source, (role, table) in product(read, tables.items()):
+        ours, theirs = ([part.name.lower() for part in reversed(each.parts)] for each in (table, source))
+        if role != "source" and all(a == b for a, b in zip(ours, theirs, strict=False)):
+            yield source, role, table
+
+
+def _shown(table: exp.Table, engine: Engine) -> str:
+    return ".".join(part.sql(engine.dialect) for part in table.parts)
 
 
 def check_name(engine: Engine, name: str) -> None:
     """Refuse a name that the engine does not allow. Raises UnsupportedError."""
     if problem := "contains NUL" if "\0" in name else engine.name_problem(name):
         raise UnsupportedError(engine.name, f'the name "{name}" {problem}', "rename it, e.g. in a source query")
+
+
+def check_column(engine: Engine, name: str) -> None:
+    """Refuse a key or kept column that the result tables can't have. Raises UnsupportedError."""
+    problem = (engine.column_problem or engine.name_problem)(name)
+    if problem is not None:
+        raise UnsupportedError(
+            engine.name,
+            f'the name "{name}" {problem}',
+            f'give it another name in the header, as in columns: {{name: {{from: "{name}"}}}}',
+        )
 
 
 def _table(engine: Engine, name: str) -> exp.Table:

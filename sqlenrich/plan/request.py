@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sqlenrich.core.engine import VendorFact
 from sqlenrich.core.json import canonical_json
+from sqlenrich.core.turn import Turn, as_messages
 from sqlenrich.schema.json_schema import HINT, shape
 
 HASH_VERSION = 1
@@ -21,9 +23,13 @@ class ResolvedModel:
     params: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the engine's call. They are no part of the request and are not hashed."""
+    facts: Mapping[str, VendorFact] = field(default_factory=dict)
+    """Facts about the vendor that the settings set otherwise: how answers are read. They are not hashed."""
 
 
-def request_constant(model: ResolvedModel, schema: Mapping[str, Any], hint: str | None) -> str:
+def request_constant(
+    model: ResolvedModel, schema: Mapping[str, Any], hint: str | None, turns: Sequence[Turn] = ()
+) -> str:
     """Give ``C``: the SHA-256, in hexadecimal, of all that determines an answer except the prompt.
 
     Of a hint only the fixed wording is hashed. Its schema may contain limits, and a changed limit must cost nothing.
@@ -34,6 +40,7 @@ def request_constant(model: ResolvedModel, schema: Mapping[str, Any], hint: str 
         "params": dict(model.params),
         "shape": shape(schema),
         "hint": None if hint is None else HINT,
+        **({"turns": as_messages(turns)} if turns else {}),
     }
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 

@@ -32,13 +32,14 @@ class ResultsStep:
     def enriched(self) -> Sql:
         """Give the SELECT of the accepted rows, one typed column per output property."""
         json, col, named, doc = self.engine.json, self.names.col, self.names.named, self.unused_name("doc")
-        accepted = exp.select(exp.Star(), named(json.accepted(col("answer")), doc), copy=False)
+        readings, get = self.enrichment.readings, json.get
+        parsed = json.accepted(col("answer"))
+        if json.members is not None:
+            parsed, get = json.members(parsed, tuple(readings)), json.get_member or get
+        accepted = exp.select(exp.Star(), named(parsed, doc), copy=False)
         accepted = accepted.from_(self.names.table("checked"), copy=False)
         accepted = accepted.where(exp.Is(this=col("_error"), expression=exp.Null()), copy=False)
-        outputs = [
-            named(self.engine.typed_column(json.get(col(doc), name), kind), name)
-            for name, kind in self.enrichment.readings.items()
-        ]
+        outputs = [named(self.engine.typed_column(get(col(doc), name), kind), name) for name, kind in readings.items()]
         written = self.enrichment.version
         version = self.names.null(STRING) if written is None else literal(written)
         return (

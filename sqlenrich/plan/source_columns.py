@@ -10,9 +10,10 @@ from sqlglot import exp
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import SpecError
 from sqlenrich.core.names import column
-from sqlenrich.core.sql import Sql, all_of, any_of, case, literal
+from sqlenrich.core.sql import Sql, all_of, any_of, case, concat, literal
 from sqlenrich.core.text_functions import BLANK
-from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, Scalar, Type
+from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, Scalar, Type, type_json
+from sqlenrich.spec.condition import compared_with_numbers, parse_condition
 from sqlenrich.spec.enrichment import Enrichment
 
 _PLAIN = {
@@ -22,6 +23,14 @@ _PLAIN = {
     BOOLEAN: "^([Tt]rue|TRUE|[Ff]alse|FALSE)$",
 }
 """The pattern of a text that is a value of a type."""
+
+
+BAD_VALUE = "_bad_value"
+"""The column of ``prompts`` that says which value does not fit its declared type."""
+SHOWN_CHARACTERS = 100
+"""The characters of such a value that are shown."""
+WRITTEN = "written"
+"""The mark of a relation that is the user's own SQL: no name in it may be changed."""
 
 
 class SourceColumns:
@@ -50,30 +59,35 @@ class SourceColumns:
             ) from None
         if not isinstance(query, exp.Query):
             raise SpecError(self.enrichment.place, ["the source query must be one SELECT"])
-        return query.subquery(alias, copy=False)
+        relation = query.subquery(alias, copy=False)
+        relation.meta[WRITTEN] = True
+        return relation
 
     def where(self, written: str) -> Sql:
         """Give the header's condition with the engine's column names. Raises SpecError for SQL that is not portable."""
         try:
-            test = sqlglot.parse_one(written)
-        except sqlglot.errors.SqlglotError as error:
-            raise SpecError(self.enrichment.place, [f'where "{written}" is no SQL: {_first_line(error)}']) from None
-        portable = (
-            exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Connector, exp.Not, exp.Paren,
-            exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Is, exp.In, exp.Between, exp.Like, exp.Neg,
-            exp.Add, exp.Sub, exp.Mul, exp.Lower, exp.Upper, exp.Trim, exp.Length, exp.Coalesce, exp.DPipe,
-        )  # fmt: skip
-        for node in test.walk():
-            if not isinstance(node, portable):
-                raise SpecError(
-                    self.enrichment.place,
-                    [f'where "{written}": "{node.sql()}" is not the same on all engines; filter in a source query'],
-                )
+            test = parse_condition(written)
+        except ValueError as error:
+            raise SpecError(self.enrichment.place, [str(error)]) from None
+        self._check_numbers(written, test)
         for found in list(test.find_all(exp.Column)):
             if found is test:
                 return self.value(found.name)
             found.replace(self.value(found.name))
         return test
+
+    def _check_numbers(self, written: str, test: Sql) -> None:
+        """Refuse to compare a text with a number: engines differ in it. Raises SpecError."""
+        for name, comparison in compared_with_numbers(test):
+            if self.source_types is not None and self.type(name) == STRING:
+                kind = "double" if "." in comparison else "bigint"
+                raise SpecError(
+                    self.enrichment.place,
+                    [
+                        f'where "{written}": {name} is a text, and {comparison} compares it with a number; write '
+                        f"columns: {{{name}: {kind}}} in the header"
+                    ],
+                )
 
     def value(self, name: str) -> Sql:
         """Give the SQL of a column by its name in the template, cast to the declared type if the source has another."""
@@ -100,6 +114,22 @@ class SourceColumns:
             return None
         present = exp.Not(this=exp.Is(this=self.col(self.enrichment.source_name(name)), expression=exp.Null()))
         return all_of(present, exp.Is(this=value, expression=exp.Null()))
+
+    def bad_value(self, names: Sequence[str]) -> Sql:
+        """Give the SQL that says which of some columns has a value that does not fit its declared type, else NULL."""
+        branches = []
+        for name in names:
+            test, declared = self.cast_failed(name), self.enrichment.columns.get(name)
+            if test is None or declared is None or declared.type is None:
+                continue
+            value: Sql = self.col(declared.source_name)
+            if (self.source_types or {}).get(declared.source_name) != STRING:
+                value = exp.Cast(this=value, to=self.engine.sql_type(STRING))
+            shown = self.engine.text.substr(value, literal(1), literal(SHOWN_CHARACTERS))
+            what = f'", which is no {type_json(declared.type)}'
+            branches.append((test, concat(literal(f'{name} is "'), shown, literal(what))))
+        null = exp.Cast(this=exp.Null(), to=self.engine.sql_type(STRING))
+        return case(*branches, default=null) if branches else null
 
     def no_input(self, printed: Sequence[str]) -> Sql:
         """Give the test that a row has no input; ``printed`` are the template's columns."""

@@ -64,7 +64,9 @@ def compile_prompt(
     try:
         tree = compiler.env.parse(template)
     except jinja2.TemplateSyntaxError as error:
-        raise compiler.error_at(error.lineno, error.message or "syntax error") from None
+        problem = compiler.error_at(error.lineno, error.message or "syntax error")
+        problem.syntax = True
+        raise problem from None
     compiler.tree = tree
     trees = [tree, *templates.used(compiler, tree)]
     names = {name.name for part in trees for name in part.find_all(nodes.Name)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.quality.comparison import NOT_ASKED, Comparison, Side
@@ -13,13 +13,16 @@ from sqlenrich.quality.metrics import compute_metrics
 from sqlenrich.quality.sample import draw_sample, read_inputs
 from sqlenrich.quality.side import PreparedSide, drop_tables, prepare_side, read_side, run_side
 from sqlenrich.runner.backends.duckdb.files import database_path
+from sqlenrich.runner.inputs import input_name, input_of
 from sqlenrich.runner.observer import NullObserver, Observer, Stopper
 from sqlenrich.runner.scratch import scratch_folder
 from sqlenrich.runner.session import (
     SOURCE_OPTIONS,
+    InputOptions,
     SourceOptions,
     check_options,
     chosen,
+    names_of,
     settings_of,
     with_source_options,
 )
@@ -31,7 +34,7 @@ DATABASE = Path(".sqlenrich") / "compare.duckdb"
 DEFAULT_ROWS = 100
 
 
-class CompareOptions(SourceOptions, total=False):
+class CompareOptions(SourceOptions, InputOptions, total=False):
     """The shorthands of a comparison: source, models, prices."""
 
     mock: bool
@@ -44,7 +47,7 @@ def compare(
     a: Enrichment,
     b: Enrichment | None = None,
     *,
-    input: str | Path | None = None,
+    input: Any = None,
     rows: int = DEFAULT_ROWS,
     truth: Mapping[str, str] | None = None,
     fields: Sequence[str] | None = None,
@@ -73,19 +76,20 @@ def compare(
     config = settings_of(config, a, options.get("prices"))
     observer, stopper, truth = observer or NullObserver(), stopper or Stopper(), truth or {}
     sides = [
-        (with_source_options(one, **chosen(options, SOURCE_OPTIONS)), model, place)
+        (with_source_options(one, beside=b if one is a else a, **chosen(options, SOURCE_OPTIONS)), model, place)
         for one, model, place in _sides(a, b, models, endpoint)
     ]
     files = [one for one, _, _ in sides]
     database = database_path(Path(output)) if output is not None else default_database(config)
-    if input is None:
+    source = input_of(input, options.get("encoding"))
+    if source is None:
         raise ConfigError("which rows? Give --input PATH")
     if rows < 1:
         raise ConfigError(f"rows is at least 1, not {rows}")
     compared_fields = _fields(files, fields, truth)
     shared = {**chosen(options, ("mock", "mock_failures", "concurrency")), "config": config}
     with scratch_folder() as folder:
-        sample = draw_sample(files, folder / "sample.duckdb", input, rows, None if first else seed, truth)
+        sample = draw_sample(files, folder / "sample.duckdb", source, rows, None if first else seed, truth)
         prepared = [
             prepare_side(letter, one, sample, responses, {**shared, "model": model, "endpoint": place})
             for letter, (one, model, place) in zip("AB", sides, strict=True)
@@ -102,7 +106,7 @@ def compare(
     return Comparison(
         a=a_side,
         b=b_side,
-        input=str(input),
+        input=input_name(source),
         rows=len(sample.keys),
         rows_in=sample.rows_in,
         sample=how if sample.rows_in > len(sample.keys) else "all of them",
@@ -149,7 +153,7 @@ def _as_list(given: str | Sequence[str] | None) -> list[str | None]:
 def _fields(files: Sequence[Enrichment], fields: Sequence[str] | None, truth: Mapping[str, str]) -> list[str]:
     """Give the fields to compare. Raises ConfigError for a field that a side lacks."""
     a, b = (one.readings for one in files)
-    for name in (*(fields or ()), *truth):
+    for name in (*names_of(fields or ()), *truth):
         for one, columns in zip(files, (a, b), strict=True):
             if name not in columns:
                 known = ", ".join(columns)
@@ -157,7 +161,7 @@ def _fields(files: Sequence[Enrichment], fields: Sequence[str] | None, truth: Ma
                     f'{one.place}: no output field "{name}"{did_you_mean(name, columns)}; it has: {known}'
                 )
     if fields is not None:
-        return list(dict.fromkeys(fields))
+        return list(dict.fromkeys(names_of(fields)))
     return [name for name in a if name in b]
 
 

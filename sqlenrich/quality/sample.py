@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sqlenrich.core.errors import ConfigError, RunError, did_you_mean
+from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.types import BIGINT, Array, Struct, Type
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.source_columns import SourceColumns
+from sqlenrich.runner.inputs import Input, input_name
 from sqlenrich.spec.enrichment import Enrichment
 
 SAMPLE_TABLE = "sample"
@@ -30,12 +31,12 @@ class Sample(NamedTuple):
 
 
 def draw_sample(
-    files: Sequence[Enrichment], path: Path, input: str | Path, rows: int, seed: int | None, truth: Mapping[str, str]
+    files: Sequence[Enrichment], path: Path, input: Input, rows: int, seed: int | None, truth: Mapping[str, str]
 ) -> Sample:
     """Write the sample into a new database; without a ``seed`` it has the first rows."""
     import duckdb
 
-    from sqlenrich.runner.backends.duckdb.database import Database, problem, quote, text
+    from sqlenrich.runner.backends.duckdb.database import Database, failure, quote, text
     from sqlenrich.runner.backends.duckdb.source import SOURCE, open_source
 
     a, b = files
@@ -43,7 +44,7 @@ def draw_sample(
     if any((one.source or one.query) and (one.source, one.query) != (table, query) for one in files):
         raise ConfigError("the files read different sources; both sides must be asked about the same rows")
     with Database(path) as db:
-        types = open_source(db, str(input), table, query, number_rows=False)
+        types = open_source(db, input, table, query, number_rows=False)
         _check_columns(files, types, truth, input)
         row = _unused_name("_row", (*types, *(name for one in files for name in (*one.output_columns, *one.columns))))
         types = {row: BIGINT, **types}
@@ -62,7 +63,7 @@ def draw_sample(
         except duckdb.OutOfMemoryException:
             raise
         except duckdb.Error as error:
-            raise RunError(problem(error, f"{input} can't be sampled: ")) from None
+            raise failure(error, f"{input_name(input)} can't be sampled: ") from None
         keys = list(dict.fromkeys(one.source_name(name) for one in files for name in one.key if name != row))
         texts = {name: _as_text(name, types[name]) for name in (*keys, *truth.values())}
         select = ", ".join((quote(row), *texts.values()))
@@ -81,13 +82,13 @@ def draw_sample(
 
 
 def _check_columns(
-    files: Sequence[Enrichment], types: Mapping[str, Type], truth: Mapping[str, str], input: str | Path
+    files: Sequence[Enrichment], types: Mapping[str, Type], truth: Mapping[str, str], input: Input
 ) -> None:
     wanted = [one.source_name(name) for one in files for name in one.key]
     for name in (*wanted, *truth.values()):
         if name not in types and not (name == "_row" and name in wanted):
             raise ConfigError(
-                f'no column "{name}"{did_you_mean(name, types)} in {input}; there are: {", ".join(types)}'
+                f'no column "{name}"{did_you_mean(name, types)} in {input_name(input)}; there are: {", ".join(types)}'
             )
 
 

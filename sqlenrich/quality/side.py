@@ -59,7 +59,7 @@ class StoppableObserver:
 
     def __init__(self, inner: Observer, stopper: Stopper) -> None:
         self.inner, self.stopper = inner, stopper
-        self.answered, self.note = inner.answered, inner.note
+        self.answered, self.progressed, self.note = inner.answered, inner.progressed, inner.note
 
     def plan(self, line: PlanLine, /) -> bool:
         """Give the answer of the inner observer; False once the comparison is stopped."""
@@ -90,10 +90,12 @@ def prepare_side(
         source_types=dict(sample.types),
         asked_by_client=True,
     )
+    prompts = plan.step("prompts")
     with Database(sample.path) as db:
-        found = db.rows(plan.step("prompts").sql)
+        found = db.rows(prompts.sql)
+    place = list(prompts.columns).index("request_hash")
     model = f"{choice.resolved.name}{choice.where}"
-    hashes = {line[0]: line[-1] for line in found}
+    hashes = {line[0]: line[place] for line in found}
     return PreparedSide(letter, own, {**options, "tables": tables, "responses": responses}, model, plan, hashes)
 
 

@@ -68,7 +68,7 @@ def repair_sql(engine: str, column: str = "response", repairs: Sequence[str] = D
         if repair not in REPAIRS:
             known = ", ".join(REPAIRS)
             raise ConfigError(f'unknown repair "{repair}"{did_you_mean(repair, REPAIRS)}; there are: {known}')
-    return _print(target, repaired_sql(target.json, _column(target, column), repairs))
+    return _print(target, repaired_sql(target.json, target.text, _column(target, column), repairs))
 
 
 def _column(engine: Engine, name: str) -> exp.Column:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from sqlenrich.core.errors import ConfigError
+from sqlglot import exp
+
+from sqlenrich.core.errors import ConfigError, UnsupportedError
+from sqlenrich.core.functions import Functions
 from sqlenrich.core.version import __version__
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.compile import RetryCall, compile_plan, compile_retry
 from sqlenrich.plan.model import resolve_model
-from sqlenrich.plan.plan import STEPS, Plan
+from sqlenrich.plan.plan import STEPS, Plan, Step
 from sqlenrich.plan.request import ResolvedModel
-from sqlenrich.renderer.statements import Statement, plan_statements, retry_statements
+from sqlenrich.renderer.functions import function_statements, needed_functions, with_repeated_functions
+from sqlenrich.renderer.script_loop import can_loop, loop_notes, loop_statements
+from sqlenrich.renderer.statements import JUDGED, Statement, plan_statements, reread_statements, retry_statements
+from sqlenrich.renderer.tables import clean_up, guards
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.settings import Config, find_config
 
@@ -29,21 +36,43 @@ def render(
     retry: bool = False,
     reasons: Sequence[str] | None = None,
     max_attempts: int | None = None,
+    reread: bool = False,
+    preflight: bool = True,
+    chunks: int | None = None,
+    max_requests: int | None = None,
+    functions: Functions | None = None,
 ) -> str:
     """Give the SQL script of an enrichment for an engine, statements separated by ``;``.
 
     ``step`` limits it to one step's SELECT. Aliases are resolved by ``config`` (by default the ``sqlenrich.toml``
     found upward from the prompt file). With ``retry`` the script asks refused rows of the last run again: those with
     one of ``reasons`` (by default all that a retry can help) and fewer than ``max_attempts`` attempts (by default the
-    file's). It asks ``model`` (by default ``retry.escalate`` of the file, else its model). Raises
-    :class:`~sqlenrich.UnsupportedError` for what the engine can't do.
+    file's). It asks ``model`` (by default ``retry.escalate`` of the file, else its model). With ``reread`` the script
+    reads and judges the stored answers again and asks nothing.
+
+    The script asks in the engine's own scripting: first 3 requests, and it stops if all of them fail, then the others.
+    ``chunks`` asks these in so many parts, ``max_requests`` limits them; either takes a lock against a second run at
+    the same time. Without ``preflight`` the script has no scripting: plain statements for clients that can't run a
+    block. ``functions`` tells where the expressions that every enrichment repeats stand: ``inline``, in ``temporary``
+    functions at the head (the default of a script with scripting), or in ``installed`` ones, whose statements
+    ``step="functions"`` gives. Raises :class:`~sqlenrich.UnsupportedError` for what the engine can't do.
     """
+    if functions is None:
+        plain = step is not None or not preflight or get_engine(engine).functions is None
+        functions = "inline" if plain else "temporary"
     config = config if config is not None else find_config(enrichment.path)
+    if reread and (retry or step is not None):
+        raise ConfigError("--reread asks nothing and has no single step: leave out --retry and --step")
+    in_parts = chunks is not None or max_requests is not None
+    if in_parts and (retry or reread or step is not None):
+        raise ConfigError("--chunks and --max-requests go with a run's script: leave out --retry, --reread and --step")
+    if in_parts and not preflight:
+        raise ConfigError("--chunks and --max-requests need the engine's scripting: leave out --no-preflight")
     if retry:
         if step is not None:
             raise ConfigError("a retry has no single step: leave out --step, or --retry")
         asked = model_to_retry(enrichment, engine, config, model)
-        plan = compile_plan(enrichment, engine, relations, model=asked, options=options)
+        plan = compile_plan(enrichment, engine, relations, model=asked, options=options, functions=functions)
         calls = compile_retry(
             enrichment, engine, relations, model=asked, reasons=reasons, max_attempts=max_attempts, options=options
         )
@@ -56,9 +85,17 @@ def render(
         relations,
         model=model_for(enrichment, engine, config, model),
         options=options,
+        functions=functions,
     )
     if step is not None:
         return step_sql(plan, step) + "\n"
+    if reread:
+        return reread_script(plan, enrichment)
+    if in_parts or (preflight and can_loop(plan)):
+        plan = with_repeated_functions(plan, plan.steps)
+        notes = (*RUN_NOTES, *loop_notes(plan))
+        statements = [*_functions(plan, plan.steps), *loop_statements(plan, chunks, max_requests)]
+        return _text(header(plan, enrichment, notes), statements)
     return script(plan, enrichment)
 
 
@@ -67,8 +104,10 @@ def model_for(enrichment: Enrichment, engine: str, config: Config, name: str | N
     key = get_engine(engine).settings_key
     found = config.model(name or enrichment.model, key) or config.model("default", key)
     if found is None:
-        return resolve_model(enrichment, get_engine(engine))
-    return resolve_model(enrichment, get_engine(engine), found.name, found.params)
+        resolved = resolve_model(enrichment, get_engine(engine))
+    else:
+        resolved = resolve_model(enrichment, get_engine(engine), found.name, found.params)
+    return replace(resolved, facts=config.facts.get(engine, {}))
 
 
 def model_to_retry(enrichment: Enrichment, engine: str, config: Config, name: str | None = None) -> ResolvedModel:
@@ -82,6 +121,10 @@ def model_to_retry(enrichment: Enrichment, engine: str, config: Config, name: st
 
 def step_sql(plan: Plan, name: str) -> str:
     """Give the SELECT of one step. Raises ConfigError for an unknown step."""
+    if name == "functions":
+        if plan.relations.functions != "installed":
+            raise ConfigError("--step functions prints installed functions: add --functions installed")
+        return ";\n".join(statement.sql for statement in function_statements(plan)) + ";"
     if name == "pending":
         return str(plan.step("responses").pending_sql)
     if name not in STEPS:
@@ -91,26 +134,75 @@ def step_sql(plan: Plan, name: str) -> str:
 
 def script(plan: Plan, enrichment: Enrichment) -> str:
     """Give the whole script of a plan."""
-    return _text(header(plan, enrichment), plan_statements(plan))
+    plan = with_repeated_functions(plan, plan.steps)
+    statements = [*_functions(plan, plan.steps), *guards(plan), *plan_statements(plan), *clean_up(plan)]
+    return _text(header(plan, enrichment), statements)
 
 
 def retry_script(plan: Plan, enrichment: Enrichment, calls: Sequence[RetryCall]) -> str:
     """Give the script that asks refused rows again."""
-    return _text(header(plan, enrichment, RETRY_NOTES, "retry"), retry_statements(plan, calls))
+    judged = [plan.step(name) for name in (*JUDGED, "checked")]
+    printed = [*judged, *(call.step for call in calls), _reading(plan), _reading(plan)]
+    plan = with_repeated_functions(plan, printed)
+    calls = [call._replace(step=call.step.bound(plan.relations)) for call in calls]
+    statements = [*_functions(plan, printed), *retry_statements(plan, calls), *clean_up(plan)]
+    return _text(header(plan, enrichment, RETRY_NOTES, "retry"), statements)
+
+
+def reread_script(plan: Plan, enrichment: Enrichment) -> str:
+    """Give the script that reads the stored answers again. Raises UnsupportedError where only a client asks."""
+    engine = get_engine(plan.engine)
+    if plan.responses.reading is None:
+        raise UnsupportedError(
+            plan.engine, "--reread: a client asks the model there and reads each answer as it comes", "run it"
+        )
+    notes = REREAD_NOTES if engine.updates else (*REREAD_NOTES, f"Needs: {plan.responses.relation} {UPDATABLE}")
+    head = header(replace(plan, must_exist=()), enrichment, notes, asks=False)
+    printed = [*(plan.step(name) for name in JUDGED), _reading(plan)]
+    plan = with_repeated_functions(plan, printed)
+    return _text(head, [*_functions(plan, printed), *reread_statements(plan)])
+
+
+def _reading(plan: Plan) -> Step:
+    """Give the step that calls the model without its call: only the reading of its answers is printed."""
+    return replace(plan.responses, query=exp.select("1"))
+
+
+def _functions(plan: Plan, printed: Sequence[Step]) -> list[Statement]:
+    return function_statements(plan, printed) if plan.relations.functions == "temporary" else []
 
 
 def _text(head: str, statements: Sequence[Statement]) -> str:
-    return "\n\n".join([head, *(f"-- {title}\n{sql};" for title, sql in statements)]) + "\n"
+    """Give the script. A statement without a title belongs to the one before it."""
+    return head + "".join(f"{_before(statement)}{statement.sql};" for statement in statements) + "\n"
 
 
-RUN_NOTES = ("Run it again at any time: only requests without an answer are sent.",)
+def _before(statement: Statement) -> str:
+    if statement.title:
+        return f"\n\n-- {statement.title}\n"
+    return " " if statement.same_line else "\n"
+
+
+RUN_NOTES = ("Run it again at any time: only requests without an answer are sent. Let it end at its first error.",)
 RETRY_NOTES = (
     "A retry: refused rows of the last run are asked once more; what is accepted is not, and no answer is dropped.",
     "It reads the tables of the last run: where the prompt, the model or the source changed, run that script first.",
 )
+REREAD_NOTES = (
+    "It reads the stored answers again where another table of facts has read them, and judges them. It asks nothing.",
+    "It reads the tables of the last run.",
+)
+UPDATABLE = "in a table format with UPDATE, such as Delta or Iceberg"
 
 
-def header(plan: Plan, enrichment: Enrichment, notes: Sequence[str] = RUN_NOTES, command: str = "run") -> str:
+def header(
+    plan: Plan,
+    enrichment: Enrichment,
+    notes: Sequence[str] = RUN_NOTES,
+    command: str = "run",
+    *,
+    asks: bool = True,
+) -> str:
     """Give the comment at the top: the enrichment, its prerequisites, and how to continue."""
     version = f", version {enrichment.version}" if enrichment.version else ""
     lines = [
@@ -118,8 +210,9 @@ def header(plan: Plan, enrichment: Enrichment, notes: Sequence[str] = RUN_NOTES,
         f"made by sqlenrich {__version__}",
         *notes,
         *plan.must_exist,
+        *needed_functions(plan),
     ]
-    if not plan.step("responses").calls_in_sql:
+    if asks and not plan.step("responses").calls_in_sql:
         lines.append(f"The model is asked by `sqlenrich {command}`, between the responses and the checked step.")
     return "\n".join(f"-- {_one_line(line)}" for line in lines)
 

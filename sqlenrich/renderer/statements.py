@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
-from sqlenrich.core.names import identifier
+from sqlenrich.core.layout import SHORT, WIDTH, filled
+from sqlenrich.core.names import column, identifier
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.sql import Sql
+from sqlenrich.core.sql import Sql, literal
 from sqlenrich.core.types import Type
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.compile import RetryCall
@@ -23,6 +25,12 @@ TITLES = {
     "quarantine": "the refused rows, each with its reason",
 }
 """The content of each table step in words."""
+RESULTS = ("enriched", "quarantine")
+"""The steps whose tables users read."""
+
+JUDGED = ("checked", "enriched", "quarantine")
+"""The steps that judge the stored answers."""
+READ_TITLE = "responses: what no run has read yet, or with other facts, is read from the stored answers"
 
 
 class Statement(NamedTuple):
@@ -30,6 +38,8 @@ class Statement(NamedTuple):
 
     title: str
     sql: str
+    same_line: bool = False
+    """Whether a script has it on the line of the statement before."""
 
 
 def plan_statements(plan: Plan) -> list[Statement]:
@@ -46,50 +56,114 @@ def step_statements(engine: Engine, step: Step) -> list[Statement]:
 def retry_statements(plan: Plan, calls: Sequence[RetryCall]) -> list[Statement]:
     """Give the statements that ask refused rows again. They judge all answers first: a run may have stopped early."""
     engine = get_engine(plan.engine)
-    checked, *results = (plan.step(name) for name in ("checked", "enriched", "quarantine"))
-    found = table_statements(engine, checked)
+    checked, *results = (plan.step(name) for name in JUDGED)
+    read = reading_statements(engine, plan.responses)
+    found = [*read, *table_statements(engine, checked)]
     for call in calls:
         found += call_statements(engine, call.step, call.what)
+    found += read
     for step in (checked, *results):
         found += table_statements(engine, step)
+    return found
+
+
+def reread_statements(plan: Plan) -> list[Statement]:
+    """Give the statements that read and judge the stored answers again. They ask nothing."""
+    engine = get_engine(plan.engine)
+    found = [Statement(READ_TITLE, read_answers(engine, plan.responses, all_rows=True))]
+    for name in JUDGED:
+        found += table_statements(engine, plan.step(name))
     return found
 
 
 def table_statements(engine: Engine, step: Step) -> list[Statement]:
     """Give the statements that create the table of a step anew."""
     title = f"{step.name}: {TITLES[step.name]}"
-    return [Statement(title, sql) for sql in create_table_as(engine, step, step.name, step.query)]
+    return titled(title, create_table_as(engine, step, step.name, step.query))
+
+
+def titled(title: str, statements: Sequence[str]) -> list[Statement]:
+    """Give statements that belong together: the first has the title."""
+    return [Statement("" if place else title, sql) for place, sql in enumerate(statements)]
 
 
 def responses_statements(engine: Engine, step: Step) -> list[Statement]:
     """Give the statements that create the table of answers if it is missing, and ask the pending requests."""
-    create = create_if_missing(engine, step.relations.table(step.name), step.columns)
-    made = Statement("responses: every answer ever paid for", print_sql(engine, create))
-    return [made, *call_statements(engine, step, "what is to be asked, each distinct request once")]
+    made = responses_table(engine, step)
+    # An answer that an interrupted run left unread is read first: unread, it would count as settled.
+    read = reading_statements(engine, step)
+    return [made, *read, *call_statements(engine, step, "what is to be asked, each distinct request once"), *read]
+
+
+def responses_table(engine: Engine, step: Step) -> Statement:
+    """Give the statement that creates the table of answers if it is missing."""
+    create = create_responses(engine, step.relations.table(step.name), step.columns)
+    return Statement("responses: every answer ever paid for", print_sql(engine, create))
 
 
 def call_statements(engine: Engine, step: Step, what: str) -> list[Statement]:
     """Give the statements that create the pending relation of a call step and ask its requests."""
     found: list[Statement] = []
     if step.pending is not None:
-        found = [Statement(f"pending: {what}", sql) for sql in create_table_as(engine, step, "pending", step.pending)]
+        found = titled(f"pending: {what}", create_table_as(engine, step, "pending", step.pending))
     if step.calls_in_sql:
         found.append(Statement("responses: the model is asked here and nowhere else", insert_into(engine, step)))
     return found
 
 
+def reading_statements(engine: Engine, step: Step) -> list[Statement]:
+    """Give the statement that reads the answers that no reading or another one has read, where the step needs one."""
+    if not (step.calls_in_sql and engine.updates) or step.reading is None:
+        return []
+    return [Statement(READ_TITLE, read_answers(engine, step))]
+
+
+def read_answers(engine: Engine, step: Step, *, all_rows: bool = False) -> str:
+    """Give the UPDATE that reads stored answers: those of this run's prompts, or all. It asks nothing."""
+    assert step.reading is not None
+    reader = exp.Coalesce(this=column(engine, "read_by"), expressions=[literal("")])
+    conditions: list[Sql] = [
+        exp.Not(this=exp.Is(this=column(engine, "raw"), expression=exp.Null())),
+        exp.NEQ(this=reader, expression=step.reading["read_by"].copy()),
+    ]
+    if not all_rows:
+        hashes = exp.select(column(engine, "request_hash")).from_(step.relations.table("prompts"))
+        conditions.append(exp.In(this=column(engine, "request_hash"), query=hashes.subquery()))
+    where = print_sql(engine, exp.Where(this=exp.and_(*conditions))).lstrip()
+    relations = step.relations
+    if engine.functions is not None and not engine.functions.in_update:
+        relations = replace(relations, functions="inline")
+    # sqlglot would print all values of an UPDATE in one line.
+    values = [
+        f"{print_sql(engine, identifier(engine, name))} = {relations.sql(value)}"
+        for name, value in step.reading.items()
+    ]
+    values.sort(key=lambda value: len(value) > SHORT)
+    listed = "\n".join(filled(values, SHORT)).replace("\n", "\n  ")  # no text in a reading has a line break
+    return f"UPDATE {step.relation} SET\n  {listed}\n{where}"
+
+
 def create_table_as(engine: Engine, step: Step, role: str, query: Sql) -> list[str]:
     """Give the statements that create the table of a role anew from a query of the step."""
     select = step.relations.bound(query)
-    return [print_sql(engine, made) for made in engine.create_table_as(step.relations.table(role), select)]
+    create = engine.create_table_as if role in RESULTS else engine.create_work_table or engine.create_table_as
+    return [print_sql(engine, made) for made in create(step.relations.table(role), select)]
 
 
 def insert_into(engine: Engine, step: Step) -> str:
     """Give the statement that appends the rows of a step's query to its table."""
-    names = [identifier(engine, name) for name in step.columns]
+    names = [identifier(engine, name) for name in step.selected]
     into = exp.Schema(this=step.relations.table(step.name), expressions=names)
-    # sqlglot would print each column of a pretty INSERT on its own line.
-    return f"INSERT INTO {print_sql(engine, into, pretty=False)}\n{step.sql}"
+    line = print_sql(engine, into, pretty=False)
+    return f"INSERT INTO {line if len(line) <= WIDTH else print_sql(engine, into)}\n{step.sql}"
+
+
+def create_responses(engine: Engine, table: exp.Table, columns: Mapping[str, Type]) -> Sql:
+    """Give the statement that creates the table of answers if it is missing."""
+    create = create_if_missing(engine, table, columns)
+    if properties := engine.responses_properties():
+        create.set("properties", exp.Properties(expressions=properties))
+    return create
 
 
 def create_if_missing(engine: Engine, table: exp.Table, columns: Mapping[str, Type]) -> Sql:

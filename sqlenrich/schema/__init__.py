@@ -1,6 +1,6 @@
 """The output's JSON Schema: its typed columns, the checks of an answer, and the part that each vendor takes."""
 
-from sqlenrich.schema.check_response import check_response
+from sqlenrich.schema.check_response import check_response, value_test
 from sqlenrich.schema.checks.build import build_checks
 from sqlenrich.schema.checks.evaluate import evaluate_checks
 from sqlenrich.schema.checks.ir import CODES, Checks
@@ -18,4 +18,5 @@ __all__ = [
     "expand",
     "normalise",
     "output_columns",
+    "value_test",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlenrich.core.errors import SpecError
+from sqlenrich.core.json import compact_json
 from sqlenrich.schema.checks.build import build_checks
 from sqlenrich.schema.checks.evaluate import evaluate_checks
 from sqlenrich.schema.normalise import normalise
@@ -21,3 +23,9 @@ def check_response(schema: Any, text: str | None, assert_format: bool = False) -
         raise SpecError("schema", [str(problem) for problem in problems])
     failure = evaluate_checks(build_checks(plain), text)
     return None if failure is None else failure[0]
+
+
+def value_test(schema: Mapping[str, Any]) -> Callable[[Any], bool]:
+    """Give the test of a value against a plain schema: the checks of an answer that holds it."""
+    checks = build_checks({"type": ["object"], "properties": {"v": schema}, "required": ["v"]})
+    return lambda value: evaluate_checks(checks, compact_json({"v": value})) is None

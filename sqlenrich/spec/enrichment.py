@@ -8,14 +8,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from sqlenrich.core.turn import Turn
 from sqlenrich.core.types import STRING, Type, stored
 from sqlenrich.prompt import Prompt, compile_prompt
 from sqlenrich.schema import Checks, build_checks, output_columns
+from sqlenrich.schema.checks.repairs import REPAIRS
+from sqlenrich.spec.condition import columns_of_condition, parse_condition
 from sqlenrich.spec.limits import Limit
 
 RESERVED_COLUMNS = (
     "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "_request_hash", "request_hash",
     "_model", "_version", "_fingerprint", "answer", "_no_input", "_too_long", "_truncated",
+    "_bad_value",
 )  # fmt: skip
 """Names of sqlenrich's own columns in a result table."""
 DEFAULT_REPAIRS = ("trim", "fence")
@@ -53,16 +57,28 @@ class Enrichment:
     params: Mapping[str, Any] = field(default_factory=dict)
     engine_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     vars: Mapping[str, Any] = field(default_factory=dict)
+    turns: tuple[Turn, ...] = ()
+    """The messages before each prompt, their constants filled in."""
     hint: str = "auto"
     repairs: tuple[str, ...] = DEFAULT_REPAIRS
+    declares_repairs: bool = True
+    """Whether the header names the repairs."""
     max_attempts: int = 3
     feedback: bool = False
     """Whether a retry appends the reason of the last refusal to the prompt."""
     escalate: str | None = None
     """The model of a retry: an alias or a model's own name. None: the same model."""
     max_quarantine: float | None = None
+    keep_prompts: bool = True
+    """Whether a finished run leaves the prompts in its tables. Their hashes stay in any case."""
     limit: Limit | None = None
     """The maximum length of a request, and what happens to a longer one."""
+
+    def repairs_of(self, *, sends_schema: bool) -> tuple[str, ...]:
+        """Give the repairs of a call's answers. Without a schema a model may write its reasoning before the answer."""
+        if self.declares_repairs or sends_schema:
+            return self.repairs
+        return tuple(name for name in REPAIRS if name in (*self.repairs, "reasoning"))
 
     def prompt(self, types: Mapping[str, Type] | None = None) -> Prompt:
         """Compile the template. ``types`` are the source's real column types by template name, if known."""
@@ -76,6 +92,18 @@ class Enrichment:
             first_line=self.template_line,
             folder=self.path.resolve().parent if self.path is not None else None,
         )
+
+    def used_columns(self, compiled: Prompt | None = None) -> tuple[str, ...]:
+        """Give the columns that the prompt, the key, ``keep``, ``require`` and ``where`` name, each once.
+
+        Raises :class:`~sqlenrich.PromptError` where the template can't be compiled.
+        """
+        printed = (self.prompt() if compiled is None else compiled).columns
+        try:
+            tested = columns_of_condition(parse_condition(self.where)) if self.where else ()
+        except ValueError:  # a condition that is reported elsewhere
+            tested = ()
+        return tuple(dict.fromkeys((*printed, *self.key, *self.keep, *(self.require or ()), *tested)))
 
     @property
     def place(self) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -60,11 +62,22 @@ HEADER: dict[str, dict[str, Any]] = {
         "description": "temperature, max_tokens, top_p, seed, stop. A vendor's own: under its engine's name.",
     },
     "vars": {"type": "object", "description": "Constants of the template."},
+    "system": {"type": "string", "description": "What the model is told before each prompt. The same for all rows."},
+    "messages": {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {"role": {"enum": ["user", "assistant"]}, "content": {"type": "string"}},
+            "required": ["role", "content"],
+            "additionalProperties": False,
+        },
+        "description": "Examples before each prompt: a user's message and the assistant's answer, one after another.",
+    },
     "hint": {"enum": ["auto", "always", "never"], "description": "Whether the schema is appended in words."},
     "repairs": {
         "type": "array",
-        "items": {"enum": ["trim", "fence", "prose", "trailing_comma", "null_as_absent"]},
-        "description": "Default [trim, fence].",
+        "items": {"enum": ["trim", "reasoning", "fence", "prose", "trailing_comma", "null_as_absent"]},
+        "description": "Default [trim, fence]; with reasoning where the endpoint is told no schema.",
     },
     "retry": {
         "type": "object",
@@ -79,6 +92,10 @@ HEADER: dict[str, dict[str, Any]] = {
         },
         "additionalProperties": False,
         "description": "How often a request is asked, and how sqlenrich retry asks refused rows again.",
+    },
+    "keep_prompts": {
+        "type": "boolean",
+        "description": "false: a finished run leaves no prompt in a table, only its hash. Default true.",
     },
     "max_input_tokens": {
         "type": "integer",
@@ -106,7 +123,13 @@ HEADER: dict[str, dict[str, Any]] = {
 }
 """Every key of the header with its JSON Schema."""
 
-RESERVED = ("system", "images", "embed", "steps")
+PLACED: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(PARAMS, ("params", "write it")),
+    **dict.fromkeys(HEADER["retry"]["properties"], ("retry", "write it")),
+    **dict.fromkeys(("type", "properties", "required", "enum"), ("output", "the answer's schema is written")),
+}
+"""The key under which a key stands that a file has at the top, and what to do."""
+RESERVED = ("images", "embed", "steps")
 FOREIGN = {
     "Dotprompt": ("input", "ext", "tools"),
     "Prompty": ("inputs", "sample", "authors", "apiType", "outputs"),
@@ -168,6 +191,33 @@ class Header:
         return line
 
 
+@dataclass(frozen=True)
+class GivenHeader:
+    """The values of a header that no file has."""
+
+    values: dict[str, Any]
+
+    def line(self, _path: Sequence[str]) -> None:
+        """There are no lines."""
+
+
+def _join_decimals(node: MappingNode) -> None:
+    """Make ``{price: decimal(10,2)}`` one value: YAML reads the comma as the end of ``decimal(10``."""
+    pairs: list[tuple[Node, Node]] = []
+    for key, value in node.value:
+        before = pairs[-1][1] if pairs else None
+        if (
+            isinstance(before, ScalarNode)
+            and re.fullmatch(r"decimal\(\s*\d+", before.value)
+            and re.fullmatch(r"\d+\s*\)", str(key.value))
+            and value.value == ""
+        ):
+            before.value += f",{key.value}"
+        else:
+            pairs.append((key, value))
+    node.value = pairs
+
+
 def _plain_texts(node: Node | None, first_line: int, done: dict[int, bool] | None = None) -> None:
     """Make dates texts, as in YAML 1.2's core schema, and escaped surrogate pairs one character."""
     done = {} if done is None else done
@@ -185,6 +235,7 @@ def _plain_texts(node: Node | None, first_line: int, done: dict[int, bool] | Non
             line = first_line + node.start_mark.line
             raise ValueError(f"line {line}: half of a surrogate pair is not a character") from None
     if isinstance(node, MappingNode):
+        _join_decimals(node)
         for pair in node.value:
             for part in pair:
                 _plain_texts(part, first_line, done)

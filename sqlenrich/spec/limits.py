@@ -5,12 +5,13 @@ SQL and Python decide this with the same integers, before anything is paid.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlenrich.core.text_functions import BLANK
 from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
+from sqlenrich.core.turn import Turn, text_before
 from sqlenrich.core.types import STRING
 from sqlenrich.prompt.ir.nodes import Expr
 from sqlenrich.prompt.layout import printed_columns
@@ -28,14 +29,15 @@ class Limit:
     """The maximum length of a request in estimated tokens, and the column that is cut in a longer one."""
 
     tokens: int
-    schema: int
-    """The tokens of the output's schema in words. They count on every engine, whatever part of it a request has."""
+    beside: int
+    """The tokens of what stands beside the prompt: the messages before it, and the output's schema in words. They count
+    on every engine, whatever part of the schema a request has."""
     cut: str | None = None
 
     @property
     def bytes(self) -> int:
         """The maximum number of UTF-8 bytes of a prompt."""
-        return BYTES_PER_TOKEN * (self.tokens - self.schema)
+        return BYTES_PER_TOKEN * (self.tokens - self.beside)
 
     @property
     def recorded(self) -> tuple[str, ...]:
@@ -57,7 +59,9 @@ class Fitted:
     truncated: bool = False
 
 
-def read_limit(header: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[Limit | None, list[tuple[str, str]]]:
+def read_limit(
+    header: Mapping[str, Any], schema: Mapping[str, Any], turns: Sequence[Turn] = ()
+) -> tuple[Limit | None, list[tuple[str, str]]]:
     """Give the limit of a header, and its problems, each with its key."""
     tokens, written = header.get("max_input_tokens"), header.get("on_overflow", "quarantine")
     if tokens is None:
@@ -72,10 +76,12 @@ def read_limit(header: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[Li
         problems.append((f"on_overflow must be quarantine or truncate:COLUMN, not {written!r}", "on_overflow"))
     if problems:
         return None, problems
-    limit = Limit(tokens, estimate_tokens(hint_text(schema)), None if written == "quarantine" else cut)
+    beside = estimate_tokens(hint_text(schema)) + estimate_tokens(text_before(turns))
+    limit = Limit(tokens, beside, None if written == "quarantine" else cut)
     if limit.bytes <= 0:
         message = (
-            f"max_input_tokens {tokens} leaves nothing for a prompt: the output's schema alone is about {limit.schema}"
+            f"max_input_tokens {tokens} leaves nothing for a prompt: the output's schema "
+            f"{'and the messages before it are' if turns else 'alone is'} about {limit.beside}"
         )
         problems.append((message, "max_input_tokens"))
     return limit, problems

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,13 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from sqlenrich.core.errors import PromptError, SpecError, did_you_mean
-from sqlenrich.core.types import parse_type
+from sqlenrich.core.json import compact_json
+from sqlenrich.core.turn import Turn
+from sqlenrich.core.types import STRING, parse_type
 from sqlenrich.engines import is_engine
+from sqlenrich.prompt import compile_prompt
 from sqlenrich.schema import expand, normalise
 from sqlenrich.schema.checks.repairs import REPAIRS
+from sqlenrich.spec.condition import parse_condition
 from sqlenrich.spec.enrichment import DEFAULT_REPAIRS, RESERVED_COLUMNS, Enrichment, SourceColumn
-from sqlenrich.spec.header import FOREIGN, HEADER, PARAMS, RESERVED, Header
+from sqlenrich.spec.header import FOREIGN, HEADER, PARAMS, PLACED, RESERVED, GivenHeader, Header
 from sqlenrich.spec.limits import Limit, cut_problem, read_limit
+from sqlenrich.spec.turns import read_turns
 
 
 def templates() -> dict[str, Path]:
@@ -50,9 +57,24 @@ def load(path: str | Path) -> Enrichment:
     return loads(text, name=file.stem, path=file)
 
 
-def loads(text: str, *, name: str, path: Path | None = None) -> Enrichment:
-    """Load an enrichment from its text. Raises as :func:`load` does."""
-    return _Loader(text, name, path).load()
+def loads(text: str, *, name: str = "enrichment", path: Path | None = None) -> Enrichment:
+    """Load an enrichment from the text of a prompt file. Its tables have the ``name``. Raises as :func:`load` does."""
+    return _Loader(text, name, path).load_file()
+
+
+def enrichment(name: str, *, prompt: str, output: Any, **header: Any) -> Enrichment:
+    """Give an enrichment without a file.
+
+    ``output`` is a Pydantic model, or what stands under ``output`` of a file; the other keywords are keys of the
+    header, such as ``key=["id"]`` and ``params={"temperature": 0}``. Raises as :func:`load` does, without lines.
+    """
+    schema = output.model_json_schema() if hasattr(output, "model_json_schema") else output
+    try:
+        values = json.loads(compact_json({**header, "output": schema}))
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"{name}.prompt", [f"a value is none that a file can have: {error}"]) from None
+    loader = _Loader(f"{compact_json(values)}\n---\n{prompt}", name, None)
+    return loader.load(GivenHeader(values), prompt, 1)
 
 
 class _Loader:
@@ -63,13 +85,17 @@ class _Loader:
         self.wrong: set[str] = set()
         self.source = str(path) if path is not None else f"{name}.prompt"
 
-    def load(self) -> Enrichment:
+    def load_file(self) -> Enrichment:
         header_text, template, template_line = self.split()
         try:
-            self.header = Header(header_text, 2)
+            header = Header(header_text, 2)
         except ValueError as error:
-            raise SpecError(self.source, [str(error)]) from None
-        self.values: dict[str, Any] = self.header.values
+            raise SpecError(self.source, [str(error), *self.syntax(template, template_line)]) from None
+        return self.load(header, template, template_line)
+
+    def load(self, header: Header | GivenHeader, template: str, template_line: int) -> Enrichment:
+        self.header = header
+        self.values: dict[str, Any] = header.values
         self.foreign()
         if not self.name.replace("_", "").isalnum() or not self.name.isascii() or self.name[0].isdigit():
             self.report(f'the name "{self.name}" becomes a table: letters, digits and _, not a digit first', ())
@@ -86,7 +112,11 @@ class _Loader:
         version = self.values.get("version")
         if isinstance(version, bool) or not isinstance(version, int | float | str | None):
             self.report(f"version must be a number or a text, not {version!r}", ("version",))
-        enrichment = Enrichment(
+        keep_prompts = self.values.get("keep_prompts", True)
+        if not isinstance(keep_prompts, bool):
+            self.report(f"keep_prompts must be true or false, not {keep_prompts!r}", ("keep_prompts",))
+        turns = self.turns(schema)
+        made = Enrichment(
             name=self.name,
             template=template,
             schema=schema,
@@ -101,29 +131,35 @@ class _Loader:
             keep=self.names("keep"),
             columns=self.columns(),
             require=self.names("require") if "require" in self.values else None,
-            where=self.value("where", str, None),
+            where=self.where(),
             model=self.value("model", str, "default"),
             params=params,
             engine_params=engine_params,
             vars=self.mapping("vars"),
             hint=self.choice("hint", ("auto", "always", "never"), "auto"),
             repairs=self.repairs(),
+            declares_repairs="repairs" in self.values,
             max_attempts=retry.get("max_attempts", 3),
             feedback=retry.get("feedback", False),
             escalate=escalate,
             max_quarantine=self.value("max_quarantine", (int, float), None),
-            limit=self.limit(schema),
+            keep_prompts=bool(keep_prompts),
+            limit=self.limit(schema, turns),
+            turns=turns,
         )
-        self.ranges(enrichment)
-        if not self.wrong & {"columns", "vars", "output"}:  # else they could cause problems of the template
-            self.cross_check(enrichment)
+        self.ranges(made)
+        if self.wrong & {"columns", "vars", "output"}:
+            self.template(made)
+        else:
+            self.cross_check(made)
         if self.problems:
             raise SpecError(self.source, self.problems)
-        return enrichment
+        return made
 
     def report(self, message: str, path: Sequence[str]) -> None:
         place = f" @ {'.'.join(path)}" if path else ""
-        line = f"line {self.header.line(path)}: " if path else ""
+        number = self.header.line(path) if path else None
+        line = "" if number is None else f"line {number}: "
         self.wrong.update(path[:1])
         self.problems.append(f"{line}{message}{place}")
 
@@ -152,6 +188,9 @@ class _Loader:
         for key in self.values:
             if key in RESERVED:
                 self.report(f'"{key}" is not supported yet', (str(key),))
+            elif key in PLACED:
+                under, what = PLACED[str(key)]
+                self.report(f'"{key}" is no key of the header: {what} under {under}: {{{key}: ...}}', (str(key),))
             elif key not in HEADER:
                 self.report(f'unknown key "{key}"{did_you_mean(str(key), HEADER)}', (str(key),))
 
@@ -206,8 +245,17 @@ class _Loader:
                 )
         return tuple(repair for repair in REPAIRS if repair in value)
 
-    def limit(self, schema: Mapping[str, Any]) -> Limit | None:
-        limit, problems = read_limit(self.values, schema)
+    def turns(self, schema: Mapping[str, Any]) -> tuple[Turn, ...]:
+        given = self.values.get("vars")
+        constants = {"output": schema.get("properties", {}), **(given if isinstance(given, dict) else {})}
+        folder = self.path.resolve().parent if self.path is not None else None
+        turns, problems = read_turns(self.values, constants, folder)
+        for message, place in problems:
+            self.report(message, place)
+        return turns
+
+    def limit(self, schema: Mapping[str, Any], turns: tuple[Turn, ...]) -> Limit | None:
+        limit, problems = read_limit(self.values, schema, turns)
         for message, key in problems:
             self.report(message, (key,))
         return limit
@@ -236,6 +284,15 @@ class _Loader:
             except ValueError as error:
                 self.report(str(error), ("columns", name))
         return columns
+
+    def where(self) -> str | None:
+        written: str | None = self.value("where", str, None)
+        if written:
+            try:
+                parse_condition(written)
+            except ValueError as error:
+                self.report(str(error), ("where",))
+        return written
 
     def params(self) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         params: dict[str, Any] = {}
@@ -303,19 +360,42 @@ class _Loader:
         if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
             self.report("max_attempts must be an integer of at least 1", ("retry", "max_attempts"))
 
+    def syntax(self, template: str, first_line: int) -> list[str]:
+        """Give the problem of a template that is no Jinja."""
+        try:
+            compile_prompt(template, source=self.source, first_line=first_line)
+        except PromptError as error:
+            return [one.described(self.source) for one in error.problems if one.syntax]
+        return []
+
+    def template(self, enrichment: Enrichment) -> None:
+        """Report the template's problems, but for those that wrong ``columns``, ``vars`` or ``output`` may cause."""
+        try:
+            enrichment.prompt()
+        except PromptError as error:
+            lines = enrichment.template.split("\n")
+            suspects = {"output"} & self.wrong
+            for key in {"vars", "columns"} & self.wrong:
+                value = self.values[key]
+                # Without a mapping each word may be one of its names.
+                suspects |= set(map(str, value)) if isinstance(value, dict) else set(re.findall(r"\w+", self.text))
+            for problem in error.problems:
+                place = (problem.line or 0) - enrichment.template_line
+                written = lines[place] if 0 <= place < len(lines) else enrichment.template
+                if problem.syntax or not suspects & set(re.findall(r"\w+", written)):
+                    self.problems.append(problem.described(enrichment.place))
+
     def cross_check(self, enrichment: Enrichment) -> None:
         try:
             compiled = enrichment.prompt()
         except PromptError as error:
             self.problems += [problem.described(enrichment.place) for problem in error.problems]
         else:
-            for name in enrichment.columns:
-                if name not in compiled.columns and name not in (
-                    *enrichment.key,
-                    *enrichment.keep,
-                    *(enrichment.require or ()),
-                ):
-                    near = did_you_mean(name, compiled.columns)
+            used = enrichment.used_columns(compiled)
+            for name, column in enrichment.columns.items():
+                near = did_you_mean(name, used)
+                # A typed column may be there for the option --where.
+                if name not in used and (near or column.type in (None, STRING)):
                     self.report(f'the column "{name}"{near} is not used by the prompt', ("columns", name))
             cut = enrichment.limit.cut if enrichment.limit is not None else None
             if cut is not None and (problem := cut_problem(cut, compiled.expr)):

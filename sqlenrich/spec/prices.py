@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlenrich.core.errors import ConfigError, did_you_mean
+from sqlenrich.spec.toml_lines import TomlLines
 
 KEYS = ("as_of", "currency", "models")
 PRICE_KEYS = ("input", "cached", "output")
@@ -52,7 +53,8 @@ class Prices:
 def read_prices(path: Path) -> Prices:
     """Read a file of prices. Raises ConfigError with all its problems."""
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)
+        text = path.read_text(encoding="utf-8")
+        values = tomllib.loads(text, parse_float=Decimal)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         what = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"{path}: {what}") from None
@@ -69,7 +71,7 @@ def read_prices(path: Path) -> Prices:
         models = {}
     found = {name: _price(written, name, problems) for name, written in models.items()}
     if problems or not isinstance(as_of, date):
-        raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems))
+        raise ConfigError("\n".join(f"{path}: {problem}" for problem in TomlLines(text).told(problems)))
     return Prices(as_of, currency, {name: price for name, price in found.items() if price is not None}, path)
 
 

@@ -18,6 +18,9 @@ class Mock:
     failures: Mapping[str, float] = field(default_factory=dict)
 
 
+_CAPS: Mapping[str, type | tuple[type, ...]] = {"max_rows": int, "max_calls": int, "max_cost": (int, float)}
+
+
 @dataclass(frozen=True)
 class Caps:
     """Where a run ends early; the same call goes on later. None sets no cap.
@@ -31,7 +34,11 @@ class Caps:
     max_cost: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("max_rows", "max_calls", "max_cost"):
+        for name, kinds in _CAPS.items():
             value = getattr(self, name)
-            if value is not None and not value >= 0:  # nan is no cap either
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, kinds):
+                raise ConfigError(f"{name} is {'an integer' if kinds is int else 'a number'}, not {value!r}")
+            if not value >= 0:  # nan is no cap either
                 raise ConfigError(f"{name} is 0 or more, not {value}")

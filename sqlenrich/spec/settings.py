@@ -3,43 +3,29 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
+from dotenv import load_dotenv
+
+from sqlenrich.core.endpoint import ENDPOINT_KEYS, Endpoint, endpoint_problems
+from sqlenrich.core.engine import VendorFact
 from sqlenrich.core.errors import ConfigError, did_you_mean
-from sqlenrich.engines import ENGINES, engine_names, is_engine
+from sqlenrich.engines import ENGINES, engine_names, get_engine, is_engine
 from sqlenrich.spec.prices import Prices, read_prices
+from sqlenrich.spec.toml_lines import TomlLines
 
 FILE = "sqlenrich.toml"
-_NUMBER: tuple[type, ...] = (int, float)
-ENDPOINT_KINDS: Mapping[str, type | tuple[type, ...]] = {
-    "url": (str, list),
-    "api_key_env": str,
-    "concurrency": int,
-    "rpm": int,
-    "tpm": int,
-    "input_tpm": int,
-    "output_tpm": int,
-    "timeout": _NUMBER,
-    "prefix_order": bool,
-    "extra_body": dict,
-}
-"""The settings of an endpoint and their types. Numbers are above 0."""
-_KIND_WORDS: Mapping[object, str] = {
-    str: "a text in quotes",
-    int: "a whole number",
-    _NUMBER: "a number",
-    bool: "true or false",
-    dict: "a table",
-    (str, list): "a text in quotes, or a list of them",
-}
-LIMITS = ("rpm", "tpm", "input_tpm", "output_tpm")
-"""An endpoint's limits per minute: requests, tokens, input tokens, output tokens."""
-TARGET_KEYS = ("engine", "profile", "connection", "database", "schema", "responses")
+ENVIRONMENT_FILE = ".env"
+PATH = re.compile(r"\w+(\[\d+\])*(\.\w+(\[\d+\])*)*")
+"""The places of an answer that every engine can read."""
+TARGET_KEYS = ("engine", "profile", "connection", "database", "schema", "responses", "endpoint")
+SPARK_KEYS = ("master", "conf", "journal", "desk_port")
+"""Further settings of a target whose engine is spark."""
 
 
 @dataclass(frozen=True)
@@ -48,35 +34,6 @@ class ModelAlias:
 
     name: str
     params: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    """One OpenAI-compatible endpoint. The key is read from the environment when a client is made.
-
-    ``others`` are further URLs of the same model. ``concurrency`` of None is found by the run. ``rpm``, ``tpm``,
-    ``input_tpm`` and ``output_tpm`` are limits per minute; None means that no limit is known.
-    ``model`` is a model's name or an alias; None is the file's model.
-    """
-
-    url: str
-    api_key_env: str | None = None
-    others: tuple[str, ...] = ()
-    concurrency: int | None = None
-    rpm: int | None = None
-    tpm: int | None = None
-    input_tpm: int | None = None
-    output_tpm: int | None = None
-    timeout: float = 120.0
-    prefix_order: bool = True
-    extra_body: Mapping[str, Any] = field(default_factory=dict)
-    model: str | None = None
-    origin: str = ""
-
-    @property
-    def api_key(self) -> str | None:
-        """The key, or None if its variable is not set."""
-        return os.environ.get(self.api_key_env) if self.api_key_env else None
 
 
 @dataclass(frozen=True)
@@ -90,6 +47,15 @@ class Target:
     responses: str | None = None
     profile: str | None = None
     connection: str | None = None
+    endpoint: str | None = None
+    """The endpoint that a client asks, where a run names none."""
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """The settings of the Spark session that a run starts."""
+    journal: str | None = None
+    """The folder in which the driver keeps answers until they are in their table."""
+    desk_port: int = 0
+    """The port at which executors reach the driver; 0: any."""
 
     def relations(self, names: Mapping[str, str], enrichment: str) -> dict[str, str]:
         """Give the full names of the steps' relations. ``names`` maps each step to a name with ``{}``."""
@@ -112,6 +78,8 @@ class Config:
     endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
     targets: Mapping[str, Target] = field(default_factory=dict)
     prices: Prices | None = None
+    facts: Mapping[str, Mapping[str, VendorFact]] = field(default_factory=dict)
+    """Facts about a vendor that are set otherwise, by the engine and the fact's name."""
 
     def model(self, name: str, engine: str) -> ModelAlias | None:
         """Give the meaning of an alias on an engine, None if unset. Any other name is a model's own name."""
@@ -138,7 +106,7 @@ class Config:
                 raise ConfigError(
                     f'"{flag}" is neither a URL nor an endpoint of {FILE}{did_you_mean(flag, self.endpoints)}'
                 )
-            return Endpoint(flag.rstrip("/"), "OPENAI_API_KEY", origin="--endpoint")
+            return Endpoint(flag, "OPENAI_API_KEY", origin="--endpoint")
         if len(self.endpoints) == 1 or "default" in self.endpoints:
             return self.endpoints.get("default") or next(iter(self.endpoints.values()))
         if len(self.endpoints) > 1:
@@ -146,7 +114,7 @@ class Config:
                 f"several endpoints in {self.path}: choose one with --endpoint {'|'.join(self.endpoints)}"
             )
         if url := os.environ.get("OPENAI_BASE_URL"):
-            return Endpoint(url.rstrip("/"), "OPENAI_API_KEY", origin="OPENAI_BASE_URL")
+            return Endpoint(url, "OPENAI_API_KEY", origin="OPENAI_BASE_URL")
         if os.environ.get("OPENAI_API_KEY"):
             return Endpoint("https://api.openai.com/v1", "OPENAI_API_KEY", origin="OPENAI_API_KEY")
         raise ConfigError(
@@ -156,10 +124,15 @@ class Config:
 
 
 def find_config(start: Path | None) -> Config:
-    """Read the nearest ``sqlenrich.toml`` at or above a file's folder. Without one, give an empty Config."""
+    """Read the nearest ``sqlenrich.toml`` at or above a file's folder. Without one, give an empty Config.
+
+    Variables of a file ``.env`` beside it that are not set yet are set.
+    """
     folder = (start.resolve().parent if start is not None else Path.cwd()).absolute()
     for place in (folder, *folder.parents):
         if (place / FILE).is_file():
+            if (place / ENVIRONMENT_FILE).is_file():
+                load_dotenv(place / ENVIRONMENT_FILE)
             return read_config(place / FILE)
     return Config()
 
@@ -167,22 +140,28 @@ def find_config(start: Path | None) -> Config:
 def read_config(path: Path) -> Config:
     """Read one settings file. Raises ConfigError with all its problems."""
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        values = tomllib.loads(text)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from None
     problems: list[str] = []
-    _known(values, ("models", "endpoints", "targets", "prices"), "", problems)
+    _known(values, ("models", "endpoints", "targets", "facts", "prices"), "", problems)
     config = Config(
         path=path,
         models={n: _model(v, f"models.{n}", problems) for n, v in _tables(values, "models", problems)},
-        endpoints={n: _endpoint(v, f"endpoints.{n}", problems) for n, v in _tables(values, "endpoints", problems)},
+        endpoints={
+            n: endpoint
+            for n, v in _tables(values, "endpoints", problems)
+            if (endpoint := _endpoint(v, f"endpoints.{n}", path.parent, problems)) is not None
+        },
         targets={n: _target(n, v, f"targets.{n}", problems) for n, v in _tables(values, "targets", problems)},
+        facts={n: _facts(n, v, f"facts.{n}", problems) for n, v in _tables(values, "facts", problems)},
     )
     named = values.get("prices")
     if named is not None and not isinstance(named, str):
         problems.append('prices must be the path of a file: prices = "prices.toml" @ prices')
     if problems:
-        raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems))
+        raise ConfigError("\n".join(f"{path}: {problem}" for problem in TomlLines(text).told(problems)))
     return config if named is None else with_prices(config, path.parent / named)
 
 
@@ -223,58 +202,66 @@ def _model(values: dict[str, Any], place: str, problems: list[str]) -> dict[str,
     return models
 
 
-def _endpoint(values: dict[str, Any], place: str, problems: list[str]) -> Endpoint:
-    _known(values, tuple(ENDPOINT_KINDS), place, problems)
-    for key, kind in ENDPOINT_KINDS.items():
-        if key not in values:
-            continue
-        value = values[key]
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            found = f", not {value!r}" if kind in (int, bool, _NUMBER) else ""  # a text could be a secret
-            problems.append(f"{key} must be {_KIND_WORDS[kind]}{found} @ {place}.{key}")
-        elif isinstance(value, int | float) and kind is not bool and value <= 0:
-            problems.append(f"{key} must be above 0, not {value} @ {place}.{key}")
-    written = values.get("url")
-    urls = [written] if isinstance(written, str) else written if isinstance(written, list) else []
-    if written is None:
-        problems.append(f"url is missing @ {place}")
-    elif isinstance(written, str | list):
-        problems += (f"{problem} @ {place}.url" for problem in _url_problems(urls))
-    if not urls:
-        urls = [""]
-    first, *others = (str(url).rstrip("/") for url in urls)
-    given = {key: values[key] for key in ENDPOINT_KINDS if key in values and key != "url"}
+def _endpoint(values: dict[str, Any], place: str, folder: Path, problems: list[str]) -> Endpoint | None:
+    _known(values, tuple(ENDPOINT_KEYS), place, problems)
+    found = [f"{problem} @ {place}.{key}" for key, problem in endpoint_problems(values)]
+    if "url" not in values:
+        found.append(f"url is missing @ {place}")
+    problems += found
+    if found:
+        return None
+    given = {key: value for key, value in values.items() if key in ENDPOINT_KEYS and key != "url"}
+    for key in ("client_cert", "client_key"):
+        if key in given:
+            given[key] = str(folder / Path(given[key]).expanduser())
+    first, *others = [values["url"]] if isinstance(values["url"], str) else values["url"]
     return Endpoint(first, others=tuple(others), origin=place, **given)
 
 
-def _url_problems(urls: list[Any]) -> list[str]:
-    """Give the problems of an endpoint's URLs. They are named by number, because a URL may contain a password."""
-    if not (urls and all(isinstance(url, str) and url for url in urls)):
-        return ["url must be one or more texts in quotes"]
-    problems = []
-    for number, url in enumerate(urls, 1):
-        named = f"url {number} of {len(urls)}" if len(urls) > 1 else "url"
-        if not _is_web_address(url):
-            problems.append(f"{named} has no http:// or no host: write it as http://host:port/v1")
-        elif url.rstrip("/") in (other.rstrip("/") for other in urls[: number - 1]):
-            problems.append(f"{named} is a repetition: name each server once")
-    return problems
-
-
-def _is_web_address(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:
-        return False
+def _facts(name: str, values: dict[str, Any], place: str, problems: list[str]) -> dict[str, VendorFact]:
+    """Read other values of the facts by which an engine reads answers. A name's spaces may be written as ``_``."""
+    reading = get_engine(name).reading if is_engine(name) else None
+    if reading is None or reading.mended is None:
+        known = (each for each in engine_names() if (found := get_engine(each).reading) and found.mended)
+        problems.append(f"facts are set for {', '.join(known)}, not for {name} @ {place}")
+        return {}
+    names = {known.replace(" ", "_"): known for known in reading.facts}
+    facts: dict[str, VendorFact] = {}
+    for key, value in values.items():
+        fact = names.get(key.replace(" ", "_"))
+        if fact is None:
+            problems.append(f'unknown fact "{key}"{did_you_mean(key, names)} @ {place}.{key}')
+        elif isinstance(reading.facts[fact].value, str):
+            facts[fact] = VendorFact(value, f"{place} of {FILE}", "")
+            if not isinstance(value, str) or PATH.fullmatch(value) is None:
+                problems.append(f'{key} must be a place such as "a.b[0].c" @ {place}.{key}')
+        else:
+            facts[fact] = VendorFact(value, f"{place} of {FILE}", "")
+            if not isinstance(value, dict) or not all(isinstance(word, str) for word in value.values()):
+                problems.append(f'{key} must be a table of texts, {{THEIRS = "length"}} @ {place}.{key}')
+    return facts
 
 
 def _target(name: str, values: dict[str, Any], place: str, problems: list[str]) -> Target:
-    _known(values, TARGET_KEYS, place, problems)
     engine = values.get("engine")
+    known = (*TARGET_KEYS, *(SPARK_KEYS if engine == "spark" else ()))
+    _known(values, known, place, problems)
     if not is_engine(engine):
         problems.append(f"engine must be one of {', '.join(engine_names())}, not {engine!r} @ {place}")
-    for key in TARGET_KEYS:
-        if key in values and not isinstance(values[key], str):
+    given = {key: values[key] for key in known if key in values and key != "engine"}
+    for key, value in given.items():
+        if key == "conf":
+            if not isinstance(value, dict) or not all(isinstance(one, str | int | float) for one in value.values()):
+                problems.append(f'conf must be a table of settings, {{"spark.executor.memory" = "4g"}} @ {place}.conf')
+                continue
+            given[key] = {each: _conf_text(one) for each, one in value.items()}
+        elif key == "desk_port":
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 16:
+                problems.append(f"desk_port must be a port, 0 to 65535, not {value!r} @ {place}.desk_port")
+        elif not isinstance(value, str):
             problems.append(f"{key} must be a text @ {place}.{key}")
-    return Target(name, str(engine), **{key: values[key] for key in TARGET_KEYS if key in values and key != "engine"})
+    return Target(name, str(engine), **given)
+
+
+def _conf_text(value: str | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

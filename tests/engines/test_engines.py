@@ -25,6 +25,7 @@ import sqlenrich as se
 from sqlenrich.core.types import BIGINT, STRING, Array, Scalar, Struct, Type
 from sqlenrich.engines import ENGINES, engine_names, get_engine
 from sqlenrich.plan.plan import RESPONSES, STEPS
+from sqlenrich.plan.relations import symbol
 from sqlenrich.runner.backends.duckdb.types import portable_type
 from sqlenrich.schema import normalise
 from sqlenrich.spec.enrichment import SourceColumn
@@ -54,7 +55,7 @@ each_engine = pytest.mark.parametrize("engine", ALL)
 
 @functools.cache
 def script(template: str, engine: str) -> str:
-    return se.render(se.load(template), engine=engine, config=Config())
+    return se.render(se.load(template), engine=engine, config=Config(), preflight=False)  # grammars know no blocks
 
 
 @functools.cache
@@ -101,7 +102,12 @@ def test_each_select_gives_the_promised_columns(param: str, template: str) -> No
     call = compiled.step("responses")
     pending: dict[str, Type] = {"request_hash": STRING, "attempt": BIGINT, "prompt": STRING}
     tables[str(call.pending_relation).strip('`"')] = pending
-    selects = {step.name: (step.sql, dict(step.columns)) for step in compiled.steps}
+    selects = {step.name: (step.sql, {name: step.columns[name] for name in step.selected}) for step in compiled.steps}
+    if call.reading is not None:  # what the call leaves out is read from what it stores
+        read = exp.select(*(exp.alias_(value.copy(), name) for name, value in call.reading.items()))
+        sql = call.relations.sql(read.from_(symbol("responses")))
+        selects["reading"] = (sql, {name: RESPONSES[name] for name in call.reading})
+        assert {*call.reading, *selects["responses"][1], "latency_ms"} <= set(RESPONSES)
     selects["pending"] = (str(call.pending_sql), pending)
     given = {name: list(columns_of(param, sql, tables).items()) for name, (sql, _) in selects.items()}
     assert given == {
@@ -204,7 +210,9 @@ def quoted(engine: str, name: str) -> str:
 @pytest.mark.parametrize("engine", INSTALLED)
 def test_every_statement_prints_back(engine: str, template: str) -> None:
     if DIALECT[engine] == "duckdb":  # sqlglot prints a tab of E'\\t' as it is: equal text, another tree
-        assert len(duckdb.extract_statements(script(template, engine))) == (6 if get_engine(engine).call is None else 7)
+        assert len(duckdb.extract_statements(script(template, engine))) == (
+            17 if get_engine(engine).call is None else 20
+        )
     else:
         check_sqlglot(script(template, engine), DIALECT[engine])
     for step in plan(template, engine).steps:
@@ -217,11 +225,17 @@ def test_sqlfluff_takes_every_script(engine: str, template: str) -> None:
     check_sqlfluff(script(template, engine), engine)
 
 
-REPLACED, DROPPED = "ReplaceTableAsSelect", ("DropTable", "CreateTableAsSelect")
+REPLACED, DROPPED, READ = "ReplaceTableAsSelect", ("DropTable", "CreateTableAsSelect"), "UpdateTable"
+GUARDS = ("CreateTable", "Project") * 5
 STATEMENTS = {
-    "databricks": [REPLACED, "CreateTable", REPLACED, "InsertIntoStatement", REPLACED, REPLACED, REPLACED],
-    "spark": [*DROPPED, "CreateTable", *DROPPED, "InsertIntoStatement", *DROPPED, *DROPPED, *DROPPED],
-}
+    "databricks": [
+        *GUARDS, REPLACED, "CreateTable", READ, REPLACED, "InsertIntoStatement", READ, REPLACED, REPLACED, REPLACED,
+        "DropTable",
+    ],
+    "spark": [
+        *GUARDS, *DROPPED, "CreateTable", *DROPPED, "InsertIntoStatement", *DROPPED, *DROPPED, *DROPPED, "DropTable",
+    ],
+}  # fmt: skip
 
 
 @pytest.mark.spark
@@ -245,13 +259,16 @@ def test_googles_analyzer_takes_every_script(function: str, template: str) -> No
         relations={"source": "source"},
         config=Config(),
         options={"function": function},
+        preflight=False,
     )
     columns = dict.fromkeys(source_columns(template), "STRING")
     found = googlesql().script(sql, {"source": columns}, [MODEL])
-    kinds = ["CreateTableAsSelect", "CreateTable", "CreateTableAsSelect", "Insert", *["CreateTableAsSelect"] * 3]
-    assert [statement.kind for statement in found] == kinds
+    made = "CreateTableAsSelect"
+    kinds = [made, "CreateTable", "Update", made, "Insert", "Update", made, made, made]
+    assert [statement.kind for statement in found] == [*["CreateTable", "Query"] * 5, *kinds, "Drop"]
+    found = found[10:]
     steps = {step.name: step.columns for step in plan(template, "bigquery").steps}
-    for place, name in ((0, "prompts"), (1, "responses"), (4, "checked"), (5, "enriched"), (6, "quarantine")):
+    for place, name in ((0, "prompts"), (1, "responses"), (6, "checked"), (7, "enriched"), (8, "quarantine")):
         assert found[place].typed == [(column, in_words("bigquery", kind)) for column, kind in steps[name].items()]
 
 
@@ -417,7 +434,7 @@ def test_column_names_are_kept_or_refused(engine: str, name: str) -> None:
     enrichment = enrichment_with(
         keep=(column,), columns={"body": SourceColumn(STRING, column + "2")}, where=None, require=("body",)
     )
-    if (reason := refusal(engine, column)) is not None:
+    if (reason := refusal(engine, column, of_column=True)) is not None:
         with pytest.raises(se.UnsupportedError) as caught:
             se.compile_plan(enrichment, engine)
         assert reason in str(caught.value)
@@ -442,10 +459,12 @@ def check_snowflake(sql: str) -> None:
         check_sqlfluff(f"{sql};", "snowflake")
 
 
-def refusal(engine: str, name: str) -> str | None:
-    """Why an engine refuses a name, in a word of its message."""
+def refusal(engine: str, name: str, *, of_column: bool = False) -> str | None:
+    """Why an engine refuses a name, in a word of its message; of a column more than of a table."""
     if DIALECT[engine] == "bigquery" and (found := re.search(r"[`!\"$()*,./;?@\[\]\\^{}~\x00-\x1f]", name)):
         return f"holds {found[0]!r}, which no BigQuery column may"
+    if engine == "databricks" and of_column and (found := re.search(r"[ ,;{}()\n\t=]", name)):
+        return f"holds {found[0]!r}, which no column of a Delta table may"
     if DIALECT[engine] in ("spark", "databricks") and "${" in name:
         return "holds ${, which Spark substitutes"
     return None
@@ -528,9 +547,9 @@ def test_sparks_call_holds_every_text(engine: str) -> None:
     step = se.compile_plan(hostile_call(), engine).step("responses")
     pending = spark_session().createDataFrame([("h", 1, "p")], "request_hash string, attempt bigint, prompt string")
     pending.createOrReplaceTempView("hostile_pending")
-    ((*_, version, _, _, _, _, _, _, _),) = rows(step.sql)
+    (asked_row,) = rows(step.sql)
     spark_session().catalog.dropTempView("hostile_pending")
-    assert version == DESCRIPTION
+    assert asked_row[step.selected.index("version")] == DESCRIPTION
     (call,) = calls
     asked = json.loads(call.response_format or "")["json_schema"]["schema"]["properties"]["a"]
     assert (asked["enum"], asked["description"]) == (ENUM, DESCRIPTION)

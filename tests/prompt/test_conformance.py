@@ -150,7 +150,7 @@ def _run_duckdb(
         fill_duckdb(db, "source", columns, rows)
         for run in range(times):
             for step in plan.steps:
-                for _, sql in step_statements(get_engine("duckdb"), step):
+                for _, sql, _ in step_statements(get_engine("duckdb"), step):
                     db.execute(sql)
                 if step is not call:
                     continue
@@ -730,7 +730,9 @@ def test_the_reference_gives_the_expected_code(name: str) -> None:
 
 
 def test_the_answers_cover_every_code() -> None:
-    never_from_text = {"NO_INPUT", "BAD_PROMPT", "NOT_ASKED", "CALL_ERROR", "TRUNCATED", "REFUSED", "SCHEMA"}
+    never_from_text = {
+        "NO_INPUT", "BAD_PROMPT", "NOT_ASKED", "CALL_ERROR", "UNREADABLE", "TRUNCATED", "REFUSED", "SCHEMA",
+    }  # fmt: skip
     assert {code for _, code in ANSWERS.values() if code} == set(CODES) - never_from_text
 
 
@@ -751,7 +753,8 @@ def test_the_script_gives_the_same_verdict_and_values(name: str, engine: str, re
         row = refused[name]
         verdict = evaluate_checks(enrichment().checks, repaired)
         assert (row["_error"], row["_error_detail"]) == verdict
-        assert (row["_repaired"], row["response"]) == (repaired != text, text)
+        shown = "" if text is None and get_engine(engine).reading is not None else text  # a NULL in a known place
+        assert (row["_repaired"], row["response"]) == (repaired != text, shown)
         assert (row["prompt"], row["kept"], row["_attempts"]) == (f"Judge {name}", "kept", 1)
         assert name not in enriched
         return
@@ -939,7 +942,9 @@ REASONS = {
     "cut": (Outcome('{"n": ', finish="length"), "TRUNCATED"),
     "blocked": (Outcome("I can't", finish="content_filter"), "REFUSED"),
     "prose": (Outcome("I can't", finish="stop"), "BAD_JSON"),
-    "nothing": (Outcome("", finish="length"), "NO_RESPONSE"),
+    "nothing": (Outcome("", finish="length"), "TRUNCATED"),
+    "filtered": (Outcome(None, finish="content_filter"), "REFUSED"),
+    "silent": (Outcome("", finish="stop"), "NO_RESPONSE"),
 }
 
 

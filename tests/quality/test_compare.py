@@ -245,7 +245,7 @@ def test_answers_go_to_and_come_from_ordinary_runs(
     assert not rows(output, "SELECT 1 FROM duckdb_tables() WHERE table_name LIKE '%compare%'")
     retried = call("retry", files[0], "--output", output, *asks, "--json")
     assert (retried.status, retried.report["calls"]) == (0, 4), retried.err
-    second = call(*(files[1] if part is files[0] else part for part in run))
+    second = call(*(files[1] if part is files[0] else part for part in run), "--replace")
     assert second.report["cached"] == 4
     after = compare(endpoint, *files, "--input", data, "--output", output, "--model", "mock")
     assert after.prompts == []

@@ -22,7 +22,7 @@ each_engine = pytest.mark.parametrize("engine", EXPRESSIONS)
 
 def repaired_in(engine: str, repairs: Sequence[str]) -> str:
     words = get_engine(engine)
-    return print_sql(words, repaired_sql(words.json, column(words, "response"), repairs, keep_null=KEEP))
+    return print_sql(words, repaired_sql(words.json, words.text, column(words, "response"), repairs, keep_null=KEEP))
 
 
 def test_there_are_enough_and_no_two_are_equal() -> None:

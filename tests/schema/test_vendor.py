@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sqlenrich.core import endpoint
 from sqlenrich.core.engine import OutputSpec, ResponseFormat
 from sqlenrich.engines import get_engine
 from sqlenrich.llm.mock.model import MockModel
@@ -17,7 +18,7 @@ from sqlenrich.schema.json_schema import json_schema
 from sqlenrich.schema.keywords import walk
 from sqlenrich.schema.vendor.dialects import DATABRICKS, GEMINI, OPENAI, SNOWFLAKE, XGRAMMAR, Dialect
 from sqlenrich.schema.vendor.openai_strict import strict_part
-from sqlenrich.schema.vendor.response_format import dialect_of, json_schema_format
+from sqlenrich.schema.vendor.response_format import NAMED, dialect_of, json_schema_format
 from sqlenrich.schema.vendor.subset import vendor_part
 from tests.support.plain_schemas import DOCUMENTS, ROOTS
 
@@ -309,11 +310,19 @@ def test_the_response_format(schema: Plain, repairs: tuple[str, ...], form: Any,
         ("https://me.openai.azure.com/openai/v1", OPENAI),
         ("http://127.0.0.1:8000/v1", XGRAMMAR),
         ("https://openai.com.example.org/v1", XGRAMMAR),
+        ("https://dbc-1.cloud.databricks.com/serving-endpoints", DATABRICKS),
+        ("https://adb-1.2.azuredatabricks.net/serving-endpoints", DATABRICKS),
+        ("https://generativelanguage.googleapis.com/v1beta/openai", GEMINI),
         ("", XGRAMMAR),
     ],
 )
 def test_the_dialect_of_an_endpoint(url: str, dialect: Dialect) -> None:
     assert dialect_of(url) is dialect
+    assert dialect_of(url, "gemini") is GEMINI
+
+
+def test_every_dialect_of_the_settings_is_known() -> None:
+    assert tuple(NAMED) == endpoint.DIALECTS
 
 
 def test_too_many_properties_lose_the_deepest_first() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import pytest
 
 import sqlenrich as se
-from sqlenrich.spec.settings import Config, Endpoint, ModelAlias, Target, find_config, read_config
+from sqlenrich.core.endpoint import Endpoint
+from sqlenrich.spec.settings import Config, ModelAlias, Target, find_config, read_config
 
 FULL = """
 [models.default]
@@ -169,8 +172,9 @@ def test_endpoint_and_target(tmp_path: Path) -> None:
             [
                 *(
                     f"url {number} of 5 has no http:// or no host: write it as http://host:port/v1 @ endpoints.a.url"
-                    for number in (2, 3, 4)
+                    for number in (2, 3)
                 ),
+                "url 4 of 5 can't be read: write it as http://host:port/v1 @ endpoints.a.url",
                 "url 5 of 5 is a repetition: name each server once @ endpoints.a.url",
             ],
             id="bad urls",
@@ -191,6 +195,22 @@ def test_endpoint_and_target(tmp_path: Path) -> None:
             id="no engine",
         ),
         pytest.param(
+            '[facts.snowflake]\nrespons_1 = "a"\ncall_error_1 = 3\nfinish_by_error = "x"\n[facts.duckdb]\n[facts.snow]',
+            [
+                'unknown fact "respons_1" (response_1?) @ facts.snowflake.respons_1',
+                'call_error_1 must be a place such as "a.b[0].c" @ facts.snowflake.call_error_1',
+                'finish_by_error must be a table of texts, {THEIRS = "length"} @ facts.snowflake.finish_by_error',
+                "facts are set for databricks, snowflake, bigquery, spark, not for duckdb @ facts.duckdb",
+                "facts are set for databricks, snowflake, bigquery, spark, not for snow @ facts.snow",
+            ],
+            id="facts",
+        ),
+        pytest.param(
+            '[facts.bigquery]\nresponse_1 = "a\'b"',
+            ['response_1 must be a place such as "a.b[0].c" @ facts.bigquery.response_1'],
+            id="fact's place",
+        ),
+        pytest.param(
             '[targets.a]\nengine = "spark"\nschema = 3', ["schema must be a text @ targets.a.schema"], id="schema"
         ),
         pytest.param(
@@ -208,7 +228,36 @@ def test_endpoint_and_target(tmp_path: Path) -> None:
 def test_problems(tmp_path: Path, text: str, problems: list[str]) -> None:
     with pytest.raises(se.ConfigError) as caught:
         config(tmp_path, text)
-    assert str(caught.value).splitlines() == [f"{tmp_path / 'sqlenrich.toml'}: {problem}" for problem in problems]
+    lines = [re.sub("^line [0-9]+: ", "", line) for line in told(caught.value, tmp_path / "sqlenrich.toml")]
+    assert sorted(lines) == sorted(problems)
+
+
+def told(error: Exception, file: Path) -> list[str]:
+    """Give the problems of a file, each of which names it."""
+    lines = str(error).splitlines()
+    assert all(line.startswith(f"{file}: ") for line in lines)
+    return [line.removeprefix(f"{file}: ") for line in lines]
+
+
+def test_each_problem_names_its_line(tmp_path: Path) -> None:
+    text = (
+        '# endpoints\n[endpoints."a.b"]\n\nurl = """\n[no.table]\nrpm = 5\n"""\nconcurency = 3\n'
+        '[targets]\nprod.engine = "spak"\nprod.shema = "x"\n[models.m]\nduckdb = {modl = "x"}\n[x\n'
+    )
+    with pytest.raises(se.ConfigError) as caught:
+        config(tmp_path, text)
+    assert told(caught.value, tmp_path / "sqlenrich.toml") == [
+        "Expected ']' at the end of a table declaration (at line 14, column 3)"
+    ]
+    with pytest.raises(se.ConfigError) as caught:
+        config(tmp_path, text.removesuffix("[x\n"))
+    assert [re.sub(": .*@", "", line) for line in told(caught.value, tmp_path / "sqlenrich.toml")] == [
+        "line 4 endpoints.a.b.url",
+        "line 8 endpoints.a.b.concurency",
+        "line 10 targets.prod",
+        "line 11 targets.prod.shema",
+        "line 13 models.m.duckdb",
+    ]
 
 
 def test_no_toml(tmp_path: Path) -> None:
@@ -249,7 +298,23 @@ def test_the_environment(
         monkeypatch.setenv(name, value)
     found = Config().endpoint(flag)
     assert (found.url, found.origin) == expected
-    assert found.api_key == environment.get("OPENAI_API_KEY")
+    assert found.resolve_key() == environment.get("OPENAI_API_KEY")
+
+
+def test_variables_of_a_file_beside_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SET_BEFORE", "outside")
+    monkeypatch.setenv("VLLM_API_KEY", "")  # so that it is removed again
+    monkeypatch.delenv("VLLM_API_KEY")
+    (tmp_path / "sqlenrich.toml").write_text(FULL)
+    (tmp_path / ".env").write_text("VLLM_API_KEY=from the file\nSET_BEFORE=inside\n")
+    assert find_config(tmp_path / "x.prompt").endpoints["local"].resolve_key() == "from the file"
+    assert os.environ["SET_BEFORE"] == "outside"
+
+
+def test_a_certificate_lies_beside_the_settings(tmp_path: Path) -> None:
+    written = '[endpoints.a]\nurl = "https://h/v1"\nclient_cert = "certs/me.pem"\nclient_key = "/etc/me.key"\n'
+    found = config(tmp_path, written).endpoints["a"]
+    assert (found.client_cert, found.client_key) == (str(tmp_path / "certs/me.pem"), "/etc/me.key")
 
 
 def test_a_file_s_endpoint_comes_before_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,7 +368,7 @@ def test_no_target(tmp_path: Path, text: str, words: str) -> None:
 def test_a_key_is_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_API_KEY", "the-secret")
     loaded = config(tmp_path, FULL)
-    assert loaded.endpoint("local").api_key == "the-secret"
+    assert loaded.endpoint("local").resolve_key() == "the-secret"
     assert "the-secret" not in repr(loaded) + repr(loaded.endpoint("local"))
     with pytest.raises(se.ConfigError) as caught:
         config(tmp_path, '[endpoints.a]\nurl = "http://u"\napi_key = "the-secret"\napi_key_env = 3')

@@ -85,7 +85,7 @@ REFUSED = [
     pytest.param("descripton: x", 'line 2: unknown key "descripton" (description?) @ descripton', id="unknown key"),
     pytest.param("zzz: x", 'line 2: unknown key "zzz" @ zzz', id="unknown key without a near one"),
     pytest.param("1: x", 'line 2: unknown key "1" @ 1', id="a number as a key"),
-    pytest.param("system: x", 'line 2: "system" is not supported yet @ system', id="system"),
+    pytest.param("system: 5", "line 2: system must be a text, not 5 @ system", id="system"),
     pytest.param("images: x", 'line 2: "images" is not supported yet @ images', id="images"),
     pytest.param("embed: x", 'line 2: "embed" is not supported yet @ embed', id="embed"),
     pytest.param("steps: x", 'line 2: "steps" is not supported yet @ steps', id="steps"),
@@ -168,7 +168,7 @@ REFUSED = [
     pytest.param(
         "repairs: [trim, fense]",
         'line 2: unknown repair "fense" (fence?); '
-        "there are: trim, fence, prose, trailing_comma, null_as_absent @ repairs.1",
+        "there are: trim, reasoning, fence, prose, trailing_comma, null_as_absent @ repairs.1",
         id="repair",
     ),
     pytest.param("retry: 3", "line 2: retry must be a mapping, not 3 @ retry", id="retry"),
@@ -182,6 +182,9 @@ REFUSED = [
         "retry: {max_attempts: true}",
         "line 2: max_attempts must be an integer of at least 1 @ retry.max_attempts",
         id="true attempts",
+    ),
+    pytest.param(
+        "keep_prompts: 0", "line 2: keep_prompts must be true or false, not 0 @ keep_prompts", id="keep_prompts"
     ),
     pytest.param("max_quarantine: 1.1", "line 2: max_quarantine must be from 0 to 1 @ max_quarantine", id="above"),
     pytest.param("max_quarantine: -0.1", "line 2: max_quarantine must be from 0 to 1 @ max_quarantine", id="below"),

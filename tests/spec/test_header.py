@@ -33,7 +33,7 @@ def test_the_schema_accepts_every_template_s_header(name: str) -> None:
 
 @pytest.mark.parametrize(("more", "place"), [
     pytest.param({"descripton": "x"}, [], id="unknown key"),
-    pytest.param({"system": "x"}, [], id="reserved key"),
+    pytest.param({"images": "x"}, [], id="reserved key"),
     pytest.param({"key": "id"}, ["key"], id="key"),
     pytest.param({"version": 1.5}, ["version"], id="version"),
     pytest.param({"columns": {"a": "strng"}}, ["columns", "a"], id="type"),
@@ -66,7 +66,7 @@ def test_output_is_required() -> None:
 
 
 def test_reserved_keys_are_no_keys() -> None:
-    assert RESERVED == ("system", "images", "embed", "steps")
+    assert RESERVED == ("images", "embed", "steps")
     assert not set(RESERVED) & set(HEADER)
 
 

@@ -2,44 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from sqlenrich.core.engine import CallResult, ModelCall, OutputSpec, ResponseFormat, VendorFact
 from sqlenrich.core.errors import UnsupportedError
 from sqlenrich.core.json import compact_json
-from sqlenrich.core.sql import Sql, case, func, literal
-from sqlenrich.engines.bigquery.text import safe_cast, text_of
-from sqlenrich.engines.shared.model_call import answers, or_false, request_text, select_carried
+from sqlenrich.core.sql import Sql, any_of, func, literal
+from sqlenrich.engines.bigquery.text import safe_cast
+from sqlenrich.engines.shared.model_call import request_text, select_carried
+from sqlenrich.engines.shared.reading import AnswerFacts, StoredJson, joined, reading
 from sqlenrich.schema.columns import nullable_items
 from sqlenrich.schema.vendor.dialects import GEMINI
 from sqlenrich.schema.vendor.subset import vendor_part
 
 _DOCS = "https://docs.cloud.google.com/bigquery/docs/reference/standard-sql/"
 GENERATE_TEXT_DOCS = _DOCS + "bigqueryml-syntax-ai-generate-text"
+COUNT_TOKENS_DOCS = _DOCS + "bigqueryml-syntax-ai-count-tokens"
 READ_ON = "2026-08-22"
 
-FIELDS = VendorFact(
-    {
-        "result": "result",
-        "status": "status",
-        "full_response": "full_response",
-        "finish": "$.candidates[0].finish_reason",
-        "tokens_in": "$.usage_metadata.prompt_token_count",
-        "tokens_cached": "$.usage_metadata.cached_content_token_count",
-        "tokens_out": "$.usage_metadata.candidates_token_count",
-        "retryable": "A retryable error occurred",
-    },
+RESPONSE_DOCS = "https://docs.cloud.google.com/vertex-ai/docs/reference/rest/v1beta1/GenerateContentResponse"
+
+GENERATE_DOCS = _DOCS + "bigqueryml-syntax-ai-generate"
+ENDPOINT = re.compile(r"gemini-[\w.@-]+|https://.+")
+"""The names of models that AI.GENERATE takes as its ``endpoint``."""
+REQUEST_TYPES = VendorFact(("SHARED", "DEDICATED", "UNSPECIFIED"), GENERATE_DOCS, READ_ON)
+"""Which quota a request uses: an argument of AI.GENERATE, a field of AI.GENERATE_TEXT's STRUCT beside all others."""
+STRUCT_FIELDS = VendorFact(
+    {"max_output_tokens", "top_k", "top_p", "temperature", "stop_sequences", "safety_settings",
+     "ground_with_google_search"},
     GENERATE_TEXT_DOCS,
     READ_ON,
+)  # fmt: skip
+"""The settings of AI.GENERATE_TEXT for models that take no ``model_params``."""
+BODY_FIELDS = VendorFact(
+    {"safety_settings", "safetySettings", "system_instruction", "systemInstruction", "tools", "tool_config",
+     "toolConfig", "labels"},
+    "https://docs.cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference",
+    "2026-11-22",
+)  # fmt: skip
+"""The fields of generateContent's body that stand beside ``generation_config``; other parameters stand inside it."""
+THINKING = VendorFact(
+    (
+        (r"(?i)gemini[-_]?(1|2[-_.]?0)", None),
+        (r"(?i)2[-_.]?5[-_]?pro", {"thinking_budget": 128}),
+        (r"(?i)gemini[-_]?[3-9].*flash", {"thinking_level": "MINIMAL"}),
+        (r"(?i)gemini[-_]?[3-9]", {"thinking_level": "LOW"}),
+        ("", {"thinking_budget": 0}),
+    ),
+    "https://docs.cloud.google.com/vertex-ai/generative-ai/docs/thinking",
+    "2026-11-22",
 )
-"""Names of the answer's columns, and paths in ``full_response``. An empty status is success; a row whose status starts
-with ``retryable`` may be asked again."""
+"""The least thinking by the model's name; the first pattern that is found decides. A remote model whose name tells
+nothing is taken for one over ``gemini-2.5-flash``, as the statement at the head of a script makes it."""
 
-FINISH = {"MAX_TOKENS": "length", "SAFETY": "content_filter", "PROHIBITED_CONTENT": "content_filter", "STOP": "stop"}
-"""Gemini's finish reasons under the names of this package; others keep theirs in lower case."""
+
+def _told(path: str) -> VendorFact:
+    return VendorFact(path, GENERATE_TEXT_DOCS, READ_ON)
+
+
+def _spelt(path: str) -> VendorFact:
+    """A place of Gemini's answer, whose names BigQuery's page writes with underscores."""
+    return VendorFact(path, RESPONSE_DOCS + ", in the spelling of BigQuery's page", "2026-11-22")
+
+
+ANSWERS = AnswerFacts(
+    call="AI.GENERATE_TEXT",
+    response=(_told("result"),),
+    call_error=(_told("status"),),
+    finish_reason=(
+        _told("full_response.candidates[0].finish_reason"),
+        VendorFact("full_response.candidates[0].finishReason", RESPONSE_DOCS, "2026-11-22"),
+        _spelt("full_response.prompt_feedback.block_reason"),
+    ),
+    tokens_in=(_told("full_response.usage_metadata.prompt_token_count"),),
+    tokens_cached=(_told("full_response.usage_metadata.cached_content_token_count"),),
+    tokens_out=(_told("full_response.usage_metadata.candidates_token_count"),),
+    tokens_thought=(_spelt("full_response.usage_metadata.thoughts_token_count"),),
+    request_id=(_spelt("full_response.response_id"),),
+    finish_words=VendorFact(
+        {
+            "MAX_TOKENS": "length",
+            **dict.fromkeys(
+                ("SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "RECITATION", "SPII", "IMAGE_SAFETY"), "content_filter"
+            ),
+        },
+        RESPONSE_DOCS,
+        "2026-11-22",
+    ),
+)
+"""The answer's columns, and places in Gemini's own answer. An empty status is success; a text is missing where the
+call failed, where a filter blocked it, and where the thoughts took all tokens."""
+
+
+def _path(path: str) -> Sql:
+    return literal(f"$.{path}")
+
+
+def _is_null(raw: Sql, paths: Sequence[str]) -> Sql:
+    """Only the type JSON tells a JSON null from nothing."""
+    parsed = func("SAFE.PARSE_JSON", raw, wide_number_mode=literal("round"))
+    kinds = [func("JSON_TYPE", func("JSON_QUERY", parsed.copy(), _path(path))) for path in paths]
+    return any_of(*(exp.EQ(this=kind, expression=literal("null")) for kind in kinds))
+
+
+STORED = StoredJson(
+    text=lambda raw, path: func("JSON_VALUE", raw, _path(path)),
+    is_null=_is_null,
+    integer=lambda raw, path: safe_cast(func("JSON_VALUE", raw, _path(path)), "INT64"),
+    matches=lambda text, parts: func("REGEXP_CONTAINS", text, joined(parts)),
+)
+READING = reading(ANSWERS, STORED)
 
 
 def response_format(output: OutputSpec) -> ResponseFormat:
@@ -82,74 +159,131 @@ def _no_null_items(schema: Mapping[str, Any]) -> None:
 
 
 def _body(request: ModelCall) -> dict[str, Any]:
-    """The body of generateContent, without the prompt."""
+    """The body of generateContent, without the prompt.
+
+    Gemini counts its thoughts as output, so their budget is added to the limit of the answer.
+    """
     config: dict[str, Any] = {}
     if request.response_format is not None:
         config |= {"response_mime_type": "application/json", "response_schema": request.response_format}
-    return {"generation_config": {**config, **request.params}}
+    config |= {name: value for name, value in request.params.items() if name not in BODY_FIELDS.value}
+    thinking, most = config.get("thinking_config"), config.get("max_output_tokens")
+    budget = thinking.get("thinking_budget") if isinstance(thinking, Mapping) else None
+    if isinstance(budget, int) and budget > 0 and isinstance(most, int):
+        config["max_output_tokens"] = most + budget
+    beside = {name: value for name, value in request.params.items() if name in BODY_FIELDS.value}
+    return {"generation_config": config, **beside}
 
 
 def call(pending: Sql, request: ModelCall) -> CallResult:
-    """Ask through AI.GENERATE_TEXT over the pending relation, or through AI.GENERATE by the option ``function``."""
-    prompt = request_text(request)
-    chosen = request.options.get("function", "AI.GENERATE_TEXT")
-    if chosen == "AI.GENERATE":
+    """Ask through AI.GENERATE_TEXT over the pending relation, or through AI.GENERATE.
+
+    AI.GENERATE is asked by the option ``function``, and where the model's name is an endpoint of Gemini.
+    """
+    prompt, quota = request_text(request), request.options.get("request_type")
+    if quota is not None and quota not in REQUEST_TYPES.value:
+        raise UnsupportedError(
+            "bigquery", f'no request_type "{quota}"', f"write one of {', '.join(REQUEST_TYPES.value)}"
+        )
+    if _function(request) == "AI.GENERATE":
         return _scalar(pending, request, prompt)
-    if chosen != "AI.GENERATE_TEXT":
-        raise UnsupportedError("bigquery", f'no function "{chosen}"', "write AI.GENERATE_TEXT or AI.GENERATE")
     asked = select_carried(pending, request, prompt, "prompt")
-    if request.response_format is not None:
-        arguments = [exp.alias_(literal(compact_json(_body(request))), "model_params", copy=False)]
+    if request.options.get("schema") is not False:
+        settings = {"model_params": literal(compact_json(_body(request)))}
     else:
-        arguments = [exp.alias_(_parameter(value), name, copy=False) for name, value in request.params.items()]
+        settings = {name: _parameter(value) for name, value in request.params.items()}
+        if unknown := sorted(set(settings) - STRUCT_FIELDS.value):
+            raise UnsupportedError(
+                "bigquery", f"the parameter {', '.join(unknown)} with schema: false", "it is Gemini's: leave it out"
+            )
+    if quota is not None:
+        settings["request_type"] = literal(quota)
     generate = exp.GenerateText(
-        this=exp.to_table(request.model, dialect="bigquery"),
+        this=_remote_model(request.model),
         expression=asked.subquery(copy=False),
-        params_struct=func("STRUCT", *arguments),
+        params_struct=func("STRUCT", *(exp.alias_(value, name, copy=False) for name, value in settings.items())),
     )
-    for part in generate.this.parts:
-        part.set("quoted", True)
     relation = exp.Table(this=generate, db=exp.to_identifier("AI"))
-    return CallResult(relation, _columns(lambda name: exp.column(name)))
+    relation.set("alias", exp.TableAlias(this=exp.to_identifier("answer")))
+    # The columns that the call adds, whatever they are: none is named here.
+    sent = [exp.to_identifier(name) for name in (*request.carried, "prompt")]
+    added = exp.Column(this=exp.Star(except_=sent), table=exp.to_identifier("answer"))
+    whole = exp.select(added, copy=False)
+    whole.set("kind", "STRUCT")
+    return CallResult(relation, func("TO_JSON_STRING", whole.subquery(copy=False)))
+
+
+def _function(request: ModelCall) -> str:
+    chosen = request.options.get("function")
+    if chosen is None:
+        return "AI.GENERATE" if ENDPOINT.fullmatch(request.model) else "AI.GENERATE_TEXT"
+    if chosen not in ("AI.GENERATE", "AI.GENERATE_TEXT"):
+        raise UnsupportedError("bigquery", f'no function "{chosen}"', "write AI.GENERATE_TEXT or AI.GENERATE")
+    return str(chosen)
+
+
+def _remote_model(name: str) -> exp.Table:
+    """Give the remote model of a name. Raises UnsupportedError for a name that is none, an endpoint's for one."""
+    try:
+        table = exp.to_table(name, dialect="bigquery")
+    except SqlglotError:
+        table = None
+    parts = list(table.parts) if table is not None else []
+    plain = all(isinstance(part, exp.Identifier) and part.name for part in parts) and 1 <= len(parts) <= 3
+    # Datasets have no dash, and a model of the default dataset that has one is quoted.
+    dashed = plain and len(parts) < 3 and "-" in parts[0].name and not parts[0].args.get("quoted")
+    if not plain or dashed or (table is not None and any(table.args.get(key) for key in ("alias", "joins"))):
+        raise UnsupportedError(
+            "bigquery",
+            f'the model "{name}" for AI.GENERATE_TEXT, which asks a remote model',
+            "make one by CREATE MODEL ... REMOTE WITH CONNECTION ... OPTIONS (ENDPOINT = '...'), and write its name: "
+            "dataset.model",
+        )
+    assert table is not None
+    for part in parts:
+        part.set("quoted", True)
+    return table
+
+
+def default_params(model: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give the least thinking that a model of Gemini takes: thoughts use up the limit of an answer."""
+    if options.get("schema") is False:
+        return {}
+    known = (config for pattern, config in THINKING.value if re.search(pattern, model))
+    return {"thinking_config": config} if (config := next(known, None)) else {}
 
 
 def _scalar(pending: Sql, request: ModelCall, prompt: Sql) -> CallResult:
     arguments: dict[str, Sql] = {"endpoint": literal(request.model)}
+    if quota := request.options.get("request_type"):
+        arguments["request_type"] = literal(quota)
     if connection := request.options.get("connection"):
         arguments["connection_id"] = literal(str(connection))
     arguments["model_params"] = exp.ParseJSON(this=literal(compact_json(_body(request))), is_literal=True)
     answer = func("AI.GENERATE", prompt, **arguments)
-    return CallResult(answers(pending, request, answer), _columns(lambda name: exp.column(name, table="answer")))
-
-
-def _columns(field: Callable[[str], Sql]) -> dict[str, Sql]:
-    names = FIELDS.value
-    status, full = field(names["status"]), field(names["full_response"])
-
-    def detail(name: str) -> Sql:
-        return func("JSON_VALUE", full.copy(), literal(names[name]))
-
-    finish = detail("finish")
-    known = [(exp.EQ(this=finish.copy(), expression=literal(theirs)), literal(ours)) for theirs, ours in FINISH.items()]
-    return {
-        "response": field(names["result"]),
-        "call_error": func("NULLIF", status, literal("")),
-        "retryable": or_false(func("STARTS_WITH", status.copy(), literal(names["retryable"]))),
-        "finish_reason": case(*known, default=func("LOWER", finish)),
-        "tokens_in": safe_cast(detail("tokens_in"), "INT64"),
-        "tokens_cached": safe_cast(detail("tokens_cached"), "INT64"),
-        "tokens_out": safe_cast(detail("tokens_out"), "INT64"),
-        "run_id": text_of(exp.CurrentTimestamp()),
-    }
+    return CallResult(pending, func("TO_JSON_STRING", answer))
 
 
 def _parameter(value: Any) -> Sql:
-    return exp.Array(expressions=[literal(v) for v in value]) if isinstance(value, list) else literal(value)
+    if isinstance(value, Mapping):
+        return func("STRUCT", *(exp.alias_(_parameter(each), name, copy=False) for name, each in value.items()))
+    return exp.Array(expressions=[_parameter(v) for v in value]) if isinstance(value, list) else literal(value)
+
+
+def count_tokens(request: ModelCall) -> Sql:
+    """Count a request's text by ``AI.COUNT_TOKENS``, without the response schema.
+
+    A remote model's name tells no endpoint: it is counted as the function's default one, which is Gemini's.
+    """
+    named = ENDPOINT.fullmatch(request.model) is not None and not request.model.startswith("https:")
+    arguments = {"endpoint": literal(request.model)} if named else {}
+    counted = func("AI.COUNT_TOKENS", request_text(request), **arguments)
+    return exp.Dot(this=counted, expression=exp.to_identifier("result"))
 
 
 def must_exist(request: ModelCall) -> list[str]:
     """Give what the script needs beforehand, with the statement that makes it."""
-    if request.options.get("function") == "AI.GENERATE":
+    if _function(request) == "AI.GENERATE":
         return [f"Needs: access to the Vertex AI endpoint {request.model} (role Vertex AI User)"]
     return [
         f"Needs: the remote model {request.model}, made once by:",

@@ -4,10 +4,29 @@ from __future__ import annotations
 
 import re
 
+from sqlglot import exp
+
 from sqlenrich.core.engine import Engine, VendorFact
+from sqlenrich.core.functions import FunctionSyntax
 from sqlenrich.core.sql import func, replace_table
-from sqlenrich.engines.bigquery.call import FIELDS, GENERATE_TEXT_DOCS, READ_ON, call, must_exist, response_format
+from sqlenrich.engines.bigquery.call import (
+    ANSWERS,
+    BODY_FIELDS,
+    COUNT_TOKENS_DOCS,
+    GENERATE_TEXT_DOCS,
+    READ_ON,
+    READING,
+    REQUEST_TYPES,
+    STRUCT_FIELDS,
+    THINKING,
+    call,
+    count_tokens,
+    default_params,
+    must_exist,
+    response_format,
+)
 from sqlenrich.engines.bigquery.json import JSON, typed_column
+from sqlenrich.engines.bigquery.scripting import SCRIPTING
 from sqlenrich.engines.bigquery.text import TEXT, sql_type
 
 
@@ -15,6 +34,12 @@ def name_problem(name: str) -> str | None:
     """Refuse the characters that a column of BigQuery can't have, quoted or not."""
     found = re.search(r"[`!\"$()*,./;?@\[\]\\^{}~\x00-\x1f]", name)
     return f"holds {found[0]!r}, which no BigQuery column may" if found else None
+
+
+def responses_properties() -> list[exp.Property]:
+    """Give partitions by day, so that old answers may expire, clustered by what a run looks up."""
+    asked_at, hash_ = (exp.column(exp.to_identifier(name, quoted=True)) for name in ("asked_at", "request_hash"))
+    return [exp.PartitionedByProperty(this=func("DATE", asked_at)), exp.ClusterProperty(expressions=[hash_])]
 
 
 ENGINE = Engine(
@@ -26,11 +51,25 @@ ENGINE = Engine(
     sql_type=sql_type,
     typed_column=typed_column,
     create_table_as=replace_table,
+    responses_properties=responses_properties,
     facts={
         "call": VendorFact("AI.GENERATE_TEXT (or AI.GENERATE)", GENERATE_TEXT_DOCS, READ_ON),
         "default_model": VendorFact("sqlenrich.gemini", "the remote model that you make once", READ_ON),
         "max_tokens": VendorFact(1024, GENERATE_TEXT_DOCS, READ_ON),
-        "fields": FIELDS,
+        "count_tokens": VendorFact("AI.COUNT_TOKENS", COUNT_TOKENS_DOCS, "2026-11-22"),
+        "request_types": REQUEST_TYPES,
+        "struct_fields": STRUCT_FIELDS,
+        "body_fields": BODY_FIELDS,
+        "thinking": THINKING,
+        "partitions": VendorFact(
+            "PARTITION BY DATE, CLUSTER BY",
+            "https://docs.cloud.google.com/bigquery/docs/clustered-tables",
+            "2026-11-22",
+        ),
+        "functions": VendorFact(
+            "CREATE TEMP FUNCTION", "https://docs.cloud.google.com/bigquery/docs/user-defined-functions", "2026-11-22"
+        ),
+        **ANSWERS.facts,
     },
     params={
         "temperature": "temperature",
@@ -41,7 +80,18 @@ ENGINE = Engine(
     },
     response_format=response_format,
     call=call,
+    reading=READING,
+    functions=FunctionSyntax(
+        temporary="CREATE TEMP FUNCTION {name}({parameters}) RETURNS {returns} AS (  -- {about}\n{body})",
+        installed="CREATE OR REPLACE FUNCTION {name}({parameters}) RETURNS {returns} AS (  -- {about}\n{body})",
+        json_type="JSON",
+        needs_schema=True,
+    ),
+    count_tokens=count_tokens,
+    scripting=SCRIPTING,
     must_exist=must_exist,
     name_problem=name_problem,
-    call_options=("function", "connection", "schema"),
+    default_params=default_params,
+    params_by_model=((r"(?i)claude", {"temperature": None, "seed": None, "stop": None}),),
+    call_options=("function", "connection", "schema", "request_type"),
 )

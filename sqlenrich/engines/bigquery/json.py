@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from sqlenrich.core.functions import SharedFunction
 from sqlenrich.core.json_functions import BEYOND_MICROSECONDS, GREATEST_DOUBLE, JsonFunctions
-from sqlenrich.core.sql import Sql, all_of, any_of, case, double, func, is_blank, literal, named_func
+from sqlenrich.core.sql import Sql, all_of, any_of, case, double, func, is_blank, literal, named_func, one_of
 from sqlenrich.core.text_functions import BLANK
-from sqlenrich.core.types import Array, Coerced, Scalar, Struct, Type
+from sqlenrich.core.types import STRING, Array, Coerced, Scalar, Struct, Type
 from sqlenrich.engines.bigquery.text import boxed, safe_cast, text_of, type_text
 from sqlenrich.engines.shared import strict_json as strict
 from sqlenrich.engines.shared.enum_values import as_spelt, lower_ascii
@@ -20,7 +21,7 @@ from sqlenrich.schema.checks.patterns import FENCE, portable
 
 
 def _kind(value: Sql, *labels: str) -> Sql:
-    return exp.In(this=func("JSON_TYPE", value), expressions=[literal(label) for label in labels])
+    return one_of(func("JSON_TYPE", value), *labels)
 
 
 def _string(value: Sql) -> Sql:
@@ -82,13 +83,12 @@ _READER = strict.Reader(
 
 
 def _names(text: Sql) -> Sql:
-    """The number of object names in a JSON text: the colons that are left when the strings are emptied."""
-    emptied = _replace(text, r'"(?:[^"\\]|\\.)*"', '""')
-    return func("LENGTH", _replace(emptied, "[^:]+", ""))
+    """The number of object names in a JSON text: the colons that are left without the strings and all else."""
+    return func("LENGTH", _replace(text, r'"(?:[^"\\]|\\.)*"|[^":]+', ""))
 
 
 _LARGEST = "1.7976931348623157e308"
-_TOKENS = r'"(?:[^"\\]|\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+'
+_TOKENS = r'"(?:[^"\\]|\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]'
 _MAY_BE_WIDE = r"[0-9]{250}|[0-9][eE]\+?[0-9]{2}"
 
 
@@ -96,21 +96,24 @@ def _narrow(text: Sql) -> Sql:
     """Replace numbers beyond doubles by the greatest double: the parser refuses them."""
     token = exp.column("t")
     number = exp.And(this=_found(token, "^-?[0-9]"), expression=func("IS_INF", safe_cast(token.copy(), "FLOAT64")))
-    largest = case(
-        (func("STARTS_WITH", token.copy(), literal("-")), literal(f"-{_LARGEST}")), default=literal(_LARGEST)
-    )
-    put = case((number, largest), default=token.copy())
-    in_order = exp.Order(this=put, expressions=[exp.Ordered(this=exp.column("o"), nulls_first=True)])
-    joined = exp.GroupConcat(this=in_order, separator=literal(""))
+    largest = _replace(token.copy(), "[0-9].*", _LARGEST)
+    put = exp.alias_(func("IF", number, largest, token.copy()), "put")
     tokens = _rows(func("REGEXP_EXTRACT_ALL", text, literal(_TOKENS)), "t", "o")
-    return exp.select(joined, copy=False).from_(tokens, copy=False).subquery(copy=False)
+    each = exp.select("o", put, copy=False).from_(tokens, copy=False)
+    in_order = exp.Order(this=exp.column("put"), expressions=[exp.Ordered(this=exp.column("o"), nulls_first=True)])
+    joined = exp.select(exp.GroupConcat(this=in_order, separator=literal("")), copy=False)
+    return joined.from_(each.subquery("tokens", copy=False), copy=False).subquery(copy=False)
 
 
 def _doc(text: Sql) -> Sql:
     """Without 'round' the parser gives NULL for a number that is not exactly a double. Beyond doubles it still does."""
-    doc = func("SAFE.PARSE_JSON", text, wide_number_mode=literal("round"))
-    again = func("SAFE.PARSE_JSON", _narrow(text.copy()), wide_number_mode=literal("round"))
-    return exp.Coalesce(this=doc, expressions=[case((_found(text.copy(), _MAY_BE_WIDE), again))])
+    narrowed = case((_found(text, _MAY_BE_WIDE), _narrow(text.copy())), default=text.copy())
+    return func("SAFE.PARSE_JSON", narrowed, wide_number_mode=literal("round"))
+
+
+_PARSED = SharedFunction("parsed", {"answer": STRING}, None, _doc, "numbers beyond doubles narrowed")
+_ODD_ENDS = r"^\x{feff}|\x00$"
+"""A byte order mark before a document and a NUL behind it, which the parser skips."""
 
 
 def _parse(text: Sql) -> Sql:
@@ -118,9 +121,13 @@ def _parse(text: Sql) -> Sql:
     names = _names(text.copy())
 
     def once(doc: Sql) -> Sql:
-        return case((exp.EQ(this=names, expression=_names(func("TO_JSON_STRING", doc))), doc.copy()))
+        # Names are counted in JSON alone: on a text of open strings the count takes quadratic time.
+        all_names = exp.EQ(this=names, expression=_names(func("TO_JSON_STRING", doc)))
+        return case((exp.Is(this=doc.copy(), expression=exp.Null()), literal(None)), (all_names, doc.copy()))
 
-    return strict.parsed(_READER, text, _let(_doc(text.copy()), once, "parsed"))
+    even = exp.Not(this=_found(text.copy(), _ODD_ENDS))
+    doc = _let(_PARSED(text), once, "parsed")
+    return strict.parsed_if(_READER, text, even, doc, "JSON, of which no name is dropped because it is repeated")
 
 
 def _one(value: Sql, name: str) -> exp.Unnest:
@@ -138,11 +145,21 @@ def _items(value: Sql) -> Sql:
 
 
 def _any_item(value: Sql, name: str, test: Callable[[Sql], Sql], start: int = 0) -> Sql:
+    return _exists(_from(exp.select("1", copy=False), value, name, start), test(exp.column(name)))
+
+
+def _from(select: exp.Select, value: Sql, name: str, start: int) -> exp.Select:
+    """Add the elements of an array from a position on."""
     position = f"{name}_at" if start else None
-    query = exp.select("1", copy=False).from_(_rows(_items(value), name, position), copy=False)
+    query = select.from_(_rows(_items(value), name, position), copy=False)
     if position:
         query = query.where(exp.GTE(this=exp.column(position), expression=literal(start)), copy=False)
-    return _exists(query, test(exp.column(name)))
+    return query
+
+
+def _least_item(value: Sql, name: str, body: Callable[[Sql], Sql], start: int = 0) -> Sql:
+    least = exp.select(exp.Min(this=body(exp.column(name))), copy=False)
+    return _from(least, value, name, start).subquery(copy=False)
 
 
 def _count_items(value: Sql, name: str, test: Callable[[Sql], Sql]) -> Sql:
@@ -260,8 +277,9 @@ def _at(value: Sql, part: str | int) -> Sql:
 
 JSON = JsonFunctions(
     **strict.repairs(_READER),
+    long=("parse", "is_integer"),
     parse=_parse,
-    accepted=_doc,
+    accepted=_PARSED,
     get=_at,
     at=_at,
     has_type=_is,
@@ -276,6 +294,7 @@ JSON = JsonFunctions(
     ),
     lower_ascii=lower_ascii,
     any_item=_any_item,
+    least_item=_least_item,
     any_member=_any_member,
     count_items=_count_items,
     map_items=_map_items,
@@ -289,10 +308,7 @@ JSON = JsonFunctions(
     search=lambda text, pattern: func("REGEXP_CONTAINS", text, literal(portable(pattern))),
     trim=lambda text: func("TRIM", text, literal(BLANK)),
     blank=lambda text: is_blank(func("TRIM", text, literal(BLANK))),
-    unfence=lambda text: (
-        func("REGEXP_CONTAINS", text, literal(FENCE)),
-        func("REGEXP_EXTRACT", text.copy(), literal(FENCE)),
-    ),
+    unfence=lambda text: func("REGEXP_REPLACE", text, literal(FENCE), literal(r"\1")),
     first_word=lambda text: func("REGEXP_EXTRACT", text, literal("^[^ ]+")),
     let=_let,
     let_text=_let,

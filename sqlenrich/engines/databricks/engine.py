@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+
+from sqlglot import exp
 
 from sqlenrich.core.engine import ModelCall, OutputSpec, ResponseFormat, VendorFact
 from sqlenrich.core.sql import Sql, func, replace_table
 from sqlenrich.engines.shared import case_mapping
-from sqlenrich.engines.spark.call import FIELDS
+from sqlenrich.engines.shared.model_params import NO_SAMPLING
+from sqlenrich.engines.spark.call import ANSWERS
 from sqlenrich.engines.spark.engine import ENGINE as SPARK
+from sqlenrich.engines.spark.json import parse_by_grammar
+from sqlenrich.engines.spark.scripting import SCRIPTING
 from sqlenrich.engines.spark.text import matches
 from sqlenrich.schema.vendor.dialects import DATABRICKS
 from sqlenrich.schema.vendor.response_format import json_schema_format
 
 _DOCS = "https://docs.databricks.com/aws/en/sql/language-manual/functions/ai_query"
+_MODEL_SERVICES = "https://docs.databricks.com/aws/en/ai-gateway/query-model-services"
+SYSTEM_SCHEMA = "system.ai."
+"""The schema of the models that Databricks hosts: model services of Unity Catalog."""
+LEGACY_PREFIX = "databricks-"
+"""How the names of the older endpoints of those models begin."""
+COLUMN_NAMES = VendorFact(" ,;{}()\n\t=", "https://docs.databricks.com/aws/en/delta/column-mapping", "2026-11-22")
+"""The characters that a column can't have unless the table's column mapping is on."""
 
 
 def response_format(output: OutputSpec) -> ResponseFormat:
@@ -23,10 +36,28 @@ def response_format(output: OutputSpec) -> ResponseFormat:
 
 def must_exist(call: ModelCall) -> list[str]:
     """Give what the script needs beforehand."""
-    return [
-        f"Needs: the serving endpoint {call.model} and CAN QUERY on it;",
-        "a Pro or serverless SQL warehouse, or a cluster with DBR 15.4 LTS",
-    ]
+    service = re.fullmatch(r"[^.]+\.[^.]+\.[^.]+", call.model)
+    catalog, schema = call.model.split(".")[:2] if service else ("", "")
+    grants = [f"Needs: the serving endpoint {call.model} and CAN QUERY on it;"]
+    if service:
+        grants = [
+            f"Needs: the model service {call.model} (Unity Catalog), and where it is not open to all users:",
+            f"GRANT USE CATALOG ON CATALOG {catalog} TO `your_group`; GRANT USE SCHEMA ON SCHEMA {catalog}.{schema} "
+            "TO `your_group`;",
+            f"GRANT EXECUTE on {call.model} TO `your_group` (in Catalog Explorer);",
+        ]
+    elif call.model.startswith(LEGACY_PREFIX):
+        newer = SYSTEM_SCHEMA + call.model.removeprefix(LEGACY_PREFIX)
+        grants.append(f"Databricks ends the endpoints {LEGACY_PREFIX}* with 2026: write model: {newer};")
+    return [*grants, "a Pro or serverless SQL warehouse, or a cluster with DBR 15.4 LTS"]
+
+
+def column_problem(name: str) -> str | None:
+    """Refuse what the columns of a Delta table without column mapping can't be named, quoted or not."""
+    found = re.search(f"[{COLUMN_NAMES.value}]", name)
+    if found is not None:
+        return f"holds {found[0]!r}, which no column of a Delta table may"
+    return SPARK.name_problem(name)
 
 
 def _lower(text: Sql) -> Sql:
@@ -40,16 +71,33 @@ ENGINE = replace(
     name="databricks",
     dialect="databricks",
     text=replace(SPARK.text, lower=_lower),
+    scripting=replace(SCRIPTING, needs="Needs: a SQL warehouse, or Databricks Runtime 16.3 or later (SQL scripting)."),
+    json=replace(SPARK.json, parse=parse_by_grammar),
     create_table_as=replace_table,
+    responses_properties=lambda: [exp.ClusterProperty(expressions=[exp.column("request_hash", quoted=True)])],
     facts={
         "call": VendorFact("ai_query", _DOCS, "2026-11-20"),
-        "default_model": VendorFact("databricks-meta-llama-3-3-70b-instruct", _DOCS, "2026-11-20"),
-        "result_fields": FIELDS,
+        "default_model": VendorFact(SYSTEM_SCHEMA + "meta-llama-3-3-70b-instruct", _MODEL_SERVICES, "2026-11-22"),
+        "legacy_endpoints": VendorFact(
+            LEGACY_PREFIX, "https://docs.databricks.com/aws/en/ai-gateway/migrate-to-unity-gateway", "2026-11-22"
+        ),
+        "column_names": COLUMN_NAMES,
+        "cluster_by": VendorFact("CLUSTER BY", "https://docs.databricks.com/aws/en/delta/clustering", "2026-11-22"),
+        "functions": VendorFact(
+            "CREATE TEMPORARY FUNCTION ... RETURN",
+            "https://docs.databricks.com/aws/en/sql/language-manual/sql-ref-syntax-ddl-create-sql-function; whether an "
+            "UPDATE may call one is not documented",
+            "2026-11-22",
+        ),
+        **ANSWERS.facts,
         "runtime": VendorFact(
             "DBR 15.4 LTS", "https://docs.databricks.com/aws/en/large-language-models/ai-query", "2026-11-20"
         ),
     },
     params={**SPARK.params, "seed": None},
+    params_by_model=NO_SAMPLING,
     response_format=response_format,
+    updates=True,
     must_exist=must_exist,
+    column_problem=column_problem,
 )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from sqlenrich.core.engine import Engine, VendorFact
+from sqlenrich.core.functions import FunctionSyntax
 from sqlenrich.core.sql import named_func, replace_table
 from sqlenrich.engines.duckdb.json import JSON, typed_column
 from sqlenrich.engines.duckdb.text import TEXT, sql_type
+from sqlenrich.engines.shared.model_params import OPENAI_COMPATIBLE
 from sqlenrich.schema.vendor.response_format import json_schema_format
 
 ENGINE = Engine(
@@ -23,12 +25,11 @@ ENGINE = Engine(
         "default_model": VendorFact(None, "the endpoint's own, named in sqlenrich.toml or by --model", "2026-11-20"),
     },
     params={"temperature": "temperature", "max_tokens": "max_tokens", "top_p": "top_p", "seed": "seed", "stop": "stop"},
-    # https://platform.openai.com/docs/guides/reasoning: these models refuse sampling parameters and max_tokens.
-    params_by_model=(
-        (
-            r"(?i)(^|/)(gpt-5|o[134])([-.]|$)",
-            {"max_tokens": "max_completion_tokens", "temperature": None, "top_p": None, "stop": None},
-        ),
+    params_by_model=OPENAI_COMPATIBLE,
+    functions=FunctionSyntax(
+        temporary="CREATE OR REPLACE TEMP MACRO {name}({parameters}) AS  -- {about}\n{body}",
+        installed="CREATE OR REPLACE MACRO {name}({parameters}) AS  -- {about}\n{body}",
+        typed=False,
     ),
     response_format=json_schema_format,
 )

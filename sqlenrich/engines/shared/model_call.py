@@ -6,29 +6,22 @@ from sqlglot import exp
 
 from sqlenrich.core.engine import ModelCall
 from sqlenrich.core.sql import Sql, concat, literal
+from sqlenrich.core.turn import text_before
 
 
 def request_text(call: ModelCall) -> Sql:
-    """Give the text that is sent: the prompt, and the hint after it."""
-    prompt: Sql = exp.column("prompt")
-    return prompt if call.hint is None else concat(prompt, literal("\n\n" + call.hint))
+    """Give the text that is sent: the turns, the prompt, and the hint. No vendor's function takes turns for itself."""
+    parts: list[Sql] = [exp.column("prompt")]
+    if before := text_before(call.turns):
+        parts.insert(0, literal(before))
+    if call.hint is not None:
+        parts.append(literal("\n\n" + call.hint))
+    return parts[0] if len(parts) == 1 else concat(*parts)
 
 
 def select_carried(pending: Sql, call: ModelCall, value: Sql, name: str) -> exp.Select:
     """Give a SELECT of the carried columns and of one value for each pending row."""
     carried = map(exp.column, call.carried)
-    return exp.select(*carried, exp.alias_(value, name, copy=False), copy=False).from_(pending, copy=False)
-
-
-def answers(pending: Sql, call: ModelCall, answer: Sql) -> Sql:
-    """Give the relation with the carried columns and ``answer``.
-
-    The call stands once, in a subquery: each copy of its text would be a call of its own.
-    """
-    asked = select_carried(pending, call, answer, "answer").subquery(copy=False)
-    return exp.alias_(asked, "asked", table=True, copy=False)
-
-
-def or_false(test: Sql) -> Sql:
-    """Give a test with false for NULL."""
-    return exp.Coalesce(this=test, expressions=[literal(False)])
+    same = isinstance(value, exp.Column) and value.name == name
+    named = value if same else exp.alias_(value, name, copy=False)
+    return exp.select(*carried, named, copy=False).from_(pending, copy=False)

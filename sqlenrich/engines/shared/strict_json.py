@@ -8,20 +8,21 @@ from typing import TypeAlias, TypedDict
 
 from sqlglot import exp
 
-from sqlenrich.core.sql import Sql, all_of, any_of, case, func, literal
+from sqlenrich.core.sql import Sql, all_of, case, func, literal, noted
 from sqlenrich.core.text_functions import Unary
 from sqlenrich.schema.checks.grammar import (
+    DOCUMENT,
     LONG_NUMBER,
     MANY_DIGITS,
     MAX_DEPTH,
     MAX_NUMBER,
     Spelling,
     any_string,
-    document,
     not_brackets,
     null_member,
     null_members,
     prose,
+    rules,
     trailing_comma,
 )
 
@@ -42,25 +43,51 @@ class Reader:
     length: Callable[[Sql], Sql]
     deeper: Callable[[Sql], Sql]
     """Whether a text of brackets alone nests deeper than MAX_DEPTH."""
+    pattern: Callable[[str], Sql] = literal
+    """A pattern as a constant."""
 
 
-def parsed(reader: Reader, text: Sql, doc: Sql) -> exp.Case:
+def parsed(reader: Reader, text: Sql, sound: Sql | None, doc: Sql) -> exp.Case:
     """Give ``doc``, the parsed text, where the text is strict JSON; NULL where it isn't.
 
-    The depth is measured before the text is parsed, since parsers recurse: DuckDB's ends the process at 50,000 levels
-    (2.0), Spark's the JVM at about 1,000 (4.3). It is measured only where the text has more than MAX_DEPTH brackets.
+    ``sound`` is what the grammar's pattern does not test. The depth is measured before the text is parsed, since
+    parsers recurse: DuckDB's ends the process at 50,000 levels (2.0), Spark's the JVM at about 1,000 (4.3). It is
+    measured only where the text has more than MAX_DEPTH brackets.
     """
+    grammar = _by_rules(reader, text.copy())
+    return parsed_if(reader, text, grammar if sound is None else all_of(grammar, sound), doc, "JSON by its grammar")
+
+
+def _by_rules(reader: Reader, text: Sql) -> Sql:
+    """Test a text by the grammar, written as rules: a reader can follow each, and the engines fold constants."""
+    test, (document, named) = reader.whole(text, DOCUMENT), rules(reader.spelling)
+    (whole,) = [found for found in test.find_all(exp.Literal) if DOCUMENT in found.name]
+    pattern: Sql = reader.pattern(whole.name.replace(DOCUMENT, document))
+    for name, part in named:
+        pattern = func("REPLACE", pattern, literal(name), reader.pattern(part))
+    whole.replace(pattern)
+    return test
+
+
+def parsed_if(reader: Reader, text: Sql, sound: Sql, doc: Sql, note: str) -> exp.Case:
+    """Give ``doc``, the parsed text, where a test holds and the text neither nests too deep nor holds a long number."""
+
+    def longer(limit: int) -> Sql:
+        return exp.GT(this=reader.length(text.copy()), expression=literal(limit))
+
     bare = func("REPLACE", func("REPLACE", text.copy(), literal("["), literal("")), literal("{"), literal(""))
     opened = exp.Sub(this=reader.length(text.copy()), expression=reader.length(bare))
     brackets = reader.replace(text.copy(), not_brackets(reader.spelling), "")
+    many = exp.GT(this=opened, expression=literal(MAX_DEPTH))
+    deep = all_of(longer(2 * MAX_DEPTH), many, reader.deeper(brackets))
     emptied = reader.replace(text.copy(), any_string(reader.spelling), "")
-    deep = all_of(exp.GT(this=opened, expression=literal(MAX_DEPTH)), reader.deeper(brackets))
-    wide = all_of(reader.found(text.copy(), MANY_DIGITS), reader.found(emptied, LONG_NUMBER))
-    long = exp.GT(this=reader.length(text.copy()), expression=literal(min(2 * MAX_DEPTH, MAX_NUMBER)))
-    return case(
-        (all_of(long, any_of(deep, wide)), literal(None)),
-        (reader.whole(text.copy(), document(reader.spelling)), doc),
-    )
+    wide = all_of(longer(MAX_NUMBER), reader.found(text.copy(), MANY_DIGITS), reader.found(emptied, LONG_NUMBER))
+    arms = [
+        noted(exp.If(this=deep, true=exp.Null()), f"deeper than {MAX_DEPTH} levels"),
+        noted(exp.If(this=wide, true=exp.Null()), f"a number of more than {MAX_NUMBER} characters"),
+        noted(exp.If(this=sound, true=doc), note),
+    ]
+    return exp.Case(ifs=arms)
 
 
 RUNS = r"[\[{]+|[\]}]+"

@@ -8,33 +8,66 @@ from typing import Any
 from sqlglot import exp
 
 from sqlenrich.core.engine import CallResult, ModelCall, OutputSpec, ResponseFormat, VendorFact
-from sqlenrich.core.sql import Sql, cast, func, literal
-from sqlenrich.core.types import Scalar
-from sqlenrich.engines.shared.model_call import answers, or_false, request_text
-from sqlenrich.engines.snowflake.text import sql_type, string_of
+from sqlenrich.core.sql import Sql, any_of, func, given, literal
+from sqlenrich.engines.shared.model_call import request_text
+from sqlenrich.engines.shared.reading import AnswerFacts, StoredJson, joined, reading
+from sqlenrich.engines.snowflake.text import matches, string_of
 from sqlenrich.schema.json_schema import json_schema
 from sqlenrich.schema.vendor.dialects import SNOWFLAKE
 from sqlenrich.schema.vendor.openai_strict import strict_part
 from sqlenrich.schema.vendor.subset import vendor_part
 
-RETRYABLE = ".*(429|500|502|503|504|rate limit|throttl|timed out|temporarily|overloaded).*"
-"""A pattern for the errors of a row that may be asked again."""
 DOCS = "https://docs.snowflake.com/en/sql-reference/functions/"
 COMPLETE_DOCS = DOCS + "ai_complete-single-string"
 
-FIELDS = VendorFact(
-    {
-        "value": "value",
-        "error": "error",
-        "structured": "choices[0].structured_output[0].raw_message",
-        "text": "choices[0].messages",
-        "tokens_in": "usage.prompt_tokens",
-        "tokens_out": "usage.completion_tokens",
-    },
-    COMPLETE_DOCS,
-    "2026-11-20",
+PRIVILEGES = ("USE AI FUNCTIONS ON ACCOUNT", "SNOWFLAKE.CORTEX_USER")
+"""The privilege and the database role that a caller needs, both of them."""
+PRIVILEGE_DOCS = "https://docs.snowflake.com/user-guide/snowflake-cortex/aisql-privileges-and-access"
+MODEL_ROLE = "CORTEX-MODEL-ROLE-"
+"""How the application role of a model begins; the model's name in upper case follows."""
+MODEL_ACCESS_DOCS = (
+    "https://docs.snowflake.com/en/user-guide/snowflake-cortex/governance-and-availability/model-access-control"
 )
-"""Paths in an answer: ``return_error_details`` gives value and error, ``show_details`` what is inside the value."""
+_READ_ON = "2026-11-22"
+_PUBLIC_USERS = "public users' dbt models and Snowflake's own published skill read it there"
+
+
+def _documented(path: str) -> VendorFact:
+    return VendorFact(path, COMPLETE_DOCS, "2026-11-20")
+
+
+ANSWERS = AnswerFacts(
+    call="AI_COMPLETE",
+    response=(
+        VendorFact("value.structured_output[0].raw_message", _PUBLIC_USERS, _READ_ON),
+        _documented("value.choices[0].messages"),
+        VendorFact("value.choices[0].message.content", _PUBLIC_USERS + " for OpenAI's models", _READ_ON),
+        VendorFact("value.choices[0].structured_output[0].raw_message", "an older reading of the page", "2026-11-20"),
+    ),
+    call_error=(_documented("error"),),
+    tokens_in=(_documented("value.usage.prompt_tokens"),),
+    tokens_out=(_documented("value.usage.completion_tokens"),),
+    finish_by_error=VendorFact(
+        {"(^|[^0-9])422([^0-9]|$)": "length"},
+        "https://docs.snowflake.com/en/user-guide/snowflake-cortex/complete-structured-outputs: the output does not "
+        "fit the schema, typically since it was cut",
+        "2026-11-20",
+    ),
+)
+"""Where an answer holds what: ``return_error_details`` gives value and error, ``show_details`` what is in the value."""
+
+
+def _at(raw: Sql, path: str) -> Sql:
+    return func("GET_PATH", func("TRY_PARSE_JSON", raw), literal(path))
+
+
+STORED = StoredJson(
+    text=lambda raw, path: string_of(_at(raw, path)),
+    is_null=lambda raw, paths: any_of(*(given(_at(raw.copy(), path)) for path in paths)),
+    integer=lambda raw, path: func("TRY_TO_NUMBER", string_of(_at(raw, path)), literal(38), literal(0)),
+    matches=lambda text, parts: matches(text, joined(parts)),
+)
+READING = reading(ANSWERS, STORED)
 
 
 def _constant(value: Any) -> str:
@@ -60,37 +93,29 @@ def response_format(output: OutputSpec) -> ResponseFormat:
 
 
 def call(pending: Sql, request: ModelCall) -> CallResult:
-    """Ask through ``AI_COMPLETE``. The insert stores each answer before anything reads it."""
+    """Ask through ``AI_COMPLETE``."""
     arguments: dict[str, Sql] = {"model": literal(request.model), "prompt": request_text(request)}
     if request.params:
         arguments["model_parameters"] = exp.var(_constant(request.params))
     if request.response_format is not None:
         arguments["response_format"] = exp.var(_constant(request.response_format))
     arguments |= {"show_details": literal(True), "return_error_details": literal(True)}
-    answer = func("AI_COMPLETE", **arguments)
-    fields = FIELDS.value
+    answer = func("TO_JSON", func("AI_COMPLETE", **arguments))
+    return CallResult(pending, func("COALESCE", answer, literal("null")))
 
-    def at(path: str) -> Sql:
-        return func("GET_PATH", exp.column("answer"), literal(path))
 
-    def detail(name: str) -> Sql:
-        return at(f"{fields['value']}.{fields[name]}")
-
-    error = func("NULLIF", string_of(at(fields["error"])), literal(""))
-    columns = {
-        "response": exp.Coalesce(this=func("TO_JSON", detail("structured")), expressions=[string_of(detail("text"))]),
-        "call_error": error,
-        "retryable": or_false(func("REGEXP_LIKE", error.copy(), literal(RETRYABLE), literal("is"))),
-        "tokens_in": cast(detail("tokens_in"), sql_type(Scalar("bigint"))),
-        "tokens_out": cast(detail("tokens_out"), sql_type(Scalar("bigint"))),
-        "run_id": string_of(exp.CurrentTimestamp()),
-    }
-    return CallResult(answers(pending, request, answer), columns)
+def count_tokens(request: ModelCall) -> Sql:
+    """Count a request's text by ``AI_COUNT_TOKENS``, without the response format. Some models it does not count."""
+    return func("AI_COUNT_TOKENS", literal("ai_complete"), literal(request.model.lower()), request_text(request))
 
 
 def must_exist(request: ModelCall) -> list[str]:
     """Give what the script needs beforehand."""
+    privilege, role = PRIVILEGES
+    model = request.model.upper().replace('"', '""')
     return [
         f"Needs: the model {request.model} in your region (SHOW CORTEX BASE MODELS IN SCHEMA SNOWFLAKE.MODELS), and:",
-        "GRANT DATABASE ROLE SNOWFLAKE.CORTEX_USER TO ROLE your_role;",
+        f"GRANT {privilege} TO ROLE your_role; GRANT DATABASE ROLE {role} TO ROLE your_role;",
+        f'GRANT APPLICATION ROLE SNOWFLAKE."{MODEL_ROLE}{model}" TO ROLE your_role;',
+        "(an account grants the first two to PUBLIC unless it revoked them; the last where models are not open to all)",
     ]

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+from sqlglot import exp
+
 from sqlenrich.core.engine import Engine, VendorFact
-from sqlenrich.core.sql import func, literal, replace_table
-from sqlenrich.engines.snowflake.call import COMPLETE_DOCS, DOCS, FIELDS, call, must_exist, response_format
+from sqlenrich.core.functions import FunctionSyntax
+from sqlenrich.core.sql import Sql, func, literal, replace_table
+from sqlenrich.engines.shared.model_params import NO_SAMPLING
+from sqlenrich.engines.snowflake.call import (
+    ANSWERS,
+    COMPLETE_DOCS,
+    DOCS,
+    MODEL_ACCESS_DOCS,
+    MODEL_ROLE,
+    PRIVILEGE_DOCS,
+    PRIVILEGES,
+    READING,
+    call,
+    count_tokens,
+    must_exist,
+    response_format,
+)
 from sqlenrich.engines.snowflake.json import JSON, typed_column
+from sqlenrich.engines.snowflake.scripting import SCRIPTING
 from sqlenrich.engines.snowflake.text import TEXT, sql_type
 
 RESERVED = frozenset(
@@ -19,6 +37,23 @@ RESERVED = frozenset(
     """.split()
 )
 """https://docs.snowflake.com/en/sql-reference/reserved-keywords, read 2026-11-20."""
+CREATE_TABLE_DOCS = "https://docs.snowflake.com/en/sql-reference/sql/create-table"
+
+
+def create_result_table(table: exp.Table, select: Sql) -> list[Sql]:
+    """Give the statement that makes a result table afresh. Without COPY GRANTS its readers would lose their access."""
+    return replace_table(table, select, exp.CopyGrantsProperty())
+
+
+def create_work_table(table: exp.Table, select: Sql) -> list[Sql]:
+    """Give the statement that makes a work table afresh. A transient one has no Fail-safe, which is billed 7 days."""
+    return replace_table(table, select, exp.TransientProperty())
+
+
+def now() -> Sql:
+    """Give the time in UTC. A CURRENT_TIMESTAMP stored as TIMESTAMP_NTZ would be the time of the session's zone."""
+    return func("SYSDATE")
+
 
 ENGINE = Engine(
     name="snowflake",
@@ -28,16 +63,37 @@ ENGINE = Engine(
     sha256=lambda text: func("SHA2", text, literal(256)),
     sql_type=sql_type,
     typed_column=typed_column,
-    create_table_as=replace_table,
+    create_table_as=create_result_table,
+    create_work_table=create_work_table,
+    responses_properties=lambda: [exp.ClusterProperty(expressions=[exp.column("request_hash")])],
+    now=now,
     facts={
         "call": VendorFact("AI_COMPLETE", COMPLETE_DOCS, "2026-11-20"),
         "default_model": VendorFact("llama3.3-70b", DOCS + "ai_complete-prompt-object", "2026-11-20"),
         "max_tokens": VendorFact(4096, COMPLETE_DOCS, "2026-11-20"),
-        "fields": FIELDS,
+        "count_tokens": VendorFact("AI_COUNT_TOKENS", DOCS + "ai_count_tokens", "2026-11-22"),
+        "now": VendorFact("SYSDATE()", DOCS + "sysdate", "2026-11-22"),
+        "create_table": VendorFact("COPY GRANTS, TRANSIENT, CLUSTER BY", CREATE_TABLE_DOCS, "2026-11-22"),
+        "privileges": VendorFact(PRIVILEGES, PRIVILEGE_DOCS, "2026-11-22"),
+        "model_role": VendorFact(MODEL_ROLE, MODEL_ACCESS_DOCS, "2026-11-22"),
+        "functions": VendorFact(
+            "CREATE TEMPORARY FUNCTION", "https://docs.snowflake.com/en/sql-reference/sql/create-function", "2026-11-22"
+        ),
+        **ANSWERS.facts,
     },
     params={"temperature": "temperature", "max_tokens": "max_tokens", "top_p": "top_p", "seed": None, "stop": None},
+    params_by_model=NO_SAMPLING,
     response_format=response_format,
     call=call,
+    reading=READING,
+    functions=FunctionSyntax(
+        temporary="CREATE OR REPLACE TEMPORARY FUNCTION {name}({parameters}) RETURNS {returns} AS $$  -- {about}\n"
+        "{body} $$",
+        installed="CREATE OR REPLACE FUNCTION {name}({parameters}) RETURNS {returns} AS $$  -- {about}\n{body} $$",
+        json_type="VARIANT",
+    ),
+    count_tokens=count_tokens,
+    scripting=SCRIPTING,
     must_exist=must_exist,
     quotes_always=False,
     reserved=RESERVED,

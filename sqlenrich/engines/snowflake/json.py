@@ -20,6 +20,7 @@ from sqlenrich.core.sql import (
     lambda_,
     literal,
     named_func,
+    one_of,
 )
 from sqlenrich.core.text_functions import BLANK
 from sqlenrich.core.types import BOOLEAN, DOUBLE, TIMESTAMP, Array, Coerced, Scalar, Struct, Type
@@ -28,7 +29,7 @@ from sqlenrich.engines.shared.enum_values import as_spelt, lower_ascii
 from sqlenrich.engines.shared.numbers import plain_number
 from sqlenrich.engines.snowflake.text import matches, regex, sql_type, string_of, within_64_bits
 from sqlenrich.schema.checks.grammar import MAX_DEPTH
-from sqlenrich.schema.checks.patterns import FENCE_HEAD, portable
+from sqlenrich.schema.checks.patterns import FENCE, portable
 
 
 def _posix(pattern: str) -> Sql:
@@ -47,7 +48,7 @@ _KINDS = {
 
 
 def _kind(value: Sql, *labels: str) -> Sql:
-    return exp.In(this=func("TYPEOF", value), expressions=[literal(label) for label in labels])
+    return one_of(func("TYPEOF", value), *labels)
 
 
 def _number(value: Sql) -> Sql:
@@ -62,14 +63,18 @@ def _unquoted(value: Sql) -> Sql:
     return case((_kind(value, "VARCHAR"), func("TRY_PARSE_JSON", string_of(value.copy()))), default=value.copy())
 
 
+def _integer(value: Sql) -> Sql:
+    return func("TRY_TO_NUMBER", string_of(value), literal(38), literal(0))
+
+
 def _bigint(value: Sql) -> Sql:
-    return within_64_bits(func("TRY_TO_NUMBER", string_of(value), literal(38), literal(0)))
+    return within_64_bits(_integer(value))
 
 
-def _beyond_bigint(value: Sql) -> Sql:
-    """The text of a FLOAT from 1e19 is not documented, so it is not parsed."""
+def _beyond_bigint(value: Sql, integer: Sql) -> Sql:
+    """The text of a FLOAT from 1e19 is not documented, so its integer is not asked."""
     large = exp.GTE(this=func("ABS", _number(value)), expression=exp.Literal.number("1e19"))
-    wide = case((large, literal(True)), default=exp.Is(this=_bigint(value.copy()), expression=exp.Null()))
+    wide = any_of(large, exp.Is(this=integer, expression=exp.Null()))
     return all_of(_kind(value.copy(), *_KINDS["number"]), wide)
 
 
@@ -79,7 +84,7 @@ def _is(value: Sql, kinds: tuple[str, ...]) -> Sql:
     if "integer" in kinds and "number" not in kinds:
         number = _number(value.copy())
         whole = exp.EQ(this=number, expression=func("FLOOR", number.copy()))
-        tests.append(any_of(_kind(value.copy(), "INTEGER"), all_of(_kind(value, "DECIMAL", "DOUBLE"), whole)))
+        tests.append(exp.paren(all_of(_kind(value, *_KINDS["number"]), whole), copy=False))
     return any_of(*tests)
 
 
@@ -108,23 +113,31 @@ _READER = strict.Reader(
     replace=_replace,
     length=named_func("LENGTH"),
     deeper=_deeper,
+    pattern=regex,
 )
 
 
 def _parse(text: Sql) -> Sql:
     """TRY_PARSE_JSON refuses repeated names."""
-    return strict.parsed(_READER, text, func("TRY_PARSE_JSON", text.copy()))
+    return strict.parsed(_READER, text, None, func("TRY_PARSE_JSON", text.copy()))
 
 
 def _items(value: Sql) -> Sql:
     return func("AS_ARRAY", value)
 
 
+def _from(items: Sql, start: int) -> Sql:
+    return func("ARRAY_SLICE", items, literal(start), func("ARRAY_SIZE", items.copy())) if start else items
+
+
 def _any_item(value: Sql, name: str, test: Callable[[Sql], Sql], start: int = 0) -> Sql:
-    items = _items(value)
-    if start:
-        items = func("ARRAY_SLICE", items, literal(start), func("ARRAY_SIZE", items.copy()))
-    return exp.GT(this=func("ARRAY_SIZE", func("FILTER", items, lambda_(name, test))), expression=literal(0))
+    kept = func("FILTER", _from(_items(value), start), lambda_(name, test))
+    return exp.GT(this=func("ARRAY_SIZE", kept), expression=literal(0))
+
+
+def _least_item(value: Sql, name: str, body: Callable[[Sql], Sql], start: int = 0) -> Sql:
+    texts = func("TRANSFORM", _from(_items(value), start), lambda_(name, body))
+    return string_of(func("ARRAY_MIN", func("ARRAY_COMPACT", texts)))
 
 
 def _map_items(value: Sql, name: str, body: Callable[[Sql], Sql]) -> Sql:
@@ -193,14 +206,9 @@ def _has_other_names(value: Sql, names: tuple[str, ...]) -> Sql:
     return exp.GT(this=func("ARRAY_SIZE", other), expression=literal(0))
 
 
-def _unfence(text: Sql) -> tuple[Sql, Sql]:
-    head = regex(FENCE_HEAD)
-    fenced = all_of(matches(text, head), func("ENDSWITH", text.copy(), literal("```")))
-    body = func("REGEXP_REPLACE", text.copy(), head.copy(), literal(""))
-    inner = func(
-        "LEFT", body, func("GREATEST", exp.Sub(this=func("LENGTH", body.copy()), expression=literal(3)), literal(0))
-    )
-    return fenced, inner
+def _unfence(text: Sql) -> Sql:
+    pattern = regex(FENCE.removeprefix("(?s)"))
+    return func("REGEXP_REPLACE", text, pattern, literal(r"\1"), literal(1), literal(1), literal("s"))
 
 
 def _let(value: Sql, body: Callable[[Sql], Sql]) -> Sql:
@@ -210,6 +218,7 @@ def _let(value: Sql, body: Callable[[Sql], Sql]) -> Sql:
 
 JSON = JsonFunctions(
     **strict.repairs(_READER),
+    long=("parse", "bigint", "is_integer", "beyond_bigint"),
     parse=_parse,
     accepted=named_func("TRY_PARSE_JSON"),
     get=lambda value, name: func("GET", value, literal(name)),
@@ -226,6 +235,7 @@ JSON = JsonFunctions(
     is_date=_is_date,
     lower_ascii=lower_ascii,
     any_item=_any_item,
+    least_item=_least_item,
     any_member=_any_member,
     count_items=lambda value, name, test: func("ARRAY_SIZE", func("FILTER", _items(value), lambda_(name, test))),
     map_items=_map_items,
@@ -275,7 +285,7 @@ def typed_column(value: Sql, kind: Type) -> Sql:
         case Scalar("string"):
             return string_of(value)
         case Scalar("bigint"):
-            return _bigint(value)
+            return _integer(value)
         case Scalar("double"):
             return _number(value)
         case Scalar("boolean"):

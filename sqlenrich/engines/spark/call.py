@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
-
-from sqlglot import exp
 
 from sqlenrich.core.engine import CallResult, ModelCall, VendorFact
 from sqlenrich.core.json import compact_json
-from sqlenrich.core.sql import Sql, func, literal
-from sqlenrich.engines.shared.model_call import answers, or_false, request_text
+from sqlenrich.core.sql import Sql, any_of, func, given, literal
+from sqlenrich.engines.shared.model_call import request_text
+from sqlenrich.engines.shared.reading import AnswerFacts, StoredJson, joined, reading
 
-RETRYABLE = r"(?i)(429|500|502|503|504|rate.?limit|REQUEST_LIMIT_EXCEEDED|RESOURCE_EXHAUSTED|timed? ?out|temporarily)"
-"""A pattern for the errors of a row that may be asked again."""
+_NINE_FILES = "nine public files; the vendor's page names none"
 
-FIELDS = VendorFact(
-    {"result": "result", "error": "errorMessage"}, "nine public files; the vendor's page names none", "2026-11-20"
+ANSWERS = AnswerFacts(
+    call="ai_query",
+    response=(
+        VendorFact("result", _NINE_FILES, "2026-11-20"),
+        VendorFact("response", "three public files, among them the vendor's published skill", "2026-11-20"),
+    ),
+    call_error=(
+        VendorFact("errorMessage", _NINE_FILES, "2026-11-20"),
+        VendorFact("error", "the vendor's published skill", "2026-11-20"),
+    ),
 )
 """The fields of the struct that ``failOnError => false`` gives."""
+
+
+def _at(raw: Sql, path: str, kind: str) -> Sql:
+    return func("TRY_VARIANT_GET", func("TRY_PARSE_JSON", raw), literal(f"$.{path}"), literal(kind))
+
+
+STORED = StoredJson(
+    text=lambda raw, path: func("GET_JSON_OBJECT", raw, literal(f"$.{path}")),
+    is_null=lambda raw, paths: any_of(*(given(_at(raw.copy(), path, "variant")) for path in paths)),
+    integer=lambda raw, path: _at(raw, path, "bigint"),
+    matches=lambda text, parts: func("REGEXP_LIKE", text, joined(parts)),
+)
+READING = reading(ANSWERS, STORED)
 
 
 def call(pending: Sql, request: ModelCall) -> CallResult:
@@ -26,22 +46,17 @@ def call(pending: Sql, request: ModelCall) -> CallResult:
     if request.response_format is not None:
         arguments["responseFormat"] = literal(compact_json(request.response_format))
     if request.params:
-        pairs = [part for name, value in request.params.items() for part in (literal(name), _parameter(value))]
-        arguments["modelParameters"] = func("named_struct", *pairs)
+        arguments["modelParameters"] = _parameter(request.params)
     arguments["failOnError"] = literal(False)
     answer = func("ai_query", literal(request.model), request_text(request), **arguments)
-    error = func("NULLIF", exp.column(FIELDS.value["error"], table="answer"), literal(""))
-    columns = {
-        "response": exp.column(FIELDS.value["result"], table="answer"),
-        "call_error": error,
-        "retryable": or_false(func("REGEXP_LIKE", error.copy(), literal(RETRYABLE))),
-        "run_id": exp.Cast(this=exp.CurrentTimestamp(), to=exp.DataType.build("STRING", dialect="spark")),
-    }
-    return CallResult(answers(pending, request, answer), columns)
+    kept = func("map", literal("ignoreNullFields"), literal("false"))
+    return CallResult(pending, func("COALESCE", func("to_json", answer, kept), literal("null")))
 
 
 def _parameter(value: Any) -> Sql:
-    """Give a model parameter: a number, a text, or an array of texts."""
+    """Give a model parameter: a constant, an array, or a struct of parameters."""
+    if isinstance(value, Mapping):
+        return func("named_struct", *(part for key, each in value.items() for part in (literal(key), _parameter(each))))
     if isinstance(value, list | tuple):
-        return func("array", *(literal(item) for item in value))
+        return func("array", *(_parameter(item) for item in value))
     return literal(value)

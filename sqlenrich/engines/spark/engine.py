@@ -5,9 +5,12 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlenrich.core.engine import Engine, ModelCall, VendorFact
+from sqlenrich.core.functions import FunctionSyntax
 from sqlenrich.core.sql import Sql, func
-from sqlenrich.engines.spark.call import call
+from sqlenrich.engines.shared.model_params import OPENAI_COMPATIBLE
+from sqlenrich.engines.spark.call import ANSWERS, READING, call
 from sqlenrich.engines.spark.json import JSON, typed_column
+from sqlenrich.engines.spark.scripting import SCRIPTING
 from sqlenrich.engines.spark.text import TEXT, sql_type
 from sqlenrich.schema.vendor.response_format import json_schema_format
 
@@ -43,10 +46,27 @@ ENGINE = Engine(
     facts={
         "call": VendorFact("ai_query", "a session function over OpenAI-compatible servers", "2026-11-20"),
         "default_model": VendorFact("default", "the endpoint's name in the session", "2026-11-20"),
+        "functions": VendorFact(
+            "CREATE TEMPORARY FUNCTION ... RETURN, but none in an UPDATE",
+            "https://spark.apache.org/docs/4.2.0/sql-ref-syntax-ddl-create-sql-function.html, and what Spark 4.3 does",
+            "2026-11-22",
+        ),
+        **ANSWERS.facts,
     },
     params={"temperature": "temperature", "max_tokens": "max_tokens", "top_p": "top_p", "seed": "seed", "stop": "stop"},
+    params_by_model=OPENAI_COMPATIBLE,
     response_format=json_schema_format,
     call=call,
+    reading=READING,
+    functions=FunctionSyntax(
+        temporary="CREATE OR REPLACE TEMPORARY FUNCTION {name}({parameters}) RETURNS {returns} RETURN  -- {about}\n"
+        "{body}",
+        installed="CREATE OR REPLACE FUNCTION {name}({parameters}) RETURNS {returns} RETURN  -- {about}\n{body}",
+        json_type="VARIANT",
+        in_update=False,  # UNSUPPORTED_SQL_UDF_USAGE (4.3)
+    ),
+    scripting=SCRIPTING,
+    updates=False,  # a table of Spark's own formats takes no UPDATE (4.3)
     must_exist=must_exist,
     name_problem=name_problem,
 )

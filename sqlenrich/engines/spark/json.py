@@ -40,12 +40,16 @@ def _get(value: Sql, path: str, kind: str) -> Sql:
     return func("TRY_VARIANT_GET", value, literal(path), literal(kind))
 
 
+_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+"""Names that stand in a path without quotes."""
 _STEP = re.compile(r"\w(?:[\w .-]*\w)?")
 """Names that a path takes on Spark and on Databricks. A path can't hold a quote, ``?`` or an empty name."""
 _LIST, _MAP = "array<variant>", "map<string, variant>"
 
 
 def _field(value: Sql, name: str) -> Sql:
+    if _PLAIN.fullmatch(name):
+        return _get(value, f"$.{name}", "variant")
     if _STEP.fullmatch(name):
         return _get(value, f'$["{name}"]', "variant")
     return func("TRY_ELEMENT_AT", _get(value, "$", _MAP), literal(name))
@@ -78,8 +82,11 @@ def _schema(value: Sql) -> Sql:
 def _kind(value: Sql, kind: str) -> Sql:
     schema = _schema(value)
     match kind:
-        case "object" | "array":
-            return func("STARTSWITH", schema, literal(kind.upper()))
+        case "object":
+            # A struct of one field reads at most that field; the schema is of all that the value holds.
+            return exp.Not(this=exp.Is(this=_get(value, "$", "struct<x: variant>"), expression=exp.Null()))
+        case "array":
+            return exp.Not(this=exp.Is(this=_items(value), expression=exp.Null()))
         case "number":
             names = [literal(name) for name in ("BIGINT", "DOUBLE", "FLOAT")]
             return exp.paren(
@@ -100,6 +107,8 @@ _LABELS = {"string": "STRING", "boolean": "BOOLEAN", "null": "VOID"}
 
 
 def _is(value: Sql, kinds: tuple[str, ...]) -> Sql:
+    if {"object", "array"} == set(kinds):  # NULL for a missing value
+        return func("REGEXP_LIKE", _schema(value), literal("^(OBJECT|ARRAY)"))
     return any_of(*(_kind(value.copy(), kind) for kind in kinds if not (kind == "integer" and "number" in kinds)))
 
 
@@ -130,23 +139,36 @@ _READER = strict.Reader(
 )
 
 
-def _parse(text: Sql) -> Sql:
-    """Spark's parser ignores what follows the first document. So parse an array of the text and a string.
+def _alone(text: Sql) -> Sql:
+    """Whether a text is no more than one document: Spark's parser ignores what follows the first.
 
-    The string is longer than the text. It is the second element only where the text is one document.
+    An array of one document has one element, and an array of it and a number has two. Behind a bracket in the text that
+    closes the array both have as many.
     """
-    length = func("CHAR_LENGTH", text)
-    last = func("REPEAT", literal("0"), exp.Add(this=length, expression=literal(1)))
-    wrapped = func("TRY_PARSE_JSON", concat(literal("["), text.copy(), literal(',"'), last, literal('"]')))
-    whole = exp.GT(this=func("CHAR_LENGTH", _get(wrapped, "$[1]", "string")), expression=length.copy())
-    return strict.parsed(_READER, text, case((whole, _get(wrapped.copy(), "$[0]", "variant"))))
+
+    def elements(end: str) -> Sql:
+        return func("JSON_ARRAY_LENGTH", concat(literal("["), text.copy(), literal(end)))
+
+    alone = exp.EQ(this=elements("]"), expression=literal(1))
+    return all_of(alone, exp.EQ(this=elements(",0]"), expression=literal(2)))
 
 
-def _beyond_bigint(value: Sql) -> Sql:
+def _parse(text: Sql) -> Sql:
+    """Spark's parser refuses repeated names and all else that is no JSON (4.3)."""
+    doc = func("TRY_PARSE_JSON", text.copy())
+    return strict.parsed_if(_READER, text, _alone(text), doc, "one JSON document and nothing behind it")
+
+
+def parse_by_grammar(text: Sql) -> Sql:
+    """Parse only what the grammar's pattern matches, where the parser is not known to be strict."""
+    return strict.parsed(_READER, text, _alone(text), func("TRY_PARSE_JSON", text.copy()))
+
+
+def _beyond_bigint(value: Sql, integer: Sql) -> Sql:
     """Spark reads the double 2**63 as the greatest bigint, 2**63 - 1."""
-    largest = exp.EQ(this=_bigint(value.copy()), expression=literal(2**63 - 1))
+    largest = exp.EQ(this=integer.copy(), expression=literal(2**63 - 1))
     written = exp.In(this=_schema(value.copy()), expressions=[literal("BIGINT"), literal("STRING")])
-    beyond = any_of(exp.Is(this=_bigint(value), expression=exp.Null()), all_of(largest, exp.Not(this=written)))
+    beyond = any_of(exp.Is(this=integer, expression=exp.Null()), all_of(largest, exp.Not(this=written)))
     return all_of(exp.Not(this=exp.Is(this=_string(value.copy()), expression=exp.Null())), exp.paren(beyond))
 
 
@@ -156,11 +178,16 @@ def _lambda(first: str, second: str, body: Callable[[Sql, Sql], Sql]) -> exp.Lam
 
 
 def _any_item(value: Sql, name: str, test: Callable[[Sql], Sql], start: int = 0) -> Sql:
-    items = _items(value)
-    if start:
-        later = _lambda(name, "i", lambda _, i: exp.GTE(this=i, expression=literal(start)))
-        items = func("FILTER", items, later)
-    return func("EXISTS", items, lambda_(name, test))
+    return func("EXISTS", _from(_items(value), name, start), lambda_(name, test))
+
+
+def _from(items: Sql, name: str, start: int) -> Sql:
+    later = _lambda(name, "i", lambda _, i: exp.GTE(this=i, expression=literal(start)))
+    return func("FILTER", items, later) if start else items
+
+
+def _least_item(value: Sql, name: str, body: Callable[[Sql], Sql], start: int = 0) -> Sql:
+    return func("ARRAY_MIN", func("TRANSFORM", _from(_items(value), name, start), lambda_(name, body)))
 
 
 def _any_member(value: Sql, key: str, name: str, test: Callable[[Sql, Sql], Sql]) -> Sql:
@@ -227,6 +254,7 @@ def _unquoted(value: Sql) -> Sql:
 
 JSON = JsonFunctions(
     **strict.repairs(_READER),
+    long=("parse", "is_integer", "beyond_bigint"),
     parse=_parse,
     accepted=named_func("TRY_PARSE_JSON"),
     get=_field,
@@ -243,6 +271,7 @@ JSON = JsonFunctions(
     is_date=_is_date,
     lower_ascii=lower_ascii,
     any_item=_any_item,
+    least_item=_least_item,
     any_member=_any_member,
     count_items=lambda value, name, test: func("ARRAY_SIZE", func("FILTER", _items(value), lambda_(name, test))),
     map_items=lambda value, name, body: func("TRANSFORM", _items(value), lambda_(name, body)),
@@ -255,11 +284,9 @@ JSON = JsonFunctions(
     length=named_func("CHAR_LENGTH"),
     search=lambda text, pattern: func("REGEXP_LIKE", text, literal(portable(pattern, end=r"\z"))),
     trim=lambda text: exp.Trim(this=text, expression=literal(BLANK), position="BOTH"),
-    blank=lambda text: is_blank(exp.Trim(this=text, expression=literal(BLANK), position="BOTH")),
-    unfence=lambda text: (
-        func("REGEXP_LIKE", text, literal(_FENCE)),
-        func("REGEXP_EXTRACT", text.copy(), literal(_FENCE), literal(1)),
-    ),
+    # LEADING stops at the first character that is not blank; BOTH walks through the whole text.
+    blank=lambda text: is_blank(exp.Trim(this=text, expression=literal(BLANK), position="LEADING")),
+    unfence=lambda text: func("REGEXP_REPLACE", text, literal(_FENCE), literal("$1")),
     first_word=lambda text: func("SPLIT_PART", text, literal(" "), literal(1)),
     let=lambda value, body: _let("doc", value, body),
     let_text=lambda value, body: _let("doc", value, body),

@@ -27,14 +27,18 @@ _UNIT = (
 _STRING = rf'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u{_UNIT}))*+"'
 _NUMBER = r"-?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+"
 _NAME = f"{_STRING}{_SPACE}:{_SPACE}"
-_PIECE = (
-    rf"(?:{_NAME})?+(?:\[{_SPACE}(?!\])|\{{{_SPACE}{_NAME})*+"
-    rf"(?:{_STRING}|{_NUMBER}|true|false|null|\[{_SPACE}\]|\{{{_SPACE}\}}){_SPACE}(?:[\]}}]{_SPACE})*+"
-)
+_VALUE = rf"{_STRING}|{_NUMBER}|true|false|null|\[{_SPACE}\]|\{{{_SPACE}\}}"
+_PIECE = rf"(?:{_NAME})?+(?:\[{_SPACE}(?!\])|\{{{_SPACE}{_NAME})*+(?:{_VALUE}){_SPACE}(?:[\]}}]{_SPACE})*+"
 _DOCUMENT = f"{_SPACE}{_PIECE}(?:,{_SPACE}{_PIECE})*+"
 _ANY_STRING = r'"(?:[^"\\]++|\\"|\\[^"])*+"?+'
 _COMMA = rf"({_ANY_STRING}|[{{\[]{_SPACE},)|,({_SPACE}[}}\]])"
 _NULL = rf'"[^"\\]*+"{_SPACE}:{_SPACE}null'
+
+_RULES = {
+    "<piece>": _PIECE, "<name>": _NAME, "<value>": _VALUE, "<string>": _STRING, "<number>": _NUMBER, "<unit>": _UNIT,
+    "<hex>": _HEX, "<space>": _SPACE,
+}  # fmt: skip
+"""The parts of the grammar by names for a reader, each before those that are in it."""
 
 Kept: TypeAlias = tuple[str, tuple[int, ...]]
 """A pattern, and the numbers of the groups that replace its match."""
@@ -56,6 +60,23 @@ def document(spelling: Spelling) -> str:
     match, and whether members are in objects and elements in arrays.
     """
     return _spelt(_DOCUMENT, spelling)
+
+
+DOCUMENT = "<document>"
+
+
+def rules(spelling: Spelling) -> tuple[str, list[tuple[str, str]]]:
+    """Give the pattern of a document in which parts are names, and the names with their parts, in which others are.
+
+    The names, replaced by their parts in this order, give :func:`document`.
+    """
+    pattern, named = document(spelling), list[tuple[str, str]]()
+    for name, part in _RULES.items():
+        written = _spelt(part, spelling)
+        found = [(other, text.replace(written, name)) for other, text in named]
+        if written in pattern or found != named:
+            pattern, named = pattern.replace(written, name), [*found, (name, written)]
+    return pattern, named
 
 
 def any_string(spelling: Spelling) -> str:

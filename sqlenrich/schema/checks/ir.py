@@ -14,8 +14,8 @@ from typing import Any, Literal, TypeAlias
 from sqlenrich.core.nodes import Node, node
 
 CODES = (
-    "NO_INPUT", "BAD_PROMPT", "NOT_ASKED", "CALL_ERROR", "NO_RESPONSE", "TRUNCATED", "REFUSED", "BAD_JSON",
-    "NOT_OBJECT", "MISSING_FIELD", "EXTRA_FIELD", "WRONG_TYPE", "NOT_IN_ENUM", "OUT_OF_RANGE", "BAD_LENGTH",
+    "NO_INPUT", "BAD_PROMPT", "NOT_ASKED", "CALL_ERROR", "UNREADABLE", "NO_RESPONSE", "TRUNCATED", "REFUSED",
+    "BAD_JSON", "NOT_OBJECT", "MISSING_FIELD", "EXTRA_FIELD", "WRONG_TYPE", "NOT_IN_ENUM", "OUT_OF_RANGE", "BAD_LENGTH",
     "BAD_PATTERN", "BAD_ITEMS", "SCHEMA",
 )  # fmt: skip
 """Every reason code, in the order of precedence: the first one that applies is the row's ``_error``."""

@@ -22,6 +22,7 @@ from sqlenrich.schema.checks.grammar import (
     trailing_comma,
 )
 from sqlenrich.schema.checks.patterns import FENCE
+from sqlenrich.schema.checks.repairs import REASONING
 
 MISSING = object()
 """Marks a value that is missing."""
@@ -58,6 +59,9 @@ def repair(text: str | None, repairs: Collection[str], keep_null: Collection[str
         return None
     if "trim" in repairs:
         text = text.strip(BLANK)
+    if "reasoning" in repairs:
+        text = _without_reasoning(text)
+        text = text.strip(BLANK) if "trim" in repairs else text
     if "fence" in repairs and (match := _FENCE.search(text.strip(BLANK))):
         text = match[1].strip(BLANK)
     if "prose" in repairs and (match := _PROSE.search(text)):
@@ -68,6 +72,12 @@ def repair(text: str | None, repairs: Collection[str], keep_null: Collection[str
         for pattern, groups in _null_members(tuple(sorted(keep_null))):
             text = _kept(pattern, groups, text)
     return text
+
+
+def _without_reasoning(text: str) -> str:
+    begin, end = REASONING
+    thought, found, rest = text.strip(BLANK).partition(end)
+    return rest if found and thought.startswith(begin) else text
 
 
 def _too_deep(text: str) -> bool:

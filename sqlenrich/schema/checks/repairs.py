@@ -7,12 +7,16 @@ from collections.abc import Callable, Collection, Mapping
 from sqlglot import exp
 
 from sqlenrich.core.json_functions import JsonFunctions
-from sqlenrich.core.sql import Sql, all_of, case
+from sqlenrich.core.sql import Sql, all_of, case, literal
+from sqlenrich.core.text_functions import TextFunctions
 from sqlenrich.schema.columns import value_types
 from sqlenrich.schema.keywords import Schema, walk
 
-REPAIRS = ("trim", "fence", "prose", "trailing_comma", "null_as_absent")
+REPAIRS = ("trim", "reasoning", "fence", "prose", "trailing_comma", "null_as_absent")
 """The known repairs, in the order in which they run. The order of their declaration is ignored."""
+
+REASONING = ("<think>", "</think>")
+"""The marks around the text that a reasoning model writes before its answer."""
 
 
 def kept_nulls(schema: Schema) -> frozenset[str]:
@@ -25,17 +29,37 @@ def kept_nulls(schema: Schema) -> frozenset[str]:
     return frozenset(required & nullable)
 
 
-def repaired_sql(json: JsonFunctions, text: Sql, repairs: Collection[str], *, keep_null: Collection[str] = ()) -> Sql:
+def repaired_sql(
+    json: JsonFunctions, texts: TextFunctions, text: Sql, repairs: Collection[str], *, keep_null: Collection[str] = ()
+) -> Sql:
     """Give the text after the declared repairs; ``keep_null`` are the names whose null stays."""
+    if "reasoning" in repairs:
+        others = [repair for repair in repairs if repair != "reasoning"]
+        plain = without_reasoning(json, texts, text, trimmed="trim" in repairs)
+        repaired: Sql = json.let_text(plain, lambda text: repaired_sql(json, texts, text, others, keep_null=keep_null))
+        return repaired
     trimmed = json.trim(text)
     repaired = trimmed if "trim" in repairs else text
     if "fence" in repairs:
-        fenced, inner = json.unfence(trimmed.copy())
-        repaired = case((fenced, json.trim(inner)), default=repaired.copy())
+        inner = json.unfence(trimmed.copy())
+        if "trim" in repairs:
+            repaired = json.trim(inner)
+        else:
+            fenced = exp.NEQ(this=inner, expression=trimmed.copy())
+            repaired = case((fenced, json.trim(inner.copy())), default=repaired.copy())
     for name, printed in _PRINTED.items():
         if name in repairs:
             repaired = printed(json, repaired, keep_null)
     return repaired
+
+
+def without_reasoning(json: JsonFunctions, texts: TextFunctions, text: Sql, *, trimmed: bool) -> Sql:
+    """Give the text after a leading ``<think>...</think>``, in which a model writes before it answers."""
+    begin, end = REASONING
+    plain = json.trim(text)
+    thought = all_of(texts.startswith(plain, literal(begin)), texts.contains(plain.copy(), literal(end)))
+    start = exp.Add(this=texts.text_index(plain.copy(), literal(end)), expression=literal(len(end) + 1))
+    return case((thought, texts.substr(plain.copy(), start)), default=plain.copy() if trimmed else text.copy())
 
 
 def _prose(json: JsonFunctions, text: Sql, _: Collection[str]) -> Sql:

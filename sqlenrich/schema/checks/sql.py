@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlglot import exp
 
 from sqlenrich.core.json_functions import JsonFunctions
-from sqlenrich.core.sql import Sql, all_of, any_of, case, cast, concat, func, literal
+from sqlenrich.core.sql import Sql, all_of, any_of, case, cast, concat, func, literal, negated
 from sqlenrich.schema.checks.ir import (
     BIGINT_LIMIT,
     All,
@@ -43,6 +43,8 @@ from sqlenrich.schema.checks.ir import (
     TooWide,
     Unquoted,
 )
+from sqlenrich.schema.checks.shared_functions import shared
+from sqlenrich.schema.checks.shared_values import Path, path_of
 
 _OPERATORS: Mapping[str, type[exp.Binary]] = {
     "<": exp.LT,
@@ -53,9 +55,41 @@ _OPERATORS: Mapping[str, type[exp.Binary]] = {
 }
 
 
-def ref_sql(json: JsonFunctions, doc: Sql, ref: Ref) -> Sql:
+@dataclass(frozen=True)
+class Columns:
+    """Columns that hold what :class:`~.shared_values.Shared` names."""
+
+    values: Mapping[Ref, Sql] = field(default_factory=dict)
+    integers: Mapping[Ref, Sql] = field(default_factory=dict)
+    faults: Mapping[Path, Sql] = field(default_factory=dict)
+
+
+def value_sql(json: JsonFunctions, doc: Sql, ref: Ref) -> Sql:
     """Give the SQL of a value of the answer; ``doc`` is the parsed answer."""
-    return _Printer(json, doc, {}).ref(ref)
+    return _Printer(json, doc, Columns()).ref(ref)
+
+
+def integer_sql(json: JsonFunctions, doc: Sql, ref: Ref, columns: Columns) -> Sql:
+    """Give the SQL of an integer of the answer; ``columns`` hold values."""
+    return _Printer(json, doc, columns).bigint(ref)
+
+
+def fault_sql(json: JsonFunctions, doc: Sql, checks: Checks, path: Path, columns: Columns) -> Sql:
+    """Give the SQL of the first violation in an array's elements, in one pass: the least text, NULL for none.
+
+    A text begins with the place of its check among all checks. A test may be wrong about an element of which an earlier
+    check is true; the earlier check's text is less.
+    """
+    printer, width = _Printer(json, doc, columns), len(str(len(checks)))
+    arms: list[tuple[Sql, Sql]] = []
+    for place, check in enumerate(checks):
+        loops, test = path_of(check.violated)
+        if loops == path:
+            arms.append((printer.test(test), literal(f"{place:0{width}} {check.code} {check.detail}")))
+    found: Sql = case(*arms)
+    for ref, depth, start in reversed(path):
+        found = json.least_item(printer.ref(ref), _item(depth), lambda _, inner=found: inner, start)  # type: ignore[misc]
+    return found
 
 
 def checks_sql(
@@ -65,37 +99,73 @@ def checks_sql(
     checks: Checks,
     *,
     detail: bool,
-    columns: Mapping[Ref, Sql] = MappingProxyType({}),
+    columns: Columns | None = None,
 ) -> Sql:
     """Give the SQL of the result: NULL for an accepted answer, else its reason code.
 
-    With ``detail`` a space and a text for people follow the code. ``doc`` is the parsed ``text``; ``columns`` are
-    columns that hold some of its values.
+    With ``detail`` a space and a text for people follow the code. ``doc`` is the parsed ``text``.
     """
-    printer = _Printer(json, doc, columns)
+    printer = _Printer(json, doc, columns or Columns())
     arms: list[tuple[Sql, str, str]] = [
         (json.blank(text), "NO_RESPONSE", "the model gave no text"),
         (exp.Is(this=doc.copy(), expression=exp.Null()), "BAD_JSON", "the text is not one JSON document"),
-        (exp.Not(this=json.has_type(doc.copy(), ("object",))), "NOT_OBJECT", "the JSON document is not an object"),
+        (negated(json.has_type(doc.copy(), ("object",))), "NOT_OBJECT", "the JSON document is not an object"),
     ]
-    whens: list[tuple[Sql, str]] = [(test, f"{code} {words}" if detail else code) for test, code, words in arms]
+    whens = [(test, literal(f"{code} {words}" if detail else code)) for test, code, words in arms]
     if detail:
-        whens += [(printer.test(check.violated), f"{check.code} {check.detail}") for check in checks]
+        whens += printer.verdicts(checks)
     else:
         grouped: dict[str, list[Sql]] = {}
         for check in checks:
             grouped.setdefault(check.code, []).append(printer.test(check.violated))
-        whens += [(any_of(*tests), code) for code, tests in grouped.items()]
-    return case(*((test, literal(words)) for test, words in whens))
+        whens += [(any_of(*tests), literal(code)) for code, tests in grouped.items()]
+    return case(*whens)
+
+
+def _item(depth: int) -> str:
+    return f"item{depth + 1}" if depth else "item"
+
+
+def _name(depth: int) -> str:
+    return f"name{depth + 1}" if depth else "name"
 
 
 class _Printer:
-    def __init__(self, json: JsonFunctions, doc: Sql, columns: Mapping[Ref, Sql]) -> None:
+    def __init__(self, json: JsonFunctions, doc: Sql, columns: Columns) -> None:
         self.json, self.doc, self.columns = json, doc, columns
+        self.outside_loops = shared(json)
+
+    def verdicts(self, checks: Checks) -> list[tuple[Sql, Sql]]:
+        """Give each check's test and text. Checks in a row that are in one column of faults are one test."""
+        width, arms = len(str(len(checks))), []
+        paths = [path_of(check.violated)[0] for check in checks]
+        for place, (check, path) in enumerate(zip(checks, paths, strict=True)):
+            if path not in self.columns.faults:
+                arms.append((self.test(check.violated), literal(f"{check.code} {check.detail}")))
+            elif path not in paths[place + 1 : place + 2]:
+                fault = self.columns.faults[path]
+                found: Sql = exp.Not(this=exp.Is(this=fault.copy(), expression=exp.Null()))
+                if path in paths[place + 1 :]:
+                    found = exp.LT(this=fault.copy(), expression=literal(f"{place + 1:0{width}}"))
+                arms.append((found, func("SUBSTR", fault.copy(), literal(width + 2))))
+        return arms
+
+    def bigint(self, ref: Ref) -> Sql:
+        if ref in self.columns.integers:
+            return self.columns.integers[ref].copy()
+        integer: Sql = self.json_of(ref).bigint(self.ref(ref))
+        return integer
+
+    def json_of(self, ref: Ref) -> JsonFunctions:
+        """Give the functions for a value: shared ones unless a loop has it."""
+        root = ref
+        while isinstance(root, Get | At | Unquoted):
+            root = root.base
+        return self.outside_loops if root == Doc() else self.json
 
     def ref(self, ref: Ref) -> Sql:
-        if ref in self.columns:
-            return self.columns[ref].copy()
+        if ref in self.columns.values:
+            return self.columns.values[ref].copy()
         match ref:
             case Doc():
                 return self.doc.copy()
@@ -107,9 +177,9 @@ class _Printer:
                 value = self.ref(base)
                 return value if self.json.unquoted is None else self.json.unquoted(value)
             case Item(depth):
-                return exp.column(f"x{depth}")
+                return exp.column(_item(depth))
             case Name(depth):
-                return exp.column(f"k{depth}")
+                return exp.column(_name(depth))
 
     def string(self, ref: Ref) -> Sql:
         return self.ref(ref) if isinstance(ref, Name) else self.json.string(self.ref(ref))
@@ -138,20 +208,17 @@ def _on_name(test: Test) -> bool:
     return isinstance(test, NoMatch | NoneOf | Length) and isinstance(test.ref, Name)
 
 
-def _negated(test: Sql) -> Sql:
-    if isinstance(test, exp.Not):
-        inner: Sql = test.this
-        return inner
-    return exp.Boolean(this=not test.this) if isinstance(test, exp.Boolean) else exp.Not(this=test)
-
-
 def _is(p: _Printer, test: Is) -> Sql:
-    holds: Sql = p.json.has_type(p.ref(test.ref), test.kinds)
-    return exp.Not(this=exp.paren(holds, copy=False)) if test.negated else holds
+    holds: Sql = p.json_of(test.ref).has_type(p.ref(test.ref), test.kinds)
+    if not test.negated:
+        return holds
+    if isinstance(holds, exp.Not):  # a test for NULL, which is false for a missing value
+        return all_of(exp.Not(this=exp.Is(this=p.ref(test.ref), expression=exp.Null())), negated(holds))
+    return negated(holds)
 
 
 def _compare(p: _Printer, test: Compare) -> Sql:
-    value = (p.json.bigint if test.integer else p.json.number)(p.ref(test.ref))
+    value = p.bigint(test.ref) if test.integer else p.json.number(p.ref(test.ref))
     return _OPERATORS[test.op](this=value, expression=_constant(test.limit))
 
 
@@ -162,18 +229,18 @@ def _constant(value: str | int | float) -> Sql:
 
 def _too_wide(p: _Printer, test: TooWide) -> Sql:
     if test.integer:
-        if p.json.beyond_bigint is not None:
-            return p.json.beyond_bigint(p.ref(test.ref))
-        return all_of(p.given(test.ref), exp.Is(this=p.json.bigint(p.ref(test.ref)), expression=exp.Null()))
+        if (beyond := p.json_of(test.ref).beyond_bigint) is not None:
+            return beyond(p.ref(test.ref), p.bigint(test.ref))
+        return all_of(p.given(test.ref), exp.Is(this=p.bigint(test.ref), expression=exp.Null()))
     wide: Sql = p.json.too_wide(p.ref(test.ref))
     return wide
 
 
 def _not_multiple(p: _Printer, test: NotMultiple) -> Sql:
-    value = p.ref(test.ref)
     if test.integer:
-        rest = exp.Mod(this=p.json.bigint(value), expression=literal(int(test.step)))
+        rest = exp.Mod(this=p.bigint(test.ref), expression=literal(int(test.step)))
         return exp.NEQ(this=rest, expression=literal(0))
+    value = p.ref(test.ref)
     number = p.json.number(value)
     small = exp.LT(this=func("ABS", number), expression=exp.Literal.number("1e20"))
     holds = func("COALESCE", all_of(small, p.json.is_multiple(value.copy(), test.step)), literal(False))
@@ -193,7 +260,7 @@ def _length(p: _Printer, test: Length) -> Sql:
 
 
 def _number(p: _Printer, test: NoneOf) -> Sql:
-    return (p.json.bigint if test.kind == "integer" else p.json.number)(p.ref(test.ref))
+    return p.bigint(test.ref) if test.kind == "integer" else p.json.number(p.ref(test.ref))
 
 
 def _none_of(p: _Printer, test: NoneOf) -> Sql:
@@ -208,12 +275,12 @@ def _none_of_folded(p: _Printer, test: NoneOfFolded) -> Sql:
 
 
 def _count_items(p: _Printer, test: CountItems) -> Sql:
-    found = p.json.count_items(p.ref(test.ref), f"x{test.depth}", lambda _: _negated(p.sure(test.test)))
+    found = p.json.count_items(p.ref(test.ref), _item(test.depth), lambda _: negated(p.sure(test.test)))
     return _OPERATORS[test.op](this=found, expression=literal(test.count))
 
 
 def _repeats(p: _Printer, test: Repeats) -> Sql:
-    texts = p.json.map_items(p.ref(test.ref), f"x{test.depth}", lambda x: _canonical(p, x, test.depth, test.levels))
+    texts = p.json.map_items(p.ref(test.ref), _item(test.depth), lambda x: _canonical(p, x, test.depth, test.levels))
     made: Sql = p.json.repeats(texts)
     return made
 
@@ -251,12 +318,12 @@ def _bracketed(text: Sql, left: str, right: str) -> Sql:
 
 
 def _any_item(p: _Printer, test: AnyItem) -> Sql:
-    made: Sql = p.json.any_item(p.ref(test.ref), f"x{test.depth}", lambda _: p.test(test.test), test.start)
+    made: Sql = p.json.any_item(p.ref(test.ref), _item(test.depth), lambda _: p.test(test.test), test.start)
     return made
 
 
 def _any_member(p: _Printer, test: AnyMember) -> Sql:
-    made: Sql = p.json.any_member(p.ref(test.ref), f"k{test.depth}", f"x{test.depth}", lambda *_: p.test(test.test))
+    made: Sql = p.json.any_member(p.ref(test.ref), _name(test.depth), _item(test.depth), lambda *_: p.test(test.test))
     return made
 
 
@@ -272,7 +339,7 @@ _TESTS: Mapping[type, Any] = {
     Fixed: lambda _, test: literal(test.holds),
     All: lambda p, test: all_of(*p.tests(test.tests)),
     AnyOf: lambda p, test: exp.paren(any_of(*p.tests(test.tests)), copy=False),
-    Not: lambda p, test: _negated(p.sure(test.test)),
+    Not: lambda p, test: negated(p.sure(test.test)),
     NotOne: _not_one,
     Present: lambda p, test: exp.Not(this=exp.Is(this=p.ref(test.ref), expression=exp.Null())),
     Is: _is,
@@ -283,7 +350,7 @@ _TESTS: Mapping[type, Any] = {
     NoneOf: _none_of,
     NoneOfFolded: _none_of_folded,
     NoMatch: lambda p, test: exp.Not(this=p.json.search(p.string(test.ref), test.pattern)),
-    NoDate: lambda p, test: all_of(p.given(test.ref), _negated(p.json.is_date(p.string(test.ref)))),
+    NoDate: lambda p, test: all_of(p.given(test.ref), negated(p.json.is_date(p.string(test.ref)))),
     Lacks: lambda p, test: exp.Is(this=p.ref(Get(test.ref, test.name)), expression=exp.Null()),
     OtherNames: lambda p, test: p.json.has_other_names(p.ref(test.ref), test.names),
     AnyItem: _any_item,

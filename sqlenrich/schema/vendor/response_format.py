@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from sqlenrich.core.engine import OutputSpec, ResponseFormat
 from sqlenrich.schema.json_schema import json_schema
-from sqlenrich.schema.vendor.dialects import OPENAI, XGRAMMAR, Dialect
+from sqlenrich.schema.vendor.dialects import DATABRICKS, GEMINI, OPENAI, XGRAMMAR, Dialect
 from sqlenrich.schema.vendor.openai_strict import strict_part
 from sqlenrich.schema.vendor.subset import vendor_part
 
@@ -28,7 +29,18 @@ def json_schema_format(output: OutputSpec, dialect: Dialect = XGRAMMAR) -> Respo
     return ResponseFormat({"type": "json_schema", "json_schema": form}, left_out)
 
 
-def dialect_of(url: str) -> Dialect:
+NAMED: Mapping[str, Dialect] = {"openai": OPENAI, "vllm": XGRAMMAR, "databricks": DATABRICKS, "gemini": GEMINI}
+"""The dialects of OpenAI-compatible servers by the names that settings use."""
+_HOSTS: tuple[tuple[tuple[str, ...], Dialect], ...] = (
+    ((".openai.com", ".openai.azure.com"), OPENAI),
+    ((".cloud.databricks.com", ".azuredatabricks.net", ".gcp.databricks.com"), DATABRICKS),
+    (("generativelanguage.googleapis.com", "aiplatform.googleapis.com"), GEMINI),
+)
+
+
+def dialect_of(url: str, named: str | None = None) -> Dialect:
     """Give the dialect of the server at a URL. OpenAI's servers refuse keywords that vLLM and similar servers need."""
+    if named is not None:
+        return NAMED[named]
     host = urlsplit(url).hostname or ""
-    return OPENAI if host.endswith((".openai.com", ".openai.azure.com")) else XGRAMMAR
+    return next((dialect for ends, dialect in _HOSTS if host.endswith(ends)), XGRAMMAR)

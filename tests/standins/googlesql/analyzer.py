@@ -12,6 +12,7 @@ from tests.standins.googlesql.catalog import Columns, Schema, fill, restored
 from tests.standins.googlesql.engine import Engine, EngineError, analyzer_options, language_options, pb
 from tests.standins.googlesql.errors import GoogleSQLError
 from tests.standins.googlesql.evaluator import ScriptResult
+from tests.standins.googlesql.functions import Functions, create, expanded
 from tests.standins.googlesql.session import Data
 from tests.standins.googlesql.syntax import (
     Edit,
@@ -79,9 +80,9 @@ class GoogleSQL:
     def script(self, sql: str, tables: Tables, models: Models = ()) -> list[Analyzed]:
         """Analyze the statements of a script in order; tables made by CREATE are seen by later ones.
 
-        DECLARE and SET give variables; transactions are passed over.
+        functions too. DECLARE and SET give variables; transactions are passed over.
         """
-        schema = self._schema(tables, models)
+        schema, functions = self._schema(tables, models), Functions()
         raw, statements = self.parse(sql)
         found = []
         for statement in statements:
@@ -89,8 +90,10 @@ class GoogleSQL:
                 evaluator.set_variables(self, raw, statement, schema)
             elif statement.kind in _BLOCKS:
                 raise GoogleSQLError(f"not supported: {statement.kind}", *place_of(raw, statement.start))
+            elif statement.kind == "CreateFunctionStatement":
+                create(self, raw, statement, schema, functions)
             elif statement.kind not in evaluator.TRANSACTION:
-                analyzed = self.analyze_statement(raw, statement, schema)
+                analyzed = self.analyze_statement(*expanded(self, raw, statement, functions), schema)
                 found.append(analyzed)
                 if analyzed.table is not None:
                     # IF NOT EXISTS leaves a table that is already there as it is.
@@ -222,7 +225,8 @@ def _given(resolved: Any) -> tuple[Columns, tuple[str, ...] | None]:
             title = next(unnamed) if column.name.startswith("$") else column.name
             columns.append((title, column.column.type))
     if name == "ResolvedCreateTableAsSelectStmtProto":
-        return columns, _path(resolved.parent.parent.name_path)
+        listed = [(column.name, column.type) for column in resolved.parent.column_definition_list]
+        return listed or columns, _path(resolved.parent.parent.name_path)
     return columns, None
 
 

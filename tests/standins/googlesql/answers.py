@@ -19,6 +19,18 @@ from tests.standins.googlesql.values import from_value, kind, to_value
 
 Reply = Callable[[str | None], Mapping[str, Any]]
 
+
+@dataclass(frozen=True)
+class Model:
+    """A model that is told the settings of the call, a row of AI.GENERATE_TEXT's STRUCT, beside the prompt."""
+
+    answer: Callable[[str | None, Mapping[str, Any]], Mapping[str, Any]]
+
+    def __call__(self, prompt: str | None) -> Mapping[str, Any]:
+        """Answer without settings."""
+        return self.answer(prompt, {})
+
+
 # Names that a query under test will not use: they stand beside its own columns.
 _KEY, _ANSWER = "_ai_key_", "_ai_answer_"
 
@@ -84,14 +96,26 @@ def _answer_table(session: Session, text: bytes, call: _Call, reply: Reply, name
     adds = call.function.adds["gemini"]
     types = [(column, session.oracle.type_of(type_)) for column, type_ in adds.items()]
     place = [column.lower() for column, _ in rows.columns].index("prompt")
+    if isinstance(reply, Model):
+        given = from_settings(session, text, call)
+        ask: Reply = lambda prompt: reply.answer(prompt, given)  # noqa: E731
+    else:
+        ask = reply
     answered = []
     for row in rows.rows:
-        answer = _known(reply(from_value(row[place], rows.columns[place][1])), adds)
+        answer = _known(ask(from_value(row[place], rows.columns[place][1])), adds)
         answered.append(row + [to_value(answer.get(column), type_) for column, type_ in types])
     session.store(name, Table(rows.columns + types, answered))
     # The call's alias stays; without one the table's name does no harm.
     alias = call.node.get("alias")
     return Edit(call.node.start, alias.start if alias else call.node.end, f"`{name}` ".encode())
+
+
+def from_settings(session: Session, text: bytes, call: _Call) -> Mapping[str, Any]:
+    """The settings of a call of a table function by their names."""
+    written = call.node.all("argument_entries")[2]
+    found = session.query(b"SELECT s.* FROM (SELECT " + text[written.start : written.end] + b" AS s)")
+    return {name: from_value(value, type_) for (name, type_), value in zip(found.columns, found.rows[0], strict=True)}
 
 
 def _answer_scalar(session: Session, text: bytes, call: _Call, reply: Reply, name: str) -> Edit:
@@ -107,7 +131,8 @@ def _answer_scalar(session: Session, text: bytes, call: _Call, reply: Reply, nam
     answers: dict[str, list[Any]] = {}
     for key, value in asked.rows:
         given = from_value(value, asked.columns[1][1])
-        answer = reply(_joined(given) if call.function.arguments[0].type == PROMPT else given)
+        sent = _joined(given) if call.function.arguments[0].type == PROMPT else given
+        answer = _tokens(sent) if call.function.name == "AI.COUNT_TOKENS" else reply(sent)
         if kind(result) == "STRUCT":
             cell = to_value(_known(answer, [part.field_name for part in result.struct_type.field]), result)
         else:
@@ -117,6 +142,11 @@ def _answer_scalar(session: Session, text: bytes, call: _Call, reply: Reply, nam
     session.store(name, Table(columns, list(answers.values())))
     lookup = f"(SELECT {_ANSWER} FROM `{name}` WHERE {_KEY} = TO_JSON_STRING(".encode() + prompt + b"\n))"
     return Edit(call.node.start, call.node.end, lookup)
+
+
+def _tokens(text: str | None) -> Mapping[str, Any]:
+    """A count of tokens, for which no model is asked: one for four characters, as in the answers of the server."""
+    return {"result": None if text is None else len(text) // 4 + 1}
 
 
 def _known(answer: Mapping[str, Any], names: Any) -> Mapping[str, Any]:

@@ -156,7 +156,7 @@ def _check_table(scan: Any, function: TableFunction, refuse: Callable[[str, Any]
             raise refuse(f"{function.name} has no setting {part.field_name or '(without a name)'}", scan)
         if not _fits(has, wanted):
             raise refuse(f"{function.name}: the setting {part.field_name} is {has}, not {wanted}", scan)
-    if function.alone in names and len(names) > 1:
+    if function.alone in names and set(names) - {function.alone, "request_type"}:
         raise refuse(f"{function.name}: {function.alone} excludes the other settings", scan)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tests.standins.googlesql.catalog import Columns, Schema, fill
 from tests.standins.googlesql.engine import EngineError, pb
 from tests.standins.googlesql.errors import GoogleSQLError
+from tests.standins.googlesql.functions import Functions
 from tests.standins.googlesql.syntax import Edit, Node, path_of, quoted, splice
 from tests.standins.googlesql.values import from_value, to_value
 
@@ -38,13 +39,23 @@ class Table:
         return [dict(zip(names, row, strict=True)) for row in self.tuples()]
 
 
+@dataclass
+class View(Table):
+    """A view: its rows are those of its query whenever a statement reads it. The query names tables in full."""
+
+    text: bytes = b""
+
+
 class Session:
     """Tables and variables while statements run."""
 
     def __init__(self, oracle: GoogleSQL, data: Data) -> None:
         self.oracle = oracle
         self.tables: dict[str, Table] = {}
+        self.functions: Functions = {}
         self.schema = Schema(models=None)
+        self.written = 0
+        """The rows that INSERT, MERGE and UPDATE wrote."""
         for name, (types, rows) in data.items():
             columns = [(column, oracle.type_of(text)) for column, text in types.items()]
             self.store(name, Table(columns, [_cells(row, columns) for row in rows]))
@@ -68,6 +79,7 @@ class Session:
                 if name in into.required and value.WhichOneof("value") is None:
                     raise GoogleSQLError(f"Required field {name} cannot be null")
         into.rows += made.rows
+        self.written += len(made.rows)
 
     def _parsed(self, text: bytes) -> tuple[bytes, Node]:
         raw, (statement,) = self.oracle.parse(text.decode())
@@ -87,7 +99,8 @@ class Session:
         for table, root in used.items():
             content = request.table_content[root].table_data
             content.SetInParent()
-            for row in self.tables[table].rows:
+            read = self.tables[table]
+            for row in self.query(read.text).rows if isinstance(read, View) else read.rows:
                 content.row.add().cell.extend(row)
         try:
             reply = self.oracle.engine.call(method, request, getattr(service, f"Evaluate{name}Response"))

@@ -119,6 +119,7 @@ TABLE_FUNCTIONS: tuple[TableFunction, ...] = (
         needs={"prompt": "STRING"},
         settings={
             "max_output_tokens": "INT64",
+            "top_k": "INT64",
             "top_p": "FLOAT64",
             "temperature": "FLOAT64",
             "stop_sequences": "ARRAY<STRING>",

@@ -13,7 +13,7 @@ import org.apache.spark.sql.internal.{SQLConf, VariableSubstitution}
 object Statements {
 
   /** The statements of a script, cut at the semicolons that Spark's lexer sees; comments stay where they are.
-    * A BEGIN ... END block is cut apart as well. */
+    * A BEGIN ... END block is one statement: it ends at the END that no IF, LOOP or CASE follows or opened. */
   def split(script: String): Array[String] = {
     val lexer = new SqlBaseLexer(new UpperCase(CharStreams.fromString(script)))
     lexer.removeErrorListeners() // what can't be lexed is left to the parser, which tells the place
@@ -27,10 +27,22 @@ object Statements {
       hasCode = false
       start = end + 1
     }
+    var depth = 0 // of BEGIN and CASE; the END of an IF or a LOOP names it
+    var ended = false
     var token = lexer.nextToken()
     while (token.getType != Token.EOF) {
-      if (token.getType == SqlBaseLexer.SEMICOLON) cut(token.getStartIndex)
-      else if (token.getChannel == Token.DEFAULT_CHANNEL) hasCode = true
+      val code = token.getChannel == Token.DEFAULT_CHANNEL
+      if (code && ended) {
+        ended = false
+        val names = Set(SqlBaseLexer.IF, SqlBaseLexer.LOOP)
+        if (!names(token.getType)) depth -= 1
+      }
+      if (token.getType == SqlBaseLexer.SEMICOLON && depth == 0) cut(token.getStartIndex)
+      else if (code) {
+        hasCode = true
+        if (token.getType == SqlBaseLexer.BEGIN || token.getType == SqlBaseLexer.CASE) depth += 1
+        if (token.getType == SqlBaseLexer.END) ended = true
+      }
       token = lexer.nextToken()
     }
     cut(text.length)

@@ -11,9 +11,10 @@ hasn't got, an argument of a wrong type, a JSON null taken for NULL, an order th
 wrote down here does not.
 
 Known: SELECT with WITH, JOIN and LEFT JOIN, WHERE, GROUP BY of columns, DISTINCT, ROW_NUMBER and aggregates over a
-partition, UNION ALL, EXISTS, IN; CREATE TABLE and INSERT; AI_COMPLETE, which a Python function answers.
+partition, UNION ALL, EXISTS, IN, ORDER BY with LIMIT; CREATE TABLE, CREATE FUNCTION of an expression, DROP TABLE,
+INSERT and UPDATE; blocks with LOOP and IF; AI_COMPLETE, which a Python function answers.
 
-Not known, refused with :class:`SnowflakeError`: ORDER BY, LIMIT, QUALIFY, HAVING, UPDATE, MERGE, structured types,
+Not known, refused with :class:`SnowflakeError`: ORDER BY otherwise, QUALIFY, HAVING, MERGE, structured types,
 collations, time zones; mixed types that Snowflake coerces by looking at the values (text beside a number in one CASE);
 FLOAT printed in scientific notation, whose form is not known for certain.
 

@@ -6,17 +6,17 @@ https://docs.snowflake.com/en/sql-reference/data-type-conversion, .../operators-
 
 from __future__ import annotations
 
-import datetime as dt
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 from sqlglot import exp
 
-from tests.standins.snowflake import arrays, numbers, texts, variants
+from tests.standins.snowflake import arrays, functions, numbers, texts, variants
+from tests.standins.snowflake.equality import HASHED
 from tests.standins.snowflake.nodes import TYPED, Node, call, coerced, same, strict
 from tests.standins.snowflake.parsing import name_of, sql_type
 from tests.standins.snowflake.scope import BUILDERS, CALLS, Row, Scope, node
@@ -27,7 +27,6 @@ from tests.standins.snowflake.values import (
     JSON_NULL,
     NULL,
     OBJECT,
-    TIMESTAMP,
     VARCHAR,
     VARIANT,
     SnowflakeError,
@@ -197,13 +196,25 @@ def _in(tree: exp.Expr, scope: Scope) -> Node:
         values = [node(part, scope) for part in (tree.this, *tree.expressions)]
     made = common([value.type for value in values], "IN")
     sought, *listed = (coerced(value, made, "IN").value for value in values)
+    hashed = query is not None and made.name in HASHED
+    known: tuple[Any, Collection[Any]] = (None, ())
+
+    def all_of(row: Row) -> Collection[Any]:
+        """The values; those of a query that gave the same rows before are as they were."""
+        nonlocal known
+        if query is None:
+            return [each(row) for each in listed]
+        rows = relation.run(row)
+        if rows is not known[0]:
+            values = [listed[0](one) for one in rows]
+            known = rows, set(values) if hashed else values
+        return known[1]
 
     def value(row: Row) -> bool | None:
-        wanted = sought(row)
-        found = [each(row) for each in listed] if query is None else [listed[0](one) for one in relation.run(row)]
+        wanted, found = sought(row), all_of(row)
         if wanted is None:
             return None if found else False
-        if any(each is not None and same(wanted, each, made) for each in found):
+        if wanted in found if hashed else any(each is not None and same(wanted, each, made) for each in found):
             return True
         return None if None in found else False
 
@@ -260,6 +271,8 @@ def _call(tree: exp.Expr, scope: Scope) -> Node:
     name = tree.name.upper()
     if name in CALLS:
         return CALLS[name](tree, scope)
+    if (function := scope.environment.functions.get(name)) is not None:
+        return functions.called(name, function, [node(argument, scope) for argument in tree.expressions], scope)
     return call(name, [node(argument, scope) for argument in tree.expressions])
 
 
@@ -315,11 +328,6 @@ def _modulo(tree: exp.Expr, scope: Scope) -> Node:
     return TYPED["MOD"]("%", [_number(node(tree.args[side], scope), "%") for side in ("this", "expression")])
 
 
-def _exists(tree: exp.Expr, scope: Scope) -> Node:
-    relation = scope.environment.compiled(tree.this, scope.environment, scope)
-    return Node(BOOLEAN, lambda row: bool(relation.run(row)))
-
-
 def _like(tree: exp.Expr, scope: Scope) -> Node:
     """``%`` and ``_`` alone; the whole text, line breaks included."""
 
@@ -363,11 +371,6 @@ def _array(tree: exp.Expr, scope: Scope) -> Node:
     return TYPED["ARRAY_CONSTRUCT"]("[]", [node(part, scope) for part in tree.expressions])
 
 
-def _now(tree: exp.Expr, scope: Scope) -> Node:
-    """TIMESTAMP_LTZ there, taken for TIMESTAMP_NTZ here, as an insert into such a column makes it."""
-    return Node(TIMESTAMP, lambda _: dt.datetime.now())
-
-
 BUILDERS |= {
     exp.Literal: _literal,
     exp.Boolean: _boolean,
@@ -401,11 +404,9 @@ BUILDERS |= {
     exp.ToBoolean: _cast,  # how sqlglot reads TRY_CAST(... AS BOOLEAN)
     exp.Anonymous: _call,
     exp.Mod: _modulo,
-    exp.Exists: _exists,
     exp.Like: _like,
     exp.JSONExtract: _extract,
     exp.Struct: _object,
     exp.Array: _array,
-    exp.CurrentTimestamp: _now,
 }
-CALLS |= {"TRANSFORM": _higher, "FILTER": _higher, "REDUCE": _higher, "CURRENT_TIMESTAMP": _now}
+CALLS |= {"TRANSFORM": _higher, "FILTER": _higher, "REDUCE": _higher}

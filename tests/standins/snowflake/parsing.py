@@ -79,13 +79,17 @@ _TYPES = {
 }  # fmt: skip
 
 
+_SIZES = {"TEXT": [16777216], "VARCHAR": [16777216], "TIMESTAMPNTZ": [9], "TIMESTAMP": [9]}
+"""The sizes that a type has without one: no other is known here."""
+
+
 def sql_type(written: exp.DataType) -> SqlType:
     """The type that a tree names."""
     sizes = [int(size.name) for size in written.expressions]
     if written.this == exp.DataType.Type.DECIMAL:
         precision, scale = ([*sizes, *(38, 0)[len(sizes) :]])[:2]
         return SqlType("NUMBER", scale, precision)
-    if written.this.name not in _TYPES or sizes:
+    if written.this.name not in _TYPES or (sizes and sizes != _SIZES.get(written.this.name)):
         raise SnowflakeError(f"unknown type {written.sql('snowflake')}")
     return _TYPES[written.this.name]
 

@@ -1,6 +1,7 @@
 """Queries: SELECT with WITH, joins, WHERE, GROUP BY, window functions and DISTINCT; UNION ALL; EXISTS and IN.
 
-https://docs.snowflake.com/en/sql-reference/constructs; ORDER BY, LIMIT, QUALIFY, HAVING and LATERAL are not known.
+https://docs.snowflake.com/en/sql-reference/constructs; ORDER BY is known with LIMIT alone, of one text column; QUALIFY,
+HAVING and LATERAL are not known.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from tests.standins.snowflake.nodes import coerced, same
+from tests.standins.snowflake.equality import Groups, indexed, key_of
+from tests.standins.snowflake.nodes import coerced
 from tests.standins.snowflake.parsing import name_of, parse, sql_type, table_name
 from tests.standins.snowflake.scope import Environment, Relation, Row, Scope, node
 from tests.standins.snowflake.several import aggregates
@@ -94,7 +96,7 @@ def compiled(query: exp.Expr, environment: Environment, outer: Scope | None = No
         return compiled(query.this, environment, outer)
     if isinstance(query, exp.Union):
         return _union(query, environment, outer)
-    known = {"expressions", "from_", "with_", "where", "kind", "hint", "joins", "group", "distinct"}
+    known = {"expressions", "from_", "with_", "where", "kind", "hint", "joins", "group", "distinct", "order", "limit"}
     known.add("operation_modifiers")
     unknown = [key for key, value in query.args.items() if value and key not in known]
     if not isinstance(query, exp.Select) or unknown:
@@ -156,6 +158,8 @@ def _select(query: exp.Select, environment: Environment, outer: Scope | None) ->
     if where is not None and any(aggregates(where, query)):
         raise SnowflakeError("an aggregate function in WHERE")
     test = None if where is None else coerced(node(where.this, scope), BOOLEAN, "WHERE").value
+    if where is not None and outer is not None and not query.args.get("joins"):
+        source = _found(source, key_of(where.this, scope, scope.sources, outer))
     scope, grouped = _grouping(query, scope)
     nodes = {}
     for number, item in enumerate(query.expressions):
@@ -164,6 +168,11 @@ def _select(query: exp.Select, environment: Environment, outer: Scope | None) ->
                 raise SnowflakeError(f"duplicate column name {label}")
             nodes[label] = node(tree, scope)
     columns = {label: made.type for label, made in nodes.items()}
+    # ORDER BY may name a column that is not of the result.
+    terms = query.args["order"].expressions if query.args.get("order") else []
+    if strange := [term for term in terms if not isinstance(term.this, exp.Column)]:
+        raise SnowflakeError(f"not known: ORDER BY {strange[0].sql('snowflake')[:200]}")
+    hidden = {f"#{name_of(t.this)}": node(t.this, scope) for t in terms if name_of(t.this) not in columns}
     distinct = query.args.get("distinct")
     if distinct and distinct.args.get("on"):
         raise SnowflakeError("not known: DISTINCT ON")
@@ -175,18 +184,62 @@ def _select(query: exp.Select, environment: Environment, outer: Scope | None) ->
         found = grouped(found, row)
         for fill in scope.windows:
             fill(found)
-        made = [{label: each.value(kept) for label, each in nodes.items()} for kept in found]
-        return _distinct(made, columns) if distinct else made
+        made = [{label: each.value(kept) for label, each in (nodes | hidden).items()} for kept in found]
+        sorted_ = cut(_distinct(made, columns) if distinct else made)
+        return [{label: row[label] for label in columns} for row in sorted_] if hidden else sorted_
 
-    return Relation(columns, run)
+    cut = _ordered(query, {**columns, **{label: each.type for label, each in hidden.items()}})
+    made = Relation(columns, run)
+    return made if outer is None or scope.outer_names else Relation(columns, _once(made))
+
+
+def _found(source: Callable[[Row], list[Row]], key: tuple[str, str] | None) -> Callable[[Row], list[Row]]:
+    """The rows of a source for a row of the query around, of which a condition wants that two texts are equal."""
+    if key is None:
+        return source
+    place, elsewhere = key
+    find = cache(lambda: indexed(source({}), place))
+    return lambda row: [{**row, **each} for each in find()(row[elsewhere])]
+
+
+def _ordered(query: exp.Select, columns: Mapping[str, SqlType]) -> Callable[[list[Row]], list[Row]]:
+    """ORDER BY of columns of the result, and LIMIT after it: a LIMIT that takes some of rows in no order is refused."""
+    order, limit = query.args.get("order"), query.args.get("limit")
+    count = None if limit is None else int(limit.expression.name)
+    if order is None:
+
+        def limited(made: list[Row]) -> list[Row]:
+            if count and len(made) > count:
+                raise SnowflakeError(f"not known: LIMIT without ORDER BY in {query.sql('snowflake')[:200]}")
+            return made[:count]
+
+        return limited
+    names = [name_of(each.this) for each in order.expressions]
+    labels = [
+        (name if name in columns else f"#{name}", bool(each.args.get("desc")), bool(each.args.get("nulls_first")))
+        for name, each in zip(names, order.expressions, strict=True)
+    ]
+    for label, _, _ in labels:
+        if label not in columns or columns[label].name not in ("VARCHAR", "NUMBER", "TIMESTAMP_NTZ", "BOOLEAN"):
+            raise SnowflakeError(f"not known: ORDER BY {label}")
+
+    def run(made: list[Row]) -> list[Row]:
+        found = list(made)
+        for label, descending, nulls_first in reversed(labels):
+            nulls = [row for row in found if row[label] is None]
+            rest = [row for row in found if row[label] is not None]
+            rest.sort(key=lambda row: row[label], reverse=descending)
+            found = nulls + rest if nulls_first else rest + nulls
+        return found[:count]
+
+    return run
 
 
 def _distinct(found: list[Row], columns: Mapping[str, SqlType]) -> list[Row]:
-    kept: list[Row] = []
+    groups = Groups(list(columns.values()))
     for row in found:
-        if not any(all(same(row[name], other[name], kind) for name, kind in columns.items()) for other in kept):
-            kept.append(row)
-    return kept
+        groups.add([row[name] for name in columns], row)
+    return [members[0] for members in groups.all]
 
 
 def _expanded(item: exp.Expr, number: int, scope: Scope) -> list[tuple[str, exp.Expr]]:
@@ -247,11 +300,15 @@ def _join(left: Callable[[Row], list[Row]], join: exp.Join, scope: Scope) -> Cal
     missing = {f"{added}.{name}": None for name in scope.sources[added]}
     test = coerced(node(on, scope), BOOLEAN, "ON").value
 
+    key = key_of(on, scope, [added], scope)
+
     def run(row: Row) -> list[Row]:
         others = right({})
+        find = None if key is None else indexed(others, key[0])
         made: list[Row] = []
         for each in left(row):
-            pairs = [pair for other in others if test(pair := {**each, **other})]
+            near = others if find is None or key is None else find(each[key[1]])
+            pairs = [pair for other in near if test(pair := {**each, **other})]
             made += pairs or ([{**each, **missing}] if side == "LEFT" else [])
         return made
 
@@ -272,17 +329,11 @@ def _grouping(query: exp.Select, scope: Scope) -> tuple[Scope, Callable[[list[Ro
     inner = replace(scope, grouped={scope.find(tree)[0] for tree in trees}, windows=[], aggregates={})
 
     def run(found: list[Row], row: Row) -> list[Row]:
-        groups: list[tuple[list[Any], list[Row]]] = [] if keys else [([], [])]
+        groups = Groups([key.type for key in keys])
         for each in found:
-            values = [key.value(each) for key in keys]
-            for known, members in groups:
-                if all(same(a, b, key.type) for a, b, key in zip(known, values, keys, strict=True)):
-                    members.append(each)
-                    break
-            else:
-                groups.append((values, [each]))
+            groups.add([key.value(each) for key in keys], each)
         made = []
-        for _, members in groups:
+        for members in groups.all if keys else [found]:
             one = dict(members[0]) if members else dict(row)
             one |= {key: of(members) for key, of in inner.aggregates.items()}
             made.append(one)

@@ -30,6 +30,8 @@ class Environment:
     relations: Mapping[str, Relation]
     compiled: Callable[[exp.Expr, Environment, Scope | None], Relation]
     ask: Callable[[str], tuple[Any, str | None]] | None = None
+    functions: Mapping[str, Any] = field(default_factory=dict)
+    """The functions that a script made, by their names."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Scope:
     grouped: set[str] | None = None
     windows: list[Callable[[list[Row]], None]] = field(default_factory=list)
     aggregates: dict[str, Callable[[list[Row]], Any]] = field(default_factory=dict)
+    outer_names: set[str] = field(default_factory=set)
+    """The columns of the query around that it names."""
 
     def find(self, tree: exp.Expr) -> tuple[str, SqlType]:
         """A column's place in a row and its type: the innermost query that has it."""
@@ -65,7 +69,9 @@ class Scope:
             return found[0]
         if self.outer is None:
             raise SnowflakeError(f"invalid identifier {tree.sql('snowflake')}")
-        return self.outer.find(tree)
+        place, kind = self.outer.find(tree)
+        self.outer_names.add(place)
+        return place, kind
 
 
 BUILDERS: dict[type[exp.Expr], Callable[[Any, Scope], Node]] = {}

@@ -43,6 +43,10 @@ def _aggregated(tree: exp.Expr, scope: Scope) -> tuple[SqlType, Callable[[list[R
     name, arguments = tree.name.upper(), tree.expressions
     if name == "COUNT" and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
         return NUMBER, len
+    distinct = name == "COUNT" and len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
+    if distinct and len(arguments[0].expressions) == 1:
+        counted = node(arguments[0].expressions[0], scope)
+        return NUMBER, lambda rows: len({order(value) for value in _kept([counted.value(row) for row in rows])})
     if len(arguments) != 1 or isinstance(arguments[0], exp.Distinct):
         raise SnowflakeError(f"not known: {tree.sql('snowflake')[:200]}")
     value = node(arguments[0], scope)

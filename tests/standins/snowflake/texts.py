@@ -175,6 +175,12 @@ def sha2(text: str, size: int = 256) -> str:
     return hashlib.new(f"sha{size}", text.encode()).hexdigest()
 
 
+@function(VARCHAR, returns=NUMBER)
+def hash_(text: str) -> int:
+    """A signed number of 64 bits, always the same for a text; which one is not told."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True)
+
+
 @typed("CONCAT")
 def concat(name: str, arguments: list[Node]) -> Node:
     """Joins texts; NULL if any is NULL."""

@@ -40,12 +40,14 @@ class Reading:
 
     ``loose``: every text is JSON that isn't said to be none. ``whole``: a decimal loses its trailing zeros, and is an
     integer without decimals. ``doubles``: the text of a DOUBLE in a VARIANT, as its display is documented, the
-    shortest, or an error where it is not certain.
+    shortest, or an error where it is not certain. ``behind_utc_h`` is the session's time zone: by default that of
+    Snowflake, America/Los_Angeles, in winter.
     """
 
     loose: bool = False
     whole: bool = False
     doubles: Literal["certain", "shortest", "display"] = "certain"
+    behind_utc_h: int = 8
 
 
 PLAIN: Final = Reading()

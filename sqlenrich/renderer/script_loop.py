@@ -1,0 +1,162 @@
+"""The loop of a script: it asks a few requests first, then the others in parts."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import replace
+
+from sqlglot import exp
+
+from sqlenrich.core.engine import Engine, Scripting
+from sqlenrich.core.errors import UnsupportedError
+from sqlenrich.core.printer import print_sql
+from sqlenrich.core.sql import Sql, case, concat, func, literal
+from sqlenrich.engines import get_engine
+from sqlenrich.plan.checked_step import UNREAD_SHOWN, UNREADABLE
+from sqlenrich.plan.plan import Plan, Step
+from sqlenrich.plan.references import References
+from sqlenrich.plan.relations import Symbol, symbol
+from sqlenrich.renderer.statements import (
+    JUDGED,
+    Statement,
+    create_table_as,
+    insert_into,
+    read_answers,
+    responses_table,
+    table_statements,
+)
+from sqlenrich.renderer.tables import clean_up, drop_table, guards
+
+PREFLIGHT = 3
+"""The requests of the first part: where all fail, nothing else is asked."""
+STOPPED = "sqlenrich stopped, since the first requests all failed: "
+LOCK_TITLE = "lock: this fails while another run of this script has it, or if one was interrupted: then DROP it first"
+
+
+def can_loop(plan: Plan) -> bool:
+    """Tell whether a script of the plan can ask in a loop: the engine has scripting, and a function that asks."""
+    return get_engine(plan.engine).scripting is not None and plan.responses.calls_in_sql
+
+
+def loop_notes(plan: Plan) -> tuple[str, ...]:
+    """Give what the header of a script with a loop says of the client that runs it."""
+    scripting = get_engine(plan.engine).scripting
+    return (scripting.needs,) if scripting is not None and scripting.needs else ()
+
+
+def loop_statements(plan: Plan, chunks: int | None = None, max_requests: int | None = None) -> list[Statement]:
+    """Give the statements of a run that asks a few requests, then the others in parts.
+
+    A number of parts or a limit takes a lock, so that a second run ends before it asks. Raises UnsupportedError where
+    the engine has no scripting.
+    """
+    engine = get_engine(plan.engine)
+    if engine.scripting is None or not plan.responses.calls_in_sql:
+        raise UnsupportedError(plan.engine, "--chunks: its script asks nothing in a loop", "leave it out")
+    locked = chunks is not None or max_requests is not None
+    return [
+        *guards(plan),
+        *([lock(plan, engine)] if locked else ()),  # before a table is made anew that another run reads
+        *table_statements(engine, plan.step("prompts")),
+        responses_table(engine, plan.responses),
+        Statement(_title(chunks or 1), loop(plan, engine, engine.scripting, chunks or 1, max_requests, locked=locked)),
+        *([Statement("lock: nothing more is asked", unlock(plan, engine))] if locked else ()),
+        *(one for name in JUDGED for one in table_statements(engine, plan.step(name))),
+        *clean_up(plan),
+    ]
+
+
+def _title(chunks: int) -> str:
+    if chunks == 1:
+        return f"responses: the model is asked {PREFLIGHT} requests, and if one of them succeeds all others"
+    return f"responses: {PREFLIGHT} requests first, then the others in {chunks} parts; each is stored before the next"
+
+
+def lock(plan: Plan, engine: Engine) -> Statement:
+    """Give the statement that fails while another run asks."""
+    since = exp.select(exp.alias_(engine.now(), "since"))
+    created = exp.Create(this=plan.relations.table("lock"), kind="TABLE", expression=since)
+    return Statement(LOCK_TITLE, print_sql(engine, created))
+
+
+def unlock(plan: Plan, engine: Engine) -> str:
+    """Give the statement that lets others ask."""
+    return print_sql(engine, drop_table(plan.relations.table("lock")))
+
+
+def loop(
+    plan: Plan, engine: Engine, scripting: Scripting, chunks: int, max_requests: int | None, *, locked: bool
+) -> str:
+    """Give the statement that reads, asks a part and reads again, until each pending request was asked once."""
+    call = plan.responses
+    assert call.pending is not None
+    pending: exp.Query = call.pending
+    if max_requests is not None:
+        pending = exp.select("*").from_(pending.subquery("pending")).order_by("request_hash").limit(max_requests)
+    places = {
+        "read": read_answers(engine, call) + ";\n" if engine.updates else "",
+        "pending": ";\n".join(create_table_as(engine, call, "pending", pending)),
+        "first": print_sql(engine, call.relations.bound(first_hash(engine)), pretty=False),
+        "problem": call.relations.sql(problem(engine, scripting)),
+        "unlock": f"\n  {unlock(plan, engine)};\n  " if locked else "",
+        "stopped": print_sql(engine, literal(STOPPED)),
+        "last": str(chunks),
+        "ask": insert_into(engine, part_of(call, scripting, chunks)),
+    }
+    # A line break inside of a text or a name must stay as it is.
+    named = (exp.Literal, exp.Identifier, exp.Var)
+    verbatim = any("\n" in node.name for node in call.relations.bound(call.query).find_all(*named))
+    lines: list[str] = []
+    for line in scripting.block.splitlines():
+        filled = line.strip().format(**places).replace(" \n", "\n")
+        indent = line[: len(line) - len(line.lstrip())]
+        lines.append(indent + filled if verbatim else textwrap.indent(filled, indent))
+    return scripting.finished("\n".join(lines))
+
+
+def first_hash(engine: Engine) -> exp.Select:
+    """The greatest of the first few pending hashes; NULL where nothing is pending."""
+    in_order = References(engine).ordered(exp.column("request_hash"))
+    few = exp.select("request_hash").from_(symbol("pending")).order_by(in_order).limit(PREFLIGHT)
+    return exp.select(exp.Max(this=exp.column("request_hash"))).from_(few.subquery("few"))
+
+
+def problem(engine: Engine, scripting: Scripting) -> exp.Select:
+    """Why all requests of the first part failed: the message of one, or the answer that can't be read; else NULL.
+
+    NULL as well where no other request is left to ask: then the failures are rows of the quarantine.
+    """
+    error, response, raw = (exp.column(name, "r") for name in ("call_error", "response", "raw"))
+    nothing = exp.Is(this=response, expression=exp.Null())
+    begins = engine.text.substr(raw, literal(1), literal(UNREAD_SHOWN))
+    unread = case((nothing, concat(literal(f"UNREADABLE {UNREADABLE}"), begins)))
+    failure = func("COALESCE", concat(literal("CALL_ERROR "), error), unread)
+    same = [
+        exp.EQ(this=exp.column(name, "r"), expression=exp.column(name, "p")) for name in ("request_hash", "attempt")
+    ]
+    first = scripting.variable("first_hash")
+    within = exp.LTE(this=exp.column("request_hash", "p"), expression=first)
+    later = exp.GT(this=exp.column("request_hash", "o"), expression=first.copy())
+    others = exp.Exists(this=exp.select(literal(1)).from_(symbol("pending", "o")).where(later))
+    asked = exp.select(exp.alias_(failure, "failure")).from_(symbol("responses", "r"))
+    asked = asked.join(symbol("pending", "p"), on=exp.and_(*same)).where(within, others)
+    failed = exp.Count(this=exp.column("failure"))
+    every = exp.EQ(this=exp.Count(this=exp.Star()), expression=failed)
+    shown = case((every, exp.Max(this=exp.column("failure"))))
+    return exp.select(shown).from_(asked.subquery("asked"))
+
+
+def part_of(call: Step, scripting: Scripting, chunks: int) -> Step:
+    """Give the step that asks one part of the pending requests."""
+    query = call.query.copy()
+    (pending,) = [found for found in query.find_all(Symbol) if found.name == "pending"]
+    hash_ = exp.column("request_hash")
+    rest: Sql = literal(1)
+    if chunks > 1:
+        rest = exp.Add(this=scripting.share(hash_.copy(), chunks), expression=literal(1))
+    first = exp.LTE(this=hash_, expression=scripting.variable("first_hash"))
+    part = exp.EQ(this=case((first, literal(0)), default=rest), expression=scripting.variable("part"))
+    select = pending.find_ancestor(exp.Select)
+    assert isinstance(select, exp.Select)
+    select.where(part, copy=False)
+    return replace(call, query=query)

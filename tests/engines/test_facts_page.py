@@ -1,0 +1,58 @@
+"""docs/facts.md lists every vendor fact of the engines' tables, with its source.
+
+``pytest tests/engines/test_facts_page.py --update-readme`` writes the lists.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from sqlenrich.engines import ENGINES, get_engine
+
+FILE = Path(__file__).parents[2] / "docs" / "facts.md"
+BEGIN, END = "<!-- facts: begin -->\n", "<!-- facts: end -->\n"
+NAMES = {
+    "bigquery": "BigQuery",
+    "databricks": "Databricks",
+    "duckdb": "DuckDB",
+    "snowflake": "Snowflake",
+    "spark": "Spark",
+}
+
+
+def cell(value: object) -> str:
+    """A value as a cell of a table."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=sorted)
+    return "–" if value is None else "`" + text.replace("|", "\\|") + "`"
+
+
+def lists() -> str:
+    """The facts, a table an engine."""
+    lines: list[str] = []
+    for engine in sorted(ENGINES):
+        lines += [
+            f"## {NAMES[engine]}",
+            "",
+            "| fact | value | source | read on | seen live |",
+            "| --- | --- | --- | --- | --- |",
+        ]
+        for name, fact in get_engine(engine).facts.items():
+            words = re.sub(r"_", " ", name)
+            seen = "yes" if fact.seen_live else "no"
+            source = fact.source.replace("|", "\\|")
+            lines.append(f"| {words} | {cell(fact.value)} | {source} | {fact.read_on} | {seen} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def test_the_page_lists_every_fact(request: pytest.FixtureRequest) -> None:
+    head, _, rest = FILE.read_text(encoding="utf-8").partition(BEGIN)
+    stored, _, tail = rest.partition(END)
+    if request.config.getoption("--update-readme"):
+        FILE.write_text(head + BEGIN + lists() + END + tail, encoding="utf-8")
+        return
+    assert stored == lists(), "run: pytest tests/engines/test_facts_page.py --update-readme"

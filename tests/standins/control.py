@@ -1,0 +1,48 @@
+"""What a stand-in does on command: its settings, and the fault of each request."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+class Control:
+    """The settings of a server, ``fail`` among them: each fault and the share of the requests that it meets."""
+
+    def __init__(self, settings: Mapping[str, Any], faults: Sequence[str]) -> None:
+        self._defaults, self._faults = dict(settings), frozenset(faults)
+        self.settings = dict(settings)
+        self._random = random.Random(0)
+        self._lock = threading.Lock()
+        self._resets = 0
+
+    def __getitem__(self, name: str) -> Any:
+        return self.settings[name]
+
+    def set(self, changes: Mapping[str, Any]) -> None:
+        """Change settings. Raises ValueError for an unknown one."""
+        if unknown := [*(changes.keys() - self.settings), *(changes.get("fail", {}).keys() - self._faults)]:
+            raise ValueError(f"unknown: {', '.join(unknown)}")
+        self.settings |= changes
+
+    def clear(self) -> None:
+        """Set all as it was at first."""
+        self.settings = dict(self._defaults)
+
+    def fault(self, *kinds: str) -> str | None:
+        """The fault of this request, one of ``kinds``."""
+        with self._lock:
+            point = self._random.random()
+            for kind in kinds:
+                point -= self.settings["fail"].get(kind, 0.0)
+                if point < 0:
+                    return kind
+        return None
+
+    def reset_comes_late(self) -> bool:
+        """Whether a reset comes after the work: the first one, the third and so on."""
+        with self._lock:
+            self._resets += 1
+            return self._resets % 2 == 1
