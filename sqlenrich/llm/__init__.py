@@ -8,19 +8,18 @@ from __future__ import annotations
 from importlib import import_module
 
 _MODULES = {
-    "Answer": "messages",
-    "ApiKey": "endpoint.api_key",
-    "Budget": "throttle.budget",
-    "Client": "client",
-    "EndpointConfig": "endpoint.config",
-    "EndpointModel": "endpoint.model",
-    "EnvironmentKey": "endpoint.api_key",
-    "Limits": "throttle.limits",
-    "LiteralKey": "endpoint.api_key",
-    "MockModel": "mock.model",
-    "Model": "model",
-    "Request": "messages",
-    "Stopped": "health",
+    "Answer": "llm.messages",
+    "ApiKey": "core.api_key",
+    "Budget": "llm.throttle.budget",
+    "Client": "llm.client",
+    "Endpoint": "core.endpoint",
+    "EndpointModel": "llm.endpoint.model",
+    "LiteralKey": "core.api_key",
+    "MockModel": "llm.mock.model",
+    "Model": "llm.model",
+    "Request": "llm.messages",
+    "RequestConfig": "llm.endpoint.request_config",
+    "Stopped": "llm.health",
 }
 
 __all__ = [*_MODULES]
@@ -29,7 +28,7 @@ __all__ = [*_MODULES]
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(import_module(f"sqlenrich.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from sqlenrich.llm.health import EndpointHealth, Stopped
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.model import (
+    CanaryModel,
     HealthReportingModel,
     InstantModel,
     Model,
@@ -134,17 +135,17 @@ class Client:
     ) -> None:
         await asyncio.to_thread(self.__exit__, kind, error, trace)
 
-    def preflight(self, requests: Sequence[Request], *, suspect: bool = False) -> list[Answer]:
-        """Ask up to three requests, one after another, until one is answered: can a run start?
+    def preflight(self, requests: Sequence[Request]) -> list[Answer]:
+        """Ask a few requests, one after another, until one is answered: can a run start?
 
-        Gives all answers, to be stored like any others. Raises RunError where no request would succeed. ``suspect``
-        requests failed before: their failure raises only where nothing listens.
+        Gives all answers, to be stored like any others. Raises RunError where no request would succeed. Requests that
+        failed before prove nothing; without any others it is only found out whether anybody listens.
         """
         answers: list[Answer] = []
         if self.stopped:
             return answers
         try:
-            self._await(self._probe(requests, answers, suspect))
+            self._await(self._probe(requests, answers))
         except (CancelledError, Stopped):
             if not self.stopped:
                 raise
@@ -240,6 +241,7 @@ class Client:
             warnings=self.warnings,
             reports_health=self.reports_health,
             first=not self._streams,
+            canary=self.model.canary_answers if isinstance(self.model, CanaryModel) else None,
             concurrency=self._concurrency_now,
             stopped=lambda: self.stopped,
             count=self.count,
@@ -339,7 +341,7 @@ class Client:
             raise Stopped
         return await self.model.ask(request)
 
-    async def _probe(self, requests: Sequence[Request], answers: list[Answer], suspect: bool) -> None:
+    async def _probe(self, requests: Sequence[Request], answers: list[Answer]) -> None:
         if self.stopped:
             return
         self._preflight = asyncio.current_task()
@@ -349,7 +351,7 @@ class Client:
                 self.limiter.resume()
         try:
             if isinstance(self.model, ProbingModel):
-                await self.model.probe(requests, answers, suspect=suspect)
+                await self.model.probe(requests, answers)
                 return
             for request in requests[:PROBES]:
                 if self.budget is not None and not self.budget.spend_call():

@@ -75,6 +75,7 @@ class EndpointHealth:
         self._retry_budget = self.policy.retry_budget
         self._failing_since: float | None = None
         self._succeeded_at = 0.0
+        self._canary_answered_at = 0.0
         self._idle_since: float | None = None
         self._busy_streams = 0
         self._stop = StopSignal()
@@ -91,6 +92,16 @@ class EndpointHealth:
         self._failing_since = None
         self.failures_in_a_row = 0
         self._retry_budget += self.policy.retries_per_answer
+
+    def canary_answered(self) -> None:
+        """Record that the endpoint works, although the requests in flight fail."""
+        self._failing_since = None
+        self.failures_in_a_row = 0
+        self._succeeded_at = self._canary_answered_at = time.monotonic()
+
+    def canary_answered_since(self, started: float) -> bool:
+        """Whether the endpoint was found to work after the monotonic time ``started``."""
+        return self._canary_answered_at > started
 
     def spend_retry(self) -> bool:
         """Take one retry from the budget of the run; False where it is used up.

@@ -25,7 +25,8 @@ class Answer:
 
     ``sent_hash`` is the hash of what was really sent: ``request_hash`` unless the prompt or the model was changed.
     ``call_error`` is None where the model answered; ``retryable`` says that a later run may ask again.
-    ``calls`` counts the requests sent for this answer, retries included. ``asked_at`` is UTC.
+    ``calls`` counts the requests sent for this answer, retries included. ``asked_at`` is UTC. ``request_id`` is the
+    endpoint's own name of the last request, for a question to its support.
     """
 
     request_hash: str
@@ -42,3 +43,4 @@ class Answer:
     latency_ms: int
     asked_at: datetime
     calls: int
+    request_id: str | None = None

@@ -50,19 +50,30 @@ class RateLimitedModel(Protocol):
 class WarningModel(Protocol):
     """A model with warnings for a person, one line each."""
 
-    warnings: list[str]
+    @property
+    def warnings(self) -> list[str]:
+        """The lines that nobody took yet; who takes them removes them."""
+        ...
 
 
 @runtime_checkable
 class ProbingModel(Protocol):
     """A model with its own way to find out, by few requests, whether a run can start."""
 
-    async def probe(self, requests: Sequence[Request], answers: list[Answer], *, suspect: bool) -> None:
+    async def probe(self, requests: Sequence[Request], answers: list[Answer]) -> None:
         """Ask one request after another until one is answered; append to ``answers`` as they come.
 
-        Raises RunError where no request of a run would succeed. ``suspect`` requests failed before: their failure says
-        nothing about others.
+        Raises RunError where no request of a run would succeed. Without requests it finds out whether anybody listens.
         """
+
+
+@runtime_checkable
+class CanaryModel(Protocol):
+    """A model that can say whether its endpoint works while the requests in flight fail."""
+
+    async def canary_answers(self) -> bool:
+        """Whether a request that was answered before is answered now."""
+        ...
 
 
 @runtime_checkable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
 
@@ -27,7 +27,11 @@ class StreamPolicy:
     batch_s: float = 0.05
     """A batch is given once its oldest answer has this age."""
     give_up_s: float = 120.0
-    """The stream ends with an error after this time without any answer."""
+    """The stream ends with an error after this time without any answer, if the model's canary fails as well."""
+    canary_after_s: float = 10.0
+    """The canary is asked after this time without any answer, and again after each further one, ..."""
+    canary_at_end_s: float = 3.0
+    """... or after this time where no further request is left to be sent."""
     grace_s: float = 10.0
     """A stopped stream waits this long for what is in flight."""
     check_s: float = 1.0
@@ -51,6 +55,8 @@ class StreamContext:
     warnings: list[str]
     reports_health: bool
     first: bool
+    canary: Callable[[], Awaitable[bool]] | None
+    """Whether the model answers a request that it answered before; None for a model that can't say."""
     concurrency: Callable[[], int]
     """The requests that the stream may have in flight now."""
     stopped: Callable[[], bool]
@@ -92,6 +98,8 @@ class Stream:
         self._flush_timer: asyncio.TimerHandle | None = None
         self._check_timer: asyncio.TimerHandle | None = None
         self._checked_at = time.monotonic()
+        self._canary: asyncio.Task[None] | None = None
+        self._canary_failed_at = self._canary_asked_at = float("-inf")
         self._grace_timer: asyncio.TimerHandle | None = None
         self._doubtful: deque[asyncio.Future[None]] = deque()
         self._sent = 0
@@ -173,7 +181,7 @@ class Stream:
         self._end_if_done()
 
     def wind_down(self, error: Exception | None = None) -> None:
-        """Send nothing more; end with ``error`` when what is in stream is answered, or the grace is over."""
+        """Send nothing more; end with ``error`` when what is in flight is answered, or the grace is over."""
         if self._error is None:
             self._error = error
         if self.closing:
@@ -188,11 +196,13 @@ class Stream:
         self._end_if_done()
 
     def cancel(self) -> None:
-        """Abandon what is in stream and end."""
+        """Abandon what is in flight and end."""
         self.closing = True
         self._queue.clear()
         for task in self._tasks:
             task.cancel()
+        if self._canary is not None:
+            self._canary.cancel()
         self._end()
 
     async def abandon(self) -> None:
@@ -300,15 +310,43 @@ class Stream:
             self._health.exclude(now - self._checked_at)
         self._checked_at = now
         self._warn()
-        if not self.closing and self.workers > 0 and self._health.down_s() >= give_up_s:
+        down_s = self._health.down_s()
+        if not self.closing and self.workers > 0 and down_s >= give_up_s and self._canary_failed(now, down_s):
             self._error = RunError(
                 f"the model {self._model.name} stopped answering ({self._health.last_failure});"
                 " what was answered is stored, run again to continue"
             )
             self.cancel()
-        else:
-            loop = asyncio.get_running_loop()
-            self._check_timer = loop.call_later(min(self._policy.check_s, give_up_s / 4), self._check)
+            return
+        after_s = self._canary_after_s()
+        if down_s >= after_s and now - self._canary_asked_at >= after_s and not self.closing:
+            self._ask_canary(now)
+        loop = asyncio.get_running_loop()
+        self._check_timer = loop.call_later(min(self._policy.check_s, give_up_s / 4), self._check)
+
+    def _canary_failed(self, now: float, down_s: float) -> bool:
+        """Whether the canary failed in the current outage. A model without one is trusted to be down."""
+        return self._context.canary is None or now - self._canary_failed_at <= down_s
+
+    def _canary_after_s(self) -> float:
+        policy, at_end = self._policy, self._all_read and not self._queue
+        return min(policy.canary_at_end_s if at_end else policy.canary_after_s, policy.give_up_s / 2)
+
+    def _ask_canary(self, now: float) -> None:
+        if self._context.canary is not None and self._canary is None:
+            self._canary_asked_at = now
+            self._canary = asyncio.get_running_loop().create_task(self._hear_canary(self._context.canary))
+
+    async def _hear_canary(self, canary: Callable[[], Awaitable[bool]]) -> None:
+        """Ask the canary. Where it answers, the requests that fail are at fault themselves: they are let go."""
+        try:
+            if await canary():
+                self._health.canary_answered()
+                self._release_doubtful()
+            else:
+                self._canary_failed_at = time.monotonic()
+        finally:
+            self._canary = None
 
     def _warn(self) -> None:
         """Warn of an outage, and of its end."""

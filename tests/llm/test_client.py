@@ -10,17 +10,18 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from sqlenrich.core.errors import RunError
 from sqlenrich.llm.client import Client
-from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel, EndpointPolicy
+from sqlenrich.llm.endpoint.model import EndpointModel, EndpointPolicy
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.mock.model import MockModel
 from sqlenrich.llm.stream import Stream, StreamPolicy
-from sqlenrich.llm.throttle.limits import Limits
 from tests.support.endpoint import ScriptedEndpoint
+from tests.support.models import endpoint_model
 
 NOW = datetime.now(UTC)
 SCHEMA = {"type": ["object"], "properties": {"n": {"type": ["integer"]}}, "required": ["n"]}
@@ -368,7 +369,7 @@ def test_stop_of_an_instant_model() -> None:
 def test_what_waits_to_be_sent_again_is_not_sent_after_stop() -> None:
     policy = EndpointPolicy(backoff_s=30_000.0, largest_backoff_answering_s=30_000.0, largest_backoff_s=30_000.0)
     with ScriptedEndpoint(by_prompt={"prompt 3": "500"}) as server:
-        with Client(endpoint_model(server, policy), concurrency=10) as client:
+        with Client(troubled_model(server, policy), concurrency=10) as client:
             threading.Timer(0.3, client.stop).start()
             started = time.monotonic()
             seen = [one.request_hash for batch in client.stream(iter(requests(10))) for one in batch]
@@ -380,10 +381,10 @@ def test_what_waits_to_be_sent_again_is_not_sent_after_stop() -> None:
 # Trouble
 
 
-def endpoint_model(server: ScriptedEndpoint, policy: EndpointPolicy, **fields: object) -> EndpointModel:
+def troubled_model(server: ScriptedEndpoint, policy: EndpointPolicy, **fields: Any) -> EndpointModel:
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}
-    fields = {"timeout_s": 0.4, "max_tries": 4, "max_refusals": 4, "response_format": form} | fields
-    return EndpointModel(EndpointConfig(url=server.url, model="mock", **fields), policy=policy)  # type: ignore[arg-type]
+    given: dict[str, Any] = {"timeout": 0.4, "max_tries": 4, "max_refusals": 4, "response_format": form} | fields
+    return endpoint_model(server.url, policy=policy, **given)
 
 
 def test_every_kind_of_trouble_together() -> None:
@@ -401,7 +402,7 @@ def test_every_kind_of_trouble_together() -> None:
         "400_context",
     )
     with ScriptedEndpoint(rates=dict.fromkeys(kinds, 0.02), latency_s=0.002, seed=3) as server:
-        with Client(endpoint_model(server, EndpointPolicy(backoff_s=0.02), max_tries=9), concurrency=32) as client:
+        with Client(troubled_model(server, EndpointPolicy(backoff_s=0.02), max_tries=9), concurrency=32) as client:
             seen = [one for batch in client.stream(iter(requests(1000))) for one in batch]
             stats = client.stats
         assert stats.calls == len(server.asked) == sum(one.calls for one in seen)
@@ -419,7 +420,7 @@ def test_every_kind_of_trouble_together() -> None:
 
 def test_good_answers_are_paid_for_once() -> None:
     with ScriptedEndpoint(rates={"500": 0.1}, slots=8, latency_s=0.002) as server:
-        with Client(endpoint_model(server, EndpointPolicy(), limits=Limits(concurrency=16)), concurrency=16) as client:
+        with Client(troubled_model(server, EndpointPolicy(), concurrency=16), concurrency=16) as client:
             batches = list(client.stream(iter(requests(300))))
         good = Counter(seen.prompt for seen in server.asked if seen.status == 200)
         assert server.connections <= 16 + 2
@@ -431,7 +432,7 @@ def test_good_answers_are_paid_for_once() -> None:
 @pytest.mark.parametrize("fault", ["500", "hang", "429", "html"])
 def test_a_dead_endpoint_ends_the_run(fault: str) -> None:
     with ScriptedEndpoint() as server:
-        with Client(endpoint_model(server, EndpointPolicy(backoff_s=0.05)), concurrency=20, give_up_s=1.0) as client:
+        with Client(troubled_model(server, EndpointPolicy(backoff_s=0.05)), concurrency=20, give_up_s=1.0) as client:
             seen: list[Answer] = []
 
             def break_it() -> None:
@@ -457,14 +458,14 @@ def test_a_killed_endpoint_and_the_run_after_it() -> None:
             if len(stored) > 800:
                 server.die()
 
-        with Client(endpoint_model(server, EndpointPolicy(backoff_s=0.05)), concurrency=20, give_up_s=0.8) as client:
+        with Client(troubled_model(server, EndpointPolicy(backoff_s=0.05)), concurrency=20, give_up_s=0.8) as client:
             with pytest.raises(RunError, match="connection refused"):
                 collect(client.stream(iter(requests(3000))), stored, kill)
             assert client.stats.failed <= 20
         first = {one.request_hash for one in stored if one.call_error is None}
         assert 800 < len(first) < 3000
         server.revive()
-        with Client(endpoint_model(server, EndpointPolicy(backoff_s=0.05)), concurrency=20) as client:
+        with Client(troubled_model(server, EndpointPolicy(backoff_s=0.05)), concurrency=20) as client:
             left = (one for one in requests(3000) if one.request_hash not in first)
             second = [one.request_hash for batch in client.stream(left) for one in batch]
         assert sorted(first | set(second), key=int) == [str(n) for n in range(3000)]
@@ -476,7 +477,7 @@ def test_a_short_outage_is_waited_for() -> None:
     with (
         ScriptedEndpoint(latency_s=0.002) as server,
         Client(
-            endpoint_model(server, EndpointPolicy(backoff_s=0.2), max_tries=6), concurrency=20, give_up_s=10
+            troubled_model(server, EndpointPolicy(backoff_s=0.2), max_tries=6), concurrency=20, give_up_s=10
         ) as client,
     ):
         for batch in client.stream(iter(requests(2000))):
@@ -599,7 +600,7 @@ def test_a_feed_at_the_same_moment_is_not_lost() -> None:
 
 
 def test_a_stop_before_the_stream_begins_leaves_no_time_counted() -> None:
-    model = EndpointModel(EndpointConfig(url="http://127.0.0.1:1/v1", model="mock"))
+    model = endpoint_model("http://127.0.0.1:1/v1")
     with Client(model, concurrency=1) as client:
         stream = Stream(client._context())
         client._post(stream.wind_down)
@@ -610,5 +611,5 @@ def test_a_stop_before_the_stream_begins_leaves_no_time_counted() -> None:
 
 @pytest.mark.parametrize(("timeout_s", "give_up_s"), [(1.0, 120.0), (120.0, 120.0), (600.0, 600.0)])
 def test_an_endpoint_is_not_given_up_before_an_answer_is_due(timeout_s: float, give_up_s: float) -> None:
-    model = EndpointModel(EndpointConfig(url="http://127.0.0.1:1/v1", model="m", timeout_s=timeout_s))
+    model = endpoint_model("http://127.0.0.1:1/v1", timeout=timeout_s)
     assert Client(model, concurrency=1).policy.give_up_s == give_up_s

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.endpoint import STATUS_FAULTS, ScriptedEndpoint
-from tests.support.faults import FAULTS, HUGE, ODD_CONTENT
+from tests.support.faults import FAULTS, HUGE, ODD_CONTENT, STOPPED
 from tests.support.limits import Window
 from tests.support.program import SCRIPT, Program
 
@@ -121,7 +121,9 @@ def test_a_window_slides() -> None:
         assert status(server.url, "again") == 200
 
 
-@pytest.mark.parametrize("fault", [None, *STATUS_FAULTS, "wrong_type", "slow", *ODD_CONTENT, "huge", "refusal"])
+@pytest.mark.parametrize(
+    "fault", [None, *STATUS_FAULTS, *ODD_CONTENT, *STOPPED, "wrong_type", "slow", "huge", "refusal"]
+)
 def test_faults_that_answer(fault: str | None) -> None:
     with ScriptedEndpoint(rates={fault: 1.0} if fault else {}, content=ANSWER) as server:
         response, raw = post(server.url, "a")
@@ -135,9 +137,12 @@ def test_faults_that_answer(fault: str | None) -> None:
     if body is not None:
         assert raw == body.replace(b"KEY", b"")
         return
-    message = json.loads(raw)["choices"][0]["message"]
+    choice = json.loads(raw)["choices"][0]
+    message = choice["message"]
+    assert choice["finish_reason"] == STOPPED.get(fault or "", "stop")
     huge = '{"x":"' + "y" * HUGE + '"}'
-    assert message["content"] == {**ODD_CONTENT, "huge": huge, "refusal": None}.get(fault or "", ANSWER)
+    contents = {**ODD_CONTENT, **dict.fromkeys(STOPPED, ""), "huge": huge, "refusal": None}
+    assert message["content"] == contents.get(fault or "", ANSWER)
     assert ("refusal" in message) == (fault == "refusal")
 
 
@@ -171,7 +176,7 @@ def wait_until(true: Any) -> None:
 
 
 def test_every_fault_is_tried_here() -> None:
-    tried = {*STATUS_FAULTS, *ODD_CONTENT, "wrong_type", "slow", "huge", "refusal"}
+    tried = {*STATUS_FAULTS, *ODD_CONTENT, *STOPPED, "wrong_type", "slow", "huge", "refusal"}
     assert tried | {"reset", "reset_mid", "hang", "stall", "cut"} == set(FAULTS)
 
 

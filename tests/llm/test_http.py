@@ -14,9 +14,11 @@ import uvloop
 
 from sqlenrich.llm.endpoint import http as module
 from sqlenrich.llm.endpoint.http import HttpError, HttpPool, HttpResponse, HttpTimeoutError, target_of
+from sqlenrich.llm.endpoint.route import find_route
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
 PACKED = gzip.compress(b"hello " * 50)
+BOMB = gzip.compress(b"y" * 9_000_000)
 
 
 class Server:
@@ -55,7 +57,7 @@ def with_wire(server: Server, work: Callable[[HttpPool, int], Awaitable[Any]], t
     async def main() -> Any:
         listening = await asyncio.start_server(server, "127.0.0.1", 0)
         port = listening.sockets[0].getsockname()[1]
-        wire = HttpPool(urlsplit(f"http://127.0.0.1:{port}/v1"), {"x-one": "1"}, timeout_s=timeout_s)
+        wire = HttpPool(find_route(f"http://127.0.0.1:{port}/v1"), {"x-one": "1"}, timeout_s=timeout_s)
         try:
             return await asyncio.wait_for(work(wire, port), 10)
         finally:
@@ -128,14 +130,18 @@ def test_replies(parts: list[bytes | float | str], status: int, body: bytes) -> 
         pytest.param([b"SSH-2.0-OpenSSH\r\n"], "not HTTP", id="another protocol"),
         pytest.param([b"HTTP/1.1 200 OK\r\ncontent-length: two\r\n\r\nhi"], "not HTTP", id="a length in words"),
         pytest.param([b"HTTP/1.1 200 OK\r\n" + b"x: " + b"y" * 100_000], "head is too long", id="a long head"),
-        pytest.param([b"HTTP/1.1 200 OK\r\n\r\n" + b"y" * 2_000, "close"], "longer than 1,000", id="a long body"),
+        pytest.param([b"HTTP/1.1 200 OK\r\n\r\n", b"y" * 9_000_000, "close"], "longer than 8 MiB", id="a long body"),
+        pytest.param(
+            [b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(BOMB), BOMB],
+            "longer than 8 MiB",
+            id="a long body once unpacked",
+        ),
         pytest.param(
             [b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 4\r\n\r\nhalf"], "unpacked", id="not packed"
         ),
     ],
 )
-def test_broken_replies(monkeypatch: pytest.MonkeyPatch, parts: list[bytes | float | str], text: str) -> None:
-    monkeypatch.setattr(module, "MOST_BODY", 1_000)
+def test_broken_replies(parts: list[bytes | float | str], text: str) -> None:
     with pytest.raises(HttpError, match=text):
         once(*parts)
 
@@ -218,7 +224,7 @@ def test_a_request_cancelled_at_any_moment_leaves_no_connection(
     async def main() -> None:
         silence: list[bytes | float | str] = [5.0]
         listening = await asyncio.start_server(Server(*[silence] * 20), "127.0.0.1", 0)
-        wire = HttpPool(urlsplit(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"), {}, timeout_s=5)
+        wire = HttpPool(find_route(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"), {}, timeout_s=5)
         for turns in range(20):
             request = asyncio.create_task(wire.send("GET", "/v1"))
             for _ in range(turns):

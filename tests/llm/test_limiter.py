@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.limits import Limits
 from sqlenrich.llm.health import Stopped
 from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.llm.throttle.endpoint_state import Permit
 from sqlenrich.llm.throttle.limiter import LimiterPolicy, RateLimiter
-from sqlenrich.llm.throttle.limits import Limits
 from sqlenrich.llm.throttle.rate_headers import Quota
 from sqlenrich.llm.throttle.wait_times import share_of_time
 from sqlenrich.spec.prices import Price
@@ -272,6 +272,28 @@ def test_a_server_that_adds_a_text_of_its_own_is_known_after_one_answer() -> Non
 def test_caps_that_are_none(cap: float) -> None:
     with pytest.raises(ConfigError, match="max_cost is 0 or more, not"):
         Budget(max_cost=cap)
+
+
+@pytest.mark.parametrize(("limits", "sent", "of_each"), [
+    pytest.param(Limits(30), 5, (5, 0, 0), id="room at the nearest"),
+    pytest.param(Limits(30), 30, (10, 10, 10), id="none left"),
+    pytest.param(Limits(), 12, (8, 2, 2), id="the nearest's own limit"),
+])  # fmt: skip
+def test_the_nearest_endpoint_is_chosen_while_it_has_room(
+    limits: Limits, sent: int, of_each: tuple[int, int, int]
+) -> None:
+    async def session() -> None:
+        limiter = RateLimiter(3, limits, nearest_room=10)
+        limiter.begin()
+        permits = [limiter.try_acquire(10) for _ in range(sent)]
+        assert tuple(endpoint.in_flight for endpoint in limiter.endpoints) == of_each
+        assert permits[0] is not None
+        limiter.failed(permits[0], unreachable=True, timeout=False)
+        after = limiter.try_acquire(10)
+        assert after is not None
+        assert after.endpoint.number != 0
+
+    asyncio.run(session())
 
 
 def test_requests_go_where_there_is_room_and_not_where_nobody_answers() -> None:

@@ -12,28 +12,29 @@ from decimal import Decimal
 
 import pytest
 
+from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.llm.client import Client
-from sqlenrich.llm.endpoint.api_key import EnvironmentKey, LiteralKey, resolve_key
-from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel
+from sqlenrich.llm.endpoint.model import EndpointModel
+from sqlenrich.llm.endpoint.request_config import RequestConfig
 from sqlenrich.llm.health import Stopped
 from sqlenrich.llm.messages import Request
 from sqlenrich.llm.mock.model import MockModel
 from sqlenrich.llm.throttle.budget import Budget
-from sqlenrich.llm.throttle.limits import Limits
 from tests.support.endpoint import ScriptedEndpoint
+from tests.support.models import endpoint_model
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 MOST_IMPORT_S = 0.05
 FORKED = """
 import json, os, sys
-from sqlenrich.llm import Client, EndpointConfig, EndpointModel, Request
+from sqlenrich.llm import Client, Endpoint, EndpointModel, Request, RequestConfig
 
 def ask(client, name):
     requests = [Request(name + str(n), 1, name) for n in range(20)]
     return [one.call_error for batch in client.stream(iter(requests)) for one in batch]
 
-with Client(EndpointModel(EndpointConfig(url=sys.argv[1], model="mock")), concurrency=1) as client:
+with Client(EndpointModel(Endpoint(sys.argv[1]), RequestConfig("mock")), concurrency=1) as client:
     parent = ask(client, "parent")
     reader, writer = os.pipe()
     if not (child := os.fork()):
@@ -50,14 +51,10 @@ def requests(count: int, name: str = "r") -> list[Request]:
     return [Request(f"{name}{number}", 1, f"{name} {number}") for number in range(count)]
 
 
-def endpoint_model(server: ScriptedEndpoint, **fields: object) -> EndpointModel:
-    return EndpointModel(EndpointConfig(url=server.url, model="mock", **fields))  # type: ignore[arg-type]
-
-
 def test_two_streams_share_one_client() -> None:
     seen: dict[str, list[str]] = {"a": [], "b": []}
     with ScriptedEndpoint(latency_s=0.01) as server:
-        model = endpoint_model(server, limits=Limits(concurrency=4))
+        model = endpoint_model(server.url, concurrency=4)
         with Client(model, concurrency=1, batch_rows=5) as client:
 
             def read(name: str) -> None:
@@ -81,7 +78,7 @@ def test_a_stream_that_ends_leaves_the_others_alone() -> None:
         yield from requests(5, "bad")
         raise KeyError("the source")
 
-    with ScriptedEndpoint(latency_s=0.02) as server, Client(endpoint_model(server), concurrency=1) as client:
+    with ScriptedEndpoint(latency_s=0.02) as server, Client(endpoint_model(server.url), concurrency=1) as client:
         other = client.stream(iter(requests(100, "good")))
         seen = len(next(other))
         with pytest.raises(KeyError):
@@ -111,8 +108,7 @@ def test_a_request_keeps_to_the_caps_and_the_limiter() -> None:
 
     with ScriptedEndpoint(latency_s=0.01) as server:
         caps = Budget(max_calls=7)
-        config = EndpointConfig(url=server.url, model="mock", limits=Limits(concurrency=3))
-        assert asyncio.run(host(EndpointModel(config, budget=caps), caps)) == 7
+        assert asyncio.run(host(endpoint_model(server.url, concurrency=3, budget=caps), caps)) == 7
         assert (len(server.asked), server.busy_peak <= 3) == (7, True)
 
 
@@ -128,37 +124,12 @@ def test_a_forked_process_opens_connections_of_its_own() -> None:
 
 def test_a_configuration_is_pickled_without_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THE_KEY", "sk-very-secret")
-    config = EndpointConfig(url="http://h/v1", model="m", api_key=EnvironmentKey("THE_KEY"))
-    raw = pickle.dumps(config)
+    settings = Endpoint("http://h/v1", "THE_KEY"), RequestConfig("m")
+    raw = pickle.dumps(settings)
     assert b"sk-very-secret" not in raw
-    assert "sk-very-secret" not in repr(config) + repr(EndpointModel(config)) + repr(LiteralKey("sk-very-secret"))
-    assert (loaded := pickle.loads(raw)) == config
-    assert resolve_key(loaded.api_key) == "sk-very-secret"
-    with pytest.raises(TypeError, match="use EnvironmentKey"):
-        pickle.dumps(EndpointConfig(url="http://h/v1", model="m", api_key=LiteralKey("sk-very-secret")))
-
-
-def test_a_key_that_no_header_can_hold() -> None:
-    with pytest.raises(ConfigError, match="line break"):
-        resolve_key(LiteralKey("a\nb"))
-
-
-@pytest.mark.parametrize(
-    ("limits", "n", "share"),
-    [
-        (Limits(), 8, Limits()),
-        (Limits(64, rpm=600, tpm=100_001), 8, Limits(8, rpm=75, tpm=12_500)),
-        (Limits(input_tpm=9, output_tpm=8), 4, Limits(input_tpm=2, output_tpm=2)),
-        (Limits(rpm=3), 4, "rpm = 3 is too small for 4 processes"),
-        (Limits(rpm=3), 0, "1 or more processes"),
-    ],
-)
-def test_shares_of_limits(limits: Limits, n: int, share: Limits | str) -> None:
-    if isinstance(share, Limits):
-        assert limits.share(n) == share
-    else:
-        with pytest.raises(ConfigError, match=share):
-            limits.share(n)
+    assert "sk-very-secret" not in repr(settings) + repr(EndpointModel(*settings))
+    assert (loaded := pickle.loads(raw)) == settings
+    assert loaded[0].resolve_key() == "sk-very-secret"
 
 
 def test_shares_of_caps() -> None:

@@ -13,23 +13,25 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from functools import partial
 from typing import Any
 
 import pytest
 
+from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import RunError
+from sqlenrich.core.limits import Limits
 from sqlenrich.llm.client import Client
-from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel, EndpointPolicy
+from sqlenrich.llm.endpoint.model import EndpointModel, EndpointPolicy
+from sqlenrich.llm.endpoint.request_config import RequestConfig
 from sqlenrich.llm.health import HealthPolicy
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.stream import StreamPolicy
 from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.llm.throttle.endpoint_state import Permit
 from sqlenrich.llm.throttle.limiter import LimiterPolicy, RateLimiter
-from sqlenrich.llm.throttle.limits import Limits
 from sqlenrich.llm.throttle.wait_times import share_of_time
 from sqlenrich.spec.prices import Price
 from tests.support.endpoint import ScriptedEndpoint
@@ -113,11 +115,11 @@ class Watched(EndpointModel):
 
     peak = under_way = 0
 
-    async def _send(self, body: bytes, permit: Permit) -> Any:
+    async def _send(self, request: Request, body: bytes, permit: Permit) -> Any:
         self.under_way += 1
         self.peak = max(self.peak, self.under_way)
         try:
-            return await super()._send(body, permit)
+            return await super()._send(request, body, permit)
         finally:
             self.under_way -= 1
 
@@ -168,15 +170,11 @@ def play(scene: Scene) -> None:
     with ExitStack() as stack:
         servers = [stack.enter_context(ScriptedEndpoint(**one)) for one in scene.endpoints]  # type: ignore[arg-type]
         caps = Budget(scene.max_calls, scene.max_cost, Price(Decimal(1), Decimal(1), Decimal(4)).exact)
-        config = EndpointConfig(
-            url=tuple(server.url for server in servers),
-            model="mock",
-            limits=scene.limits,
-            timeout_s=1.0,
-            params={"max_tokens": 30_000},
-        )
+        first, *others = (server.url for server in servers)
+        endpoint = Endpoint(first, others=tuple(others), timeout=1.0, **asdict(scene.limits))
+        config = RequestConfig("mock", params={"max_tokens": 30_000})
         limiter = RateLimiter(
-            len(servers), config.limits, max_out=config.max_out, budget=caps, policy=LimiterPolicy(first_rest_s=0.05)
+            len(servers), endpoint.limits, max_out=config.max_out, budget=caps, policy=LimiterPolicy(first_rest_s=0.05)
         )
         models: list[Watched] = []
 
@@ -197,7 +195,7 @@ def play(scene: Scene) -> None:
         exposed = abandoned = 0
         with Hands(plan):
             for turn in range(scene.clients):
-                model = Watched(config, limiter=limiter, policy=POLICY)  # a retry shares its limiter too
+                model = Watched(endpoint, config, limiter=limiter, policy=POLICY)  # a retry shares its limiter too
                 models.append(model)
                 mine = left[turn * share : (turn + 1) * share]
                 client = Client(

@@ -5,13 +5,11 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from typing import Any, cast
 
 import pytest
 
-from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel
 from sqlenrich.llm.throttle.concurrency import ConcurrencyPolicy
-from sqlenrich.llm.throttle.limits import Limits
+from tests.support.models import endpoint_model
 from tests.support.virtual import (
     Chance,
     Clock,
@@ -74,9 +72,8 @@ def test_refusals(
     wire = VirtualEndpoint(clock, rule(clock).admits, latency_s, at_a_time)
 
     async def work() -> list[str]:
-        model = EndpointModel(EndpointConfig(url="http://127.0.0.1:1/v1", model="m", limits=Limits(fixed)))
+        model = endpoint_model("http://127.0.0.1:1/v1", transport=wire.connected, concurrency=fixed)
         await model.open()
-        model._pools = (cast("Any", wire),)
         return await stream(clock, model, MINUTES)
 
     notes = in_no_time(monkeypatch, clock, work)
@@ -110,9 +107,8 @@ def test_it_recovers(
     last = int(sum(for_s for for_s, _ in phases) // 60) + minutes
 
     async def work() -> list[str]:
-        model = EndpointModel(EndpointConfig(url="http://127.0.0.1:1/v1", model="m"))
+        model = endpoint_model("http://127.0.0.1:1/v1", transport=wire.connected)
         await model.open()
-        model._pools = (cast("Any", wire),)
         return await stream(clock, model, last + 1)
 
     in_no_time(monkeypatch, clock, work)
@@ -125,9 +121,8 @@ def test_what_is_learnt_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     wire = VirtualEndpoint(clock, Sliding(clock, 600).admits, 0.2)
 
     async def work() -> list[str]:
-        model = EndpointModel(EndpointConfig(url="http://127.0.0.1:1/v1", model="m"))
+        model = endpoint_model("http://127.0.0.1:1/v1", transport=wire.connected)
         await model.open()
-        model._pools = (cast("Any", wire),)
         return await stream(clock, model, 4)
 
     (line,) = (line for line in in_no_time(monkeypatch, clock, work) if "429, 503" in line)

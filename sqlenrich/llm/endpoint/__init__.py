@@ -1,1 +1,1 @@
-"""An OpenAI-compatible endpoint: its settings, HTTP, responses and health."""
+"""An OpenAI-compatible endpoint: requests, HTTP, responses and health."""

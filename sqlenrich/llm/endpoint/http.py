@@ -10,16 +10,20 @@ import asyncio
 import ssl
 import zlib
 from collections.abc import Mapping
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 from urllib.parse import SplitResult, quote
 
 import httptools
 
+from sqlenrich.llm.endpoint.connect import connect, proxy_refusal
+from sqlenrich.llm.endpoint.route import Route
+
 CONNECT_S = 10.0
 # Servers drop idle connections (vLLM after 5 s): a shorter life here avoids sending into a closed one.
 KEEP_ALIVE_S = 4.0
-MOST_HEAD, MOST_BODY = 1 << 16, 1 << 27
-_PORTS = {"http": 80, "https": 443}
+MOST_HEAD_BYTES = 1 << 16
+MOST_BODY_BYTES = 1 << 23
+"""The largest response that is read: no answer of a row is that long, and many at a time would fill the memory."""
 _PATH = "/%:@!$&'()*+,;=~-._"
 
 
@@ -35,6 +39,10 @@ class HttpConnectError(HttpTimeoutError):
     """No connection came about in time: nothing was sent."""
 
 
+class HttpTooLongError(HttpError):
+    """The response is longer than ``MOST_BODY_BYTES``."""
+
+
 class HttpResponse(NamedTuple):
     """A whole response. The names of ``headers`` are in lower case."""
 
@@ -44,28 +52,49 @@ class HttpResponse(NamedTuple):
     body: bytes
 
 
+class Transport(Protocol):
+    """What sends requests to one origin."""
+
+    def set_headers(self, headers: Mapping[str, str]) -> None:
+        """Send these headers with all further requests."""
+        ...
+
+    async def send(
+        self, method: str, target: str, body: bytes = b"", *, timeout_s: float | None = None
+    ) -> HttpResponse:
+        """Give the response to one request. Raises HttpError, OSError or ssl.SSLError where none came."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
 class HttpPool:
-    """Sends requests to one origin. In the loop's thread alone.
+    """A Transport over kept connections. In the loop's thread alone.
 
     A try ends with HttpTimeoutError after ``timeout_s`` seconds without a byte, and after twice that in all: a server
     that sends a byte now and then would never end.
     """
 
-    def __init__(self, origin: SplitResult, headers: Mapping[str, str], *, timeout_s: float) -> None:
+    def __init__(self, route: Route, headers: Mapping[str, str], *, timeout_s: float) -> None:
         self.timeout_s = timeout_s
         self.connect_s = min(timeout_s, CONNECT_S)
-        self._host = origin.hostname or ""
-        self._port = origin.port or _PORTS[origin.scheme]
-        self._tls = ssl.create_default_context() if origin.scheme == "https" else None
-        host = f"[{self._host}]" if ":" in self._host else self._host.encode("idna").decode()
-        if self._port != _PORTS[origin.scheme]:
-            host += f":{self._port}"
-        lines = [f"host: {host}", *(f"{name}: {value}" for name, value in headers.items())]
-        self._head = ("\r\n".join(lines) + "\r\ncontent-length: ").encode()
+        self._route, self._prefix = route, route.prefix
+        self.set_headers(headers)
         self._idle: list[_Connection] = []
         self._busy: set[_Connection] = set()
         self._open: set[_Connection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
+
+    def set_headers(self, headers: Mapping[str, str]) -> None:
+        """Send these headers with all further requests."""
+        proxy = self._route.proxy
+        own = {"host": self._route.authority}
+        if self._prefix and proxy is not None and proxy.authorization is not None:
+            own["proxy-authorization"] = proxy.authorization
+        lines = [f"{name}: {value}" for name, value in {**own, **headers}.items()]
+        self._head = ("\r\n".join(lines) + "\r\ncontent-length: ").encode()
 
     async def send(
         self, method: str, target: str, body: bytes = b"", *, timeout_s: float | None = None
@@ -73,7 +102,8 @@ class HttpPool:
         """Give the response to one request. Raises HttpError, OSError or ssl.SSLError where none came."""
         loop = asyncio.get_running_loop()
         connection = self._kept(loop.time()) or await self._connect(loop)
-        head = b"%b %b HTTP/1.1\r\n%b%d\r\n\r\n" % (method.encode(), target.encode(), self._head, len(body))
+        line = f"{method} {self._prefix}{target}".encode()
+        head = b"%b HTTP/1.1\r\n%b%d\r\n\r\n" % (line, self._head, len(body))
         waiter = connection.begin(head + body, loop, timeout_s or self.timeout_s)
         self._busy.add(connection)
         if self._sweeper is None:
@@ -90,6 +120,8 @@ class HttpPool:
             self._idle.append(connection)
         else:
             connection.close()
+        if response.status == 407 and self._route.proxy is not None:
+            raise proxy_refusal(self._route.proxy, 407)
         return response
 
     async def close(self) -> None:
@@ -112,11 +144,16 @@ class HttpPool:
         return None
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> _Connection:
-        connection = _Connection(self._open)
+        connection, route = _Connection(self._open), self._route
+        sock = None
         try:
             async with asyncio.timeout(self.connect_s):
-                await loop.create_connection(lambda: connection, self._host, self._port, ssl=self._tls)
+                sock = await connect(route, loop)
+                name = route.host if route.tls is not None else None
+                await loop.create_connection(lambda: connection, sock=sock, ssl=route.tls, server_hostname=name)
         except BaseException as error:
+            if sock is not None:
+                sock.close()
             # uvloop says nothing to a connection that was just made when the wait for it is cancelled.
             connection.close()
             self._open.discard(connection)
@@ -178,7 +215,7 @@ class _Connection(asyncio.Protocol):
         return waiter
 
     def check(self, now: float) -> None:
-        """StreamEnd a request that waits for too long."""
+        """End a request that waits for too long."""
         if now - self._heard >= self._timeout_s:
             self._fail(HttpTimeoutError(f"timeout: no byte for {self._timeout_s:g} s"))
         elif now >= self._until:
@@ -209,7 +246,7 @@ class _Connection(asyncio.Protocol):
             return
         if not self._status and self._waiter is not None:
             self._head_size += len(data)
-            if self._head_size > MOST_HEAD:
+            if self._head_size > MOST_HEAD_BYTES:
                 self._fail(HttpError("the answer's head is too long"))
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -221,6 +258,8 @@ class _Connection(asyncio.Protocol):
         framed = "content-length" in self._headers or "transfer-encoding" in self._headers
         if self._status >= 200 and not framed and error is None:
             self._finish()
+        elif isinstance(error, ssl.SSLError):  # with TLS 1.3 the server refuses a certificate after the handshake
+            self._fail(error)
         elif self._status or self._head_size:
             self._fail(HttpError("the answer broke off"))
         else:
@@ -250,8 +289,9 @@ class _Connection(asyncio.Protocol):
         """Take a part of the body."""
         self._parts.append(part)
         self._size += len(part)
-        if self._size > MOST_BODY:
-            self._fail(HttpError(f"the answer is longer than {MOST_BODY:,} bytes"))
+        if self._size > MOST_BODY_BYTES:
+            self._parts.clear()
+            self._fail(_too_long())
 
     def on_message_complete(self) -> None:
         """Give the response, unless it only says that the real one is to come."""
@@ -270,13 +310,16 @@ class _Connection(asyncio.Protocol):
         if body and self._headers.get("content-encoding", "").lower() in ("gzip", "x-gzip", "deflate"):
             try:
                 body = _inflated(body)
-            except (zlib.error, ValueError):
+            except zlib.error:
                 waiter.set_exception(HttpError("the answer broke off: it can't be unpacked"))
+                return
+            except HttpError as error:
+                waiter.set_exception(error)
                 return
         waiter.set_result(HttpResponse(self._status, self._reason.decode("latin-1"), self._headers, body))
         self._reset()
 
-    def _fail(self, error: HttpError) -> None:
+    def _fail(self, error: HttpError | ssl.SSLError) -> None:
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_exception(error)
@@ -285,10 +328,16 @@ class _Connection(asyncio.Protocol):
 
 def _inflated(body: bytes) -> bytes:
     unpacker = zlib.decompressobj(47)
-    found = unpacker.decompress(body, MOST_BODY)
-    if unpacker.unconsumed_tail or not unpacker.eof:
-        raise ValueError("not whole, or too long")
+    found = unpacker.decompress(body, MOST_BODY_BYTES)
+    if unpacker.unconsumed_tail:
+        raise _too_long()
+    if not unpacker.eof:
+        raise HttpError("the answer broke off: it can't be unpacked")
     return found
+
+
+def _too_long() -> HttpTooLongError:
+    return HttpTooLongError(f"the answer is longer than {MOST_BODY_BYTES >> 20} MiB")
 
 
 def target_of(url: SplitResult, page: str = "") -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -14,6 +14,7 @@ import orjson
 
 ERROR_CHARS = 500
 RETRY_AFTER_CAP_S = 60.0
+REQUEST_ID_HEADERS = ("x-request-id", "request-id", "apim-request-id", "x-amzn-requestid", "x-goog-request-id")
 RETRIED = frozenset({408, 409, 425, 429})
 
 _LONE = re.compile("[\ud800-\udfff]")
@@ -36,9 +37,10 @@ _ROW_CODES = frozenset(
     }
 )
 # Every row's fault: what the run sends with each request.
+_FORM = re.compile(r"response_?format|json_?(schema|object)|\bschema\b|grammar|guided|structured output", re.IGNORECASE)
 _RUN = re.compile(
-    r"response_?format|json_?schema|\bschema\b|grammar|guided|structured output|xgrammar"
-    r"|(unsupported|unrecognized|unknown|unexpected|invalid) (parameter|value|(request )?argument|field)"
+    _FORM.pattern
+    + r"|(unsupported|unrecognized|unknown|unexpected|invalid) (parameter|value|(request )?argument|field)"
     r"|extra inputs|not permitted|not supported",
     re.IGNORECASE,
 )
@@ -47,6 +49,9 @@ _QUOTA = re.compile(
     r"|credit balance is too low|budget[_ ](has been[_ ])?exceeded",
     re.IGNORECASE,
 )
+# A request that a limit a minute never admits: "Request too large for gpt-4o ... Limit 30000, Requested 50000".
+_TOO_LARGE = re.compile(r"request (is )?too large|tokens must be reduced|reduce (your|the) message", re.IGNORECASE)
+_LIMIT_AND_REQUESTED = re.compile(r"limit:? (\d+),.{0,40}?requested:? (\d+)", re.IGNORECASE)
 _RETRY_IN = re.compile(r"(?:retry|try again) (?:in|after) (\d+(?:\.\d+)?) ?(ms|s\b|sec|m\b|min)", re.IGNORECASE)
 _UNITS_S = {"ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0}
 
@@ -179,6 +184,8 @@ def classify_status(
     used_up = bool(_QUOTA.search(code)) or (bool(_QUOTA.search(message)) and not (status == 429 and waits))
     if status == 402 or (status in (400, 403, 429) and used_up):
         return Fault.QUOTA
+    if status == 429 and _never_fits(message):
+        return Fault.ROW
     if status in RETRIED or status >= 500:
         return Fault.TRANSIENT
     if status == 401 or (status == 403 and not about_row):
@@ -190,6 +197,34 @@ def classify_status(
     if param.split(".")[0] in sent or _RUN.search(message):
         return Fault.RUN
     return Fault.UNCLEAR
+
+
+def is_about_form(message: str, param: str) -> bool:
+    """Whether a refusal is about the form in which the output is asked for."""
+    return param.split(".")[0] == "response_format" or bool(_FORM.search(message))
+
+
+def _never_fits(message: str) -> bool:
+    """Whether a request alone is larger than the limit that refused it."""
+    numbers = _LIMIT_AND_REQUESTED.search(message)
+    if numbers:
+        return int(numbers[2]) > int(numbers[1])
+    return bool(_TOO_LARGE.search(message))
+
+
+def request_id(headers: Mapping[str, str]) -> str | None:
+    """Give the endpoint's own name of a request, None where it tells none."""
+    found = next((headers[name] for name in REQUEST_ID_HEADERS if name in headers), "")
+    return one_line(found) or None
+
+
+def retry_wait(headers: Mapping[str, str], message: str) -> float | None:
+    """Give the seconds that a refusal asks to wait, 0 to 60; None where it asks for nothing."""
+    try:
+        seconds = float(headers["retry-after-ms"]) / 1000
+    except (KeyError, ValueError):
+        return retry_after(headers.get("retry-after"), message)
+    return min(max(seconds, 0.0), RETRY_AFTER_CAP_S) if seconds == seconds else None
 
 
 def retry_after(header: str | None, message: str = "") -> float | None:

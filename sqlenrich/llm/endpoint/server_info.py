@@ -2,49 +2,33 @@
 
 from __future__ import annotations
 
-import http.client
-import json
-import urllib.error
-import urllib.request
+from urllib.parse import urlsplit
 
+from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import RunError
+from sqlenrich.llm.endpoint.failure import MEND_KEY, unreached_text
+from sqlenrich.llm.endpoint.http import HttpError, target_of
+from sqlenrich.llm.endpoint.page import send_once
+from sqlenrich.llm.endpoint.response import load_json
 
 
-def list_models(url: str, api_key: str | None, *, timeout_s: float = 10.0) -> list[str]:
-    """Give the names that ``GET /models`` lists; none where the endpoint has no such page.
+def list_models(endpoint: Endpoint, url: str, *, timeout_s: float = 10.0) -> list[str]:
+    """Give the names that ``GET /models`` lists at one of the URLs; none where the endpoint has no such page.
 
-    Raises RunError where nothing answers, and where the endpoint refuses the key.
+    Raises RunError where nothing answers, and where the endpoint refuses the key; ConfigError.
     """
-    shown, _, query = url.partition("?")  # a query can hold a key
-    request = urllib.request.Request(f"{shown}/models" + (f"?{query}" if query else ""))
-    if api_key:
-        request.add_header("Authorization", f"Bearer {api_key}")
+    shown = url.partition("?")[0]  # a query can hold a key
     try:
-        with OPENER.open(request, timeout=timeout_s) as response:
-            body = json.load(response)
-    except urllib.error.HTTPError as error:
-        error.close()
-        if error.code in (401, 403):
-            raise RunError(
-                f"{shown} refuses the key (HTTP {error.code}): "
-                "set the variable that api_key_env names, or OPENAI_API_KEY"
-            ) from None
-        return []
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        # Of the error only its kind: its text may hold what was sent.
-        reason = getattr(error, "reason", None)
-        words = reason if isinstance(reason, OSError) else type(error).__name__
-        raise RunError(f"{shown} can't be reached: {words}; is the server running, and the URL right?") from None
+        response = send_once(endpoint, url, "GET", target_of(urlsplit(url), "/models"), timeout_s=timeout_s)
+    except (HttpError, OSError) as error:
+        why = unreached_text(error)
+        raise RunError(f"{shown} can't be reached: {why}; is the server running, and the URL right?") from None
+    if response.status in (401, 403):
+        raise RunError(f"{shown} refuses the key (HTTP {response.status}): {MEND_KEY}")
+    try:
+        body = load_json(response.body) if response.status == 200 else None
+    except (ValueError, RecursionError):
+        body = None
     data = body.get("data") if isinstance(body, dict) else None
     models = data if isinstance(data, list) else []
     return [str(model["id"]) for model in models if isinstance(model, dict) and "id" in model]
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A key must not follow to where somebody else points."""
-
-    def redirect_request(self, *_: object, **__: object) -> None:
-        """Take a redirect for the answer that it is."""
-
-
-OPENER = urllib.request.build_opener(_NoRedirect)

@@ -25,16 +25,22 @@ class EndpointUrl:
     def of(cls, written: str) -> EndpointUrl:
         """Give the pages of a URL as the user writes it."""
         url = urlsplit(written)
-        shown = url._replace(path=url.path.rstrip("/"), query="", fragment="").geturl()
-        return cls(shown, written, target_of(url, "/chat/completions"), target_of(url, "/models"))
+        return cls(shown_url(written), written, target_of(url, "/chat/completions"), target_of(url, "/models"))
+
+
+def shown_url(written: str) -> str:
+    """Give a URL without what may be secret: its user, its password and its query."""
+    url = urlsplit(written)
+    place = url.netloc.rpartition("@")[2]
+    return url._replace(netloc=place, path=url.path.rstrip("/"), query="", fragment="").geturl()
 
 
 class Secrets:
-    """Replaces secrets by ``***``: the key, and the URLs' queries, which servers repeat in their messages."""
+    """Replaces secrets by ``***``: keys, and the URLs' queries, which servers repeat in their messages."""
 
-    def __init__(self, api_key: str | None, urls: Sequence[str]) -> None:
+    def __init__(self, values: Sequence[str], urls: Sequence[str]) -> None:
         queries = [urlsplit(url).query for url in urls]
-        found = {api_key or "", *queries, *(urlsplit(target_of(urlsplit(url))).query for url in urls)}
+        found = {*values, *queries, *(urlsplit(target_of(urlsplit(url))).query for url in urls)}
         for query in queries:
             found |= {
                 value

@@ -9,12 +9,13 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from sqlenrich.core.limits import PER_MINUTE, Limits
 from sqlenrich.core.tokens import BYTES_PER_TOKEN
 from sqlenrich.llm.health import Stopped, StopSignal
 from sqlenrich.llm.throttle.budget import FREE, Budget
 from sqlenrich.llm.throttle.concurrency import max_per_endpoint
 from sqlenrich.llm.throttle.endpoint_state import EndpointState, Permit, open_files
-from sqlenrich.llm.throttle.limits import PER_MINUTE, Limits
+from sqlenrich.llm.throttle.leases import Bucket, Leases
 from sqlenrich.llm.throttle.quota import QuotaFinding
 from sqlenrich.llm.throttle.rate_headers import Quota
 from sqlenrich.llm.throttle.token_bucket import TokenBucket
@@ -43,12 +44,15 @@ class LimiterPolicy:
 class RateLimiter:
     """Gives permits to send, first come first served; retries go first. For the event loop's thread alone.
 
-    ``endpoints`` is the number of endpoints that serve the same model. ``max_out`` is the most tokens of one answer,
-    where that is set. ``wait_times`` holds the seconds for which each limit delayed requests: ``concurrency``, the
-    limits a minute, ``endpoint`` (none is up, or takes any now), ``endpoint_rate`` (a quota from rate headers, or an
-    estimated one), ``max_cost``. Listeners: ``on_capacity`` (an endpoint is up again), ``on_budget_spent`` (a cap is
-    reached), ``on_down`` (an endpoint is down), ``on_quota_found`` (a quota from rate headers is the limit: gets the
-    endpoint, the setting's name, the amount a minute), ``on_quota_estimated``.
+    ``endpoints`` is the number of endpoints that serve the same model. While the first one has fewer than
+    ``nearest_room`` requests of this limiter in flight, it is chosen before the others. ``max_out`` is the most tokens
+    of one answer, where that is set. With ``leases`` other processes share the limits. ``wait_times`` holds the seconds
+    for which each limit delayed requests: ``concurrency``, the limits a minute, ``endpoint`` (none is up, or takes any
+    now), ``endpoint_rate`` (a quota from rate headers, or an estimated one), ``max_cost``.
+
+    Listeners: ``on_capacity`` (an endpoint is up again), ``on_budget_spent`` (a cap is reached), ``on_down`` (an
+    endpoint is down), ``on_quota_found`` (a quota from rate headers is the limit: gets the endpoint, the setting's
+    name, the amount a minute), ``on_quota_estimated``.
     """
 
     def __init__(
@@ -57,15 +61,19 @@ class RateLimiter:
         limits: Limits,
         *,
         max_out: int | None = None,
+        nearest_room: int = 0,
         budget: Budget | None = None,
         policy: LimiterPolicy | None = None,
+        leases: Leases | None = None,
     ) -> None:
         most = max_per_endpoint(endpoints, open_files())
         self.policy = policy or LimiterPolicy()
         self.endpoints = tuple(EndpointState(number, most) for number in range(endpoints))
-        self.fixed = limits.concurrency
+        self.leases = leases
+        self.fixed = limits.concurrency if leases is None else leases.width
         self.budget = budget
         self.max_out = max_out
+        self.nearest_room = nearest_room
         self.in_flight = 0
         self.wait_times = WaitTimes()
         self.on_capacity: set[Callable[[], None]] = set()
@@ -74,9 +82,11 @@ class RateLimiter:
         self.on_quota_found: Callable[[EndpointState, str, int], None] = _ignore
         self.on_quota_estimated: Callable[[EndpointState, QuotaFinding], None] = _ignore
         now = time.monotonic()
-        self._buckets = {
+        self._buckets: Mapping[str, Bucket] = {
             name: TokenBucket(float(limit), now) for name in PER_MINUTE if (limit := getattr(limits, name)) is not None
         }
+        if leases is not None:
+            self._buckets = leases.buckets
         self._waiting: deque[tuple[int, asyncio.Future[Permit], asyncio.Task[object] | None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._tokens_in_ratio = 1.0
@@ -191,6 +201,14 @@ class RateLimiter:
             if not waiting.done():
                 waiting.set_exception(Stopped())
 
+    def share_changed(self) -> None:
+        """Look again whether requests may be sent: another share of common limits is granted."""
+        if self.leases is not None:
+            self.fixed = self.leases.width
+        self._grant()
+        for listener in tuple(self.on_capacity):
+            listener()
+
     def answered(
         self, permit: Permit, tokens_in: int | None = None, tokens_out: int | None = None, cached: int | None = None
     ) -> None:
@@ -199,6 +217,8 @@ class RateLimiter:
         # Answers that arrive together are recorded one by one, before new requests take their places.
         full = 2 * endpoint.in_flight > endpoint.concurrency.limit and self.fixed is None
         endpoint.answered(permit, now, full=full, adapt=self.fixed is None)
+        if self.leases is not None:
+            self.leases.answered(now - permit.at)
         if (found := endpoint.find_quota(now)) is not None:
             self.on_quota_found(endpoint, *found)
         if (estimated := endpoint.quota.answered(now)) is not None:
@@ -214,6 +234,8 @@ class RateLimiter:
         """Record a refusal for a limit (429, 503). ``wait_s``: the seconds of its Retry-After."""
         endpoint, now = permit.endpoint, time.monotonic()
         endpoint.refused(permit, now)
+        if self.leases is not None:
+            self.leases.refused(now - permit.at)
         if (estimated := endpoint.quota.refused(permit.at, now)) is not None:
             self.on_quota_estimated(endpoint, estimated)
         if wait_s > 0 and now - endpoint.answered_at > self.policy.retry_after_quiet_s:
@@ -225,7 +247,9 @@ class RateLimiter:
     def failed(self, permit: Permit, *, unreachable: bool, timeout: bool, begun: bool = False) -> None:
         """Record a try without an answer; ``begun``: it may have to be paid for all the same."""
         endpoint, now = permit.endpoint, time.monotonic()
-        if timeout:
+        if timeout and self.leases is not None:
+            self.leases.refused(now - permit.at)
+        elif timeout:
             endpoint.concurrency.refused(permit.at, endpoint.in_flight - 1, now)
         self._return(permit, now, begun)
         self._count_failure(endpoint, now)
@@ -337,6 +361,8 @@ class RateLimiter:
         return None, reason, 0.0 if wait_s == math.inf else wait_s
 
     def _load(self, endpoint: EndpointState) -> tuple[float, int]:
+        if endpoint.number == 0 and endpoint.in_flight < self.nearest_room:
+            return -1.0, endpoint.failures
         # Where the concurrency is fixed, no endpoint has a limit of its own.
         return endpoint.in_flight / (endpoint.concurrency.limit if self.fixed is None else 1), endpoint.failures
 

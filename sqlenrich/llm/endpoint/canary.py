@@ -1,0 +1,128 @@
+"""The canary of an endpoint: a request that it answered before shows whether it works while others fail."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+from sqlenrich.llm.endpoint.connections import Connections
+from sqlenrich.llm.endpoint.http import HttpError
+from sqlenrich.llm.endpoint.response import Completion, read_completion
+from sqlenrich.llm.health import EndpointHealth
+from sqlenrich.llm.throttle.budget import Budget
+
+
+@dataclass(frozen=True)
+class CanaryPolicy:
+    """Times of the canary, in seconds."""
+
+    valid_s: float = 5.0
+    """A result is used again for this time."""
+    least_timeout_s: float = 10.0
+    """The canary's timeout, where answers are fast; ..."""
+    latencies: float = 4.0
+    """... else this many times the longest latency of the request that it repeats."""
+
+
+@dataclass
+class _State:
+    """What is known of one URL: the request to repeat, its latency and its most tokens, and the last result."""
+
+    body: bytes | None = None
+    latency_s: float = 0.0
+    answers: bool = False
+    asked_at: float = float("-inf")
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Canary:
+    """Says whether a URL answers now. For the event loop's thread alone.
+
+    It repeats the shortest request that the URL answered before. Where none was answered, or the caps allow no further
+    request, it asks for the list of models: any status but 401, 403 and 5xx shows that the endpoint works.
+    """
+
+    def __init__(
+        self,
+        connections: Connections,
+        health: EndpointHealth,
+        *,
+        timeout_s: float,
+        max_out: int,
+        budget: Budget | None = None,
+        policy: CanaryPolicy | None = None,
+    ) -> None:
+        self.policy = policy or CanaryPolicy()
+        self._connections = connections
+        self._health = health
+        self._timeout_s = timeout_s
+        self._max_out = max_out
+        self._budget = budget
+        self._states = tuple(_State() for _ in connections.urls)
+
+    def open(self) -> None:
+        """Begin in this process."""
+        for state in self._states:
+            state.lock, state.asked_at = asyncio.Lock(), float("-inf")
+
+    def knows(self, number: int) -> bool:
+        """Whether a URL answered a request before."""
+        return self._states[number].body is not None
+
+    def answered(self, number: int, body: bytes, latency_s: float) -> None:
+        """Record a request that a URL answered."""
+        state = self._states[number]
+        if state.body is None or len(body) < len(state.body):
+            state.body, state.latency_s = body, latency_s
+
+    async def any_answers(self) -> bool:
+        """Whether one of the URLs answers now."""
+        return any(await asyncio.gather(*(self.answers(number) for number in range(len(self._states)))))
+
+    async def answers(self, number: int) -> bool:
+        """Whether a URL answers now."""
+        state = self._states[number]
+        async with state.lock:
+            if time.monotonic() - state.asked_at >= self.policy.valid_s:
+                try:
+                    state.answers = await self._ask(number, state)
+                except (HttpError, OSError, ValueError):
+                    state.answers = False
+                state.asked_at = time.monotonic()
+            return state.answers
+
+    async def _ask(self, number: int, state: _State) -> bool:
+        policy, connections = self.policy, self._connections
+        least_s = min(policy.least_timeout_s, self._timeout_s)
+        if state.body is None or not self._may_spend(state.body):
+            response = await connections.models(number, least_s)
+            return response.status < 500 and response.status not in (401, 403)
+        self._health.sent(again=True)
+        timeout_s = min(max(least_s, policy.latencies * state.latency_s), self._timeout_s)
+        completion: Completion | None = None
+        try:
+            response = await connections.chat(number, state.body, timeout_s=timeout_s)
+            completion = read_completion(response.body) if response.status == 200 else None
+        finally:
+            self._settle(state.body, completion)
+        return completion is not None
+
+    def _may_spend(self, body: bytes) -> bool:
+        budget = self._budget
+        if budget is None:
+            return True
+        cost = budget.most(len(body), self._max_out)
+        if budget.allows(cost) is not True:
+            return False
+        budget.sent(cost)
+        return True
+
+    def _settle(self, body: bytes, completion: Completion | None) -> None:
+        if self._budget is None:
+            return
+        cost = self._budget.most(len(body), self._max_out)
+        if completion is None:
+            self._budget.settled(cost, None, None, None)
+        else:
+            self._budget.settled(cost, completion.tokens_in, completion.tokens_out, completion.tokens_cached)
