@@ -1,0 +1,1 @@
+select id, summary from {{ ref('tickets') }} where urgency >= 4

@@ -1,0 +1,97 @@
+{#- One build asks at a time. The lock is a table of one row beside the answers: which build has it, and since when.
+    On DuckDB the database's file is the lock: it admits one process. -#}
+{% macro lock_of(answers) -%}
+  {{ return(api.Relation.create(
+    database=answers.database, schema=answers.schema, identifier=answers.identifier ~ '_lock', type='table'
+  )) }}
+{%- endmacro %}
+
+{#- Refuses a second build before it asks. A lock whose build gave no sign of life for so long is taken over. -#}
+{% macro take_lock(answers) -%}
+  {%- if target.type != 'duckdb' -%}
+    {%- set lock = sqlenrich.lock_of(answers) -%}
+    {%- set create = "create table if not exists " ~ lock ~ " as select '" ~ invocation_id ~ "' as run_id, "
+      ~ sqlenrich.seconds_now() ~ " as since" -%}
+    {%- do run_query(create) -%}
+    {%- set found = run_query(
+      "select l.run_id, l.since, max(" ~ sqlenrich.seconds_of('r.asked_at') ~ ") as stored, " ~ sqlenrich.seconds_now()
+      ~ " as now from " ~ lock ~ " as l left join " ~ answers ~ " as r on r.run_id = l.run_id group by l.run_id, l.since"
+    ).rows[0] -%}
+    {%- if found[0] != invocation_id -%}
+      {%- set since, now = found[1] | int, found[3] | int -%}
+      {%- set seen = [since, (found[2] or since) | int] | max -%}
+      {%- set minutes = var('sqlenrich_lock_minutes', 30) | int -%}
+      {%- if now - seen < minutes * 60 -%}
+        {{ exceptions.raise_compiler_error(
+          'sqlenrich: ' ~ answers.identifier ~ ': another build (run ' ~ found[0] ~ ') has been asking for '
+          ~ (now - since) // 60 ~ ' minutes, so this one asks nothing: wait until it ends. If it failed or was killed, '
+          ~ 'take its lock: --vars "{sqlenrich_lock_minutes: 0}"'
+        ) }}
+      {%- endif -%}
+      {{ log('sqlenrich: ' ~ answers.identifier ~ ': takes the lock of run ' ~ found[0] ~ ', which gave no sign of life for '
+        ~ (now - seen) // 60 ~ ' minutes', info=true) }}
+      {%- if target.type == 'spark' -%}
+        {%- do run_query("drop table if exists " ~ lock) -%}
+        {%- do run_query(create) -%}
+      {%- else -%}
+        {%- do run_query(
+          "update " ~ lock ~ " set run_id = '" ~ invocation_id ~ "', since = " ~ sqlenrich.seconds_now()
+          ~ " where run_id = '" ~ found[0] ~ "'"
+        ) -%}
+      {%- endif -%}
+      {%- do sqlenrich.keep_lock(answers) -%}
+    {%- endif -%}
+  {%- endif -%}
+{%- endmacro %}
+
+{#- Ends a build whose lock another one took. -#}
+{% macro keep_lock(answers) -%}
+  {%- if target.type != 'duckdb' -%}
+    {%- set holder = run_query("select run_id from " ~ sqlenrich.lock_of(answers)).rows[0][0] -%}
+    {%- if holder != invocation_id -%}
+      {{ exceptions.raise_compiler_error(
+        'sqlenrich: ' ~ answers.identifier ~ ': another build took the lock (run ' ~ holder
+        ~ '), so this one asks nothing more; what it asked is stored'
+      ) }}
+    {%- endif -%}
+  {%- endif -%}
+{%- endmacro %}
+
+{% macro release_lock(answers) -%}
+  {%- if target.type != 'duckdb' -%}
+    {%- do run_query("drop table if exists " ~ sqlenrich.lock_of(answers)) -%}
+  {%- endif -%}
+{%- endmacro %}
+
+{#- For on-run-end: gives back the locks of this build's models that failed. -#}
+{% macro unlock(results) -%}
+  {%- if flags.WHICH in ('run', 'build') and target.type != 'duckdb' -%}
+    {%- for result in results -%}
+      {%- if result.status == 'error' and result.node.config.materialized == 'sqlenrich_responses' -%}
+        {%- set answers = api.Relation.create(
+          database=result.node.database, schema=result.node.schema, identifier=result.node.alias
+        ) -%}
+        {%- set lock = sqlenrich.lock_of(answers) -%}
+        {%- do run_query("create table if not exists " ~ lock ~ " as select '" ~ invocation_id ~ "' as run_id, 0 as since") -%}
+        {%- if run_query("select run_id from " ~ lock).rows[0][0] == invocation_id -%}
+          {%- do sqlenrich.release_lock(answers) -%}
+        {%- endif -%}
+      {%- endif -%}
+    {%- endfor -%}
+  {%- endif -%}
+{%- endmacro %}
+
+{% macro seconds_now() -%}
+  {{ return(sqlenrich.seconds_of('sysdate()' if target.type == 'snowflake' else 'current_timestamp()')) }}
+{%- endmacro %}
+
+{#- A time as whole seconds since 1970. -#}
+{% macro seconds_of(time) -%}
+  {%- if target.type == 'snowflake' -%}
+    {{ return('date_part(epoch_second, ' ~ time ~ ')') }}
+  {%- elif target.type == 'bigquery' -%}
+    {{ return('unix_seconds(' ~ time ~ ')') }}
+  {%- else -%}
+    {{ return('unix_timestamp(' ~ time ~ ')') }}
+  {%- endif -%}
+{%- endmacro %}

@@ -1,0 +1,125 @@
+"""The macros of an enrichment: one per step, with an arm per adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from sqlenrich.core.engine import Engine
+from sqlenrich.core.errors import UnsupportedError
+from sqlenrich.core.sql import Sql
+from sqlenrich.core.version import __version__
+from sqlenrich.dbt.client_call import CLIENT_COLUMNS, answers_of_client, client_pieces, with_constant_of_client
+from sqlenrich.dbt.jinja import arms, macro, string, template
+from sqlenrich.engines import ENGINES, get_engine
+from sqlenrich.plan.compile import compile_plan
+from sqlenrich.plan.plan import Plan
+from sqlenrich.plan.relations import symbol
+from sqlenrich.plan.request import ResolvedModel
+from sqlenrich.renderer.script import model_for
+from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.settings import Config
+
+ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "prompts": ("source",),
+    "pending": ("prompts", "responses"),
+    "responses": ("pending",),
+    "checked": ("prompts", "responses"),
+    "enriched": ("checked",),
+    "quarantine": ("checked",),
+}
+"""The macros, and the relations that each reads."""
+RUN_ID = "'{{ invocation_id }}'"
+"""dbt's name of a run, as a literal."""
+_SOURCE = "sqlenrich_source"
+"""Stands for the source while a plan is compiled: dbt names it when it runs."""
+
+
+def macro_name(enrichment: str, step: str) -> str:
+    """Give the name of a step's macro."""
+    return f"{enrichment}__{step}"
+
+
+def dbt_plan(enrichment: Enrichment, engine: str, config: Config) -> Plan:
+    """Compile the plan of an engine. Raises UnsupportedError for what the engine can't do."""
+    # The plugin chooses a client's model when it asks.
+    model = model_for(enrichment, engine, config) if get_engine(engine).call is not None else ResolvedModel("")
+    return compile_plan(enrichment, engine, {"source": _SOURCE}, model=model)
+
+
+def plans(enrichment: Enrichment, config: Config) -> dict[str, Plan | UnsupportedError]:
+    """Compile the plan of each engine that dbt has an adapter for, or give why it can't be."""
+    found: dict[str, Plan | UnsupportedError] = {}
+    for engine in ENGINES:
+        try:
+            found[engine] = dbt_plan(enrichment, engine, config)
+        except UnsupportedError as error:
+            found[engine] = error
+    return found
+
+
+def enrichment_macros(enrichment: Enrichment, plans: Mapping[str, Plan | UnsupportedError]) -> str:
+    """Give the text of the macros of an enrichment."""
+    texts = {engine: _templates(plan, enrichment) for engine, plan in plans.items()}
+    unknown = _refusal(string(f"sqlenrich: {enrichment.name} has no SQL for this adapter; it has for: ")
+                       + f" ~ {string(', '.join(texts))}")  # fmt: skip
+    made_for = f"{{{{- sqlenrich.made_for({string(__version__)}, {string(enrichment.name)}) -}}}}\n"
+    written = []
+    for step, arguments in ARGUMENTS.items():
+        body = (made_for if step == "prompts" else "") + arms(
+            {engine: found[step] for engine, found in texts.items()}, unknown
+        )
+        written.append(macro(macro_name(enrichment.name, step), ", ".join(arguments), body))
+    return "\n".join(written)
+
+
+def _templates(plan: Plan | UnsupportedError, enrichment: Enrichment) -> dict[str, str]:
+    if isinstance(plan, UnsupportedError):
+        return dict.fromkeys(ARGUMENTS, _refusal(string(f"sqlenrich: {enrichment.name}: {plan}")))
+    engine = get_engine(plan.engine)
+    pieces = {"run_id": RUN_ID}
+    if not plan.responses.calls_in_sql:
+        pieces |= client_pieces(engine, enrichment)
+    return {
+        step: template(engine, query, {**{role: f"{{{{ {role} }}}}" for role in ARGUMENTS[step]}, **pieces})
+        for step, query in _queries(plan, engine, enrichment).items()
+    }
+
+
+def answer_columns(plan: Plan) -> list[str]:
+    """Give the columns of a call's answers, in their order: the same for every enrichment on an engine."""
+    if plan.responses.calls_in_sql:
+        return plan.responses.selected
+    return list(CLIENT_COLUMNS)
+
+
+def _queries(plan: Plan, engine: Engine, enrichment: Enrichment) -> dict[str, Sql]:
+    prompts, call = plan.step("prompts").query, plan.responses
+    assert call.pending is not None
+    if call.calls_in_sql:
+        answers = _with_run_id(call.query)
+    else:
+        prompts = with_constant_of_client(prompts, plan)
+        answers = answers_of_client(engine, enrichment, symbol("run_id"))
+    return {
+        "prompts": prompts,
+        "pending": call.pending,
+        "responses": answers,
+        **{name: plan.step(name).query for name in ("checked", "enriched", "quarantine")},
+    }
+
+
+def _with_run_id(query: Sql) -> Sql:
+    """Give the query of a call with dbt's name of the run."""
+    query = query.copy()
+    assert isinstance(query, exp.Select)
+    for column in query.expressions:
+        if column.alias_or_name == "run_id":
+            column.set("this", symbol("run_id"))
+    return query
+
+
+def _refusal(message: str) -> str:
+    """Give the Jinja that ends a compilation. A parse goes on: other models of the project are not concerned."""
+    return "{{ sqlenrich.refused(" + message + ") }}"

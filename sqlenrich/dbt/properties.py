@@ -1,0 +1,229 @@
+"""The properties of the models: descriptions, contracts, tests, unit tests and versions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlenrich.core.errors import UnsupportedError
+from sqlenrich.core.names import identifier
+from sqlenrich.core.types import Type
+from sqlenrich.dbt.jinja import inert
+from sqlenrich.dbt.models import RESULTS, Family, node_name
+from sqlenrich.dbt.samples import cut, sample_answer
+from sqlenrich.engines import get_engine
+from sqlenrich.plan.plan import Plan
+from sqlenrich.plan.relations import RELATIONS
+from sqlenrich.schema import evaluate_checks
+from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.limits import TOO_LONG
+
+DEFAULT_MAX_REQUESTS = 100_000
+"""``sqlenrich_max_requests`` where a project does not set it."""
+DESCRIPTIONS = {
+    "prompts": "One row per row of the source: its prompt and the hash of its request.",
+    "pending": "The requests without an answer: what a build would ask now. `attempt` is the one to come.",
+    "responses": "Every answer ever paid for, one row per attempt. Only requests without an answer are asked; nothing "
+    "is ever dropped. `raw` is the vendor's answer as it came, `response` its text, `call_error` why there is none, "
+    "`run_id` the dbt invocation that asked.",
+    "checked": "One row per row of the source: its answer, and in `_error` the reason where it is refused.",
+    "quarantine": "The refused rows, each with its reason.",
+}
+COLOURS = {
+    "prompts": "#5b7083",
+    "pending": "#5b7083",
+    "checked": "#5b7083",
+    "responses": "#b45309",
+    "quarantine": "#b91c1c",
+    "enriched": "#15803d",
+}
+"""The colours in the lineage graph: what asks and costs, what is refused, what is accepted, and the steps between."""
+COLUMNS = {
+    "_error": "Why the row was refused.",
+    "_error_detail": "What exactly was wrong.",
+    "_repaired": "Whether the answer was repaired before it was checked.",
+    "response": "The model's text.",
+    "prompt": "The text that was asked.",
+    "_attempts": "How often the request was asked.",
+    "_request_hash": "The hash of the request.",
+    "_model": "The model that answered.",
+    "_version": "The version of the prompt file.",
+    "_fingerprint": "A digest of the prompt file.",
+    "_truncated": "Whether a column was cut so that the prompt fits.",
+}
+"""The descriptions of sqlenrich's own columns."""
+KEY, KEPT = "The key of the row, as the source has it.", "A column of the source, kept as it is."
+"""The descriptions of the source's columns."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """An enrichment with its place among its versions and its plans."""
+
+    enrichment: Enrichment
+    family: Family
+    plans: Mapping[str, Plan | UnsupportedError]
+
+    def plan(self) -> Plan:
+        """Give the plan of any engine: their columns are equal. Raises the refusal where every engine refuses."""
+        for plan in self.plans.values():
+            if isinstance(plan, Plan):
+                return plan
+        raise next(error for error in self.plans.values() if isinstance(error, UnsupportedError))
+
+
+def untyped(enrichment: Enrichment) -> list[str]:
+    """Give the key and kept columns whose type the file does not say: with them there is no contract."""
+    declared = {name for name, column in enrichment.columns.items() if column.type is not None}
+    return [name for name in dict.fromkeys((*enrichment.key, *enrichment.keep)) if name not in declared]
+
+
+def node_properties(member: Member) -> list[dict[str, Any]]:
+    """Give the properties of the models that have no versions."""
+    name, found = member.enrichment.name, []
+    for step in ("prompts", "pending", "responses", "checked"):
+        entry: dict[str, Any] = {
+            "name": node_name(name, step),
+            "description": DESCRIPTIONS[step],
+            "config": _config(step),
+        }
+        if step == "pending":
+            limit = f"{{{{ var('sqlenrich_max_requests', {DEFAULT_MAX_REQUESTS}) }}}}"
+            entry["data_tests"] = [
+                {
+                    "sqlenrich.rows_at_most": {
+                        "name": f"{name}_requests_at_most_sqlenrich_max_requests",
+                        "arguments": {"rows": limit},
+                    }
+                }
+            ]
+        found.append(entry)
+    return found
+
+
+def result_properties(members: Sequence[Member], latest: int | None) -> list[dict[str, Any]]:
+    """Give the properties of the result models; several members are versions of one model."""
+    found = []
+    for step in RESULTS:
+        first = members[0]
+        if first.family.number is None:
+            found.append({"name": node_name(first.enrichment.name, step), **_result(first, step)})
+            continue
+        versions = []
+        for member in members:
+            alias = node_name(member.enrichment.name, step)
+            entry = _result(member, step)
+            config = {"alias": alias, **entry.pop("config")}
+            versions.append({"v": member.family.number, "defined_in": alias, "config": config, **entry})
+        described = next(member for member in members if member.family.number == latest)
+        found.append(
+            {
+                "name": RELATIONS[step].format(first.family.base),
+                "description": _description(described.enrichment, step),
+                "latest_version": latest,
+                "versions": versions,
+            }
+        )
+    return found
+
+
+def unit_tests(member: Member) -> list[dict[str, Any]]:
+    """Give the unit test of an enrichment: a good, a cut and a missing answer. None where no sample fits the schema."""
+    enrichment, name = member.enrichment, member.enrichment.name
+    good = sample_answer(enrichment)
+    if good is None:
+        return []
+    failure = evaluate_checks(enrichment.checks, cut(good))
+    assert failure is not None
+    hashes = ("good", "cut", "missing")
+    limit = {TOO_LONG: False} if enrichment.limit is not None else {}
+    answers = {"good": good, "cut": cut(good)}
+    common = {"attempt": 1, "retryable": False}
+    expected = {"good": None, "cut": failure[0], "missing": "NOT_ASKED"}
+    return [
+        {
+            "name": f"{name}_refuses_a_cut_answer",
+            "description": "A whole answer is accepted, a cut one is refused, and a row without one is not asked.",
+            "model": node_name(name, "checked"),
+            "given": [
+                {
+                    "input": member.family.ref("prompts", name),
+                    "rows": [{"prompt": "p", "request_hash": each, **limit} for each in hashes],
+                },
+                {
+                    "input": member.family.ref("responses", name),
+                    "rows": [
+                        {"request_hash": each, "response": inert(text), **common} for each, text in answers.items()
+                    ],
+                },
+            ],
+            "expect": {"rows": [{"request_hash": each, "_error": code} for each, code in expected.items()]},
+        }
+    ]
+
+
+def _result(member: Member, step: str) -> dict[str, Any]:
+    enrichment, name = member.enrichment, member.enrichment.name
+    checked, prompts = (member.family.ref(each, name) for each in ("checked", "prompts"))
+    test: dict[str, Any] = {
+        "sqlenrich.rows_reconcile": {
+            "name": f"{name}_has_every_row",
+            "arguments": {"prompts": prompts, "quarantine": member.family.ref("quarantine", name)},
+        }
+    }
+    if step == "quarantine":
+        share = 1 if enrichment.max_quarantine is None else enrichment.max_quarantine
+        test = {
+            "sqlenrich.quarantine_at_most": {
+                "name": f"{name}_quarantine_at_most_max_quarantine",
+                "arguments": {"share": share, "checked": checked},
+            }
+        }
+    entry: dict[str, Any] = {"description": _description(enrichment, step), "config": _config(step)}
+    if not untyped(enrichment):
+        entry["config"] |= {"contract": {"enforced": True}}
+    entry["data_tests"] = [test]
+    entry["columns"] = [_column(member, column, kind) for column, kind in member.plan().step(step).columns.items()]
+    return entry
+
+
+def _config(step: str) -> dict[str, Any]:
+    return {"docs": {"node_color": COLOURS[step]}}
+
+
+def _column(member: Member, name: str, kind: Type) -> dict[str, Any]:
+    written: dict[str, Any] = {"name": name, "data_type": _data_type(member, kind)}
+    if any(identifier(engine, name).quoted for engine in map(get_engine, member.plans) if not engine.quotes_always):
+        written["quote"] = True
+    schema = member.enrichment.schema.get("properties", {}).get(name, {})
+    known = {**dict.fromkeys(member.enrichment.keep, KEPT), **dict.fromkeys(member.enrichment.key, KEY), **COLUMNS}
+    told = known.get(name, schema.get("description"))
+    parts = [] if told is None else [told]
+    if (values := schema.get("enum")) is not None:
+        parts.append("One of: " + ", ".join(str(value) for value in values if value is not None))
+    if parts:
+        written["description"] = inert(". ".join(part.rstrip(".") for part in parts) + ".")
+    return written
+
+
+def _data_type(member: Member, kind: Type) -> str:
+    """Give the type per adapter, as Jinja."""
+    types = {}
+    for engine, plan in member.plans.items():
+        if isinstance(plan, Plan):
+            target = get_engine(engine)
+            types[engine] = target.sql_type(kind).sql(target.dialect)
+    ((common, _),) = Counter(types.values()).most_common(1)
+    # dbt compiles each of these templates when it parses, so they are short.
+    exceptions = "".join(
+        f"'{written}' if target.type == '{engine}' else " for engine, written in types.items() if written != common
+    )
+    return f"{{{{ {exceptions}'{common}' }}}}" if exceptions else common
+
+
+def _description(enrichment: Enrichment, step: str) -> str:
+    if step == "quarantine":
+        return DESCRIPTIONS[step]
+    return inert(enrichment.description or "The accepted rows, with a typed column per property of the answer.")

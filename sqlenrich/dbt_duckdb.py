@@ -1,0 +1,151 @@
+"""A plugin of dbt-duckdb: it asks the model, as a function that the models of ``sqlenrich dbt`` call.
+
+::
+
+    plugins:
+      - module: sqlenrich.dbt_duckdb
+        config: {endpoint: "http://127.0.0.1:8000/v1"}    # without a config: the mock model
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from dbt.adapters.duckdb.plugins import BasePlugin
+from dbt.adapters.events.logging import AdapterLogger
+
+from sqlenrich.core.errors import ConfigError, SqlenrichError, did_you_mean
+from sqlenrich.core.turn import Turn
+from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, Type
+from sqlenrich.dbt.client_call import ANSWER, ASK, CONSTANT
+from sqlenrich.llm.client import Client
+from sqlenrich.llm.messages import Answer, Request
+from sqlenrich.plan.request import request_constant
+from sqlenrich.runner.model_choice import ModelChoice, choose_model, wanted_model
+from sqlenrich.schema.json_schema import hint_text
+from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.settings import find_config
+
+CONFIG_KEYS = ("endpoint", "model", "mock_failures", "concurrency")
+"""``endpoint``: a URL or a name of ``sqlenrich.toml``; the key is that of the environment, as for ``sqlenrich run``."""
+ARROW: Mapping[Type, pa.DataType] = {
+    STRING: pa.string(),
+    BIGINT: pa.int64(),
+    BOOLEAN: pa.bool_(),
+    TIMESTAMP: pa.timestamp("us"),
+}
+DUCKDB: Mapping[Type, str] = {STRING: "VARCHAR", BIGINT: "BIGINT", BOOLEAN: "BOOLEAN", TIMESTAMP: "TIMESTAMP"}
+
+logger = AdapterLogger("sqlenrich")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The model of one enrichment, and the constant that precedes each of its prompts in their hashes."""
+
+    choice: ModelChoice
+    constant: str
+
+
+class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
+    """Registers the functions that ask."""
+
+    def initialize(self, plugin_config: dict[str, Any]) -> None:
+        """Read the plugin's config. Raises ConfigError for an unknown key."""
+        for key in plugin_config:
+            if key not in CONFIG_KEYS:
+                known = ", ".join(CONFIG_KEYS)
+                raise ConfigError(
+                    f'unknown key "{key}"{did_you_mean(key, CONFIG_KEYS)} in the config of the plugin '
+                    f"sqlenrich.dbt_duckdb; there are: {known}"
+                )
+        config = {key: value or None for key, value in plugin_config.items()}
+        mock = not (config.get("endpoint") or config.get("model"))
+        self.wanted = wanted_model(
+            config.get("model"),
+            endpoint=config.get("endpoint"),
+            mock=mock,
+            mock_failures=config.get("mock_failures"),
+            concurrency=config.get("concurrency"),
+        )
+        self.asked: dict[str, Asked] = {}
+        self.lock = threading.Lock()
+
+    def configure_connection(self, conn: duckdb.DuckDBPyConnection) -> None:
+        """Make the functions."""
+        answer = duckdb.struct_type({name: DUCKDB[kind] for name, kind in ANSWER.items()})
+        options: dict[str, Any] = {"type": "arrow", "null_handling": "special"}
+        text, number = (duckdb.sqltype(DUCKDB[kind]) for kind in (STRING, BIGINT))
+        conn.create_function(ASK, self.ask, [text, text, number, text], answer, side_effects=True, **options)
+        conn.create_function(CONSTANT, self.constants, [text], text, **options)
+
+    def constants(self, calls: pa.Array) -> pa.Array:
+        """Give the constant of each call."""
+        return pa.array([self.of(call).constant for call in calls.to_pylist()], pa.string())
+
+    def ask(self, calls: pa.Array, hashes: pa.Array, attempts: pa.Array, prompts: pa.Array) -> pa.Array:
+        """Ask each request and give its answer, NULL where it was not asked.
+
+        Nothing is raised once something was asked: an exception would roll back answers that are paid for.
+        """
+        columns = (column.to_pylist() for column in (calls, hashes, attempts, prompts))
+        rows = list(zip(*columns, strict=True))
+        found: dict[tuple[str, int], Answer] = {}
+        for call in dict.fromkeys(row[0] for row in rows):
+            requests = [Request(hash_, attempt, prompt) for of, hash_, attempt, prompt in rows if of == call]
+            found |= {(one.request_hash, one.attempt): one for one in self.answers(self.of(call).choice, requests)}
+        kind = pa.struct([(name, ARROW[type_]) for name, type_ in ANSWER.items()])
+        return pa.array([_fields(found.get((hash_, attempt))) for _, hash_, attempt, _ in rows], kind)
+
+    def answers(self, choice: ModelChoice, requests: Sequence[Request]) -> list[Answer]:
+        """Ask a model. What stops it is logged; the answers until then stay."""
+        found: list[Answer] = []
+        assert choice.model is not None  # a client asks
+        try:
+            with Client(choice.model, concurrency=choice.concurrency) as client:
+                for batch in client.stream(iter(requests)):
+                    found += batch
+                    for warning in client.new_warnings():
+                        logger.warning(f"sqlenrich: {warning}")
+        except (SqlenrichError, OSError) as error:
+            logger.error(f"sqlenrich: {error}")
+        return found
+
+    def of(self, call: str) -> Asked:
+        """Give the model of a call. Raises ConfigError where the settings name none."""
+        with self.lock:
+            if call not in self.asked:
+                self.asked[call] = self.choose(json.loads(call))
+            return self.asked[call]
+
+    def choose(self, facts: Mapping[str, Any]) -> Asked:
+        """Choose the model as ``sqlenrich run`` does: equal requests then have equal hashes."""
+        enrichment = Enrichment(
+            facts["name"],
+            "",
+            facts["schema"],
+            "",
+            model=facts["model"],
+            params=facts["params"],
+            engine_params=facts["engine_params"],
+            hint=facts["hint"],
+            repairs=tuple(facts["repairs"]),
+            turns=tuple(Turn(*turn) for turn in facts.get("turns", ())),
+        )
+        choice = choose_model(enrichment, find_config(None), self.wanted)
+        hint = hint_text(enrichment.schema) if enrichment.hint == "always" else None
+        return Asked(choice, request_constant(choice.resolved, enrichment.schema, hint, enrichment.turns))
+
+
+def _fields(answer: Answer | None) -> dict[str, Any] | None:
+    if answer is None:
+        return None
+    fields = {name: getattr(answer, name) for name in ANSWER}
+    return fields | {"asked_at": answer.asked_at.astimezone(UTC).replace(tzinfo=None)}

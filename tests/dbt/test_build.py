@@ -1,0 +1,203 @@
+"""dbt on DuckDB: what is asked, and when nothing is."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.dbt_projects import DATABASE, ROWS, DbtProject, copy_consumer, dbt_command
+from tests.support.endpoint import ScriptedEndpoint
+
+FAILING = {"mock_failures": {"truncation": 0.17}}
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[ScriptedEndpoint]:
+    with ScriptedEndpoint() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(scope="module")
+def parsed(endpoint: ScriptedEndpoint, tmp_path_factory: pytest.TempPathFactory) -> DbtProject:
+    """A project that dbt has parsed: its copies are parsed faster."""
+    asked = {"endpoint": endpoint.url, "model": "small"}
+    folder = tmp_path_factory.mktemp("parsed") / "app"
+    project = copy_consumer(folder, {"dev": asked, "prod": asked, "failing": FAILING, "mock": {}})
+    assert project.dbt("parse").success
+    return project
+
+
+@pytest.fixture
+def project(parsed: DbtProject, tmp_path: Path) -> DbtProject:
+    shutil.copytree(parsed.folder, tmp_path / "app", symlinks=True)
+    return DbtProject(tmp_path / "app")
+
+
+def asked(endpoint: ScriptedEndpoint) -> int:
+    return len(endpoint.asked)
+
+
+def test_a_request_is_asked_once_and_only_by_a_build(project: DbtProject, endpoint: ScriptedEndpoint) -> None:
+    """Each command in its order, with the calls that it makes."""
+    before = asked(endpoint)
+    table: list[tuple[list[str], dict[str, object], int]] = [
+        (["compile"], {}, 0),
+        (["build", "--empty"], {}, 0),
+        (["docs", "generate"], {}, 0),
+        (["build"], {"sqlenrich_calls": False}, 0),
+        (["build"], {}, ROWS),
+        (["build"], {}, 0),
+        (["build", "--full-refresh"], {}, 0),
+        (["run", "--select", "tickets_responses"], {}, 0),
+        (["test"], {}, 0),
+        (["show", "--select", "tickets_responses"], {}, 0),
+        (["show", "--select", "tickets"], {}, 0),
+        (["compile"], {}, 0),
+        (["docs", "generate"], {}, 0),
+        (["build", "--empty"], {}, 0),
+        (["build"], {}, 0),
+    ]
+    calls = []
+    for arguments, variables, _ in table:
+        outcome = project.dbt(*arguments, **variables)
+        assert outcome.success, (arguments, outcome.message)
+        calls.append((arguments, variables, asked(endpoint) - before))
+        before = asked(endpoint)
+    assert calls == table
+    assert project.value("SELECT count(*) FROM dev.tickets") == ROWS
+    assert project.value("SELECT count(*) FROM dev.tickets_responses") == ROWS
+    assert project.value("SELECT count(DISTINCT run_id) FROM dev.tickets_responses") == 1
+
+
+def test_new_rows_and_a_changed_prompt_are_asked_within_the_budget(
+    project: DbtProject, endpoint: ScriptedEndpoint
+) -> None:
+    assert project.dbt("build").success
+    before = asked(endpoint)
+    project.add_rows(100)
+    assert project.dbt("build").success
+    assert asked(endpoint) - before == 100
+
+    project.change_prompt("Triage one", "Look at one")
+    before = asked(endpoint)
+    built = project.dbt("build", sqlenrich_max_requests=ROWS + 99)
+    assert not built.success
+    assert built.status["tickets_requests_at_most_sqlenrich_max_requests"] == "fail"
+    assert f"Got {ROWS + 100} results" in built.message["tickets_requests_at_most_sqlenrich_max_requests"]
+    assert {built.status[name] for name in ("tickets_responses", "tickets", "urgent")} == {"skipped"}
+    run = project.dbt("run", sqlenrich_max_requests=ROWS + 99)
+    assert run.status["tickets_responses"] == "error"
+    assert f"would ask {ROWS + 100} requests (about " in run.message["tickets_responses"]
+    assert asked(endpoint) == before
+    assert project.dbt("build", sqlenrich_max_requests=ROWS + 100).success
+    assert asked(endpoint) - before == ROWS + 100
+    assert project.dbt("build").success
+    assert asked(endpoint) - before == ROWS + 100
+
+
+def test_too_many_refused_rows_leave_the_accepted_ones_as_they_were(project: DbtProject) -> None:
+    first = project.dbt("build", "--target", "failing")
+    assert not first.success
+    assert first.status["tickets_quarantine"] == "success"
+    assert first.status["tickets_quarantine_at_most_max_quarantine"] == "fail"
+    assert {first.status[name] for name in ("tickets", "urgent", "tickets_has_every_row")} == {"skipped"}
+    refused = project.rows("SELECT _error, count(*) FROM failing.tickets_quarantine GROUP BY 1")
+    assert refused == [("TRUNCATED", 2)]
+    assert project.rows("SELECT 1 FROM duckdb_tables() WHERE schema_name = 'failing' AND table_name = 'tickets'") == []
+
+    project.change_prompt("max_quarantine: 0.05", "max_quarantine: 0.2")
+    assert project.dbt("build", "--target", "failing").success
+    project.change_prompt("max_quarantine: 0.2", "max_quarantine: 0.01")
+    kept = project.rows("SELECT * FROM failing.tickets ORDER BY id")
+    assert not project.dbt("build", "--target", "failing").success
+    assert project.rows("SELECT * FROM failing.tickets ORDER BY id") == kept
+    assert len(kept) == ROWS - 2
+
+
+def test_a_killed_build_keeps_what_was_stored(project: DbtProject, endpoint: ScriptedEndpoint) -> None:
+    before = asked(endpoint)
+    command, env = dbt_command(["--log-format", "text", "build", "--vars", "{sqlenrich_chunk_rows: 3}"])
+    with subprocess.Popen(command, cwd=project.folder, env=env, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "tickets_responses: 2 of 7 statements done" in line:
+                process.send_signal(signal.SIGKILL)
+                break
+    stored = project.value("SELECT count(*) FROM dev.tickets_responses")
+    assert 0 < stored < ROWS
+    lost = asked(endpoint) - before - stored
+    assert 0 <= lost <= 5  # at most the part that was asked when the process ended
+    before = asked(endpoint)
+    assert project.dbt("build").success
+    assert asked(endpoint) - before == ROWS - stored
+    assert project.value("SELECT count(DISTINCT request_hash) FROM dev.tickets_responses") == ROWS
+
+
+def test_a_second_process_is_refused_by_the_database(project: DbtProject) -> None:
+    """DuckDB's file is the lock of a build."""
+    hold = "import duckdb, sys; held = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", hold, str(project.folder / DATABASE)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "held\n"
+        build, environment = dbt_command(["build"])
+        second = subprocess.run(build, cwd=project.folder, env=environment, capture_output=True, text=True, check=False)
+        assert second.returncode != 0
+        assert "Conflicting lock is held" in second.stdout + second.stderr
+        first.communicate()
+
+
+def test_answers_of_production_are_shared(project: DbtProject, endpoint: ScriptedEndpoint) -> None:
+    shared = {"sqlenrich_shared_responses": {"schema": "prod"}}
+    assert project.dbt("build", "--target", "prod").success
+    before = asked(endpoint)
+    assert project.dbt("build", **shared).success
+    assert asked(endpoint) == before
+    assert project.value("SELECT count(*) FROM dev.tickets") == ROWS
+    assert project.value("SELECT count(*) FROM dev.tickets_responses") == 0
+    project.add_rows(2)
+    assert project.dbt("build", **shared).success
+    assert asked(endpoint) - before == 2
+    assert project.value("SELECT count(*) FROM dev.tickets_responses") == 2
+
+
+def test_an_endpoint_that_refuses_ends_the_build_and_the_next_goes_on(tmp_path: Path) -> None:
+    with ScriptedEndpoint(script=dict.fromkeys(range(1, 500), "401")) as refusing:
+        project = copy_consumer(tmp_path / "app", {"dev": {"endpoint": refusing.url, "model": "small"}})
+        outcome = project.dbt("build")
+    assert not outcome.success
+    assert f"the model was not asked for {ROWS} requests" in outcome.message["tickets_responses"]
+    assert outcome.status["tickets"] == "skipped"
+    assert project.value("SELECT count(*) FROM dev.tickets_responses") == 0
+    assert project.value("SELECT count(*) FROM dev.tickets_pending") == ROWS
+
+
+def test_ten_thousand_rows_are_built_in_parts(project: DbtProject) -> None:
+    project.add_rows(10_000 - ROWS)
+    assert project.dbt("build", "--target", "mock").success
+    assert project.value("SELECT count(*) FROM mock.tickets") == 10_000
+    assert project.rows("SELECT count(*), count(DISTINCT request_hash) FROM mock.tickets_responses") == [
+        (10_000, 10_000)
+    ]
+
+
+def test_a_table_of_another_version_is_refused_with_what_mends_it(
+    project: DbtProject, endpoint: ScriptedEndpoint
+) -> None:
+    assert project.dbt("build").success
+    project.rows("ALTER TABLE dev.tickets_responses DROP COLUMN read_by")
+    before = asked(endpoint)
+    outcome = project.dbt("build")
+    message = outcome.message["tickets_responses"]
+    assert "was made by another version" in message
+    statement = message.split("To keep its answers, run: ")[1].splitlines()[0]
+    assert statement == 'ALTER TABLE "app"."dev"."tickets_responses" ADD COLUMN read_by TEXT'
+    project.rows(statement)
+    assert project.dbt("build").success
+    assert asked(endpoint) == before

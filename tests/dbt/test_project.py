@@ -1,0 +1,101 @@
+"""What dbt makes of the files: versions, contracts, the graph, and the same SQL on every adapter."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import sqlenrich as se
+from sqlenrich.dbt.macros import ARGUMENTS
+from sqlenrich.engines import ENGINES
+from sqlenrich.spec.loader import templates
+from tests.support.dbt_projects import ROWS, DbtProject, copy_consumer
+from tests.support.dbt_sql import differences, write_all
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> DbtProject:
+    """A project with two versions of an enrichment, and models that read each."""
+    project = copy_consumer(tmp_path_factory.mktemp("built") / "app", {"dev": {}})
+    second = project.folder / "prompts" / "tickets_v2.prompt"
+    second.write_text(project.prompt.read_text(encoding="utf-8").replace("Triage one", "Look at one"), encoding="utf-8")
+    se.write_dbt([se.load(second)], project.folder)
+    for name, ref in {"first": "'tickets', v=1", "second": "'tickets', v=2", "unpinned": "'tickets'"}.items():
+        text = f"select distinct _fingerprint from {{{{ ref({ref}) }}}}\n"
+        (project.folder / "models" / f"{name}.sql").write_text(text, encoding="utf-8")
+    outcome = project.dbt("build")
+    assert outcome.success, outcome.message
+    return project
+
+
+def test_versions_are_built_side_by_side(built: DbtProject) -> None:
+    first, second = (se.load(built.folder / "prompts" / f"{name}.prompt") for name in ("tickets", "tickets_v2"))
+    assert first.fingerprint != second.fingerprint
+    for relation, expected in {
+        "tickets": first, "tickets_v2": second, "first": first, "second": second, "unpinned": second,
+    }.items():  # fmt: skip
+        assert built.rows(f"SELECT DISTINCT _fingerprint FROM dev.{relation}") == [(expected.fingerprint,)]
+    for relation in ("tickets_responses", "tickets_v2_responses"):
+        assert built.value(f"SELECT count(*) FROM dev.{relation}") == ROWS
+    se.write_dbt([first], built.folder, latest=1)
+    assert built.dbt("run", "--select", "unpinned").success
+    assert built.rows("SELECT _fingerprint FROM dev.unpinned") == [(first.fingerprint,)]
+
+
+def test_tables_have_the_columns_of_a_run(built: DbtProject, tmp_path: Path) -> None:
+    """The same names and types as the tables of ``sqlenrich run``, and the contract that dbt holds them to."""
+    se.run(
+        se.load(built.prompt), input=built.folder / "seeds" / "messages.csv", output=tmp_path / "run.duckdb", mock=True
+    )
+    with duckdb.connect(str(tmp_path / "run.duckdb")) as database:
+        for table in ("tickets", "tickets_quarantine", "tickets_responses", "tickets_prompts"):
+            described = f"SELECT column_name, column_type FROM (DESCRIBE {{}}{table})"
+            assert built.rows(described.format("dev.")) == database.execute(described.format("")).fetchall()
+        hashes = "SELECT DISTINCT request_hash FROM {}tickets_responses ORDER BY 1"
+        assert built.rows(hashes.format("dev.")) == database.execute(hashes.format("")).fetchall()
+    manifest = json.loads((built.folder / "target" / "manifest.json").read_text(encoding="utf-8"))
+    enforced = {
+        node["alias"] for node in manifest["nodes"].values() if node["config"].get("contract", {}).get("enforced")
+    }
+    assert enforced == {"tickets", "tickets_quarantine", "tickets_v2", "tickets_v2_quarantine"}
+
+
+def test_the_graph(built: DbtProject) -> None:
+    manifest = json.loads((built.folder / "target" / "manifest.json").read_text(encoding="utf-8"))
+    nodes = {node["alias"]: node for node in manifest["nodes"].values() if node["resource_type"] in ("model", "seed")}
+    aliases = {key: node["alias"] for key, node in manifest["nodes"].items()}
+    parents = {
+        alias: sorted(aliases[key] for key in node.get("depends_on", {}).get("nodes", ()))
+        for alias, node in nodes.items()
+    }
+    assert {name: parents[name] for name in parents if name.startswith("tickets") and "_v2" not in name} == {
+        "tickets_prompts": ["messages"],
+        "tickets_pending": ["tickets_prompts"],
+        "tickets_responses": ["tickets_pending", "tickets_prompts"],
+        "tickets_checked": ["tickets_prompts", "tickets_responses"],
+        "tickets_quarantine": ["tickets_checked"],
+        "tickets": ["tickets_checked", "tickets_quarantine"],
+    }
+
+
+@pytest.fixture(scope="module")
+def all_adapters(tmp_path_factory: pytest.TempPathFactory) -> DbtProject:
+    """A project with every ready-made enrichment and hostile prompts, and a target per adapter."""
+    project = copy_consumer(tmp_path_factory.mktemp("adapters") / "app", None)
+    write_all(project)
+    return project
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_dbt_compiles_what_render_prints_without_a_connection(all_adapters: DbtProject, engine: str) -> None:
+    offline = ("--no-introspect", "--no-populate-cache", "--target", engine)
+    outcome = all_adapters.dbt("compile", *offline, "--target-path", f"target_{engine}")
+    assert outcome.success
+    hostile = se.load(all_adapters.folder / "prompts" / "hostile.prompt")
+    found = differences(all_adapters.folder / f"target_{engine}", engine, [*map(se.load, templates()), hostile])
+    assert found == []
+    compiled = {path.name for path in (all_adapters.folder / f"target_{engine}").rglob("compiled/**/*.sql")}
+    assert len(compiled) >= len(ARGUMENTS) * (len(templates()) + 1)

@@ -1,0 +1,115 @@
+"""dbt-snowflake, dbt-bigquery and dbt-databricks, unmodified, on stand-ins of their warehouses."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.dbt_projects import CONSUMER, ROWS, DbtProject, copy_consumer, dbt_command
+from tests.support.warehouses import Standin, standin
+
+NOW = {
+    "snowflake": "DATE_PART(EPOCH_SECOND, SYSDATE())",
+    "bigquery": "UNIX_SECONDS(CURRENT_TIMESTAMP())",
+    "databricks": "UNIX_TIMESTAMP(CURRENT_TIMESTAMP())",
+}
+ENGINES = [
+    "snowflake",
+    pytest.param("bigquery", marks=pytest.mark.zetasql),
+    pytest.param("databricks", marks=pytest.mark.spark),
+]
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # connections that dbt leaves open
+
+
+@dataclass(frozen=True)
+class Warehouse:
+    """A stand-in and a project that builds there."""
+
+    standin: Standin
+    project: DbtProject
+
+    def calls(self) -> int:
+        """How often the model was asked."""
+        return len(self.standin.prompts())
+
+    def count(self, table: str) -> int:
+        """The rows of a table."""
+        ((rows,),) = self.standin.rows(table, "COUNT(*)")
+        return int(rows)
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def warehouse(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
+    folder = tmp_path_factory.mktemp(request.param)
+    with standin(request.param, folder) as running, pytest.MonkeyPatch.context() as environment:
+        if running.engine == "databricks":  # its SDK trusts no file of the profile
+            environment.setenv("REQUESTS_CA_BUNDLE", running.process.get("/certificate"))
+        running.clear()
+        running.set(answers=str(CONSUMER / "prompts" / "tickets.prompt"))
+        project = copy_consumer(folder / "app", None)
+        project.write_profile(dev=running.dbt_output())
+        yield Warehouse(running, project)
+
+
+def test_builds_ask_each_request_once_and_one_at_a_time(warehouse: Warehouse) -> None:
+    """The seed, the contracts, the unit test and the gates included."""
+    project, engine = warehouse.project, warehouse.standin.engine
+    lock = f"{warehouse.standin.schema}.tickets_responses_lock"
+    warehouse.standin.execute(f"CREATE TABLE {lock} AS SELECT 'another' AS run_id, {NOW[engine]} AS since")
+    refused = project.dbt("build")
+    assert refused.status["tickets_responses"] == "error"
+    message = refused.message["tickets_responses"]
+    assert re.search(
+        r"another build \(run another\) has been asking for \d+ minutes, so this one asks nothing", message
+    )
+    assert warehouse.calls() == 0
+
+    for arguments, variables in (
+        (["build"], {"sqlenrich_lock_minutes": 0, "sqlenrich_chunk_rows": 15}),
+        (["build", "--full-refresh"], {}),
+        (["show", "--select", "tickets_responses", "--limit", "100"], {}),
+    ):
+        outcome = project.dbt(*arguments, **variables)
+        assert outcome.success, (arguments, outcome.message)
+        assert warehouse.calls() == ROWS, arguments
+    counted = {table: warehouse.count(table) for table in ("tickets_responses", "tickets", "tickets_quarantine")}
+    assert counted == {"tickets_responses": ROWS, "tickets": ROWS, "tickets_quarantine": 0}
+    made = {name.lower() for name in warehouse.standin.tables()}
+    assert not made & {"tickets_responses_lock", "tickets_responses_asking"}
+
+
+def test_two_builds_at_the_same_time(tmp_path: Path) -> None:
+    """The first asks for a long time, the second is refused; a build that fails gives its lock back."""
+    with standin("snowflake", tmp_path) as running:
+        warehouse = Warehouse(running, copy_consumer(tmp_path / "app", None))
+        warehouse.project.write_profile(dev=running.dbt_output())
+        with (warehouse.project.folder / "dbt_project.yml").open("a", encoding="utf-8") as file:
+            file.write('on-run-end: "{{ sqlenrich.unlock(results) }}"\n')
+        running.set(answers=str(CONSUMER / "prompts" / "tickets.prompt"), poison="Terminals dead")
+        failed = warehouse.project.dbt("build")
+        assert "the model failed" in failed.message["tickets_responses"]
+        assert "tickets_responses_lock" not in running.tables()
+
+        running.set(poison="", delay=600.0)
+        before = warehouse.calls()
+        command, environment = dbt_command(["build"])
+        first = subprocess.Popen(command, cwd=warehouse.project.folder, env=environment, stdout=subprocess.DEVNULL)
+        try:
+            while warehouse.calls() < before + ROWS:
+                assert first.poll() is None
+                time.sleep(0.1)
+            refused = warehouse.project.dbt("run", "--select", "tickets_responses", "--target-path", "second")
+            assert "has been asking for" in refused.message["tickets_responses"]
+            running.set(delay=0.0)
+            assert first.wait(300) == 0
+        finally:
+            first.kill()
+            first.wait()
+        assert warehouse.calls() == before + ROWS
+        assert warehouse.count("tickets_responses") == ROWS
