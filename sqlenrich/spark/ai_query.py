@@ -1,0 +1,147 @@
+"""``ai_query`` as a function of a Spark session: the requests of its rows go through a desk, as those of a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from sqlenrich.core.json import canonical_json
+from sqlenrich.llm.endpoint.request_config import RequestConfig
+from sqlenrich.llm.messages import Request
+from sqlenrich.spark.address import DeskAddress
+from sqlenrich.spark.worker import worker_of
+
+NAME = "ai_query"
+ARGUMENTS = ("endpoint", "request", "modelParameters", "responseFormat", "failOnError")
+_NAMES = {name.lower(): name for name in ARGUMENTS}
+PROBLEM_S = 30.0
+"""What every request meets is met again by trying, at most this often."""
+RETURNS = "STRUCT<result: STRING, errorMessage: STRING>"
+
+
+class _Sent(NamedTuple):
+    """What a request has beside its prompt."""
+
+    endpoint: str
+    parameters: str
+    response_format: str
+
+
+def answers(
+    address: DeskAddress, models: Mapping[str, str], positional: Sequence[pa.Array], named: Mapping[str, pa.Array]
+) -> pa.StructArray:
+    """Give ``result`` and ``errorMessage`` for each row of a batch; a row without a request asks nothing."""
+    given = arguments(positional, named)
+    rows = len(given["request"])
+    prompts: list[str | None] = given["request"].to_pylist()
+    found: list[tuple[str | None, str | None]] = [(None, None)] * rows
+    groups: dict[_Sent, list[int]] = {}
+    for place, sent in enumerate(_sent(given)):
+        if prompts[place] is not None:
+            groups.setdefault(sent, []).append(place)
+    for sent, places in groups.items():
+        try:
+            config = config_of(sent.endpoint, models, sent.parameters, sent.response_format)
+        except ValueError as error:
+            for place in places:
+                found[place] = (None, str(error))
+            continue
+        _ask(address, config, {place: str(prompts[place]) for place in places}, found)
+    columns = [pa.array([row[number] for row in found], pa.string()) for number in (0, 1)]
+    return pa.StructArray.from_arrays(columns, names=["result", "errorMessage"])
+
+
+def arguments(positional: Sequence[pa.Array], named: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """Give the arguments by their names, which may be in any case. Raises TypeError for one that is not known."""
+    found = dict(zip(ARGUMENTS, positional, strict=False))
+    if len(positional) > len(ARGUMENTS):
+        raise TypeError(f"{NAME} takes {len(ARGUMENTS)} arguments: {', '.join(ARGUMENTS)}")
+    for written, values in named.items():
+        name = _NAMES.get(written.lower())
+        if name is None:
+            raise TypeError(f"{NAME} has no argument {written}; there are: {', '.join(ARGUMENTS)}")
+        if name in found:
+            raise TypeError(f"{NAME} got {name} twice")
+        found[name] = values
+    for name in ARGUMENTS[:2]:
+        if name not in found:
+            raise TypeError(f"{NAME} needs {name}")
+    return found
+
+
+def _sent(given: Mapping[str, pa.Array]) -> Iterator[_Sent]:
+    """Give what each row's request has beside its prompt. These are constants of a query in almost all uses."""
+    columns = [given.get(name) for name in ("endpoint", "modelParameters", "responseFormat")]
+    texts = [None if column is None else _texts(column) for column in columns]
+    for place in range(len(given["request"])):
+        yield _Sent(*("" if column is None else column[place] for column in texts))
+
+
+def _texts(column: pa.Array) -> list[str]:
+    """Give each value as JSON, a text as it is; a constant is written once."""
+    cache: dict[str, str] = {}
+    found = []
+    for value in column.to_pylist():
+        key = repr(value)
+        if key not in cache:
+            cache[key] = value if isinstance(value, str) else "" if value is None else json.dumps(_plain(value))
+        found.append(cache[key])
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Give a value as JSON has it: 0.0 is a decimal in Spark's SQL."""
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise TypeError(f"{NAME}: a parameter is {value}, which JSON has not")
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items() if one is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value
+
+
+def config_of(endpoint: str, models: Mapping[str, str], parameters: str, response_format: str) -> RequestConfig:
+    """Give what is sent with every request of these arguments. Raises ValueError with what is wrong."""
+    model = models.get(endpoint, endpoint)
+    if not model:
+        raise ValueError(f"{NAME}: the first argument is NULL: it names the model")
+    params: dict[str, Any] = json.loads(parameters) if parameters else {}
+    form: Any = None
+    if response_format:
+        try:
+            form = json.loads(response_format)
+        except ValueError:
+            raise ValueError(f"{NAME}: responseFormat is not JSON") from None
+        if not isinstance(form, dict):
+            raise ValueError(f'{NAME}: responseFormat must be an object, {{"type": "json_schema", ...}}')
+    return RequestConfig(model, params=params, response_format=form)
+
+
+def _ask(
+    address: DeskAddress, config: RequestConfig, prompts: Mapping[int, str], found: list[tuple[str | None, str | None]]
+) -> None:
+    parts = {"model": config.model, "params": dict(config.params), "form": config.response_format}
+    constant = hashlib.sha256(canonical_json(parts).encode()).hexdigest()
+    places: dict[str, list[int]] = {}
+    for place, prompt in prompts.items():
+        places.setdefault(hashlib.sha256((constant + prompt).encode()).hexdigest(), []).append(place)
+    requests = (Request(name, 1, prompts[rows[0]]) for name, rows in places.items())
+    worker = worker_of(address, NAME, config)
+    lately = worker.problem is not None and time.monotonic() - worker.problem_at < PROBLEM_S
+    for answered in () if lately else worker.ask(requests):
+        for row in answered:
+            for place in places.get(row["request_hash"], ()):
+                found[place] = (row["response"], row["call_error"])
+    for rows in places.values():
+        for place in rows:
+            if found[place] == (None, None):
+                found[place] = (None, worker.problem or "the request was not asked: the session's function is closed")

@@ -1,0 +1,144 @@
+"""The journal: answers that are paid for and not yet in a table, in a locked file that is only appended to."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import orjson
+
+from sqlenrich.core.errors import RunError
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None  # type: ignore[assignment]
+
+Row = Mapping[str, Any]
+"""An answer: the columns of ``responses`` that a client fills, by name."""
+
+
+class Journal:
+    """One file with a line of JSON for each answer. Memory holds the places of the lines only.
+
+    A line that a dead process left half written is removed when the file is opened. Each method may be called from any
+    thread. Use it as a context manager: one process has it open at a time.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._places: dict[tuple[bytes, int], int] = {}
+        self._file = -1
+        self._end = self._synced = 0
+
+    def __enter__(self) -> Self:
+        """Open or make the file. Raises RunError where another process has it open."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise RunError(f"{self.path} can't be written: {error.strerror}") from None
+        if fcntl is not None:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(self._file)
+                raise RunError(f"another run writes the same answers ({self.path}): wait for its end") from None
+        self._read()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+        if not self._places:
+            self.path.unlink(missing_ok=True)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, key: tuple[str, int]) -> bool:
+        return _packed(*key) in self._places
+
+    def add(self, *rows: Row) -> None:
+        """Append answers; :meth:`sync` makes them durable."""
+        lines = [orjson.dumps(row) + b"\n" for row in rows]
+        with self._lock:
+            place = self._end
+            data = memoryview(b"".join(lines))
+            while data:
+                written = os.pwrite(self._file, data, self._end)
+                self._end += written
+                data = data[written:]
+            for row, line in zip(rows, lines, strict=True):
+                self._places[_packed(row["request_hash"], row["attempt"])] = place
+                place += len(line)
+
+    def sync(self) -> None:
+        """Make durable what was added."""
+        with self._lock:
+            end = self._end
+        if end > self._synced:
+            os.fdatasync(self._file)
+            self._synced = end
+
+    def get(self, request_hash: str, attempt: int) -> Row | None:
+        """Give the answer to an attempt of a request, None where there is none."""
+        with self._lock:
+            place = self._places.get(_packed(request_hash, attempt))
+            return None if place is None else next(self._rows(place))
+
+    def rows(self) -> Iterator[Row]:
+        """Give all answers, without any that are added meanwhile."""
+        with self._lock:
+            end = self._end
+        yield from self._rows(0, end)
+
+    def clear(self) -> None:
+        """Forget all answers: they are in a table."""
+        with self._lock:
+            os.ftruncate(self._file, 0)
+            self._places.clear()
+            self._end = self._synced = 0
+
+    def _rows(self, start: int, end: int | None = None) -> Iterator[Row]:
+        for _, line in self._lines(start, self._end if end is None else end):
+            yield orjson.loads(line)
+
+    def _lines(self, place: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """Give each whole line and its place."""
+        left = b""
+        at = place
+        while at < end and (block := os.pread(self._file, min(_BLOCK, end - at), at)):
+            at += len(block)
+            *whole, left = (left + block).split(b"\n")
+            for line in whole:
+                yield place, line
+                place += len(line) + 1
+
+    def _read(self) -> None:
+        self._places.clear()
+        self._end = 0
+        for place, line in self._lines(0, os.fstat(self._file).st_size):
+            try:
+                row = orjson.loads(line)
+                key = _packed(row["request_hash"], row["attempt"])
+            except (ValueError, TypeError, KeyError):
+                break  # what follows a damaged line was never acknowledged
+            self._places[key] = place
+            self._end = place + len(line) + 1
+        os.ftruncate(self._file, self._end)
+        self._synced = self._end
+
+
+_BLOCK = 1 << 16
+
+
+def _packed(request_hash: str, attempt: int) -> tuple[bytes, int]:
+    """Give a key in half the memory where the hash is of hexadecimal digits."""
+    try:
+        return bytes.fromhex(request_hash), attempt
+    except ValueError:
+        return request_hash.encode(), attempt

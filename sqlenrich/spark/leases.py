@@ -1,0 +1,167 @@
+"""A worker's part of the limits of a run, as its rate limiter sees it: leases of the desk that lapse."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from sqlenrich.llm.throttle.budget import FREE, Budget
+from sqlenrich.llm.throttle.leases import Bucket
+
+LAPSE_S = 1.0
+"""What is not used after this time is given back: the limits hold for every minute, whenever a lease is used."""
+WAIT_S = 0.25
+"""A request looks again after this time; a grant wakes it before."""
+PACE_S = 0.1
+"""Latencies are told to the desk after this time."""
+Send = Callable[[Mapping[str, Any]], None]
+
+
+class LeasedBucket:
+    """Units of one limit a minute. For the event loop's thread alone."""
+
+    def __init__(self, name: str, send: Send) -> None:
+        self.name, self._send = name, send
+        self.left = 0.0
+        self._lapses_at = 0.0
+        self._wished = 0.0
+
+    def wait_s(self, units: float, now: float) -> float:
+        """Give the seconds until ``units`` can be taken: 0, or a while in which the desk may grant them."""
+        if self.left > 0 and now >= self._lapses_at:
+            self.give_back()
+        if self.left >= units - 1e-9:
+            return 0.0
+        if not self._wished:
+            self._wished = units
+            self._send({"lease": {self.name: units - self.left}})
+        return WAIT_S
+
+    def take(self, units: float, now: float) -> None:  # noqa: ARG002
+        """Take units; a request that took more than it was estimated with is paid for by the next lease."""
+        self.left -= units
+
+    def granted(self, units: float, now: float) -> None:
+        """Take units from the desk."""
+        self.left += units
+        self._lapses_at, self._wished = now + LAPSE_S, 0.0
+
+    def give_back(self) -> None:
+        """Give back what is left; a debt is paid."""
+        if self.left:
+            self._send({"returned": {self.name: self.left}})
+        self.left = 0.0
+
+
+class LeasedBudget(Budget):
+    """Calls and money of a run's caps. For the event loop's thread alone."""
+
+    def __init__(self, price: Callable[[int, int, int], Decimal] | None, send: Send, *, capped: bool) -> None:
+        super().__init__(price=price)
+        self._send, self._capped = send, capped
+        self.left_calls, self.left = 0, FREE
+        self._wished: Decimal | None = None
+
+    def allows(self, cost: Decimal) -> bool | None:
+        """Whether one more request may be sent. None: the desk is asked."""
+        if not self._capped:
+            return True
+        if self.reached is not None:
+            return False
+        if self.left_calls >= 1 and (self.price is None or self.left >= cost):
+            return True
+        if cost == FREE and self.left_calls >= 1:
+            return True
+        if self._wished is None or (self._wished > FREE and self.reserved == FREE):
+            self._wished = self.reserved
+            missing = max(cost - self.left, FREE)
+            self._send({"spend": {"cost": str(missing), "held": str(self.reserved)}})
+        return None
+
+    def spend_call(self) -> bool:
+        """Count a request that costs nothing; False where none is left at hand."""
+        if self._capped and not self.allows(FREE):
+            return False
+        self.calls += 1
+        self.left_calls -= 1
+        return True
+
+    def sent(self, cost: Decimal) -> None:
+        """Record a request that is sent and may cost this much."""
+        super().sent(cost)
+        self.left_calls -= 1
+        self.left -= cost
+
+    def settled(
+        self, reserved: Decimal, tokens_in: int | None, tokens_out: int | None, tokens_cached: int | None
+    ) -> None:
+        """Record what a request used: the rest of what was reserved for it is at hand again."""
+        before = self.spent
+        super().settled(reserved, tokens_in, tokens_out, tokens_cached)
+        self.left += reserved - (self.spent - before)
+
+    def granted(self, calls: int, cost: Decimal) -> None:
+        """Take calls and money from the desk."""
+        self.left_calls += calls
+        self.left += cost
+        self._wished = None
+
+    def give_back(self) -> None:
+        """Give back what is left."""
+        if self._capped and (self.left_calls > 0 or self.left > FREE):
+            self._send({"unspent": {"calls": max(self.left_calls, 0), "cost": str(max(self.left, FREE))}})
+            self.left_calls, self.left = 0, FREE
+
+
+class DeskLeases:
+    """A worker's part of the limits: buckets, width, and the latencies that the desk finds the width by."""
+
+    def __init__(self, names: Sequence[str], send: Send) -> None:
+        self.leased = {name: LeasedBucket(name, send) for name in names}
+        self.buckets: Mapping[str, Bucket] = self.leased
+        self.width = 0
+        self.in_flight: Callable[[], int] = lambda: 0
+        self._send = send
+        self._answered: list[float] = []
+        self._refused: list[float] = []
+        self._told_at = 0.0
+        self._number: int | None = None
+        """The number of a width that is not kept yet."""
+
+    def set_width(self, width: int, number: int) -> None:
+        """Take another part of the width; the desk is told as soon as no more is in flight."""
+        self.width, self._number = width, number
+        self._keep(self.in_flight())
+
+    def answered(self, latency_s: float) -> None:
+        """Tell of an answer."""
+        self._answered.append(latency_s)
+        self._tell()
+        self._keep(self.in_flight() - 1)
+
+    def refused(self, latency_s: float) -> None:
+        """Tell of a refusal, or a timeout."""
+        self._refused.append(latency_s)
+        self._tell()
+        self._keep(self.in_flight() - 1)
+
+    def give_back(self) -> None:
+        """Give back what is left of all limits."""
+        for bucket in self.leased.values():
+            bucket.give_back()
+
+    def _keep(self, in_flight: int) -> None:
+        if self._number is not None and in_flight <= self.width:
+            self._send({"kept": self._number})
+            self._number = None
+
+    def _tell(self) -> None:
+        now = time.monotonic()
+        if now - self._told_at < PACE_S:
+            return
+        self._told_at = now
+        rounded = [[round(one, 4) for one in each] for each in (self._answered, self._refused)]
+        self._answered, self._refused = [], []
+        self._send({"pace": {"in_flight": self.in_flight(), "answered": rounded[0], "refused": rounded[1]}})

@@ -1,0 +1,126 @@
+"""A Spark session: the one of the caller, or one that a master names."""
+
+from __future__ import annotations
+
+import logging
+import re
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sqlenrich.core.errors import ConfigError, RunError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LOOPBACK = "127.0.0.1"
+INSTALL = "pip install 'sqlenrich[spark]'"
+
+
+def check_session(session: object) -> SparkSession:
+    """Give a session that has its driver in this process. Raises ConfigError for any other."""
+    kind = type(session)
+    if kind.__module__.startswith("pyspark.sql.connect"):
+        raise ConfigError(
+            "a Spark Connect session has its driver elsewhere: give a classic one "
+            "(SparkSession.builder.master(...)), or run this program on the cluster with spark-submit"
+        )
+    if not all(hasattr(session, name) for name in ("sparkContext", "sql", "createDataFrame")):
+        raise ConfigError(f"spark must be a SparkSession or the URL of a master, not {kind.__name__}")
+    return session  # type: ignore[return-value]
+
+
+def open_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
+    """Give the active session, or start one at ``master``. Raises ConfigError, RunError with the first line."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise ConfigError(f"Spark needs pyspark: {INSTALL} ({error})") from None
+    if master is None:
+        active = SparkSession.getActiveSession()
+        if active is None:
+            raise ConfigError("which Spark? Give --spark MASTER (local[4], spark://host:7077, k8s://..., yarn)")
+        return active
+    given = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR", **conf}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    builder: Any = SparkSession.builder
+    builder = builder.master(master).appName("sqlenrich")
+    for name, value in given.items():
+        builder = builder.config(name, value)
+    try:
+        return check_session(builder.getOrCreate())
+    except ConfigError:
+        raise
+    except Exception as error:  # Java's errors have no class in common
+        raise RunError(f"Spark does not start at {master}: {first_line(error)}") from None
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            # Spark's own handler would cancel all jobs: answers in flight would be lost.
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Keep pyspark from printing each error of a query as JSON with its stack, beside raising it."""
+    from pyspark.logger import PySparkLogger
+
+    # Its own kind of logger: one that logging makes first under this name would break pyspark.
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+@contextmanager
+def settings(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Give a session other settings for a while."""
+    before = {name: session.conf.get(name, None) for name in wanted}
+    changed = {name: value for name, value in wanted.items() if before[name] != value}
+    for name, new in changed.items():
+        session.conf.set(name, new)
+    try:
+        yield
+    finally:
+        for name in changed:
+            if (value := before[name]) is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, value)
+
+
+def mapped(rows: DataFrame, work: Callable[..., Any], schema: str) -> DataFrame:
+    """Give what a function of Arrow batches makes of rows, without pyspark's warning about versions of pandas."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return rows.mapInArrow(work, schema)
+
+
+def desk_place(session: SparkSession) -> tuple[str, str]:
+    """Give where a desk listens on the driver, and how executors reach it."""
+    context = session.sparkContext
+    if re.fullmatch(r"local(\[.*\])?", str(context.master)):  # its tasks run in the driver
+        return LOOPBACK, LOOPBACK
+    conf = context.getConf()
+    host = conf.get("spark.driver.host") or LOOPBACK
+    return conf.get("spark.driver.bindAddress") or host, host
+
+
+def slots(session: SparkSession) -> int:
+    """Give how many tasks run at a time."""
+    context = session.sparkContext
+    return max(1, context.defaultParallelism // int(context.getConf().get("spark.task.cpus", "1") or 1))
+
+
+def first_line(error: BaseException) -> str:
+    """Give the first telling line of an error of Spark."""
+    described = getattr(error, "java_exception", None)
+    text = str(described.toString()) if described is not None else str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,38 @@
+"""What a task runs: Arrow batches of pending requests in, Arrow batches of answers out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from sqlenrich.spark.address import DeskAddress
+from sqlenrich.spark.rows import answer_batch, requests_of
+from sqlenrich.spark.worker import WorkerError, worker_of
+
+PREFLIGHT = "problem string, answered bigint"
+
+
+def ask(batches: Iterable[pa.RecordBatch], address: DeskAddress, assignment: str) -> Iterator[pa.RecordBatch]:
+    """Ask the requests that a desk leaves to this process; give each answer as it comes, no batch waits for another.
+
+    A request of another task, or of a task before that failed, is not asked again: its answer is given all the same.
+    """
+    left = iter(batches)
+    worker = worker_of(address, assignment)
+    for rows in worker.ask(requests_of(left)):
+        yield answer_batch(rows)
+    for _ in left:
+        pass  # a stopped task reads its input to the end, so that its process is kept
+
+
+def preflight(batches: Iterable[pa.RecordBatch], address: DeskAddress, assignment: str) -> Iterator[pa.RecordBatch]:
+    """Ask a few requests, as one task; give how many are answered, or why this executor can't ask."""
+    requests = list(requests_of(batches))
+    problem, answered = None, 0
+    try:
+        answered = worker_of(address, assignment).preflight(requests)
+    except WorkerError as error:
+        problem = str(error)
+    columns = [pa.array([problem], pa.string()), pa.array([answered], pa.int64())]
+    yield pa.RecordBatch.from_arrays(columns, names=["problem", "answered"])

@@ -1,0 +1,398 @@
+"""In a worker: asks what the desk leaves to this process. One client per process and desk, kept between tasks."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import UTC
+from decimal import Decimal
+from itertools import islice
+from queue import SimpleQueue
+from typing import Any
+
+import orjson
+
+from sqlenrich.core.endpoint import Endpoint
+from sqlenrich.core.errors import RunError
+from sqlenrich.core.version import __version__
+from sqlenrich.llm.client import Client
+from sqlenrich.llm.endpoint.model import EndpointModel
+from sqlenrich.llm.endpoint.request_config import RequestConfig
+from sqlenrich.llm.messages import Answer, Request
+from sqlenrich.llm.throttle.limiter import RateLimiter
+from sqlenrich.spark.address import DeskAddress
+from sqlenrich.spark.assignment import HandedKey, config_of, endpoint_of, price_of
+from sqlenrich.spark.journal import Row
+from sqlenrich.spark.leases import DeskLeases, LeasedBudget
+from sqlenrich.spark.single_flight import Key
+
+WANTED = 128
+"""The requests of one question to the desk."""
+BATCH_ROWS = 64
+UNSTORED = 64
+"""Answers that are not told yet. With a batch that is told and not acknowledged, and with those in flight, they are
+what a lost process has to ask again."""
+KNOWN_AT_ONCE = 4096
+"""Known answers that are held at most before they are given on."""
+CONNECT_S = 10.0
+
+
+class Worker:
+    """This process's connection to a desk and its client, for one kind of request. From one thread at a time."""
+
+    def __init__(self, address: DeskAddress, assignment: str, config: RequestConfig | None = None) -> None:
+        self.closed = False
+        self.problem: str | None = None
+        """What every request would meet, and when one met it."""
+        self.problem_at = 0.0
+        self._socket = _connect(address)
+        self._lines = self._socket.makefile("rb", 1 << 20)
+        self._sending = threading.Lock()
+        self._replies: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        self._stored: SimpleQueue[int | None] = SimpleQueue()
+        self._events: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        self._told_calls = self._told_retries = self._unacknowledged = 0
+        hello = {"token": address.token, "version": __version__, "assignment": assignment, "host": socket.gethostname()}
+        self._send({**hello, "pid": os.getpid()})
+        self._reader: threading.Thread | None = None
+        try:
+            settings = self._first_line(address)
+        except BaseException:
+            self._lines.close()
+            self._socket.close()
+            raise
+        self.origin: dict[str, Any] = settings["origin"]
+        self._leases = DeskLeases(settings["buckets"], self._tell_limits)
+        self._budget = LeasedBudget(price_of(settings["price"]), self._tell_limits, capped=settings["capped"])
+        self._assignment = assignment
+        self._keys: SimpleQueue[str | None] = SimpleQueue()
+        endpoint = endpoint_of(settings, HandedKey(settings["key"], self._key_again))
+        self.client = Client(_model(settings, endpoint, config, self._budget, self._leases), concurrency=1,
+                             unstored=UNSTORED, batch_rows=BATCH_ROWS, budget=self._budget)  # fmt: skip
+        self.client.__enter__()
+        limiter = self.client.limiter
+        assert limiter is not None
+        self._limiter = limiter
+        self._leases.in_flight = lambda: limiter.in_flight
+        for _ in range(settings["stop"]):
+            self.client.stop()
+        self._reader = threading.Thread(target=self._read, name="sqlenrich-desk", daemon=True)
+        self._reader.start()
+
+    def ask(self, requests: Iterator[Request]) -> Iterator[list[Row]]:
+        """Give the answers as they come: those that this process asks, and those that the desk knows or gets.
+
+        Ends early where the desk stops the run. What fails for good is told to the desk, and ends it early too.
+        """
+        flight = _Flight(self, requests)
+        self._send({"busy": True})
+        try:
+            yield from flight.rows()
+        except RunError as error:
+            self.problem, self.problem_at = str(error), time.monotonic()
+            self._send({"fatal": self.problem})
+        finally:
+            flight.leave()
+
+    def preflight(self, requests: Sequence[Request]) -> int:
+        """Ask a few requests until one is answered; give how many are answered, here or elsewhere."""
+        wanted = self.want(requests)
+        mine = [requests[place] for place in wanted["yours"]]
+        told: list[Row] = []
+        self._send({"busy": True})
+        try:
+            if mine and not wanted["known"]:
+                told = [self.row(answer) for answer in self.client.preflight(mine)]
+                self.tell(told)
+                self.settle()
+        except RunError as error:
+            self._send({"fatal": str(error)})
+        finally:
+            left = {_key(request) for request in mine} - {_key_of(row) for row in told}
+            self.leave(left)
+        return len(told) + len(wanted["known"])
+
+    def want(self, requests: Sequence[Request]) -> dict[str, Any]:
+        """Ask the desk who asks these requests."""
+        self._send({"want": [_key(request) for request in requests]})
+        reply = self._replies.get()
+        if reply is None:
+            raise ConnectionError("the driver is gone")
+        return reply
+
+    def tell(self, rows: Sequence[Row]) -> None:
+        """Tell the desk answers, and wait until those told before are durable."""
+        if not rows:
+            return
+        self._send({"told": rows})
+        self._unacknowledged += 1
+        self.settle(1)
+
+    def settle(self, most: int = 0) -> None:
+        """Wait until at most so many batches that were told are not durable."""
+        while self._unacknowledged > most:
+            if self._stored.get() is None:
+                raise ConnectionError("the driver is gone")
+            self._unacknowledged -= 1
+
+    def leave(self, keys: Iterable[Key]) -> None:
+        """Give back what this process has not asked and the limits that it has not used; tell the counts."""
+        with suppress(OSError):
+            self.settle()
+            if left := list(keys):
+                self._send({"release": left})
+            self._post(self._leases.give_back)
+            self._post(self._budget.give_back)
+            self._send(self._stats() | {"busy": False})
+
+    def events(self, *, wait: bool) -> Iterator[dict[str, Any]]:
+        """Give what the desk has told meanwhile; with ``wait`` at least one thing."""
+        while wait or not self._events.empty():
+            event = self._events.get()
+            if event is None:
+                raise ConnectionError("the driver is gone")
+            wait = False
+            yield event
+
+    def row(self, answer: Answer) -> Row:
+        """Give an answer as a row of the journal."""
+        row = asdict(answer) | self.origin
+        row["asked_at"] = answer.asked_at.astimezone(UTC).isoformat()
+        return row
+
+    def report(self) -> None:
+        """Tell the desk new warnings and the counts of calls."""
+        notes = self.client.new_warnings()
+        self._send(self._stats() | ({"notes": notes} if notes else {}))
+
+    def close(self) -> None:
+        """End the client and the connection."""
+        if not self.closed:
+            self.closed = True
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+            if self._reader is not None:
+                self._reader.join()
+            self._lines.close()
+            self._socket.close()
+            with suppress(Exception):
+                self.client.__exit__(None, None, None)
+
+    def _stats(self) -> dict[str, Any]:
+        stats, waits = self.client.stats, self._limiter.wait_times
+        calls, retries = stats.calls - self._told_calls, stats.retries - self._told_retries
+        self._told_calls, self._told_retries = stats.calls, stats.retries
+        return {"stats": {"calls": calls, "retries": retries, "seconds": waits.seconds, "waits": dict(waits.by_reason)}}
+
+    def _first_line(self, address: DeskAddress) -> dict[str, Any]:
+        line = self._lines.readline()
+        if not line:
+            raise WorkerError(
+                f"the desk of the driver at {address.host}:{address.port} closes the connection: is another program "
+                "listening there?"
+            )
+        settings: dict[str, Any] = orjson.loads(line)
+        if "refused" in settings:
+            raise WorkerError(settings["refused"])
+        return settings
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        data = orjson.dumps(message) + b"\n"
+        with self._sending:
+            self._socket.sendall(data)
+
+    def _key_again(self) -> str | None:
+        self._send({"key": self._assignment})
+        return self._keys.get()
+
+    def _tell_limits(self, message: Mapping[str, Any]) -> None:
+        with suppress(OSError):  # where the desk is gone, the reader ends this worker
+            self._send(message)
+
+    def _post(self, action: Callable[..., object], *arguments: object) -> None:
+        self.client._post(action, *arguments)
+
+    # In the reader's thread ------------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        try:
+            for line in self._lines:
+                self._handle(orjson.loads(line))
+        except (OSError, ValueError):
+            pass
+        # The desk is gone: nothing can be stored any more.
+        for queue in (self._replies, self._stored, self._events, self._keys):
+            queue.put(None)
+        for _ in range(2):
+            self.client.stop()
+
+    def _handle(self, message: dict[str, Any]) -> None:
+        if "yours" in message:
+            self._replies.put(message)
+        elif "stored" in message:
+            self._stored.put(message["stored"])
+        elif "key" in message:
+            self._keys.put(message["key"])
+        elif "late" in message or "over" in message:
+            self._events.put(message)
+        elif "stop" in message:
+            for _ in range(message["stop"]):
+                self.client.stop()
+            self._events.put(message)
+        elif "spent" in message:
+            self._post(self._spent, message["spent"])
+            self._events.put(message)
+        else:
+            self._post(self._granted, message)
+
+    # In the loop's thread --------------------------------------------------------------------------------------------
+
+    def _granted(self, message: dict[str, Any]) -> None:
+        now = time.monotonic()
+        for name, units in message.get("grant", {}).items():
+            self._leases.leased[name].granted(units, now)
+        if "caps" in message:
+            self._budget.granted(message["caps"]["calls"], Decimal(message["caps"]["cost"]))
+        if "width" in message:
+            self._leases.set_width(message["width"], message["number"])
+        self._limiter.share_changed()
+
+    def _spent(self, cap: str) -> None:
+        self._budget.reached = cap
+        self._limiter.share_changed()
+
+
+class WorkerError(RuntimeError):
+    """A worker can't work for a desk; the message says why and what to do."""
+
+
+class _Flight:
+    """The requests of one task on their way through a worker."""
+
+    def __init__(self, worker: Worker, requests: Iterator[Request]) -> None:
+        self.worker, self.requests = worker, requests
+        self.ready: deque[Row] = deque()
+        self.owned: set[Key] = set()
+        self.elsewhere: dict[Key, Request] = {}
+        self.over: deque[Request] = deque()
+        self.all_read = False
+
+    def rows(self) -> Iterator[list[Row]]:
+        """Give the rows of the answers."""
+        client = self.worker.client
+        while not client.stopped and not (self.all_read and not self.over):
+            for batch in client.stream(self._mine()):
+                told = [self.worker.row(answer) for answer in batch]
+                self.worker.tell(told)
+                self.owned.difference_update(map(_key_of, told))
+                self.worker.report()
+                self._hear(wait=False)
+                yield from self._given(told)
+            yield from self._given([])
+            while self.all_read and self.elsewhere and not self.over and not client.stopped:
+                self._hear(wait=True)
+                yield from self._given([])
+        yield from self._given([])
+
+    def leave(self) -> None:
+        """Give back what is not asked."""
+        self.worker.leave(self.owned)
+
+    def _mine(self) -> Iterator[Request]:
+        """Give the requests that this process asks; ends where many known answers are to be given on first."""
+        while self.over:
+            yield self.over.popleft()
+        while len(self.ready) < KNOWN_AT_ONCE:
+            chunk = list(islice(self.requests, WANTED))
+            if not chunk:
+                self.all_read = True
+                return
+            wanted = self.worker.want(chunk)
+            self.ready += wanted["known"]
+            self.elsewhere |= {_key(chunk[place]): chunk[place] for place in wanted["later"]}
+            mine = [chunk[place] for place in wanted["yours"]]
+            self.owned.update(map(_key, mine))
+            yield from mine
+
+    def _given(self, told: list[Row]) -> Iterator[list[Row]]:
+        rows = [*told, *self.ready]
+        self.ready.clear()
+        if rows:
+            yield rows
+
+    def _hear(self, *, wait: bool) -> None:
+        """Take the answers of others, and the requests that are handed over."""
+        for event in self.worker.events(wait=wait):
+            if (row := event.get("late")) is not None:
+                if self.elsewhere.pop(_key_of(row), None) is not None:
+                    self.ready.append(row)
+            elif (given := event.get("over")) is not None:
+                key = (given[0], given[1])
+                if (request := self.elsewhere.pop(key, None)) is not None:
+                    self.owned.add(key)
+                    self.over.append(request)
+
+
+_WORKERS: dict[tuple[DeskAddress, str, str], Worker] = {}
+
+
+def worker_of(address: DeskAddress, assignment: str, config: RequestConfig | None = None) -> Worker:
+    """Give this process's worker for a desk. Those of desks that are gone are closed."""
+    name = "" if config is None else repr(config)
+    key = (address, assignment, name)
+    found = _WORKERS.get(key)
+    if found is not None and not found.client.stopped:
+        return found
+    for known, worker in list(_WORKERS.items()):
+        if known[0] != address or known == key:
+            del _WORKERS[known]
+            worker.close()
+    _WORKERS[key] = Worker(address, assignment, config)
+    return _WORKERS[key]
+
+
+def _connect(address: DeskAddress) -> socket.socket:
+    try:
+        found = socket.create_connection((address.host, address.port), CONNECT_S)
+    except OSError as error:
+        raise WorkerError(
+            f"the executor {socket.gethostname()} can't reach the driver at {address.host}:{address.port} "
+            f"({error.strerror or error}): set spark.driver.host to an address that executors reach, and desk_port to "
+            "a port that is open to them"
+        ) from None
+    found.settimeout(None)
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return found
+
+
+def _model(
+    settings: Mapping[str, Any],
+    endpoint: Endpoint,
+    config: RequestConfig | None,
+    budget: LeasedBudget,
+    leases: DeskLeases,
+) -> EndpointModel:
+    sent = config if config is not None else config_of(settings["config"])
+    limiter = RateLimiter(
+        len(endpoint.urls),
+        endpoint.limits,
+        max_out=sent.max_out,
+        nearest_room=endpoint.nearest_room,
+        budget=budget,
+        leases=leases,
+    )
+    return EndpointModel(endpoint, sent, limiter=limiter, budget=budget)
+
+
+def _key(request: Request) -> Key:
+    return request.request_hash, request.attempt
+
+
+def _key_of(row: Row) -> Key:
+    return row["request_hash"], row["attempt"]

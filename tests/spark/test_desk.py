@@ -1,0 +1,194 @@
+"""Workers and their desk: each request is asked once, within the run's limits, and no told answer is lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+import sqlenrich.spark.worker as workers
+from sqlenrich.core.endpoint import Endpoint
+from sqlenrich.core.limits import Limits
+from sqlenrich.core.turn import Turn
+from sqlenrich.core.version import __version__
+from sqlenrich.llm.endpoint.request_config import OutputForm, RequestConfig
+from sqlenrich.llm.messages import Request
+from sqlenrich.llm.throttle.budget import Budget
+from sqlenrich.plan.plan import RESPONSES
+from sqlenrich.spark import rows as arrow
+from sqlenrich.spark.address import DeskAddress
+from sqlenrich.spark.assignment import Assignment, HandedKey, config_of, endpoint_of
+from sqlenrich.spark.desk import Desk
+from sqlenrich.spark.journal import Journal
+from sqlenrich.spark.shares import SharedBuckets
+from sqlenrich.spark.worker import Worker, WorkerError
+from tests.support.endpoint import ScriptedEndpoint
+
+PRICE = {"input": "1", "cached": "1", "output": "1000"}
+
+
+def requests(*places: range) -> list[Request]:
+    return [Request(f"{number:064x}", 1, f"prompt {number}") for place in places for number in place]
+
+
+@contextmanager
+def desk_of(folder: Path, url: str, budget: Budget | None = None, **settings: Any) -> Iterator[Desk]:
+    endpoint = Endpoint(url, **{"concurrency": 8, **settings})
+    with Journal(folder / "journal") as journal, Desk(journal, endpoint, budget=budget) as desk:
+        origin = {"run_id": "r", "version": None, "fingerprint": "f"}
+        config = RequestConfig("mock", params={"max_tokens": 10})
+        desk.assignments["run"] = Assignment(endpoint, config, origin, PRICE)
+        yield desk
+
+
+def ask(desk: Desk, parts: Sequence[list[Request]]) -> list[list[str]]:
+    """Let a worker a part ask at the same time; give the hashes that each got."""
+    found: list[list[str]] = [[] for _ in parts]
+
+    def work(number: int) -> None:
+        worker = Worker(desk.address, "run")
+        for rows in worker.ask(iter(parts[number])):
+            found[number] += [row["request_hash"] for row in rows]
+        worker.close()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(parts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def hashes(part: Sequence[Request]) -> list[str]:
+    return sorted(request.request_hash for request in part)
+
+
+def test_each_request_is_asked_once_within_the_width(tmp_path: Path) -> None:
+    parts = [requests(range(300)), requests(range(100, 400)), requests(range(0)), requests(range(300, 310))]
+    with ScriptedEndpoint(latency_s=0.01) as server, desk_of(tmp_path, server.url) as desk:
+        found = ask(desk, parts)
+        assert [sorted(one) for one in found] == [hashes(part) for part in parts]
+        assert (len(server.asked), server.busy_peak <= 8) == (400, True)
+        assert (desk.counts.told, desk.counts.calls, len(desk.journal)) == (400, 400, 400)
+        again = ask(desk, parts[:1])
+        assert (sorted(again[0]), len(server.asked)) == (hashes(parts[0]), 400)
+        rows = list(desk.journal.rows())
+    batch = arrow.answer_batch(rows[:3])
+    assert batch.schema.names == list(RESPONSES)
+    assert (batch["run_id"][0].as_py(), batch["raw"][0].as_py()) == ("r", None)
+
+
+def price(into: int, _: int, out: int) -> Decimal:
+    return (Decimal(into) + 1000 * out) / 1_000_000
+
+
+@pytest.mark.parametrize("cap", ["max_calls", "max_cost"])
+def test_workers_together_keep_to_a_cap(tmp_path: Path, cap: str) -> None:
+    budget = Budget(max_calls=101) if cap == "max_calls" else Budget(max_cost=0.5, price=price)
+    with ScriptedEndpoint(latency_s=0.01) as server, desk_of(tmp_path, server.url, budget) as desk:
+        found = ask(desk, [requests(range(300)), requests(range(300, 500))])
+        rows = list(desk.journal.rows())
+        assert sum(map(len, found)) == len(rows) == len(server.asked) < 500
+        assert budget.reached == cap
+    if cap == "max_calls":
+        assert len(rows) == 101
+    else:  # what is left of the cap is less than one request may cost: 10 tokens out
+        spent = sum(price(row["tokens_in"], 0, row["tokens_out"]) for row in rows)
+        assert Decimal("0.48") < spent <= Decimal("0.5")
+
+
+def test_what_is_asked_travels_as_json() -> None:
+    """Each field of a request's settings, and of the endpoint those that workers need."""
+    form = OutputForm("json_object", {"type": "json_object"}, "Answer in JSON")
+    config = RequestConfig(
+        "m", {"top_p": 0.5}, {"type": "text"}, "Hint", fallbacks=(form,), turns=(Turn("system", "Be short."),),
+        max_tries=2, max_refusals=3,
+    )  # fmt: skip
+    assert all(getattr(config, one.name) != one.default for one in fields(config))
+    more: dict[str, Any] = {"headers": {"X-Team": "t"}, "extra_body": {"n_best": 1}, "timeout": 5}
+    given = Endpoint("http://a/v1", others=("http://b/v1",), **more)
+    settings = orjson.loads(orjson.dumps(Assignment(given, config).to_dict()))
+    assert config_of(settings["config"]) == config
+    found = endpoint_of(settings, HandedKey("sk-1", lambda: "sk-2"))
+    assert (found.urls, found.timeout, dict(found.extra_body)) == (given.urls, 5, {"n_best": 1})
+    assert found.resolve_headers() == {"x-team": "t"}
+    assert [found.resolve_key(), found.resolve_key()] == ["sk-1", "sk-2"]
+
+
+def test_a_lost_worker_loses_what_was_in_flight(tmp_path: Path) -> None:
+    """Another worker wants the same rows: it asks what the lost one had not told."""
+    all_rows = requests(range(600))
+    with ScriptedEndpoint(latency_s=0.02, keep=False) as server, desk_of(tmp_path, server.url) as desk:
+        lost = Worker(desk.address, "run")
+        stream = lost.ask(iter(all_rows))
+        next(stream)
+        other: list[list[str]] = []
+        thread = threading.Thread(target=lambda: other.extend(ask(desk, [all_rows])))
+        thread.start()
+        while desk.busy() < 2:
+            time.sleep(0.01)
+        lost._socket.shutdown(2)
+        thread.join()
+        lost.close()
+        assert sorted(other[0]) == hashes(all_rows)
+        assert server.tally.stats()["requests"] - 600 <= 8 + 128
+        assert desk.counts.handed_over > 0
+
+
+def test_a_stopped_run_keeps_what_is_in_flight(tmp_path: Path) -> None:
+    with ScriptedEndpoint(latency_s=0.02) as server, desk_of(tmp_path, server.url) as desk:
+        threading.Timer(0.3, desk.stop).start()
+        found = ask(desk, [requests(range(5000)), requests(range(5000, 9000))])
+        assert 0 < sum(map(len, found)) == len(server.asked) == len(desk.journal) < 9000
+
+
+def test_what_every_request_would_meet_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THE_KEY", "sk-very-secret")
+    with (
+        ScriptedEndpoint(key="another") as server,
+        desk_of(tmp_path, server.url, api_key_env="THE_KEY") as desk,
+    ):
+        assert ask(desk, [requests(range(50))]) == [[]]
+        assert "refuses the key" in (desk.fatal or "")
+        assert "sk-very-secret" not in f"{desk.fatal}{desk.address}"
+
+
+@pytest.mark.parametrize(("change", "problem"), [
+    ({"version": "0.0.1"}, "sqlenrich 0.0.1 is installed on the executor .*, and .* on the driver"),
+    ({"assignment": "old"}, "the run that this task belongs to is over"),
+    ({"token": "wrong"}, "the desk of the driver at 127.0.0.1:.* closes the connection"),
+    ({"port": 1}, "can't reach the driver at 127.0.0.1:1 .*: set spark.driver.host"),
+])  # fmt: skip
+def test_who_may_not_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], problem: str
+) -> None:
+    with desk_of(tmp_path, "http://127.0.0.1:9/v1") as desk:
+        monkeypatch.setattr(workers, "__version__", change.get("version", __version__))
+        given = desk.address
+        address = DeskAddress(given.host, change.get("port", given.port), change.get("token", given.token))
+        with pytest.raises(WorkerError, match=problem) as refused:
+            Worker(address, change.get("assignment", "run"))
+    assert given.token not in f"{refused.value}{given}"
+
+
+@pytest.mark.parametrize("demand", [(1, 1, 1, 1), (1, 0, 0, 0), (20, 1, 1, 1)])
+def test_a_limit_a_minute_is_used_up_whoever_has_the_rows(demand: tuple[int, ...]) -> None:
+    """Two virtual minutes at 600 a minute: workers ask again as soon as they have used what they got."""
+    now, used, wished = 0.0, 0.0, 0
+    buckets = SharedBuckets(Limits(rpm=600), now)
+    for tick in range(2 * 60 * 20):
+        now = tick / 20
+        for worker, share in enumerate(demand):
+            if share:
+                buckets.wish(worker, "rpm", 1.0)
+                wished += 1
+        used += sum(grant.units for grant in buckets.grants(sum(map(bool, demand)), now))
+    assert 0.96 * 1200 <= used <= 1200 + 12
