@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sqlenrich.core.engine import Engine, ResponseFormat
 from sqlenrich.core.errors import ConfigError, SqlenrichError
 from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
+from sqlenrich.core.turn import text_before
 from sqlenrich.engines import engine_names, get_engine
 from sqlenrich.plan.compile import compile_plan
 from sqlenrich.plan.model import output_of
@@ -16,6 +18,7 @@ from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.prompt import Prompt
 from sqlenrich.prompt.layout import layout
 from sqlenrich.renderer.script import model_for
+from sqlenrich.runner.output_forms import sends_schema
 from sqlenrich.schema.json_schema import hint_text
 from sqlenrich.schema.vendor.response_format import dialect_of, json_schema_format
 from sqlenrich.spec.enrichment import Enrichment
@@ -30,14 +33,19 @@ _NAMED = 8
 
 @dataclass(frozen=True)
 class Check:
-    """The result: a text to print, and whether at least one engine can use the file."""
+    """The result: a text to print, and whether an engine, or each one that was named, can use the file."""
 
     text: str
     usable: bool
 
 
-def check(file: str | Path, *, model: str | None = None) -> Check:
-    """Check one enrichment file against every engine. Problems of the file are in the result, never raised."""
+def check(file: str | Path, *, model: str | None = None, engines: Sequence[str] = ()) -> Check:
+    """Check one enrichment file against every engine, or against some, each of which must be able to use it.
+
+    Problems of the file are in the result, never raised. Raises ConfigError for an unknown engine.
+    """
+    for name in engines:
+        get_engine(name)
     try:
         enrichment = load(file)
         config = find_config(enrichment.path)
@@ -50,13 +58,13 @@ def check(file: str | Path, *, model: str | None = None) -> Check:
     lines.append(f"  gives       {', '.join(enrichment.output_columns)}")
     lines.append(f"  settings    {config.path or 'no sqlenrich.toml'}")
     lines += _prompt(enrichment, compiled)
-    usable = False
-    for name in engine_names():
+    verdicts: list[str] = []
+    for name in engines or engine_names():
         verdict, details = _engine(enrichment, name, config, model)
-        usable = usable or verdict == "ok"
+        verdicts.append(verdict)
         lines.append(f"  {name:<12}{verdict}")
         lines += [f"              {detail}" for detail in details]
-    return Check("\n".join(lines), usable)
+    return Check("\n".join(lines), (all if engines else any)(verdict == "ok" for verdict in verdicts))
 
 
 def _prompt(enrichment: Enrichment, compiled: Prompt) -> list[str]:
@@ -67,6 +75,12 @@ def _prompt(enrichment: Enrichment, compiled: Prompt) -> list[str]:
     if (limit := enrichment.limit) is not None:
         longer = "is not asked" if limit.cut is None else f"has its {limit.cut} cut"
         line += f"; a request of over {limit.tokens:,} {longer}"
+    if turns := enrichment.turns:
+        before = estimate_tokens(text_before(turns))
+        line += (
+            f"\n  messages    {len(turns)} before each prompt, about {before:,} tokens; "
+            "the function of a warehouse gets them as text before it"
+        )
     _, value, behind, column = layout(compiled.expr)
     if value is None or behind < LONG_CONSTANT_CHARACTERS:
         return [line]
@@ -96,10 +110,12 @@ def _response_format(enrichment: Enrichment, engine: Engine, config: Config, res
     if enrichment.hint == "always":
         return ResponseFormat(None, ("hint: always",))
     try:
-        url = config.endpoint(None).url
+        endpoint = config.endpoint(None)
     except ConfigError:  # an option of the run may name one
-        url = ""
-    return json_schema_format(output, dialect_of(url))
+        return json_schema_format(output)
+    if not sends_schema(enrichment, endpoint):
+        return ResponseFormat(None, (f"structured_output: {endpoint.structured_output}",))
+    return json_schema_format(output, dialect_of(endpoint.url, endpoint.dialect))
 
 
 def _response_format_line(enrichment: Enrichment, sent: ResponseFormat) -> str:

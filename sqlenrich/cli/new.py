@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sqlenrich.cli.data_columns import columns_of, fitted, key_of, looks_like_text, printed_columns
 from sqlenrich.core.errors import ConfigError, did_you_mean
-from sqlenrich.core.types import BOOLEAN, STRING, Type, type_json
-from sqlenrich.runner.scratch import scratch_folder
-from sqlenrich.spec.enrichment import RESERVED_COLUMNS
+from sqlenrich.core.types import STRING, Type, type_json
 from sqlenrich.spec.loader import loads, templates
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_KEYS = re.compile(r"^(id|.*[_ -]id|key|uuid)$", re.IGNORECASE)
-_TEXTS = re.compile(
-    r"(text|body|message|comment|review|content|description|title|subject|note|question)", re.IGNORECASE
-)
 _NO_VARIABLES = (
     "and", "or", "not", "in", "is", "if", "else", "true", "false", "none", "null", "output", "loop", "range", "zip",
     "namespace", "self", "super", "caller", "varargs", "kwargs", "dict", "lipsum", "cycler", "joiner",
 )  # fmt: skip
 """Words with another meaning in a template or in YAML."""
+MOST_NAMED = 8
+"""The most columns that the comment of a new file names."""
 _BODY = """---
 description: {description}
 version: 1
@@ -68,8 +66,8 @@ def new(
     """Write ``NAME.prompt`` and give a line that names the next command.
 
     ``template`` copies a ready-made enrichment, ``sample`` also its labelled rows, as ``NAME.csv``. ``data`` is a file
-    whose columns and key the prompt file gets. Raises ConfigError if a file exists (unless ``force``) or the name
-    is no table name.
+    whose columns and key the prompt file gets, also a ready-made one. Raises ConfigError if a file exists (unless
+    ``force``) or the name is no table name.
     """
     path = Path(name if name.endswith(".prompt") else f"{name}.prompt")
     if not _IDENTIFIER.fullmatch(path.stem):
@@ -80,8 +78,11 @@ def new(
     for file in (path, rows) if sample else (path,):
         if file.exists() and not force:
             raise ConfigError(f"{file} exists; choose another name, or --force")
+    missing: tuple[str, ...] = ()
     if template is not None:
         text = template_text(template)
+        if data is not None:
+            text, missing = fitted(text, loads(text, name=path.stem), columns_of(Path(data)))
     else:
         text = fresh_text(path.stem, {} if data is None else columns_of(Path(data)), data)
     loads(text, name=path.stem, path=path)
@@ -90,7 +91,10 @@ def new(
         rows.write_bytes(templates()[str(template)].with_name("sample.csv").read_bytes())
         data = rows
     written = f"{path} and {rows}" if sample else f"{path}"
-    return f"wrote {written}; next: sqlenrich preview {path} --input {data or 'YOUR_DATA.csv'} --prompt-only"
+    lines = [f"wrote {written}; next: sqlenrich preview {path} --input {data or 'YOUR_DATA.csv'} --prompt-only"]
+    if missing:
+        lines.insert(0, f"{data} has no column {', '.join(missing)}: edit columns and the prompt in {path}")
+    return "\n".join(lines)
 
 
 def template_text(template: str) -> str:
@@ -101,15 +105,6 @@ def template_text(template: str) -> str:
     return known[template].read_text(encoding="utf-8")
 
 
-def columns_of(data: Path) -> dict[str, Type]:
-    """Give the columns of a data file and their types."""
-    from sqlenrich.runner.backends.duckdb.database import Database
-    from sqlenrich.runner.backends.duckdb.source import open_source
-
-    with scratch_folder() as folder, Database(folder / "new.duckdb") as store:
-        return open_source(store, str(data), None, None, number_rows=False)
-
-
 def fresh_text(name: str, types: dict[str, Type], data: str | Path | None) -> str:
     """Give a commented prompt file for some columns, or one to fill in if there are none."""
     if not types:
@@ -118,14 +113,8 @@ def fresh_text(name: str, types: dict[str, Type], data: str | Path | None) -> st
     else:
         file = Path(data).name if data is not None else "your data"
         source = f"# Made for {file}; for a warehouse, name its table here:\n# source: raw.messages\n"
-    keys = [column for column in types if _KEYS.match(column) and column.lower() not in RESERVED_COLUMNS][:1]
-    printed = {
-        c: kind
-        for c, kind in types.items()
-        if (c not in keys and kind in (STRING, BOOLEAN)) or (kind == STRING and c not in keys)
-    }
-    chosen = sorted(printed, key=lambda column: (not _TEXTS.search(column), list(types).index(column)))[:3]
-    chosen = [column for column in types if column in chosen]
+    key = key_of(list(types))
+    chosen = printed_columns(types, key)
     if not chosen:
         raise ConfigError(f"{data} has no text column to ask about; there are: {', '.join(types)}")
     variables: dict[str, str] = {}
@@ -134,11 +123,11 @@ def fresh_text(name: str, types: dict[str, Type], data: str | Path | None) -> st
         while variable in variables.values() or (variable != column and variable in types):
             variable += "_"
         variables[column] = variable
-    main = next((variables[c] for c in chosen if _TEXTS.search(c)), variables[chosen[0]])
+    main = next((variables[c] for c in chosen if looks_like_text(c)), variables[chosen[0]])
     written = [_column(variables[column], column, types[column]) for column in chosen]
-    key = (
-        f"key: [{quoted(keys[0])}]\n"
-        if keys
+    named = (
+        f"key: [{quoted(key)}]\n"
+        if key is not None
         else "key: []                          # none found: _row counts the rows of a file\n"
     )
     rest = [variables[column] for column in chosen if variables[column] != main]
@@ -146,11 +135,20 @@ def fresh_text(name: str, types: dict[str, Type], data: str | Path | None) -> st
     return _BODY.format(
         description=f"What to find out about each row of {name}",
         source=source,
-        key=key,
-        columns="columns:\n" + "\n".join(f"  {line}" for line in written),
+        key=named,
+        columns="columns:\n" + "\n".join(f"  {line}" for line in (*written, *_left_out(types, key, chosen))),
         main=main,
         prompt=prompt,
     )
+
+
+def _left_out(types: Mapping[str, Type], key: str | None, chosen: Sequence[str]) -> list[str]:
+    """Give a comment that names the columns which the prompt does not print."""
+    names = [quoted(name) for name in types if name not in chosen and name != key]
+    if not names:
+        return []
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return [f"# Not in the prompt: {', '.join(names[:MOST_NAMED])}{more}"]
 
 
 def variable_name(column: str) -> str:

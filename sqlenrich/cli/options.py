@@ -51,8 +51,44 @@ def _all(*options: Callable[[Any], Any]) -> Callable[[F], F]:
     return add
 
 
-input_option = click.option("--input", "input_", metavar="PATH", help="A CSV, TSV, JSON lines, Parquet or DuckDB file.")
-target_option = click.option("--target", metavar="NAME", help="A target of sqlenrich.toml.")
+input_option = _all(
+    click.option(
+        "--input",
+        "input_",
+        metavar="PATH",
+        help="CSV, TSV, JSON lines, Parquet: a file, 'a*.csv', a folder, a URL, - for stdin; a .duckdb; a warehouse's "
+        "table.",
+    ),
+    click.option("--encoding", metavar="NAME", help="The encoding of text files that are not UTF-8: cp1252, utf-16."),
+)
+outputs_option = click.option(
+    "--output",
+    "outputs",
+    metavar="PATH",
+    multiple=True,
+    help="A .duckdb database, a .csv, .parquet or .jsonl file, - for stdout; may be repeated. A warehouse's schema.",
+)
+output_option = click.option(
+    "--output", metavar="PATH", required=True, help="What a run wrote: a .duckdb database or a file."
+)
+result_options = _all(
+    click.option("--quarantine", is_flag=True, help="The refused rows with their reasons, not the accepted ones."),
+    click.option("--columns", metavar="C1,C2", callback=parse_names, help="Only these columns."),
+    click.option("--where", metavar="SQL", help="Only these rows, by a condition in DuckDB's SQL."),
+)
+place_options = _all(
+    click.option("--engine", metavar="E", help="On this engine: databricks, snowflake, bigquery or spark."),
+    click.option("--profile", metavar="P[:T]", help="With --engine: a profile of dbt's profiles.yml and its target."),
+    click.option("--connection", metavar="NAME", help="With --engine: a connection of the vendor's own file."),
+    click.option("--target", metavar="NAME", help="A target of sqlenrich.toml."),
+)
+spark_option = click.option(
+    "--spark", metavar="MASTER", help="On Spark: local[4], spark://host:7077, yarn, k8s://... or a target's own."
+)
+warehouse_options = _all(
+    click.option("--chunk-rows", metavar="N", type=click.IntRange(1), help="The requests of a warehouse's statement."),
+    click.option("--take-over", is_flag=True, help="Cancel a statement that a dead run left in the warehouse."),
+)
 model_option = click.option("--model", metavar="M", help="The model's name, or an alias of sqlenrich.toml.")
 concurrency_option = click.option(
     "--concurrency", metavar="N", type=click.IntRange(1, 10_000), help="The maximum number of requests in flight."
@@ -62,6 +98,20 @@ responses_option = click.option(
 )
 prices_option = click.option("--prices", metavar="PATH", help="A file of prices, for the cost.")
 yes_option = click.option("--yes", is_flag=True, help="Don't ask before the first call.")
+
+
+joining_options = _all(
+    click.option("--incremental", is_flag=True, help="Replace the rows of the same key; keep all others."),
+    click.option("--replace", is_flag=True, help="Take over the tables of another prompt file of this name."),
+)
+
+
+log_option = click.option(
+    "--log",
+    type=click.Choice(("text", "json")),
+    default="text",
+    help="Progress on stderr as text, or as JSON: one line an event.",
+)
 
 
 def json_option(what: str) -> Callable[[F], F]:
@@ -85,7 +135,11 @@ model_options = _all(
 )
 cap_options = _all(
     click.option(
-        "--max-rows", metavar="N", type=click.IntRange(0), help="Stop after this number of distinct requests."
+        "--max-rows",
+        "--limit",
+        metavar="N",
+        type=click.IntRange(0),
+        help="Stop after this number of distinct requests.",
     ),
     click.option(
         "--max-calls", metavar="N", type=click.IntRange(0), help="Stop after this number of calls, retries included."

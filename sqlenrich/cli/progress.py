@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from types import TracebackType
-from typing import Self, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from sqlenrich.cli import terminal
 from sqlenrich.cli.signals import wait_for_answers
+from sqlenrich.core.errors import SqlenrichError
 from sqlenrich.llm.messages import Answer
 from sqlenrich.runner.observer import PlanLine, Stopper
+from sqlenrich.runner.tally import Tally, clock
+
+if TYPE_CHECKING:
+    from sqlenrich.runner.report import Report
 
 LOG_EVERY_S = 10.0
 """Seconds between two lines of a log while answers arrive."""
@@ -27,18 +33,26 @@ QUIET_S = 3.0
 """Seconds without an answer after which a terminal's line names what the run waits for."""
 
 
+WARNINGS = ("too many refused", "stopped")
+"""How the lines of a report begin that a person should look at."""
+
+
 class Progress:
     """Shows a person how a run goes, and asks for confirmation before the first call unless ``yes``.
 
     As a context manager it also shows, from a thread of its own, what a run without answers waits for.
     """
 
+    asks = True
+    """Whether a person may be asked."""
+
     def __init__(self, out: TextIO, *, yes: bool, ask: Callable[[str], bool] | None, stopper: Stopper) -> None:
         self.out, self.yes, self.ask, self.stopper = out, yes, ask, stopper
         self.live = out.isatty()
-        self.started = self.drawn = self.heard = time.monotonic()
-        self.done = self.total = self.kept = 0
-        self.failures: Counter[str] = Counter()
+        self.coloured = self.live and terminal.coloured()
+        self.drawn = self.heard = time.monotonic()
+        self.tally = Tally()
+        self.kept = 0
         self._phase = "reading the rows"
         self._shown = False
         self._lock = threading.RLock()
@@ -48,7 +62,8 @@ class Progress:
     @classmethod
     def of_command(cls, *, yes: bool, waits: bool = False) -> Self:
         """Give the progress of a command on stderr. With ``waits`` a signal waits for the requests in flight."""
-        progress = cls(sys.stderr, yes=yes, ask=terminal.confirm if terminal.can_ask() else None, stopper=Stopper())
+        ask = terminal.confirm if terminal.can_ask() and cls.asks else None
+        progress = cls(sys.stderr, yes=yes, ask=ask, stopper=Stopper())
         if waits:
             wait_for_answers(progress.stopper, lambda: progress.kept > 0)
         return progress
@@ -67,14 +82,29 @@ class Progress:
     def plan(self, line: PlanLine, /) -> bool:
         """Print the plan line, then ask for confirmation if a person can answer."""
         with self._lock:  # nothing else is written while the question is open
-            self.note(line.to_text())
-            if line.calls and not self.yes and self.ask is not None and not self.ask("Send them?"):
+            self._announce(line)
+            if line.calls and line.paid and not self.yes and self.ask is not None and not self.ask("Send them?"):
                 return False
-            self.started = self.drawn = self.heard = time.monotonic()
-            self.done, self.total = 0, line.calls  # a comparison has two runs
-            self.failures.clear()
+            self.drawn = self.heard = time.monotonic()
+            self.tally.begin(line)  # a comparison has two runs
             self._phase = "making the tables"
         return True
+
+    def _announce(self, line: PlanLine) -> None:
+        self.note(line.to_text())
+
+    def fail(self, error: SqlenrichError) -> bool:
+        """Give whether the error is told here; else the command prints it."""
+        del error
+        return False
+
+    def finish(self, report: Report) -> None:
+        """Print the report."""
+        self.clear()
+        for line in report.to_text().splitlines():
+            warns = self.coloured and line.startswith(WARNINGS)
+            print(f"{terminal.WARNING}{line}{terminal.PLAIN}" if warns else line, file=self.out)
+        self.out.flush()
 
     def note(self, line: str) -> None:
         """Print a line."""
@@ -84,36 +114,33 @@ class Progress:
 
     def answered(self, answers: Sequence[Answer], total: int) -> None:
         """Count the answers, and draw or log if it is due."""
-        self.total = total
-        self.done += len(answers)
+        self.tally.answered(answers, total)
         self.kept += len(answers)
-        for answer in answers:
-            if answer.call_error is not None:
-                self.failures["CALL_ERROR"] += 1
-            elif not (answer.response or "").strip():
-                self.failures["NO_RESPONSE"] += 1
-            elif answer.finish_reason == "length":
-                self.failures["TRUNCATED"] += 1
-            elif answer.finish_reason in ("refusal", "content_filter"):
-                self.failures["REFUSED"] += 1
+        self._draw_if_due()
+
+    def progressed(self, answered: int, total: int, failed: int, tokens_in: int, tokens_out: int) -> None:
+        """Count the answers of a statement, and draw or log if it is due."""
+        self.tally.progressed(answered, total, failed, tokens_in, tokens_out)
+        self.kept += answered
+        self._draw_if_due()
+
+    def _draw_if_due(self) -> None:
         now = self.heard = time.monotonic()
-        if now - self.drawn >= (DRAW_EVERY_S if self.live else LOG_EVERY_S) or (self.live and self.done == total):
-            self._draw(self.line(now), now)
+        last = self.live and self.tally.done == self.tally.total
+        if now - self.drawn >= (DRAW_EVERY_S if self.live else LOG_EVERY_S) or last:
+            self._show(now)
 
     def line(self, now: float) -> str:
-        """Give the state in one line: done, rate, time left, failures by code."""
-        rate = self.done / max(now - self.started, 1e-9)
-        shown = f"{rate:,.0f}/s" if rate >= 1 or not rate else f"{60 * rate:,.0f}/min"
-        left = f", {_clock((self.total - self.done) / rate)} left" if rate else ""
-        failures = "".join(f", {count:,} {code}" for code, count in self.failures.most_common())
-        return f"{self.done:,}/{self.total:,} answered, {shown}{left}{failures}"
+        """Give the state in one line: done, rate, time left, tokens, cost, failures by code."""
+        return self.tally.head(now, stopping=self.stopper.requested) + self.tally.failed()
 
     def quiet_line(self, now: float) -> str:
         """Give in one line what a run without answers waits for."""
         client = self.stopper.client
         if client is None:
-            return f"{self._phase}, {_clock(now - self.heard)}"
-        return f"{self.done:,}/{self.total:,} answered, none for {_clock(now - self.heard)}: {client.waiting()}"
+            return f"{self._phase}, {clock(now - self.heard)}"
+        done = f"{self.tally.done:,}/{self.tally.total:,} answered"
+        return f"{done}, none for {clock(now - self.heard)}: {client.waiting()}"
 
     def clear(self) -> None:
         """Remove the line of a terminal."""
@@ -122,13 +149,23 @@ class Progress:
                 print(terminal.CLEAR_LINE, end="", file=self.out, flush=True)
             self._shown = False
 
+    def _show(self, now: float, waiting: str | None = None) -> None:
+        """Show the state, or what a run without answers waits for."""
+        self._draw(waiting if waiting is not None else self.line(now), now)
+
     def _draw(self, line: str, now: float) -> None:
         with self._lock:
             self.drawn = now
             if self.live:  # a line that wraps could not be cleared
-                line = terminal.CLEAR_LINE + line[: terminal.width(least=21) - 1]
+                line = terminal.CLEAR_LINE + self._painted(line[: terminal.width(least=21) - 1])
             print(line, end="" if self.live else "\n", file=self.out, flush=True)
             self._shown = self.live
+
+    def _painted(self, line: str) -> str:
+        """Give a line with its failures in colour."""
+        failed = self.tally.failed()
+        before, found, after = line.partition(failed) if self.coloured and failed else (line, "", "")
+        return f"{before}{terminal.WARNING}{found}{terminal.PLAIN}{after}" if found else line
 
     def _watch(self) -> None:
         """Show what is waited for if nothing was shown for a while."""
@@ -138,10 +175,40 @@ class Progress:
                 now = time.monotonic()
                 if now - self.drawn >= every_s and not self._over.is_set():
                     early = self.live and now - self.heard < QUIET_S
-                    self._draw(self.line(now) if early and self.done else self.quiet_line(now), now)
+                    self._show(now, None if early and self.tally.done else self.quiet_line(now))
 
 
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+class JsonLog(Progress):
+    """The progress of a run as JSON, one line an event. It asks nothing."""
+
+    asks = False
+
+    def _announce(self, line: PlanLine) -> None:
+        self._event("plan", **line.facts())
+
+    def fail(self, error: SqlenrichError) -> bool:
+        """Write the error."""
+        self._event("error", kind=type(error).__name__, text=str(error))
+        return True
+
+    def note(self, line: str) -> None:
+        """Write a note."""
+        self._event("note", text=line)
+
+    def finish(self, report: Report) -> None:
+        """Write the report."""
+        self._event("report", exit_status=report.exit_status, **report.to_dict())
+
+    def _show(self, now: float, waiting: str | None = None) -> None:
+        with self._lock:
+            self.drawn = now
+            self._event("progress" if waiting is None else "waiting", waiting=waiting, **self.tally.facts(now))
+
+    def _event(self, event: str, **facts: Any) -> None:
+        told = {"event": event, "at": datetime.now(UTC).isoformat(timespec="milliseconds"), **facts}
+        with self._lock:
+            print(
+                json.dumps({name: value for name, value in told.items() if name != "waiting" or value}),
+                file=self.out,
+                flush=True,
+            )

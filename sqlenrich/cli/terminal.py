@@ -12,6 +12,14 @@ import click
 CLEAR_LINE = "\r\x1b[K"
 """Goes to the beginning of the terminal's line and clears it."""
 
+WARNING, PLAIN = "\x1b[33m", "\x1b[0m"
+"""The colour of what a person should look at, and the end of it."""
+
+
+def coloured() -> bool:
+    """Whether a terminal may get colours: see no-color.org."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
 
 def width(*, least: int = 60, most: int | None = None) -> int:
     """Give the terminal's width in columns, within bounds."""

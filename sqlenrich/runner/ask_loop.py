@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sqlenrich.llm.client import Client
     from sqlenrich.llm.throttle.limiter import RateLimiter
 
-PREFLIGHT_REQUESTS = 3
+PREFLIGHT_REQUESTS = 6
 COMMIT_ROWS = 256
 """The answers of one commit at most: each commit costs the same."""
 BATCH_ROWS = 128
@@ -26,7 +26,7 @@ BATCH_ROWS = 128
 class Asker(Protocol):
     """A stream of requests in, batches of answers out. A failed request is an answer with ``call_error``."""
 
-    def preflight(self, requests: Sequence[Request], *, suspect: bool = False) -> list[Answer]:
+    def preflight(self, requests: Sequence[Request]) -> list[Answer]:
         """Ask a few requests first. Raises RunError where all fail for a reason that is not theirs."""
 
     def stream(self, requests: Iterator[Request]) -> Iterator[list[Answer]]:
@@ -61,14 +61,16 @@ class AskLoop:
     """The answers stored."""
     limiters: dict[int, RateLimiter] = field(default_factory=dict)
 
-    def ask(self, choice: ModelChoice, call: Step, pending: int, *, repeat: bool, suspect: bool = False) -> None:
+    def ask(self, choice: ModelChoice, call: Step, pending: int, *, repeat: bool, answered: bool = False) -> None:
         """Ask the pending relation; with ``repeat`` again while a retryable failure is pending.
 
-        ``suspect`` requests failed before: a further failure does not end the run.
+        ``answered``: the endpoint answered these requests before. Otherwise those asked before failed, and are no
+        probes.
         """
         from sqlenrich.llm.client import Client
         from sqlenrich.llm.model import InstantModel
 
+        assert choice.model is not None
         instant = isinstance(choice.model, InstantModel) and choice.model.instant
         batch_rows = COMMIT_ROWS if instant else BATCH_ROWS
         with Client(
@@ -79,7 +81,7 @@ class AskLoop:
                 self.limiters[id(client.limiter)] = client.limiter
             before = replace(client.stats)  # a model that was asked before counts on
             try:
-                failed = self._round(client, call, pending, preflight=True, suspect=suspect)
+                failed = self._round(client, call, pending, preflight=True, answered=answered)
                 while repeat and not client.stopped and failed and (pending := self._refreshed(choice, call)):
                     failed = self._further_round(client, call, pending)
             finally:
@@ -100,11 +102,11 @@ class AskLoop:
     def _further_round(self, client: Client, call: Step, pending: int) -> int:
         """Ask again what failed: each request sent is a retry."""
         first_sends = client.stats.calls - client.stats.retries
-        failed = self._round(client, call, pending, preflight=False, suspect=False)
+        failed = self._round(client, call, pending, preflight=False, answered=False)
         self.retries += client.stats.calls - client.stats.retries - first_sends
         return failed
 
-    def _round(self, client: Asker, call: Step, pending: int, *, preflight: bool, suspect: bool) -> int:
+    def _round(self, client: Asker, call: Step, pending: int, *, preflight: bool, answered: bool) -> int:
         """Ask all pending requests once; give how many answers are retryable failures."""
         self.total += pending
         failed = 0
@@ -112,7 +114,7 @@ class AskLoop:
         if preflight:
             # Neighbours are alike: three of them that fail would say nothing of the others.
             head = self.backend.spread(call, pending, PREFLIGHT_REQUESTS)
-            answers = client.preflight(head, suspect=suspect)
+            answers = client.preflight([request for request in head if answered or request.attempt == 1])
             failed += self._store(answers)
             if asked := {answer.request_hash for answer in answers}:
                 requests = (request for request in requests if request.request_hash not in asked)

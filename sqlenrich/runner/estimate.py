@@ -5,42 +5,42 @@ from __future__ import annotations
 import json
 import math
 import textwrap
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
-from sqlglot import exp
-
+from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
-from sqlenrich.core.sql import Sql, case, func, literal
-from sqlenrich.plan.plan import Plan, Step
-from sqlenrich.plan.relations import RELATIONS, symbol
-from sqlenrich.runner.backends.queries import count_rows, rows_of
-from sqlenrich.runner.model_choice import ModelOptions, choose_model, wanted_model
+from sqlenrich.core.limits import PER_MINUTE
+from sqlenrich.plan.relations import RELATIONS
+from sqlenrich.runner.backends import queries
+from sqlenrich.runner.inputs import Input, input_of
+from sqlenrich.runner.model_choice import ModelChoice, ModelOptions, WantedModel, choose_model, wanted_model
+from sqlenrich.runner.place import Place, PlaceOptions, RunPlaceOptions, of_target, place_of
 from sqlenrich.runner.scratch import scratch_folder
 from sqlenrich.runner.session import (
     MODEL_OPTIONS,
+    PLACE_OPTIONS,
     SOURCE_OPTIONS,
+    CapOptions,
+    InputOptions,
     SourceOptions,
+    caps_of,
     check_options,
+    choice_of,
     chosen,
     compile_source,
     settings_of,
     with_source_options,
 )
-from sqlenrich.runner.token_estimates import KEPT_BELOW, PendingRequests, TokensIn, TokensOut
+from sqlenrich.runner.token_estimates import PendingRequests, TokensIn, TokensOut
 from sqlenrich.runner.usage import NO_PRICES
 from sqlenrich.spec.enrichment import Enrichment
-from sqlenrich.spec.limits import TOO_LONG
 from sqlenrich.spec.prices import Prices, money
-from sqlenrich.spec.run_settings import Mock
-from sqlenrich.spec.settings import LIMITS, Config, Endpoint
-
-if TYPE_CHECKING:  # "import sqlenrich" does not load duckdb
-    from sqlenrich.runner.backends.duckdb.database import Database
-
-OUTPUT = "sqlenrich_output"
+from sqlenrich.spec.run_settings import Caps, Mock
+from sqlenrich.spec.settings import Config
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,12 @@ class Estimate:
     seconds_low: float | None
     seconds_high: float | None
     limit: str | None
+    compiled: tuple[str, ...] = ()
+    """The steps whose statements a warehouse has compiled."""
+    pending: int = 0
+    """The requests without an answer; more than ``calls`` where a cap ends the run before."""
+    stopped_at: str | None = None
+    """The cap that ends the run, by this estimate."""
     cached_assumed: int = 0
     """The input tokens that the lower bound of the cost assumes to be cached."""
     where: str = ""
@@ -77,7 +83,7 @@ class Estimate:
         facts = asdict(self)
         for hidden in ("where", "output", "cached_assumed"):
             del facts[hidden]
-        facts["endpoint"] = self.where.removeprefix(" at ") or None
+        facts["endpoint"] = self.where.removeprefix(" at ") if self.where.startswith(" at ") else None
         for name in ("cost", "seconds"):
             low, high = facts.pop(f"{name}_low"), facts.pop(f"{name}_high")
             facts[name] = None if low is None else {"low": low, "high": high}
@@ -95,7 +101,7 @@ class Estimate:
             ("not asked", f"{sum(self.not_asked.values()):,}", reasons),
             ("requests", f"{self.distinct_requests:,}", "distinct"),
             ("answered", f"{self.cached:,}", f"in {self.output}" if self.output else "no --output to look into"),
-            ("calls", f"{self.calls:,}", ""),
+            ("calls", f"{self.calls:,}", self._capped()),
         ]
         if self.tokens_in is not None:
             lines.append(("tokens in", f"{self.tokens_in.total:,}", self.tokens_in.to_text()))
@@ -108,9 +114,13 @@ class Estimate:
             cost = f"{_range(self.cost_low, self.cost_high, money)} {self.currency}"
             lines.append(("cost", cost, f"prices of {self.prices_as_of}, {self._cached()}, no retries"))
         if self.seconds_low is None:
-            lines.append(("time", "unknown", "no rpm or tpm is set, and no stored answer has a latency"))
+            in_sql = bool(self.where) and not self.where.startswith(" at ")
+            why = "a warehouse tells no time" if in_sql else "no rpm or tpm is set, and no stored answer has a latency"
+            lines.append(("time", "unknown", why))
         else:
             lines.append(("time", _range(self.seconds_low, self.seconds_high, duration), f"{self.limit}"))
+        if self.compiled:
+            lines.append(("statements", f"{len(self.compiled)}", f"compiled, not run: {', '.join(self.compiled)}"))
         values = max(len(value) for _, value, _ in lines)
         room = None if width is None else max(width - values - 14, 20)
         table = []
@@ -118,9 +128,18 @@ class Estimate:
             first, *rest = textwrap.wrap(note, room, break_long_words=False) or [""] if room else [note]
             table.append(f"{label:<12}{value:<{values}}  {first}".rstrip())
             table += [" " * (values + 14) + line for line in rest]
-        why = None if self.tokens_in is None else self.tokens_in.why
-        known = [f"tokens in are an estimate: {why}"] if why is not None else []
+        estimated = None if self.tokens_in is None else self.tokens_in.why
+        known = [f"tokens in are an estimate: {estimated}"] if estimated is not None else []
         return "\n".join([f"plan of {self.name}: {self.model}{self.where}; nothing was asked", *table, *known])
+
+    def _capped(self) -> str:
+        """The cap that ends the run, and what is left then."""
+        if self.stopped_at is None:
+            return ""
+        option = f"--{self.stopped_at.replace('_', '-')}"
+        if self.stopped_at == "max_cost":
+            return f"at most: {option} ends the run before"
+        return f"of {self.pending:,}: {option} ends the run"
 
     def _cached(self) -> str:
         """The input that the lower bound of the cost assumes to be cached."""
@@ -129,18 +148,17 @@ class Estimate:
         return f"the lower bound with {self.cached_assumed:,} tokens in cached: the constant beginning"
 
 
-class EstimateOptions(SourceOptions, ModelOptions, total=False):
-    """The shorthands of an estimate: source, model, prices."""
-
-    prices: str | Path | Prices | None
+class EstimateOptions(SourceOptions, InputOptions, ModelOptions, CapOptions, PlaceOptions, total=False):
+    """The shorthands of an estimate: source, model, caps, prices, warehouse."""
 
 
 def estimate(
     enrichment: Enrichment,
     *,
-    input: str | Path | None = None,
-    output: str | Path | None = None,
+    input: Any = None,
+    output: str | Path | Sequence[str | Path] | None = None,
     model: Endpoint | Mock | str | None = None,
+    caps: Caps | None = None,
     responses: str | None = None,
     sample: int = 100,
     config: Config | None = None,
@@ -149,37 +167,32 @@ def estimate(
     """Estimate the calls, tokens, cost and time of :func:`~sqlenrich.run` with the same arguments. No model is asked.
 
     ``output`` is only read, and may be absent. Its answers are not asked again, and their tokens and latencies are the
-    basis of the estimate. An endpoint with a token counter counts ``sample`` prompts; with 0 no prompt is sent.
+    basis of the estimate. An endpoint with a token counter counts ``sample`` prompts; with 0 no prompt is sent. On a
+    warehouse nothing is written: it compiles the statements, counts by SELECTs, and counts the tokens of ``sample``
+    prompts where it has a function for that.
     """
-    from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
-    from sqlenrich.runner.backends.duckdb.files import database_path
-
     check_options("estimate", options, EstimateOptions)
+    given = input_of(input, options.get("encoding"))
     enrichment = with_source_options(enrichment, **chosen(options, SOURCE_OPTIONS))
     config = settings_of(config, enrichment, options.get("prices"))
-    choice = choose_model(enrichment, config, wanted_model(model, **chosen(options, MODEL_OPTIONS)))
+    caps = caps_of(caps, options)
+    wanted = wanted_model(model, **chosen(options, MODEL_OPTIONS))
+    named = RunPlaceOptions(**chosen(options, PLACE_OPTIONS))  # type: ignore[typeddict-item]
+    place = place_of(enrichment, config, output, responses, named)
+    wanted = of_target(wanted, place)
+    planned = _in_files if place.output is None or isinstance(place.output, str | Path | Sequence) else _on_warehouse
+    with planned(enrichment, config, wanted, given, place) as (choice, pending, shown, compiled):
+        rows, distinct, no_input, bad_prompt = (int(n or 0) for n in pending.requests.rows(queries.planned())[0])
+        calls, stopped_at = _capped_calls(pending.calls, caps)
+        latency_ms = pending.latency_ms()
+        share = calls / pending.calls if pending.calls else 0.0
+        tokens_in = pending.tokens_in(sample).scaled(share) if calls else None
+        tokens_out = pending.tokens_out().scaled(share) if calls else None
     settings = choice.endpoint
-    fixed = settings is None or bool(options.get("concurrency") or settings.concurrency)
-    database = None if output is None else database_path(Path(output))
-    if output is not None:
-        DuckDBBackend(output).check_before_run(enrichment, input)
-    source = input if input is not None else database
-    if source is None:
-        raise ConfigError("which rows? Give --input PATH")
-    with scratch_folder() as folder, DuckDBBackend(folder / "plan.duckdb") as backend:
-        enrichment, compiled = compile_source(enrichment, backend, choice.resolved, source)
-        found = _attach_answers(
-            backend.database, compiled, database, responses or RELATIONS["responses"].format(enrichment.name)
-        )
-        backend.run_step(_lengths(compiled.step("prompts")))
-        rows, distinct = backend.size(compiled)
-        no_input, bad_prompt = (backend.number(compiled, query) for query in (_not_asked(), _bad_prompts()))
-        calls = backend.refresh(compiled, compiled.responses)
-        requests = PendingRequests(backend, compiled, enrichment, choice, calls)
-        latency_ms = requests.latency_ms()
-        tokens_in = requests.tokens_in(sample) if calls else None
-        tokens_out = requests.tokens_out() if calls else None
+    fixed = settings is None or settings.concurrency is not None
     cost_low, cost_high, unknown, cached_assumed = _cost(config.prices, choice.resolved.name, tokens_in, tokens_out)
+    if caps.max_cost is not None and cost_high is not None and cost_high > caps.max_cost:
+        cost_low, cost_high, stopped_at = min(cost_low or 0.0, caps.max_cost), caps.max_cost, "max_cost"
     low, high, limit = _time(settings, calls, tokens_in, tokens_out, latency_ms, choice.concurrency, fixed=fixed)
     return Estimate(
         name=enrichment.name,
@@ -187,7 +200,7 @@ def estimate(
         rows=rows,
         not_asked={"NO_INPUT": no_input, "BAD_PROMPT": bad_prompt},
         distinct_requests=distinct,
-        cached=distinct - calls,
+        cached=distinct - pending.calls,
         calls=calls,
         tokens_in=tokens_in,
         tokens_out=tokens_out,
@@ -199,67 +212,89 @@ def estimate(
         seconds_low=low,
         seconds_high=high,
         limit=limit,
+        compiled=compiled,
+        pending=pending.calls,
+        stopped_at=stopped_at,
         cached_assumed=cached_assumed,
         where=choice.where,
-        output=f"{output}{'' if found else _nothing_in(database)}" if output is not None else "",
+        output=shown,
     )
+
+
+def _capped_calls(calls: int, caps: Caps) -> tuple[int, str | None]:
+    """Give the calls under the caps, and the cap that is below all calls."""
+    limits = {"max_rows": caps.max_rows, "max_calls": caps.max_calls}
+    found = min((limit, name) for name, limit in {**limits, "": calls}.items() if limit is not None)
+    return found[0], found[1] or None if found[0] < calls else None
+
+
+class _Planned(NamedTuple):
+    """What an estimate reads, where the answers are in words, and the steps that a warehouse has compiled."""
+
+    choice: ModelChoice
+    pending: PendingRequests
+    output: str
+    compiled: tuple[str, ...] = ()
+
+
+@contextmanager
+def _in_files(
+    enrichment: Enrichment, config: Config, wanted: WantedModel, input: Input, place: Place
+) -> Iterator[_Planned]:
+    from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
+    from sqlenrich.runner.backends.duckdb.files import outputs_of
+    from sqlenrich.runner.backends.duckdb.planned import ScratchRequests
+
+    choice = choose_model(enrichment, config, wanted)
+    output, database = place.output, None
+    if output is not None:
+        assert isinstance(output, str | Path | Sequence)
+        outputs = outputs_of(output)
+        database = outputs.database
+        DuckDBBackend(output).check_before_run(enrichment, input)
+    source = input if input is not None else database
+    if source is None and enrichment.query is None:
+        raise ConfigError("which rows? Give --input PATH")
+    with scratch_folder() as folder, DuckDBBackend(folder / "plan.duckdb") as backend:
+        enrichment, plan = compile_source(enrichment, backend, choice.resolved, source)
+        table = place.responses or RELATIONS["responses"].format(enrichment.name)
+        requests = ScratchRequests(backend, plan, database, table)
+        shown = "" if database is None else f"{outputs}{'' if requests.found else _nothing_in(database)}"
+        yield _Planned(choice, PendingRequests(requests, plan, enrichment, choice), shown)
+
+
+@contextmanager
+def _on_warehouse(
+    enrichment: Enrichment, config: Config, wanted: WantedModel, input: Input, place: Place
+) -> Iterator[_Planned]:
+    from sqlenrich.runner.backends.planned import StatementRequests
+    from sqlenrich.runner.backends.spark.backend import SparkBackend
+    from sqlenrich.runner.backends.warehouse import WarehouseBackend
+
+    backend = place.output
+    if not isinstance(backend, WarehouseBackend | SparkBackend):
+        raise ConfigError("a plan reads files or a warehouse: give the output as a path, or an engine or a target")
+    choice = choice_of(enrichment, config, wanted, backend, Caps())
+    with backend:
+        given = {"responses": place.responses} if place.responses else {}
+        enrichment, plan = compile_source(
+            enrichment,
+            backend,
+            choice.resolved,
+            input,
+            relations=backend.relations(enrichment.name) | given,
+            asked_by_client=not choice.asks_in_sql,
+        )
+        backend.check_tables(plan)
+        requests = StatementRequests(backend, plan)
+        compiled = requests.compile()
+        shown = f"{backend.output}{'' if requests.found else ', which has none yet'}"
+        yield _Planned(choice, PendingRequests(requests, plan, enrichment, choice), shown, compiled)
 
 
 def _nothing_in(database: Path | None) -> str:
     """Give the reason why no answer is found."""
     return ", which has none yet" if database is not None and database.is_file() else ", which does not exist yet"
-
-
-def _lengths(prompts: Step) -> Step:
-    """Give the step with the length of each prompt instead of its text. A sample of the texts is kept as ``kept``."""
-    prompt, hashed = exp.column("prompt"), exp.column("request_hash")
-    kept = case((exp.LT(this=hashed, expression=literal(KEPT_BELOW)), prompt))
-    too_long = exp.column(TOO_LONG) if TOO_LONG in prompts.columns else literal(False)
-    lengths = exp.select(
-        hashed.copy(),
-        exp.alias_(func("strlen", prompt.copy()), "prompt"),
-        exp.alias_(too_long, TOO_LONG),
-        exp.alias_(kept, "kept"),
-    ).from_(rows_of(prompts))
-    return replace(prompts, query=lengths)
-
-
-def _not_asked() -> exp.Select:
-    """The rows with a blank required column."""
-    return count_rows("prompts").where("request_hash IS NULL", "prompt IS NOT NULL", f"NOT {TOO_LONG}")
-
-
-def _bad_prompts() -> exp.Select:
-    """The rows whose template fails, or whose prompt is too long."""
-    return count_rows("prompts").where("request_hash IS NULL", f"prompt IS NULL OR {TOO_LONG}")
-
-
-def _attach_answers(database: Database, plan: Plan, stored_in: Path | None, table: str) -> bool:
-    """Create ``responses`` as a view of the stored answers, read-only; give whether a table of them exists."""
-    import duckdb
-
-    from sqlenrich.runner.backends.duckdb.database import INPUT, cannot_open, name_parts, quote, text
-
-    step = plan.responses
-    query: Sql = step.query  # of no rows
-    found = False
-    if stored_in is not None and stored_in.is_file():
-        attached = database.rows("SELECT path FROM duckdb_databases() WHERE path IS NOT NULL")
-        place = INPUT if stored_in.resolve() in {Path(path).resolve() for (path,) in attached} else OUTPUT
-        if place == OUTPUT:
-            try:
-                database.execute(f"ATTACH {text(str(stored_in))} AS {OUTPUT} (READ_ONLY)")
-            except duckdb.Error as error:
-                raise cannot_open(stored_in, error) from None
-        schema, name = ["main", *name_parts(table)][-2:]
-        columns = database.columns(".".join(map(quote, (place, schema, name))))
-        if columns and set(step.columns) - set(columns):
-            raise ConfigError(f"{stored_in}: {table} is no table of answers of this version of sqlenrich")
-        if found := bool(columns):
-            query = exp.select("*").from_(exp.table_(name, schema, place, quoted=True))
-    view = exp.Create(this=symbol("responses"), kind="VIEW", expression=query.copy())
-    database.execute(plan.relations.sql(view))
-    return found
 
 
 def _cost(
@@ -309,7 +344,7 @@ def _time(
         "output_tpm": (low, high),
     }
     ends: list[tuple[float, float | None, str]] = []
-    for name in LIMITS:
+    for name in PER_MINUTE:
         if settings is not None and (limit := getattr(settings, name)) is not None:
             first, last = amounts[name]
             slow = None if last is None else seconds_for(limit, calls, last)

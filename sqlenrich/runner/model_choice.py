@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
+from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, RunError, did_you_mean
-from sqlenrich.core.json import compact_json
 from sqlenrich.engines import get_engine
-from sqlenrich.plan.model import output_of, resolve_model
+from sqlenrich.plan.model import resolve_model
 from sqlenrich.plan.request import ResolvedModel
-from sqlenrich.schema import build_checks, evaluate_checks
-from sqlenrich.schema.json_schema import hint_text
-from sqlenrich.schema.vendor.response_format import dialect_of, json_schema_format
+from sqlenrich.renderer.script import model_for
+from sqlenrich.runner.output_forms import output_forms
+from sqlenrich.schema import value_test
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.run_settings import Mock
-from sqlenrich.spec.settings import LIMITS, Config, Endpoint
+from sqlenrich.spec.settings import Config
 
 if TYPE_CHECKING:
     from sqlenrich.llm.model import Model
@@ -53,6 +54,9 @@ class WantedModel:
 
 def wanted_model(model: Endpoint | Mock | str | None = None, **options: Unpack[ModelOptions]) -> WantedModel:
     """Give the model that ``model`` or its shorthands name. Raises ConfigError where they contradict each other."""
+    served = getattr(model, "endpoint", None)
+    if isinstance(served, Endpoint):  # servers that the caller started
+        model = served
     endpoint, failures = options.get("endpoint"), options.get("mock_failures")
     concurrency, ordered = options.get("concurrency"), options.get("prefix_order", True)
     if isinstance(model, Endpoint | Mock) and (endpoint is not None or options.get("mock") or failures):
@@ -74,7 +78,8 @@ def wanted_model(model: Endpoint | Mock | str | None = None, **options: Unpack[M
 class ModelChoice:
     """The model of a run: made ready, with its identity for the hash and its limits."""
 
-    model: Model
+    model: Model | None
+    """None: the warehouse's own function asks."""
     resolved: ResolvedModel
     concurrency: int
     """Requests in flight at most, for a model that does not decide that by itself."""
@@ -86,16 +91,24 @@ class ModelChoice:
     prefix_order: bool = False
     """Whether requests with an equal beginning go one after another: most endpoints read such a beginning once."""
     endpoint: Endpoint | None = None
-    """The settings of the endpoint, None for the mock model."""
+    """The endpoint with the concurrency that the caller names, None for the mock model."""
+
+    @property
+    def asks_in_sql(self) -> bool:
+        """Whether the warehouse's own function asks."""
+        return self.model is None
 
     def with_params(self, resolved: ResolvedModel) -> ModelChoice:
         """Give the same model with other parameters."""
         from sqlenrich.llm.endpoint.model import EndpointModel
 
+        if self.asks_in_sql:
+            return replace(self, resolved=resolved)
         if resolved == self.resolved or not isinstance(self.model, EndpointModel):
             return self
         config = replace(self.model.config, params=resolved.params)
-        return replace(self, model=EndpointModel(config, limiter=self.model.limiter), resolved=resolved)
+        model = EndpointModel(self.model.endpoint, config, limiter=self.model.limiter)
+        return replace(self, model=model, resolved=resolved)
 
 
 def choose_model(
@@ -105,7 +118,22 @@ def choose_model(
     if wanted.mock is not None:
         return _mock(enrichment, wanted.mock, wanted.concurrency, budget)
     settings = wanted.endpoint if isinstance(wanted.endpoint, Endpoint) else config.endpoint(wanted.endpoint)
+    settings = replace(settings, concurrency=wanted.concurrency or settings.concurrency)
     return _endpoint(enrichment, config, settings, wanted, budget)
+
+
+def sql_model(
+    enrichment: Enrichment, engine: str, config: Config, wanted: WantedModel, budget: Budget | None
+) -> ModelChoice:
+    """Give the model that a warehouse's own function asks. Raises ConfigError for what it can't do."""
+    if wanted.mock is not None:
+        raise ConfigError(f"{engine}: --mock invents answers, which no warehouse keeps; use it with a .duckdb output")
+    resolved = model_for(enrichment, engine, config, wanted.name)
+    if budget is not None and budget.max_cost is not None:
+        set_prices(budget, config, resolved.name)
+        if enrichment.params.get("max_tokens") is None:
+            raise ConfigError("max_cost needs the most that an answer may take: write params: {max_tokens: ...}")
+    return ModelChoice(None, resolved, 0, f" on {engine}", resolved, budget)
 
 
 def _mock(enrichment: Enrichment, mock: Mock, concurrency: int | None, budget: Budget | None) -> ModelChoice:
@@ -115,7 +143,7 @@ def _mock(enrichment: Enrichment, mock: Mock, concurrency: int | None, budget: B
     # An endpoint may serve a model of this name: its answers are others.
     resolved = replace(named, params={**named.params, "sqlenrich": MOCK})
     try:
-        answers = MockModel(enrichment.schema, failures=mock.failures or None, validator=_validator)
+        answers = MockModel(enrichment.schema, failures=mock.failures or None, validator=value_test)
     except ValueError as error:
         raise ConfigError(f"--mock: {error}") from None
     return ModelChoice(answers, resolved, concurrency or 64, "", named, budget)
@@ -124,18 +152,16 @@ def _mock(enrichment: Enrichment, mock: Mock, concurrency: int | None, budget: B
 def _endpoint(
     enrichment: Enrichment, config: Config, settings: Endpoint, wanted: WantedModel, budget: Budget | None
 ) -> ModelChoice:
-    from sqlenrich.llm.endpoint.api_key import EnvironmentKey, resolve_key
-    from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel
-    from sqlenrich.llm.throttle.limits import Limits
+    from sqlenrich.llm.endpoint.model import EndpointModel
+    from sqlenrich.llm.endpoint.request_config import RequestConfig
 
     place = settings.origin or "the endpoint"
     named = not settings.origin or settings.origin.startswith("endpoints.")
-    if named and settings.api_key_env and settings.api_key is None:
+    if named and settings.api_key_env and settings.api_key_env not in os.environ:
         raise ConfigError(f"the variable {settings.api_key_env}, which {place} names as api_key_env, is not set")
-    urls = (settings.url, *settings.others)
-    key = EnvironmentKey(settings.api_key_env) if settings.api_key_env else None
-    resolve_key(key)  # a key that no header can hold is refused before anything is sent
-    checked = EndpointConfig(url=urls, model="", api_key=key)
+    settings.resolve_headers()
+    if settings.api_key_command is None:
+        settings.resolve_key()  # a key that no header can hold is refused before anything is sent
     own = _own_model(enrichment, config, settings, wanted.name)
     taken = sorted({*own.params, "response_format"} & set(settings.extra_body))
     if taken:
@@ -144,18 +170,16 @@ def _endpoint(
         set_prices(budget, config, own.name)
     # What an endpoint is always sent decides its answers too.
     resolved = replace(own, params={**own.params, **settings.extra_body})
-    per_minute = {name: getattr(settings, name) for name in LIMITS}
-    vendor_schema = json_schema_format(output_of(enrichment, resolved), dialect_of(settings.url))
-    client = replace(
-        checked,
-        model=resolved.name,
-        limits=Limits(wanted.concurrency or settings.concurrency, **per_minute),
-        timeout_s=settings.timeout,
+    form, *fallbacks = output_forms(enrichment, resolved, settings)
+    sent = RequestConfig(
+        resolved.name,
         params=resolved.params,
-        response_format=None if enrichment.hint == "always" else vendor_schema.form,
-        hint=hint_text(enrichment.schema) if enrichment.hint == "always" else None,
+        response_format=form.response_format,
+        hint=form.hint,
+        fallbacks=tuple(fallbacks),
+        turns=enrichment.turns,
     )
-    asked = EndpointModel(client, budget=budget)
+    asked = EndpointModel(settings, sent, budget=budget)
     # Two rows share no beginning where the prompt is one text and one value behind it.
     ordered = wanted.prefix_order and settings.prefix_order and len(enrichment.prompt().columns) > 1
     where = " and ".join(site.shown for site in asked.endpoint_urls)
@@ -170,12 +194,6 @@ def _own_model(enrichment: Enrichment, config: Config, settings: Endpoint, name:
         raise ConfigError(f'the model "{wanted}" has no name for an endpoint: write endpoint under [models.{wanted}]')
     found = alias.name if alias is not None else only_model(settings)
     return resolve_model(enrichment, get_engine(CLIENT_ENGINE), found, alias.params if alias is not None else None)
-
-
-def _validator(schema: Mapping[str, Any]) -> Callable[[Any], bool]:
-    """Give the test of a value: the checks of an answer that holds it."""
-    checks = build_checks({"type": ["object"], "properties": {"v": schema}, "required": ["v"]})
-    return lambda value: evaluate_checks(checks, compact_json({"v": value})) is None
 
 
 def set_prices(budget: Budget, config: Config, model: str) -> None:
@@ -200,15 +218,14 @@ def only_model(settings: Endpoint) -> str:
 
     names: list[str] = []
     failures: list[RunError] = []
-    urls = (settings.url, *settings.others)
-    for url in urls:
+    for url in settings.urls:
         try:
-            names = list_models(url, settings.api_key)
+            names = list_models(settings, url)
         except RunError as error:
             failures.append(error)
         if names:
             break
-    if len(failures) == len(urls):
+    if len(failures) == len(settings.urls):
         raise failures[0]
     if len(names) == 1:
         return names[0]

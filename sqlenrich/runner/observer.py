@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlenrich.runner.report import counted
+from sqlenrich.spec.prices import Price
 
 if TYPE_CHECKING:
-    from sqlenrich.llm.client import Client
     from sqlenrich.llm.messages import Answer
 
 
@@ -23,6 +23,17 @@ class PlanLine:
     calls: int
     model: str
     where: str
+    paid: bool = True
+    """Whether the calls may cost money."""
+    price: Price | None = None
+    """The price of the model, where it is known."""
+    currency: str = ""
+
+    def facts(self) -> dict[str, Any]:
+        """Give the announcement as JSON has it."""
+        names = ("rows", "distinct", "answered", "calls", "model", "paid")
+        where = self.where.strip().removeprefix("at ") or None
+        return {**{name: getattr(self, name) for name in names}, "where": where}
 
     def to_text(self) -> str:
         """Give the announcement as one line."""
@@ -41,6 +52,9 @@ class Observer(Protocol):
     def answered(self, answers: Sequence[Answer], total: int) -> None:
         """Receive stored answers; ``total`` is the number of requests of this run."""
 
+    def progressed(self, answered: int, total: int, failed: int, tokens_in: int, tokens_out: int) -> None:
+        """Receive how many answers a warehouse has stored since the last time, and all failures and tokens so far."""
+
     def note(self, line: str) -> None:
         """Receive a line of text for the user."""
 
@@ -55,8 +69,21 @@ class NullObserver:
     def answered(self, answers: Sequence[Answer], total: int) -> None:
         """Do nothing."""
 
+    def progressed(self, answered: int, total: int, failed: int, tokens_in: int, tokens_out: int) -> None:
+        """Do nothing."""
+
     def note(self, line: str) -> None:
         """Do nothing."""
+
+
+class Asking(Protocol):
+    """What asks a model now."""
+
+    def stop(self) -> None:
+        """Send nothing new and end; a second call abandons what is in flight. From any thread."""
+
+    def waiting(self) -> str:
+        """Tell what it waits for."""
 
 
 class Stopper:
@@ -64,8 +91,8 @@ class Stopper:
 
     def __init__(self) -> None:
         self.requested = False
-        self.client: Client | None = None
-        """The client that asks a model now."""
+        self.client: Asking | None = None
+        """What asks a model now."""
 
     @property
     def asking(self) -> bool:
@@ -78,7 +105,7 @@ class Stopper:
         if (client := self.client) is not None:
             client.stop()
 
-    def watch(self, client: Client | None) -> None:
+    def watch(self, client: Asking | None) -> None:
         """Set the client to stop; None for none."""
         self.client = client
         if client is not None and self.requested:

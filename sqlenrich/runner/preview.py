@@ -6,36 +6,40 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.turn import as_messages
 from sqlenrich.engines import get_engine
-from sqlenrich.plan.model import output_of, resolve_model
+from sqlenrich.plan.model import resolve_model
 from sqlenrich.plan.request import ResolvedModel
+from sqlenrich.plan.source_columns import BAD_VALUE
 from sqlenrich.runner.backends import queries
+from sqlenrich.runner.inputs import input_of
 from sqlenrich.runner.model_choice import CLIENT_ENGINE, ModelChoice, ModelOptions, choose_model, wanted_model
 from sqlenrich.runner.observer import NullObserver, Observer, PlanLine, Stopper
+from sqlenrich.runner.output_forms import output_forms, sends_schema
 from sqlenrich.runner.report import counted
 from sqlenrich.runner.scratch import scratch_folder
 from sqlenrich.runner.session import (
     MODEL_OPTIONS,
     SOURCE_OPTIONS,
+    InputOptions,
     SourceOptions,
     check_options,
     chosen,
     compile_source,
+    may_cost,
     with_source_options,
 )
 from sqlenrich.schema import evaluate_checks
 from sqlenrich.schema.checks.json_text import repair
 from sqlenrich.schema.checks.repairs import kept_nulls
-from sqlenrich.schema.json_schema import hint_text
-from sqlenrich.schema.vendor.response_format import dialect_of, json_schema_format
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.limits import CUT, TOO_LONG
 from sqlenrich.spec.run_settings import Mock
-from sqlenrich.spec.settings import Config, Endpoint, find_config
+from sqlenrich.spec.settings import Config, find_config
 
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.messages import Answer
@@ -45,7 +49,7 @@ MAX_UNCONFIRMED_ROWS = 20
 """The most rows that a preview asks without a confirmation."""
 
 
-class PreviewOptions(SourceOptions, ModelOptions, total=False):
+class PreviewOptions(SourceOptions, InputOptions, ModelOptions, total=False):
     """The shorthands of a preview: source and model."""
 
 
@@ -66,7 +70,7 @@ class PreviewLine(PlanLine):
 def preview(
     enrichment: Enrichment,
     *,
-    input: str | Path | None = None,
+    input: Any = None,
     rows: int = 5,
     prompt_only: bool = False,
     model: Endpoint | Mock | str | None = None,
@@ -83,18 +87,19 @@ def preview(
     from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
 
     check_options("preview", options, PreviewOptions)
+    source = input_of(input, options.get("encoding"))
     enrichment = with_source_options(enrichment, **chosen(options, SOURCE_OPTIONS))
     config = config if config is not None else find_config(enrichment.path)
     choice = None
     if not prompt_only:
         wanted = wanted_model(model, **chosen(options, MODEL_OPTIONS))
         choice = choose_model(enrichment, config, replace(wanted, concurrency=rows))
-    if input is None:
+    if source is None and enrichment.query is None:
         raise ConfigError("which rows? Give --input PATH")
     observer, stopper = observer or NullObserver(), stopper or Stopper()
     with scratch_folder() as folder, DuckDBBackend(folder / "preview.duckdb") as backend:
         resolved = choice.resolved if choice is not None else _resolve(enrichment, config, model)
-        enrichment, plan = compile_source(enrichment, backend, resolved, input)
+        enrichment, plan = compile_source(enrichment, backend, resolved, source)
         prompts = plan.step("prompts")
         total = backend.read(plan, queries.count_of(prompts))[0][0]
         found = backend.read(plan, queries.head(prompts, rows))
@@ -103,7 +108,8 @@ def preview(
         accepted = False
         if choice is not None:
             calls = len(requests)
-            line = PreviewLine(len(shown), calls, 0, calls, choice.resolved.name, choice.where, total_rows=total)
+            paid, model = may_cost(choice), choice.resolved.name
+            line = PreviewLine(len(shown), calls, 0, calls, model, choice.where, paid, total_rows=total)
             accepted = not calls or observer.plan(line)
         if choice is None or not accepted:
             endpoint = choice.endpoint if choice is not None else _endpoint(config, model, options.get("endpoint"))
@@ -139,6 +145,8 @@ def _title(enrichment: Enrichment, row: Mapping[str, Any], number: int) -> str:
 
 
 def _state(enrichment: Enrichment, row: Mapping[str, Any]) -> str | None:
+    if row["prompt"] is None and row.get(BAD_VALUE):
+        return f"BAD_PROMPT: {row[BAD_VALUE]}; it is not sent"
     if row["prompt"] is None:
         return "BAD_PROMPT: the template fails for this row; it is not sent"
     if enrichment.limit is not None and row[TOO_LONG]:
@@ -152,15 +160,13 @@ def _prompts(
     lines: list[str] = []
     for number, row in enumerate(rows, start=1):
         lines += [_title(enrichment, row, number), _state(enrichment, row) or row["prompt"]]
-    content = "<the prompt>"
-    if enrichment.hint == "always":
-        content += "\n\n" + hint_text(enrichment.schema)
+    form = output_forms(enrichment, resolved, endpoint)[0]
+    content = "<the prompt>" + (f"\n\n{form.hint}" if form.hint else "")
     body: dict[str, Any] = {"model": resolved.name, **dict(sorted(resolved.params.items()))}
-    if enrichment.hint != "always":
-        dialect = dialect_of(endpoint.url if endpoint is not None else "")
-        body["response_format"] = json_schema_format(output_of(enrichment, resolved), dialect).form
+    if form.response_format is not None:
+        body["response_format"] = form.response_format
     body |= dict(sorted(endpoint.extra_body.items())) if endpoint is not None else {}
-    body["messages"] = [{"role": "user", "content": content}]
+    body["messages"] = [*as_messages(enrichment.turns), {"role": "user", "content": content}]
     lines += [RULE, "each is sent as POST /chat/completions:", json.dumps(body, indent=2, ensure_ascii=False)]
     lines += [RULE, f"{len(rows)} of {total:,} rows; nothing was sent"]
     return "\n".join(lines)
@@ -171,6 +177,7 @@ def _ask(choice: ModelChoice, prompts: Mapping[str, str], observer: Observer, st
     from sqlenrich.llm.client import Client
     from sqlenrich.llm.messages import Request
 
+    assert choice.model is not None
     answers: dict[str, Answer] = {}
     pending = [Request(hashed, 1, prompt) for hashed, prompt in prompts.items()]
     with Client(choice.model, concurrency=choice.concurrency) as client:
@@ -209,7 +216,8 @@ def _answers(
             lines.append(f"CALL_ERROR: {answer.call_error}")
             continue
         lines.append(f"answer: {answer.response}")
-        repaired = repair(answer.response, enrichment.repairs, kept_nulls(enrichment.schema))
+        repairs = enrichment.repairs_of(sends_schema=sends_schema(enrichment, choice.endpoint))
+        repaired = repair(answer.response, repairs, kept_nulls(enrichment.schema))
         failure = evaluate_checks(enrichment.checks, repaired)
         lines.append("accepted" if failure is None else f"{failure[0]}: {failure[1]}")
         accepted += failure is None

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from sqlenrich.core.errors import ConfigError
+from sqlenrich.runner.report_html import ROWS_SHOWN, report_html
+from sqlenrich.runner.result_tables import ResultTables, to_pandas, to_polars
 from sqlenrich.spec.prices import money
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 EXIT_DONE, EXIT_ERROR, EXIT_USAGE, EXIT_OVER_LIMIT, EXIT_STOPPED = 0, 1, 2, 3, 4
 NOT_COUNTED = ("NO_INPUT", "NOT_ASKED")
@@ -18,6 +26,25 @@ NOT_COUNTED = ("NO_INPUT", "NOT_ASKED")
 def counted(count: int, one: str, many: str = "") -> str:
     """Give a number and what it counts."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+class Refused(dict[str, int]):
+    """The number of refused rows by reason. Called, it gives the rows as an Arrow table."""
+
+    def __init__(self, reasons: Mapping[str, int], results: ResultTables | None, place: str) -> None:
+        super().__init__(reasons)
+        self._results, self._place = results, place
+
+    def __call__(self) -> pa.Table:
+        """Give the refused rows as an Arrow table. Raises ConfigError where they are in a warehouse's table."""
+        tables = self.tables()
+        return tables.read(tables.quarantine)
+
+    def tables(self) -> ResultTables:
+        """Give the tables of the run. Raises ConfigError where only a warehouse has them."""
+        if self._results is None:
+            raise ConfigError(f"the results are {self._place}")
+        return self._results
 
 
 @dataclass(frozen=True)
@@ -42,7 +69,8 @@ class Report:
     enriched: int
     quarantined: int
     pending: int
-    quarantine: Mapping[str, int]
+    quarantine: Any
+    """The number of refused rows by reason, as a :class:`Refused`: called, it gives the rows."""
     tokens_in: int | None
     tokens_out: int | None
     cost: float | None
@@ -56,10 +84,51 @@ class Report:
     output: str = ""
     stopped_at: str | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
+    statements: Sequence[Mapping[str, Any]] = ()
+    """The statements that a warehouse ran: ``id``, ``link``, ``step``, ``chunk``, ``rows``, ``seconds``."""
+    again: Sequence[str] = ()
+    """The arguments of the command that asks refused rows again; empty where there is none."""
+    results: ResultTables | None = field(default=None, repr=False, compare=False)
     max_quarantine: float | None = None
     stopped: bool = False
+    declined: bool = False
+    """Whether the caller declined to send the requests."""
+    unchanged: bool = False
+    """Whether the tables are those of an earlier run."""
     unasked: int = 0
     """The pending requests that only a run asks, not a retry."""
+
+    def __post_init__(self) -> None:
+        place = f"the tables {self.name} and {self.name}_quarantine of {self.output}"
+        object.__setattr__(self, "quarantine", Refused(self.quarantine, self.results, place))
+
+    def table(self) -> pa.Table:
+        """Give the accepted rows as an Arrow table.
+
+        Raises ConfigError where the results are tables of a warehouse.
+        """
+        tables: ResultTables = self.quarantine.tables()
+        return tables.read(tables.enriched)
+
+    def df(self) -> Any:
+        """Give the accepted rows as a pandas frame."""
+        return to_pandas(self.table())
+
+    def pl(self) -> Any:
+        """Give the accepted rows as a polars frame."""
+        return to_polars(self.table())
+
+    def _repr_html_(self) -> str:
+        """Give the report for a notebook: its text, and the first rows of both tables."""
+        shown: list[tuple[str, Callable[[], pa.Table]]] = []
+        if (tables := self.results) is not None:
+            for table, name, count in (
+                (tables.enriched, self.name, self.enriched),
+                (tables.quarantine, f"{self.name}_quarantine", self.quarantined),
+            ):
+                if count:
+                    shown.append((f"{name}: {counted(count, 'row')}", partial(tables.read, table, rows=ROWS_SHOWN)))
+        return report_html(self.to_text(), shown)
 
     @property
     def exit_status(self) -> int:
@@ -74,8 +143,10 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the facts by name, as the JSON has them."""
-        hidden = ("name", "output", "max_quarantine", "stopped", "unasked")
-        facts = {key: value for key, value in asdict(self).items() if key not in hidden}
+        hidden = ("name", "output", "again", "results", "max_quarantine", "stopped", "declined", "unchanged", "unasked")
+        facts = {each.name: _plain(getattr(self, each.name)) for each in fields(self) if each.name not in hidden}
+        if not self.statements:
+            del facts["statements"]
         return {**facts, "cost_unknown": self.cost_unknown or None}
 
     def to_json(self) -> str:
@@ -84,6 +155,10 @@ class Report:
 
     def to_text(self) -> str:
         """Give the report for a terminal."""
+        if self.declined:
+            if self.unchanged:
+                return f"nothing was sent, and nothing changed: {self.name} and {self.name}_quarantine are as they were"
+            return f"nothing was sent: what is not answered is NOT_ASKED in {self.name}_quarantine"
         lines = [
             f"{counted(self.rows_in, 'row')} in = {self.enriched:,} enriched + {self.quarantined:,} quarantined",
             f"{counted(self.calls, 'call')} ({counted(self.retries, 'retry', 'retries')}), {self.cached:,} of "
@@ -110,13 +185,23 @@ class Report:
         if self.exit_status == EXIT_OVER_LIMIT:
             limit = f"over max_quarantine {self.max_quarantine}" if self.enriched else "all rows were refused"
             lines.append(f"too many refused: {limit}; see {self._refused_place()}")
+            lines += self._next()
         return "\n".join(lines)
 
     def _refused_place(self) -> str:
         """The place of the refused rows: a table, or the file beside an output file."""
         output = PurePath(self.output)
-        beside = output.suffix.lower() in (".csv", ".parquet")
+        beside = ", " not in self.output and output.suffix.lower() in (".csv", ".parquet", ".jsonl", ".ndjson")
         return str(output.with_stem(f"{output.stem}_quarantine")) if beside else f"{self.name}_quarantine"
+
+    def _next(self) -> list[str]:
+        """The commands that show the refused rows and ask them again."""
+        if self.results is None or not (self.again and self.output):
+            return []
+        outputs = self.output.split(", ")
+        show = ("sqlenrich", "show", self.name, "--quarantine", "--output", outputs[0])
+        retry = ("sqlenrich", "retry", *self.again, *(part for one in outputs for part in ("--output", one)))
+        return [f"next: {shlex.join(show)}, or {shlex.join(retry)}"]
 
     def _spent(self) -> list[str]:
         """The lines of tokens, cost and latency."""
@@ -130,3 +215,8 @@ class Report:
         if self.latency_ms and any(self.latency_ms.values()):  # the mock model takes no time
             lines.append("latency " + ", ".join(f"{name} {value:,} ms" for name, value in self.latency_ms.items()))
         return lines
+
+
+def _plain(value: Any) -> Any:
+    """Give a fact as JSON has it."""
+    return dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, list | tuple) else value

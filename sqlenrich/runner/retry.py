@@ -5,30 +5,35 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple, Unpack
 
+from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, SqlenrichError
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.compile import compile_plan, compile_retry, snapshot_digest
 from sqlenrich.plan.model import resolve_model
-from sqlenrich.plan.pending_step import chosen_reasons
+from sqlenrich.plan.pending_step import check_keeps_prompts, chosen_reasons
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.plan.request import ResolvedModel
-from sqlenrich.runner.ask_loop import AskLoop
+from sqlenrich.renderer.script import model_for
 from sqlenrich.runner.backends.base import Backend, Counts, RunStart, Snapshot
 from sqlenrich.runner.backends.ledger import AGAIN
 from sqlenrich.runner.backends.queries import among, failed_hashes
 from sqlenrich.runner.model_choice import CLIENT_ENGINE, MOCK, ModelChoice, WantedModel, choose_model, wanted_model
-from sqlenrich.runner.observer import NullObserver, Observer, Stopper
+from sqlenrich.runner.notebook import default_observer
+from sqlenrich.runner.observer import Observer, Stopper
+from sqlenrich.runner.place import Output, RunPlaceOptions, of_target, place_of
 from sqlenrich.runner.report import Report, counted
 from sqlenrich.runner.session import (
     MODEL_OPTIONS,
-    AskOptions,
+    PLACE_OPTIONS,
+    Loop,
+    RetryOptions,
     Session,
     backend_of,
     caps_of,
     check_options,
+    choice_of,
     chosen,
     new_budget,
     settings_of,
@@ -36,13 +41,13 @@ from sqlenrich.runner.session import (
 )
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.run_settings import Caps, Mock
-from sqlenrich.spec.settings import Config, Endpoint
+from sqlenrich.spec.settings import Config
 
 
 def retry(
     enrichment: Enrichment,
     *,
-    output: str | Path | Backend,
+    output: Output | None = None,
     reasons: Sequence[str] | None = None,
     model: Endpoint | Mock | str | None = None,
     max_attempts: int | None = None,
@@ -50,7 +55,7 @@ def retry(
     config: Config | None = None,
     observer: Observer | None = None,
     stopper: Stopper | None = None,
-    **options: Unpack[AskOptions],
+    **options: Unpack[RetryOptions],
 ) -> Report:
     """Ask refused rows of the last run again and give the report.
 
@@ -58,28 +63,52 @@ def retry(
     mend) with fewer than ``max_attempts`` attempts (by default the file's) are asked until they are accepted or have no
     attempts left. Accepted rows are never asked, nor those that no run has asked yet: they stay pending. The model is
     ``model``, else the file's ``retry.escalate``, else that of the last run; ``caps`` and the shorthands are those of
-    :func:`~sqlenrich.run`. Each answer is a further attempt of the same request: none is dropped. Raises ConfigError
+    :func:`~sqlenrich.run`, as are those of a warehouse. Each answer is a further attempt of the same request: none is
+    dropped. Raises ConfigError
     where the file would ask something else than the last run did.
     """
     clock = time.monotonic()
-    check_options("retry", options, AskOptions)
+    check_keeps_prompts(enrichment)
+    check_options("retry", options, RetryOptions)
     config = settings_of(config, enrichment, options.get("prices"))
     caps = caps_of(caps, options)
     codes = chosen_reasons(reasons)
     wanted = wanted_model(model, **chosen(options, MODEL_OPTIONS))
-    backend = backend_of(output)
+    named = RunPlaceOptions(**chosen(options, PLACE_OPTIONS))  # type: ignore[typeddict-item]
+    place = place_of(enrichment, config, output, None, named)
+    if place.output is None:
+        raise ConfigError("which run? Give the --output of the run, or its --target")
+    wanted = of_target(wanted, place)
+    backend = backend_of(place.output)
     backend.check_before_retry(enrichment)
+    observer = observer or default_observer()
+    backend.watch(observer)
     with backend:
         last = backend.last_snapshot(enrichment.name)
         enrichment = same_snapshot(enrichment, last, config, backend)
-        choice = choose(enrichment, last, config, wanted, caps)
+        choice = choose(enrichment, last, config, wanted, caps, backend)
         session = Session(
-            enrichment, config, backend, choice, caps, observer or NullObserver(), stopper or Stopper(), clock=clock
+            enrichment,
+            config,
+            backend,
+            choice,
+            caps,
+            observer,
+            stopper or Stopper(),
+            chunk_rows=options.get("chunk_rows"),
+            clock=clock,
         )
         relations = {**backend.relations(enrichment.name), "source": "source"}
         if last.responses:
             relations["responses"] = last.responses
-        plan = compile_plan(enrichment, backend.engine, relations, model=choice.resolved, asked_by_client=True)
+        plan = compile_plan(
+            session.enrichment,
+            backend.engine,
+            relations,
+            model=choice.resolved,
+            asked_by_client=not choice.asks_in_sql,
+            run_id=session.run_id,
+        )
         return _retry(session, plan, last, relations, codes, max_attempts)
 
 
@@ -107,7 +136,7 @@ def _retry(
         session.observer.note(note)
     counts = Counts(rows, distinct, refused, _within(caps.max_rows, refused))
     cached = distinct - refused - unasked
-    loop = AskLoop(backend, plan, session.origin, session.observer, session.stopper)
+    loop = session.ask_loop(plan)
     failure: SqlenrichError | None = None
     session.confirm(counts, cached)
     try:
@@ -118,7 +147,7 @@ def _retry(
     return session.close(start, plan, counts, results, loop, failure, cached=cached, unasked=unasked)
 
 
-def _ask_until_done(session: Session, loop: AskLoop, calls: Sequence[Call], start: RunStart, pending: int) -> None:
+def _ask_until_done(session: Session, loop: Loop, calls: Sequence[Call], start: RunStart, pending: int) -> None:
     backend, most = session.backend, session.caps.max_rows
     while pending and not _over(session):
         asked = _ask_round(session, loop, calls)
@@ -129,15 +158,15 @@ def _ask_until_done(session: Session, loop: AskLoop, calls: Sequence[Call], star
         pending = left if most is None else min(left, most - loop.total)
 
 
-def _ask_round(session: Session, loop: AskLoop, calls: Sequence[Call]) -> int:
+def _ask_round(session: Session, loop: Loop, calls: Sequence[Call]) -> int:
     """Ask all calls once; give how many requests that were. No request is in two of them."""
     before, most = loop.total, session.caps.max_rows
-    for choice, step, suspect in calls:
+    for choice, step, answered in calls:
         left = None if most is None else most - loop.total
         if not _over(session) and (
             pending := session.backend.refresh(loop.plan, step, left, ordered=choice.prefix_order)
         ):
-            loop.ask(choice, step, pending, repeat=False, suspect=suspect)
+            loop.ask(choice, step, pending, repeat=False, answered=answered)
     return loop.total - before
 
 
@@ -166,20 +195,28 @@ def same_snapshot(enrichment: Enrichment, last: Snapshot, config: Config, backen
     enrichment = with_source_options(enrichment, key=last.key, columns=last.columns, where=last.where)
     if not enrichment.key:
         enrichment = replace(enrichment, key=("_row",))
-    if snapshot_digest(enrichment, backend.engine, model_of(enrichment, last, config)) != last.digest:
+    asked = model_of(enrichment, last, config, backend.engine)
+    if snapshot_digest(enrichment, backend.engine, asked) != last.digest:
         raise ConfigError(f"{enrichment.place} changed since the last run on {backend.output}: {AGAIN}")
     return enrichment
 
 
-def model_of(enrichment: Enrichment, last: Snapshot, config: Config) -> ResolvedModel:
+def model_of(enrichment: Enrichment, last: Snapshot, config: Config, engine: str) -> ResolvedModel:
     """Give the model that the last run would ask now."""
+    if last.in_sql:
+        return model_for(enrichment, engine, config, last.asked_for)
     found = None if last.mock else config.model(last.asked_for or enrichment.model, "endpoint")
     name, changed = (found.name, found.params) if found is not None else (last.model, None)
     return resolve_model(enrichment, get_engine(CLIENT_ENGINE), name, changed)
 
 
-def choose(enrichment: Enrichment, last: Snapshot, config: Config, wanted: WantedModel, caps: Caps) -> ModelChoice:
+def choose(
+    enrichment: Enrichment, last: Snapshot, config: Config, wanted: WantedModel, caps: Caps, backend: Backend
+) -> ModelChoice:
     """Give the model to ask. Raises ConfigError where invented answers would be mixed with a model's."""
+    if last.in_sql and wanted.endpoint is None:
+        wanted = replace(wanted, name=wanted.name or enrichment.escalate or last.asked_for)
+        return choice_of(enrichment, config, wanted, backend, caps)
     if wanted.mock is not None and not last.mock:
         raise ConfigError(f"the last run asked {last.model}: --mock would mix invented answers with its own")
     if last.mock and wanted.mock is None:
@@ -197,7 +234,7 @@ class Call(NamedTuple):
 
     model: ModelChoice
     step: Step
-    suspect: bool
+    answered: bool
 
 
 def calls_of(
@@ -211,7 +248,7 @@ def calls_of(
 ) -> list[Call]:
     """Give the calls of a round; failed calls are last, for they may fail again."""
 
-    def compiled(reasons: tuple[str, ...], *, suspect: bool) -> list[Call]:
+    def compiled(reasons: tuple[str, ...], *, answered: bool) -> list[Call]:
         found = compile_retry(
             enrichment,
             backend.engine,
@@ -219,13 +256,14 @@ def calls_of(
             model=choice.resolved,
             reasons=reasons,
             max_attempts=max_attempts,
-            asked_by_client=True,
+            asked_by_client=not choice.asks_in_sql,
+            run_id=run_id,
         )
-        return [Call(choice.with_params(call.model), call.step, suspect) for call in found]
+        return [Call(choice.with_params(call.model), call.step, answered) for call in found]
 
-    answered = tuple(code for code in reasons if code != "CALL_ERROR")
-    calls = compiled(answered, suspect=False) if answered else []
-    failed = compiled(("CALL_ERROR",), suspect=True)
+    refused = tuple(code for code in reasons if code != "CALL_ERROR")
+    calls = compiled(refused, answered=True) if refused else []
+    failed = compiled(("CALL_ERROR",), answered=False)
     if "CALL_ERROR" not in reasons:
         # A further attempt may fail on its way, whatever the row was refused for before: it is tried again.
         failed = [call._replace(step=_of_this_run(call.step, run_id)) for call in failed]

@@ -5,41 +5,45 @@ from __future__ import annotations
 import importlib
 import threading
 import time
-from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
-from sqlenrich.core.errors import SqlenrichError
+from sqlenrich.core.endpoint import Endpoint
+from sqlenrich.core.errors import ConfigError, SqlenrichError
 from sqlenrich.plan.compile import snapshot_digest
 from sqlenrich.plan.plan import Plan
-from sqlenrich.runner.ask_loop import AskLoop
 from sqlenrich.runner.backends.base import Backend, Counts, Results, Snapshot
-from sqlenrich.runner.model_choice import choose_model, wanted_model
-from sqlenrich.runner.observer import NullObserver, Observer, Stopper
+from sqlenrich.runner.inputs import Input, input_of
+from sqlenrich.runner.model_choice import wanted_model
+from sqlenrich.runner.notebook import default_observer
+from sqlenrich.runner.observer import Observer, Stopper
+from sqlenrich.runner.place import Output, RunPlaceOptions, of_target, place_of
 from sqlenrich.runner.report import Report
 from sqlenrich.runner.session import (
     MODEL_OPTIONS,
+    PLACE_OPTIONS,
     SOURCE_OPTIONS,
     RunOptions,
     Session,
     backend_of,
     caps_of,
     check_options,
+    choice_of,
     chosen,
     key_warning,
-    new_budget,
+    names_of,
     settings_of,
     with_source_options,
 )
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.run_settings import Caps, Mock
-from sqlenrich.spec.settings import Config, Endpoint
+from sqlenrich.spec.settings import Config
 
 
 def run(
     enrichment: Enrichment,
     *,
-    input: str | Path | None = None,
-    output: str | Path | Backend,
+    input: Any = None,
+    output: Output | None = None,
     model: Endpoint | Mock | str | None = None,
     caps: Caps | None = None,
     responses: str | None = None,
@@ -51,62 +55,91 @@ def run(
 ) -> Report:
     """Enrich a table and give the report.
 
-    ``input`` is a CSV, TSV, JSON lines or Parquet file or a DuckDB database (then the header's source names the
-    table); without it the source is a table of the output. ``output`` is a DuckDB database, or a CSV or Parquet file
-    whose database lies in ``.sqlenrich/`` beside it, or a backend such as
-    :class:`~sqlenrich.runner.backends.dbapi.DbApiBackend`. ``model`` is an :class:`~sqlenrich.Endpoint`, a
+    ``input`` is a path, a pattern, a folder or a URL of CSV, TSV, JSON lines or Parquet files (``encoding`` is that of
+    text), a DuckDB database (then the header's source names the table), or a table: a pandas or polars frame, an Arrow
+    table or stream, a DuckDB relation, a list of dicts. Without it the source is a table of the output. ``output`` is
+    a DuckDB database, or a CSV, Parquet or JSON lines file whose database lies in ``.sqlenrich/`` beside it, or a list
+    of these, or a backend such as :class:`~sqlenrich.runner.backends.dbapi.DbApiBackend`. Without it the tables are
+    temporary: they last as long as the report. ``model`` is an :class:`~sqlenrich.Endpoint`, a
     :class:`~sqlenrich.Mock`, a model's name or an alias, or None: what the settings name. ``caps`` end the run early;
     the same call goes on later. ``responses`` is the table of answers, ``tables`` the name that the tables get in place
     of the enrichment's. Shorthands: ``endpoint``, ``mock``, ``mock_failures``, ``concurrency`` and ``prefix_order``
     (false: requests with an equal beginning are not sent one after another) for the model; ``max_rows``, ``max_calls``,
-    ``max_cost`` and ``prices`` for the caps; ``key``, ``columns`` and ``where`` for the header's source.
+    ``max_cost`` and ``prices`` for the caps; ``key``, ``columns`` and ``where`` for the header's source; ``target``, or
+    ``engine`` with ``profile`` or ``connection``, for a warehouse, where ``output`` is a schema, the warehouse's own
+    function asks unless an endpoint is given, ``chunk_rows`` is the number of requests a statement, and ``take_over``
+    cancels a statement that a dead run left behind. With ``incremental`` the rows replace those of the same key, and
+    the others stay; ``replace`` takes over the tables of another prompt file of the same name. With ``spark``, a
+    SparkSession or the URL of a master, the run works there: ``input`` may be a query too, ``output`` is a schema or a
+    folder, executors ask the endpoint, and reach the driver at ``desk_port``.
 
     A bad answer is a row of NAME_quarantine. Raises SqlenrichError only for what keeps a run from starting or going on.
     """
     clock = time.monotonic()
     check_options("run", options, RunOptions)
+    source = input_of(input, options.get("encoding"))
     enrichment = with_source_options(enrichment, **chosen(options, SOURCE_OPTIONS))
     config = settings_of(config, enrichment, options.get("prices"))
     caps = caps_of(caps, options)
     wanted = wanted_model(model, **chosen(options, MODEL_OPTIONS))
-    choice = choose_model(enrichment, config, wanted, new_budget(caps))
-    backend = checked_backend(output, enrichment, input)
+    named = RunPlaceOptions(**chosen(options, PLACE_OPTIONS))  # type: ignore[typeddict-item]
+    place = place_of(enrichment, config, output, responses, named)
+    backend, responses = checked_backend(place.output, enrichment, source), place.responses
+    wanted = of_target(wanted, place)
+    choice = choice_of(enrichment, config, wanted, backend, caps)
     session = Session(
         enrichment,
         config,
         backend,
         choice,
         caps,
-        observer or NullObserver(),
+        observer or default_observer(),
         stopper or Stopper(),
-        tables or "",
+        chunk_rows=options.get("chunk_rows"),
+        name=tables or "",
         clock=clock,
     )
+    backend.watch(session.observer)
     with backend:
-        plan = session.compile(input, responses)
+        file = None if tables else backend.file_name(session.enrichment)
+        if not options.get("replace"):
+            check_file(backend, session.name, file)
+        plan = session.compile(source, responses)
         snapshot = Snapshot(
             digest=snapshot_digest(session.enrichment, backend.engine, choice.own),
             model=choice.resolved.name,
             asked_for=wanted.name,
             mock=wanted.mock is not None,
-            key=options.get("key"),
+            key=None if (key := options.get("key")) is None else names_of(key),
             columns=options.get("columns"),
             where=options.get("where"),
             responses=responses,
+            in_sql=choice.asks_in_sql,
+            file=file,
         )
-        return _run(session, plan, snapshot)
+        return _run(session, plan, snapshot, incremental=bool(options.get("incremental")))
 
 
-def _run(session: Session, plan: Plan, snapshot: Snapshot) -> Report:
+def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool) -> Report:
     backend, caps = session.backend, session.caps
     start = session.start(snapshot)
     # The backend needs no Python while it makes the prompts.
-    threading.Thread(target=_import_client, name="sqlenrich-imports").start()
-    counts = backend.prepare(plan, start, limit=caps.max_rows, ordered=session.model.prefix_order)
-    if (warning := key_warning(backend, plan, session.enrichment.key)) is not None:
+    if not session.model.asks_in_sql:
+        threading.Thread(target=_import_client, name="sqlenrich-imports").start()
+    key = session.enrichment.key
+    before = backend.rows_before(plan)
+    beside = _checked_key(session.enrichment) if incremental else None
+    ordered = session.model.prefix_order
+    counts = backend.prepare(plan, start, limit=caps.max_rows, ordered=ordered, beside=beside)
+    if before is not None and counts.rows < before:
+        session.observer.note(
+            f"warning: {session.name} and {session.name}_quarantine shrink from {before:,} rows to {counts.rows:,}"
+            + (": --incremental keeps the rows that the input lacks" if key != ("_row",) else "")
+        )
+    if (warning := key_warning(backend, plan, key)) is not None:
         session.observer.note(warning)
     cached = counts.distinct - counts.unanswered
-    loop = AskLoop(backend, plan, session.origin, session.observer, session.stopper)
+    loop = session.ask_loop(plan)
     failure: SqlenrichError | None = None
     confirmed = session.confirm(counts, cached)
     if confirmed and counts.pending:
@@ -117,7 +150,11 @@ def _run(session: Session, plan: Plan, snapshot: Snapshot) -> Report:
     # A run without an answer leaves the tables of an earlier run as they were.
     unchanged = (not confirmed or failure is not None) and not loop.stored and backend.exists(plan.step("enriched"))
     results = _unasked(counts) if unchanged else backend.finish(plan, [plan.responses])
-    return session.close(start, plan, counts, results, loop, failure, cached=cached, publish=not unchanged)
+    try:
+        return session.close(start, plan, counts, results, loop, failure, cached=cached, publish=not unchanged)
+    finally:
+        if not session.enrichment.keep_prompts:
+            backend.drop_prompts(plan)
 
 
 def _unasked(counts: Counts) -> Results:
@@ -130,8 +167,37 @@ def _import_client() -> None:
         importlib.import_module(module)
 
 
-def checked_backend(output: str | Path | Backend, enrichment: Enrichment, input: str | Path | None) -> Backend:
+def _temporary(enrichment: Enrichment, input: Input) -> Backend:
+    """Give a backend in a temporary folder, which its results keep alive. Raises ConfigError without an input."""
+    if input is None and enrichment.query is None:
+        raise ConfigError("which rows? Give the input, or an output that has the source")
+    from sqlenrich.runner.backends.duckdb.backend import TemporaryBackend
+
+    return TemporaryBackend()
+
+
+def _checked_key(enrichment: Enrichment) -> tuple[str, ...]:
+    """Give the key of an incremental run. Raises ConfigError where rows can't be told apart or were not kept."""
+    if enrichment.key == ("_row",):
+        raise ConfigError(f"{enrichment.place}: an incremental run needs a key: write key: [column], or give --key")
+    if not enrichment.keep_prompts:
+        raise ConfigError(f"{enrichment.place}: an incremental run needs the earlier rows: keep_prompts is false")
+    return enrichment.key
+
+
+def check_file(backend: Backend, name: str, file: str | None) -> None:
+    """Refuse to write over the tables of another prompt file of the same name. Raises ConfigError."""
+    if file is not None and (last := backend.last_file(name)) not in (None, file):
+        raise ConfigError(
+            f"{backend.output} has the tables of another {name}.prompt: {last}; rename one, give another --output, "
+            "or --replace"
+        )
+
+
+def checked_backend(output: Output | None, enrichment: Enrichment, input: Input) -> Backend:
     """Give the backend of an output. Raises ConfigError for an output that may not be written."""
+    if output is None:
+        return _temporary(enrichment, input)
     backend = backend_of(output)
     backend.check_before_run(enrichment, input)
     return backend

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 
 _FOLDERS: set[str] = set()
 
@@ -20,6 +21,21 @@ def scratch_folder() -> Iterator[Path]:
             yield Path(name)
         finally:
             _FOLDERS.discard(name)
+
+
+class KeptFolder:
+    """A temporary folder that is there as long as this object."""
+
+    def __init__(self) -> None:
+        name = mkdtemp(prefix="sqlenrich-")
+        self.path = Path(name)
+        _FOLDERS.add(name)
+        weakref.finalize(self, _remove, name)
+
+
+def _remove(name: str) -> None:
+    shutil.rmtree(name, ignore_errors=True)
+    _FOLDERS.discard(name)
 
 
 def remove_all() -> None:

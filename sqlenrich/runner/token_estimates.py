@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import linear_regression
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from sqlglot import exp
 
 from sqlenrich.core.json import compact_json
-from sqlenrich.core.sql import Sql, func, literal
+from sqlenrich.core.sql import literal
 from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
-from sqlenrich.plan.model import output_of
+from sqlenrich.core.turn import text_before
+from sqlenrich.engines import get_engine
+from sqlenrich.llm.endpoint.request_config import OutputForm
+from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.relations import symbol
 from sqlenrich.prompt.layout import layout
 from sqlenrich.runner.backends import queries
 from sqlenrich.runner.model_choice import ModelChoice
-from sqlenrich.schema.json_schema import hint_text
+from sqlenrich.runner.output_forms import output_forms
 from sqlenrich.schema.size import min_answer_bytes
-from sqlenrich.schema.vendor.response_format import dialect_of, json_schema_format
 from sqlenrich.spec.enrichment import Enrichment
-
-if TYPE_CHECKING:  # "import sqlenrich" does not load duckdb
-    from sqlenrich.plan.plan import Plan
-    from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
 
 LIMIT_PARAMS = ("max_tokens", "max_completion_tokens")
 STORED_SAMPLE = 1000
 """The most stored answers whose tokens are compared with their prompts."""
-KEPT_BELOW = "01"
-"""Prompts with a lower hash, one in 256, are kept as texts: a sample that need not be rendered again."""
 MIN_STORED_ANSWERS = 10
 """The fewest stored answers from which the others are estimated."""
 
@@ -53,11 +49,18 @@ class TokensIn:
     sampled: int
     shared: int = 0
     why: str | None = None
+    counter: str | None = None
+    """What counts where ``method`` is ``counted``. A warehouse's function counts without the response format."""
+
+    def scaled(self, share: float) -> TokensIn:
+        """Give the tokens of a share of the requests."""
+        return replace(self, total=round(self.total * share), shared=round(self.shared * share))
 
     def to_text(self) -> str:
         """Give the tokens of a request and their source."""
+        beside = "" if self.counter in (None, "the endpoint") else ", the schema estimated"
         how = {
-            "counted": f"counted by the endpoint on {self.sampled:,} prompts",
+            "counted": f"counted by {self.counter} on {self.sampled:,} prompts{beside}",
             "stored": f"from {self.sampled:,} stored answers",
             "estimated": f"estimated: {BYTES_PER_TOKEN} bytes a token, the schema with each",
         }
@@ -79,6 +82,11 @@ class TokensOut:
     method: str
     sampled: int
 
+    def scaled(self, share: float) -> TokensOut:
+        """Give the tokens of a share of the requests."""
+        high = None if self.total_high is None else round(self.total_high * share)
+        return replace(self, total_low=round(self.total_low * share), total_high=high)
+
     def to_text(self) -> str:
         """Give the tokens of an answer and their source."""
         if self.method == "stored":
@@ -87,80 +95,109 @@ class TokensOut:
         return f"the shortest answer that fits has about {self.low:,}; {most}"
 
 
-ANSWERS = "sqlenrich_answers"
-"""The view of the stored answers of this enrichment and model."""
+class Requests(Protocol):
+    """The requests of a run that is planned, and the stored answers, read where they are."""
+
+    found: bool
+    """Whether there is a table of answers."""
+
+    def rows(self, query: exp.Query) -> list[tuple[Any, ...]]:
+        """Run a query over ``prompts``, ``pending`` and ``responses``. A prompt there is the number of its bytes."""
+
+    def sample(self, count: int) -> list[str]:
+        """Give the prompts of the lowest pending hashes, which is a random sample."""
+
+    def counted(self, count: int) -> tuple[list[tuple[int, int]], str | None]:
+        """Give bytes and tokens of a sample of prompts by a function of the database, or why it does not count."""
 
 
 class PendingRequests:
-    """The pending requests: estimates of their tokens and of their answers' from the database and the endpoint."""
+    """The pending requests: estimates of their tokens and of their answers' from what is stored and from a counter."""
 
-    def __init__(
-        self, backend: DuckDBBackend, plan: Plan, enrichment: Enrichment, choice: ModelChoice, calls: int
-    ) -> None:
-        self.backend, self.plan, self.enrichment, self.choice, self.calls = backend, plan, enrichment, choice, calls
+    def __init__(self, requests: Requests, plan: Plan, enrichment: Enrichment, choice: ModelChoice) -> None:
+        self.requests, self.plan, self.enrichment, self.choice = requests, plan, enrichment, choice
+        self.engine = get_engine(plan.engine)
+        function = self.engine.facts.get("count_tokens") if choice.asks_in_sql else None
+        self.counter = "the endpoint" if function is None else str(function.value)
+        self.sizes = self.counts(exp.select("prompt AS v").from_(symbol("pending")))
+        self.calls = sum(self.sizes.values())
+
+    def answers(self, *columns: str) -> exp.Select:
+        """Give a query over the stored answers of this enrichment and model."""
         own = exp.select("request_hash").from_(symbol("prompts")).subquery()
         mine = exp.or_(
-            exp.EQ(this=exp.column("fingerprint"), expression=literal(enrichment.fingerprint)),
+            exp.EQ(this=exp.column("fingerprint"), expression=literal(self.enrichment.fingerprint)),
             exp.In(this=exp.column("request_hash"), query=own),
         )
-        of_model = exp.EQ(this=exp.column("model"), expression=literal(choice.resolved.name))
-        answers = exp.select("*").from_(symbol("responses")).where("call_error IS NULL", of_model, mine)
-        view = exp.Create(this=exp.to_table(ANSWERS), kind="VIEW", expression=answers)
-        backend.database.execute(plan.relations.sql(view))
+        of_model = exp.EQ(this=exp.column("model"), expression=literal(self.choice.resolved.name))
+        return exp.select(*columns).from_(symbol("responses")).where("call_error IS NULL", of_model, mine)
 
     def latency_ms(self) -> int | None:
         """Give the median of the stored answers' latencies, None without any."""
-        found = self.percentiles(exp.select("latency_ms AS v").from_(ANSWERS).where("latency_ms > 0"), (50,))
-        return None if found is None else found[0]
+        found = self.counts(self.answers("latency_ms AS v").where("latency_ms > 0"))
+        return percentile(found, 50) if found else None
 
-    def percentiles(self, values: exp.Select, shares: Sequence[int]) -> list[int] | None:
-        """Give percentiles of a query's column ``v``; None without values."""
-        found = self.backend.rows(self.plan, queries.percentiles(values, shares))[0]
-        return None if found[0] is None else [int(value) for value in found]
+    def counts(self, values: exp.Select) -> dict[int, int]:
+        """Give the values of a query's column ``v`` and how often each is there, in their order."""
+        return dict(sorted((int(value), int(times)) for value, times in self.requests.rows(queries.counted(values))))
 
     def tokens_in(self, sample: int) -> TokensIn:
         """Give the tokens of the prompts, counted on ``sample`` of them where the endpoint has a token counter."""
-        prompts = exp.select("prompt AS v").from_(symbol("pending"))
-        lengths = self.percentiles(prompts, (50, 95, 100)) or [0, 0, 0]
+        lengths = [percentile(self.sizes, share) for share in (50, 95, 100)]
         known, why = self.counted(sample)
         method, before = "counted", self.prefix_bytes()
         if not known:
             known, method = self.stored(), "stored"
         if not known:
-            per_token = exp.Div(this=exp.column("prompt"), expression=literal(BYTES_PER_TOKEN))
-            whole = exp.Cast(this=func("ceil", per_token), to=exp.DataType.build("BIGINT"))
-            more = self.schema_tokens()
-            total = self.sum_of_pending(whole) + more * self.calls
+            more = self.tokens_beside()
+            total = sum(-(-size // BYTES_PER_TOKEN) * times for size, times in self.sizes.items()) + more * self.calls
             p50, p95, most = (-(-length // BYTES_PER_TOKEN) + more for length in lengths)
             shared = before // BYTES_PER_TOKEN * (self.calls - 1)
             return TokensIn(p50, p95, most, total, "estimated", 0, shared, why)
         slope, first = fit_tokens(known)
-        total = round(first * self.calls + slope * self.sum_of_pending(exp.column("prompt")))
+        total = round(first * self.calls + slope * sum(size * times for size, times in self.sizes.items()))
         p50, p95, most = (math.ceil(first + slope * length - 1e-6) for length in lengths)
         shared = math.floor(slope * before + 1e-6) * (self.calls - 1)
-        return TokensIn(p50, p95, most, total, method, len(known), shared)
-
-    def sum_of_pending(self, value: Sql) -> int:
-        """Give the sum of a value over the pending requests."""
-        return self.backend.number(self.plan, exp.select(exp.Sum(this=value)).from_(symbol("pending")))
+        return TokensIn(
+            p50, p95, most, total, method, len(known), shared, counter=self.counter if method == "counted" else None
+        )
 
     def prefix_bytes(self) -> int:
         """The bytes of the constant beginning of all prompts, which an endpoint with a prefix cache reads once."""
-        return layout(self.enrichment.prompt().expr, lambda text: len(text.encode())).before
+        turns = len(text_before(self.enrichment.turns).encode())
+        return turns + layout(self.enrichment.prompt().expr, lambda text: len(text.encode())).before
 
-    def schema_tokens(self) -> int:
-        """The estimated tokens that each request has beside the prompt: the schema, or the hint in its place."""
-        if self.enrichment.hint == "always":
-            return estimate_tokens("\n\n" + hint_text(self.enrichment.schema))
-        dialect = dialect_of(self.choice.endpoint.url if self.choice.endpoint is not None else "")
-        response_format = json_schema_format(output_of(self.enrichment, self.choice.resolved), dialect)
-        return 0 if response_format.form is None else estimate_tokens(compact_json(response_format.form))
+    def tokens_beside(self) -> int:
+        """The estimated tokens beside each prompt: the messages before it, the schema or the hint."""
+        asked = self.plan.responses.request or self.form
+        hint = estimate_tokens("\n\n" + asked.hint) if asked.hint else 0
+        return self.turns_tokens + hint + self.format_tokens(asked.response_format)
+
+    @property
+    def turns_tokens(self) -> int:
+        """The estimated tokens of the messages before each prompt."""
+        return estimate_tokens(text_before(self.enrichment.turns))
+
+    @property
+    def form(self) -> OutputForm:
+        """How the endpoint is asked for the form of an answer."""
+        return output_forms(self.enrichment, self.choice.resolved, self.choice.endpoint)[0]
+
+    def format_tokens(self, form: Any) -> int:
+        """The estimated tokens of a response format."""
+        return 0 if form is None else estimate_tokens(compact_json(form))
 
     def counted(self, sample: int) -> tuple[list[tuple[int, int]], str | None]:
-        """Give bytes and tokens of some prompts, counted by the endpoint, or why it does not count.
+        """Give bytes and tokens of some prompts, counted by the endpoint or the warehouse, or why none is counted.
 
-        The lowest hashes are a random sample.
+        The lowest hashes are a random sample. The warehouse counts no response format: its tokens are an estimate.
         """
+        if (asked := self.plan.responses.request) is not None:
+            if sample < 1:
+                return [], "no prompt may be counted (--sample 0)"
+            found, reason = self.requests.counted(sample)
+            beside = self.format_tokens(asked.response_format)
+            return [(size, tokens + beside) for size, tokens in found], reason
         from sqlenrich.llm.endpoint.token_counter import token_counter
         from sqlenrich.llm.endpoint.urls import EndpointUrl
 
@@ -170,57 +207,66 @@ class PendingRequests:
         if sample < 1:
             return [], "no prompt may be sent (--sample 0)"
         why: list[str] = []
-        for url in (settings.url, *settings.others):
-            count = token_counter(url, settings.api_key, self.choice.resolved.name)
+        for url in settings.urls:
+            count = token_counter(settings, url, self.choice.resolved.name)
             if not isinstance(count, str):
                 break
             why.append(count)
         else:
             return [], why[0]
-        texts = self.sampled_prompts(sample)
-        hint = "\n\n" + hint_text(self.enrichment.schema) if self.enrichment.hint == "always" else ""
-        counts = count([prompt + hint for prompt in texts])
+        texts = self.requests.sample(sample)
+        hint = "\n\n" + self.form.hint if self.form.hint else ""
+        before = text_before(self.enrichment.turns)
+        counts = count([before + prompt + hint for prompt in texts])
         known = [(len(p.encode()), tokens) for p, tokens in zip(texts, counts, strict=True) if tokens is not None]
         return (
             known,
             None if known else f"{EndpointUrl.of(url).shown} counted a word, but none of {len(texts):,} prompts",
         )
 
-    def sampled_prompts(self, sample: int) -> list[str]:
-        """Give the prompts of the lowest pending hashes: the kept texts, or else rendered again from the source."""
-        lowest = exp.select("request_hash").from_(symbol("pending")).order_by("request_hash").limit(sample)
-        hashes = [str(row[0]) for row in self.backend.rows(self.plan, lowest)]
-        prompts = self.plan.step("prompts")
-        text, rows = ("kept", symbol("prompts")) if hashes[-1] < KEPT_BELOW else ("prompt", queries.rows_of(prompts))
-        wanted = exp.In(this=exp.column("request_hash"), expressions=[literal(one) for one in hashes])
-        query = exp.select(f"ANY_VALUE({text})").from_(rows).where(wanted).group_by("request_hash")
-        return [str(prompt) for (prompt,) in self.backend.read(self.plan, query)]
-
     def stored(self) -> list[tuple[int, int]]:
         """Give the bytes and the input tokens of answered prompts."""
+        if not self.requests.found:
+            return []
         query = (
             exp.select("ANY_VALUE(p.prompt)", "ANY_VALUE(r.tokens_in)")
-            .from_(exp.to_table(ANSWERS).as_("r"))
+            .from_(self.answers("*").subquery("r"))
             .join(symbol("prompts", "p"), on="r.request_hash = p.request_hash")
             .where("r.tokens_in > 0", "r.sent_hash = r.request_hash")
             .group_by("r.request_hash")
             .order_by("r.request_hash")
             .limit(STORED_SAMPLE)
         )
-        found = self.backend.rows(self.plan, query)
+        found = self.requests.rows(query)
         return [(int(size), int(tokens)) for size, tokens in found] if len(found) >= MIN_STORED_ANSWERS else []
 
     def tokens_out(self) -> TokensOut:
         """Give the tokens of the answers, from stored answers, or else from the schema and the limit."""
-        known = exp.select("tokens_out AS v").from_(ANSWERS).where("tokens_out > 0")
-        answers = self.backend.number(self.plan, exp.select("COUNT(*)").from_(known.subquery("known")))
-        if answers >= MIN_STORED_ANSWERS and (ends := self.percentiles(known, (5, 95))) is not None:
-            low, high = ends
+        known = self.counts(self.answers("tokens_out AS v").where("tokens_out > 0")) if self.requests.found else {}
+        answers = sum(known.values())
+        if answers >= MIN_STORED_ANSWERS:
+            low, high = percentile(known, 5), percentile(known, 95)
             return TokensOut(low, high, low * self.calls, high * self.calls, "stored", answers)
-        most = most_tokens(self.choice)
+        most = self.most_tokens()
         least = -(-min_answer_bytes(self.enrichment.schema) // BYTES_PER_TOKEN)
         least = least if most is None else min(least, most)
         return TokensOut(least, most, least * self.calls, None if most is None else most * self.calls, "schema", 0)
+
+    def most_tokens(self) -> int | None:
+        """Give the token limit of an answer that each request sends; None without one."""
+        in_sql = self.engine.params_of(self.choice.resolved.name).get("max_tokens") if self.choice.asks_in_sql else None
+        limits = (self.choice.resolved.params.get(name) for name in ((in_sql,) if in_sql else LIMIT_PARAMS))
+        return next((limit for limit in limits if type(limit) is int and limit > 0), None)
+
+
+def percentile(counts: Mapping[int, int], share: int) -> int:
+    """Give the least value that a share in a hundred does not exceed; 0 without values. ``counts`` are in order."""
+    total, upto = sum(counts.values()), 0
+    for value, times in counts.items():
+        upto += times
+        if 100 * upto >= share * total:
+            return value
+    return 0
 
 
 def fit_tokens(known: Sequence[tuple[int, int]]) -> tuple[float, float]:
@@ -234,9 +280,3 @@ def fit_tokens(known: Sequence[tuple[int, int]]) -> tuple[float, float]:
         if slope > 0 and first >= 0:
             return slope, first
     return (sum(tokens) / sum(sizes), 0.0) if sum(sizes) else (0.0, sum(tokens) / len(tokens))
-
-
-def most_tokens(choice: ModelChoice) -> int | None:
-    """Give the token limit of an answer that each request sends; None without one."""
-    limits = (choice.resolved.params.get(name) for name in LIMIT_PARAMS)
-    return next((limit for limit in limits if type(limit) is int and limit > 0), None)

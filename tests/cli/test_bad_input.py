@@ -17,45 +17,43 @@ from tests.support import runs
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.runs import GOOD, ask, call, rows, run, write_csv, write_prompt
 
-CSV: dict[str, tuple[bytes, int, str]] = {
-    "empty file": (b"", 2, "{file} is empty: it has not even a header"),
-    "blank first line": (b"\nid,body\n1,a\n", 2, "{file}: line 1 is blank; it must be the header"),
-    "unclosed quote": (b'id,body\n1,a\n2,"b\n', 1, "{file}, line 3: a quote is not closed"),
-    "too few fields": (b"id,body\n1,a\n2\n", 1, "{file}, line 3: 1 fields where the header has 2"),
-    "too many fields": (b"id,body\n1,a\n2,b,c\n", 1, "{file}, line 3: 3 fields where the header has 2"),
-    "not UTF-8": (b"id,body\n1,caf\xe9\n", 2, "{file} can't be read: it is not UTF-8 text; save it as UTF-8"),
+CSV: dict[str, tuple[bytes, str]] = {
+    "empty file": (b"", "{file} is empty: it has not even a header"),
+    "blank first line": (b"\nid,body\n1,a\n", "{file}: line 1 is blank; it must be the header"),
+    "unclosed quote": (b'id,body\n1,a\n2,"b\n', "{file}, line 3: a quote is not closed"),
+    "too few fields": (b"id,body\n1,a\n2\n", "{file}, line 3: 1 fields where the header has 2"),
+    "too many fields": (b"id,body\n1,a\n2,b,c\n", "{file}, line 3: 3 fields where the header has 2"),
+    "not UTF-8": (b"id,body\n1,caf\xe9\n", "{file} can't be read: it is not UTF-8 text; save it as UTF-8"),
     "not UTF-8 further down": (
         b"id,body\n" + b"1,abc\n" * 50_000 + b"2,caf\xe9\n",
-        1,
         "{file}, line 50002: not UTF-8 text; save the file as UTF-8",
     ),
-    "UTF-16": ("id,body\n1,a\n".encode("utf-16"), 2, "{file} can't be read: it is not UTF-8 text; save it as UTF-8"),
-    "two line ends": (b"id,body\n1,a\r\n2,b\n", 1, "{file}: it is no plain CSV: an unquoted field contains a quote"),
-    "quote inside": (b'id,body\n1,a "b" c\n2,"b\n', 1, "{file}"),
+    "UTF-16": ("id,body\n1,a\n".encode("utf-16"), "{file} can't be read: it is not UTF-8 text; save it as UTF-8"),
+    "two line ends": (b"id,body\n1,a\r\n2,b\n", "{file}: it is no plain CSV: an unquoted field contains a quote"),
+    "quote inside": (b'id,body\n1,a "b" c\n2,"b\n', "{file}"),
     "equal but for case": (
         b"id,body,Body\n1,a,b\n",
-        2,
         '{file}: the columns "body" and "Body" are the same but for case; rename one',
     ),
-    "equal names": (b"id,body,body\n1,a,b\n", 2, '{file}: the column "body" occurs twice; rename one'),
-    "unknown column": (b"id,boby\n1,a\n", 1, 'unknown column "body" (boby?); there are: id, boby'),
-    "unknown key": (b"Id,body\n1,a\n", 2, 'no column "id" (Id?) in {file}; there are: Id, body'),
-    "a column missing between semicolons": (b"id;text\n1;a\n", 1, 'unknown column "body"; there are: id, text'),
-    "two delimiters": (b"id;body|x\n1;a|b\n", 2, "{file}: is it separated by ; and |? The header has both"),
-    "a line for a spreadsheet": (b"sep=;\nid;body\n1;a\n", 2, '{file}: line 1 is "sep=", which is no header'),
-    "decimal commas": (b"id;body\n1;a;b\n", 1, "{file}, line 2: 3 fields where the header has 2"),
-    "quotes of no delimiter": (b'"id":"body"\n1:a\n', 2, "{file} can't be read: "),
-    "a database": (b"\x00\x01\x02\xff\xfe" * 200, 2, "{file} can't be read: "),
+    "equal names": (b"id,body,body\n1,a,b\n", '{file}: the column "body" occurs twice; rename one'),
+    "unknown column": (b"id,boby\n1,a\n", 'unknown column "body" (boby?); there are: id, boby'),
+    "unknown key": (b"Id,body\n1,a\n", 'no column "id" (Id?) in {file}; there are: Id, body'),
+    "a column missing between semicolons": (b"id;text\n1;a\n", 'unknown column "body"; there are: id, text'),
+    "two delimiters": (b"id;body|x\n1;a|b\n", "{file}: is it separated by ; and |? The header has both"),
+    "a line for a spreadsheet": (b"sep=;\nid;body\n1;a\n", '{file}: line 1 is "sep=", which is no header'),
+    "decimal commas": (b"id;body\n1;a;b\n", "{file}, line 2: 3 fields where the header has 2"),
+    "quotes of no delimiter": (b'"id":"body"\n1:a\n', "{file} can't be read: "),
+    "a database": (b"\x00\x01\x02\xff\xfe" * 200, "{file} can't be read: "),
 }
 
 
 @pytest.mark.parametrize("case", CSV)
 def test_bad_csv_files(tmp_path: Path, case: str) -> None:
-    content, status, expected = CSV[case]
+    content, expected = CSV[case]
     data = tmp_path / "in.csv"
     data.write_bytes(content)
     result = run(write_prompt(tmp_path), data, tmp_path / "out.duckdb")
-    assert (result.status, result.out) == (status, "")
+    assert (result.status, result.out) == (2, "")
     assert expected.replace("{file}", str(data)) in result.error
 
 
@@ -100,7 +98,7 @@ def test_the_header_tells_the_delimiter(
         ("in.parquet", b"id,body\n1,a\n", "can't be read"),
         ("in.duckdb", b"id,body\n1,a\n", "it is not a valid DuckDB database file"),
         ("in.xlsx", b"PK", "unknown kind of file; there are: .csv, .tsv, .jsonl, .ndjson, .parquet, .duckdb, .db"),
-        ("in.csv.gz", b"x", "unknown kind of file"),
+        ("in.csv.gz", b"x", "Not a gzipped file"),
     ],
 )
 def test_bad_files_of_other_kinds(tmp_path: Path, name: str, content: bytes, expected: str) -> None:
@@ -116,7 +114,7 @@ def test_missing_files_and_folders(tmp_path: Path) -> None:
     prompt, output = write_prompt(tmp_path), tmp_path / "out.duckdb"
     assert run(prompt, tmp_path / "no.csv", output).error == f"{tmp_path / 'no.csv'}: no such file"
     (tmp_path / "folder.csv").mkdir()
-    assert run(prompt, tmp_path / "folder.csv", output).error == f"{tmp_path / 'folder.csv'}: a folder, not a file"
+    assert run(prompt, tmp_path / "folder.csv", output).error == f"{tmp_path / 'folder.csv'}: the folder has no file"
     assert "which table?" in call("run", prompt, "--output", output, "--mock").error
     assert "no such file, and no template" in call("run", tmp_path / "no.prompt", "--output", output, "--mock").error
 
@@ -148,7 +146,7 @@ def test_types_that_print_differently_are_refused_unless_declared(tmp_path: Path
     with duckdb.connect(str(data)) as db:
         db.execute(f"CREATE TABLE t AS SELECT 1 AS id, CAST(1.5 AS {kind}) AS body")
     refused = run(write_prompt(tmp_path, "source: t\nkey: [id]\n"), data, tmp_path / "out.duckdb")
-    assert refused.status == 1
+    assert refused.status == 2
     assert f"{tmp_path / 'intent.prompt'}:12:14: " in refused.error
     assert "body" in refused.error
     cast = f"source: {{query: 'SELECT id, CAST(body AS VARCHAR) AS body FROM t'}}\nkey: [id]\n"  # noqa: F541
@@ -338,18 +336,18 @@ def settings(folder: Path, url: str, **more: Any) -> None:
             1,
             "refuses the key (HTTP 401: Incorrect API key provided: ***): set the variable that api_key_env names",
         ),
-        ("403", 1, "refuses the key (HTTP 403: no access for ***)"),
-        ("404_model", 1, "HTTP 404: The model `x` does not exist.; correct the url"),
-        ("404_path", 1, "HTTP 404: Not Found; correct the url (it usually ends in /v1) or the model's name"),
+        ("403", 6, "refuses the key (HTTP 403: no access for ***)"),
+        ("404_model", 6, "HTTP 404: The model `x` does not exist.; correct the url"),
+        ("404_path", 6, "HTTP 404: Not Found; correct the url (it usually ends in /v1) or the model's name"),
         ("307", 1, "correct the url"),
         ("quota", 1, "the quota is used up"),
-        ("400_format", 1, "refuses what every request sends: HTTP 400: Grammar error"),
-        ("400_unclear", 3, "refuses the requests: HTTP 400: computer says no"),
-        ("500", 6, "fails: HTTP 500: boom; look at the server, then run again"),
-        ("html", 6, "fails: the answer is not JSON: <html><body>Sign in to the network</body></html>"),
-        ("no_choices", 6, "fails: the answer has no choices"),
-        ("reset", 2, "connection closed before the answer; start the server there or correct the url"),
-        ("hang", 2, "timeout: no byte for 0.2 s; start the server there or correct the url"),
+        ("400_format", 3, "refuses what every request sends: HTTP 400: Grammar error"),
+        ("400_unclear", 6, "refuses the requests: HTTP 400: computer says no"),
+        ("500", 12, "fails: HTTP 500: boom; look at the server, then run again"),
+        ("html", 12, "fails: the answer is not JSON: <html><body>Sign in to the network</body></html>"),
+        ("no_choices", 12, "fails: the answer has no choices"),
+        ("reset", 12, "connection closed before the answer; start the server there or correct the url"),
+        ("hang", 6, "timeout: no byte for 0.2 s; start the server there or correct the url"),
     ],
 )
 def test_an_endpoint_that_refuses_everything(
@@ -422,7 +420,8 @@ def test_one_row_that_is_always_500(tmp_path: Path, texts: Path) -> None:
         result = ask(prompt, texts, output, endpoint.url)
     assert (result.status, result.report["quarantine"]) == (0, {"CALL_ERROR": 1})
     assert rows(output, "SELECT id, _error_detail, _attempts FROM intent_quarantine") == [("7", "HTTP 500: boom", 1)]
-    assert result.report["calls"] == len(endpoint.asked) == COUNT + 4
+    assert result.report["calls"] == len(endpoint.asked)
+    assert COUNT + 2 <= len(endpoint.asked) <= COUNT + 5, "at most five tries, one of them a canary"
 
 
 def test_an_endpoint_that_asks_to_wait(tmp_path: Path, texts: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import select
+import shlex
 import signal
 import subprocess
 import time
@@ -16,10 +17,12 @@ import duckdb
 import pytest
 
 import sqlenrich as se
+from sqlenrich.cli.examples import EXAMPLES
+from sqlenrich.cli.main import cli
 from sqlenrich.engines import ENGINES
 from tests.support import runs
 from tests.support.endpoint import ScriptedEndpoint
-from tests.support.runs import COMMAND, call, rows, run, start, wait, write_csv, write_prompt
+from tests.support.runs import COMMAND, GOOD, call, rows, run, start, wait, write_csv, write_prompt
 
 PLAN = "plan: 3 rows, 2 distinct requests, 0 already answered, 2 calls to mock"
 
@@ -71,7 +74,7 @@ def test_no_model_is_a_usage_error_that_names_the_three_ways(tmp_path: Path, dat
     [
         (("run",), "Missing argument 'FILE'"),
         (("run", "x.prompt", "--nope"), "No such option"),
-        (("run", "{prompt}", "--input", "{data}", "--mock"), "where to? Give --output out.duckdb (or .csv, .parquet)"),
+        (("run", "{prompt}", "--input", "{data}", "--mock"), "where to? Give --output out.duckdb (or .csv"),
         (("run", "{prompt}", "--target", "x"), 'no target "x"; there are: none; write [targets.x] in sqlenrich.toml'),
         (("{run}", "--max-rows", "-1"), "--max-rows"),
         (("{run}", "--concurrency", "0"), "--concurrency"),
@@ -90,6 +93,7 @@ def test_no_model_is_a_usage_error_that_names_the_three_ways(tmp_path: Path, dat
         (("render", "{prompt}", "--engine", "duckdb", "--target", "x"), "give --engine E or --target NAME"),
         (("render", "{prompt}", "--engine", "duck"), 'no engine "duck"'),
         (("render", "{prompt}", "--engine", "duckdb", "--step", "promts"), 'no step "promts"'),
+        (("render", "{prompt}", "--engine", "duckdb", "--step", "functions"), "add --functions installed"),
         (("preview", "{prompt}", "--mock"), "which rows? Give --input PATH"),
         (("preview", "{prompt}", "--input", "{data}"), "no model to ask"),
         (("new", "1a"), 'the name "1a" becomes a table'),
@@ -155,15 +159,35 @@ def talk(arguments: list[str], answer: str | signal.Signals) -> tuple[int, str]:
         (signal.SIGINT, [], True, 4, 0),
         (signal.SIGTERM, [], True, 4, 0),
         ("", ["--yes"], False, 0, 2),
+        pytest.param("", ["no key"], False, 0, 2, id="a server of this machine costs nothing"),
     ],
 )
 def test_a_terminal_is_asked_before_the_first_call(
-    tmp_path: Path, data: Path, answer: str | signal.Signals, more: list[str], asks: bool, status: int, calls: int
+    tmp_path: Path,
+    data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str | signal.Signals,
+    more: list[str],
+    asks: bool,
+    status: int,
+    calls: int,
 ) -> None:
     output = tmp_path / "out.duckdb"
-    command = ["run", str(write_prompt(tmp_path)), "--input", str(data), "--output", str(output), "--mock", *more]
-    ended, shown = talk(command, answer)
-    assert ended == status, shown
+    if more != ["no key"]:
+        monkeypatch.setenv("OPENAI_API_KEY", "k")  # behind a key may be a proxy of a vendor
+    with ScriptedEndpoint(content=GOOD) as endpoint:
+        options = ["--endpoint", endpoint.url, "--model", "mock", *(one for one in more if one != "no key")]
+        command = ["run", str(write_prompt(tmp_path)), "--input", str(data), "--output", str(output), *options]
+        ended, shown = talk(command, answer)
+        assert ended == status, shown
+        _check_question(output, shown, answer, asks=asks, status=status, calls=calls)
+        again, shown = talk([*command, "--yes"], "")
+        assert again == 0, shown
+
+
+def _check_question(
+    output: Path, shown: str, answer: str | signal.Signals, *, asks: bool, status: int, calls: int
+) -> None:
     assert PLAN in shown
     assert ("Send them?" in shown) == asks
     assert rows(output, "SELECT count(*) FROM intent_responses") == [(calls,)]
@@ -172,8 +196,8 @@ def test_a_terminal_is_asked_before_the_first_call(
     else:  # the command ends at once
         assert shown.splitlines()[-1].endswith("stopped")
         assert "intent_quarantine" not in [name for (name,) in rows(output, "SELECT table_name FROM duckdb_tables()")]
-    again, shown = talk([*command, "--yes"], "")
-    assert again == 0, shown
+    if answer == "n\n":
+        assert shown.rstrip().endswith("nothing was sent: what is not answered is NOT_ASKED in intent_quarantine")
 
 
 @pytest.mark.parametrize(
@@ -187,13 +211,17 @@ def test_a_terminal_is_asked_before_the_first_call(
     ],
 )
 def test_a_preview_asks_before_many_calls(
-    tmp_path: Path, rows: int, more: list[str], answer: str, asks: bool, sent: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, more: list[str], answer: str, asks: bool, sent: bool
 ) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
     data = write_csv(tmp_path / "in.csv", [(i, f"text {i}") for i in range(30)])
-    command = ["preview", str(write_prompt(tmp_path)), "--input", str(data), "--mock", "-n", str(rows), *more]
-    status, shown = talk(command, answer)
+    with ScriptedEndpoint(content=GOOD) as endpoint:
+        options = ["--endpoint", endpoint.url, "--model", "mock", "-n", str(rows), *more]
+        status, shown = talk(["preview", str(write_prompt(tmp_path)), "--input", str(data), *options], answer)
     assert status == 0
-    assert (f"preview: {rows} of 30 rows, {rows} calls to mock; nothing is stored" in shown) == (sent or asks)
+    assert (f"preview: {rows} of 30 rows, {rows} calls to mock at {endpoint.url}; nothing is stored" in shown) == (
+        sent or asks
+    )
     assert ("Send them?" in shown) == asks
     assert (f"{rows} of {rows} asked rows accepted" in shown) == sent
     assert (f"{rows} of 30 rows; nothing was sent" in shown) != sent
@@ -241,6 +269,9 @@ def test_render(tmp_path: Path, engine: str) -> None:
     for step in ("prompts", "responses", "checked", "enriched", "quarantine", "pending"):
         one = call("render", prompt, "--engine", engine, "--step", step)
         assert one.out in (printed.out, se.render(enrichment, engine=engine, step=step))
+    for functions in ("inline", "temporary"):
+        script = se.render(enrichment, engine=engine, functions=functions)
+        assert call("render", prompt, "--engine", engine, "--functions", functions).out == script
         assert one.out.startswith(("SELECT", "WITH"))
         assert ";" not in one.out.splitlines()[-1]
 
@@ -255,9 +286,11 @@ def test_render_for_a_target(tmp_path: Path) -> None:
     script = call("render", prompt, "--target", "prod").out
     for text in ("ANALYTICS.ENRICHED.intent_prompts", "ANALYTICS.LLM.intent_responses", "'my-model'"):
         assert text in script
-    refused = call("run", prompt, "--target", "prod")
-    assert refused.status == 2
-    assert "sqlenrich render" in refused.error
+    refused = call("run", prompt, "--target", "prod", "--mock")
+    assert (refused.status, refused.error) == (
+        2,
+        "snowflake: --mock invents answers, which no warehouse keeps; use it with a .duckdb output",
+    )
     near = call("render", prompt, "--target", "prd")
     assert near.error == 'no target "prd" (prod?); there are: prod'
 
@@ -330,12 +363,26 @@ def test_check_says_which_part_of_the_schema_is_sent(tmp_path: Path, monkeypatch
 def test_check_of_several_files_and_of_bad_ones(tmp_path: Path) -> None:
     good, bad = write_prompt(tmp_path), write_prompt(tmp_path, "kee: [id]\n", name="bad")
     result = call("check", good, bad)
-    assert result.status == 1
+    assert result.status == 2
     assert f'{bad}: line 2: unknown key "kee" (keep?) @ kee' in result.out
     assert f"{good}: intent" in result.out
     missing = call("check", tmp_path / "no.prompt")
-    assert missing.status == 1
+    assert missing.status == 2
     assert "no such file" in missing.out
+
+
+def test_completion() -> None:
+    for shell in ("bash", "zsh", "fish"):
+        assert "_SQLENRICH_COMPLETE" in call("completion", shell).out
+
+
+@pytest.mark.parametrize("command", list(EXAMPLES))
+def test_the_examples_of_a_command_are_commands(command: str) -> None:
+    shown = call(command, "--help").out.split("Examples:\n")[1]
+    for example in shown.strip().splitlines():
+        words = shlex.split(example.strip().split(" > ~")[0].removeprefix('eval "$(').removesuffix(')"'))
+        assert words[:2] == ["sqlenrich", command]
+        cli.commands[command].make_context(command, words[2:], resilient_parsing=False)
 
 
 def test_help_and_version() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import sqlenrich as se
-from sqlenrich.cli.new import columns_of, new
+from sqlenrich.cli.data_columns import columns_of
+from sqlenrich.cli.new import new
 from sqlenrich.spec.loader import templates
 from tests.support.hostile import NAMES
 from tests.support.runs import call, run, write_csv

@@ -125,7 +125,8 @@ def test_an_answer_is_stored_with_its_moment_in_utc(tmp_path: Path) -> None:
     with DuckDBBackend(path) as backend:
         backend.append(plan, [answer, replace(answer, asked_at=asked_at.astimezone(UTC))], Origin("r", "7", "f"))
     found = rows(path, f"SELECT * FROM {plan.step('responses').relation} WHERE run_id = 'r'")
-    stored = ("h", 2, "s", "{}", None, False, "stop", "m", "7", "f", 1, 0, None, 5, "r", datetime(2026, 1, 1, 22))
+    moment, of_a_warehouse = datetime(2026, 1, 1, 22), (None, None, None)
+    stored = ("h", 2, "s", "{}", None, False, "stop", "m", "7", "f", 1, 0, None, 5, "r", moment, *of_a_warehouse)
     assert found == [stored, stored]
 
 

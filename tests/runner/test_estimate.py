@@ -16,17 +16,18 @@ import duckdb
 import pytest
 
 import sqlenrich as se
+from sqlenrich.core.endpoint import Endpoint
+from sqlenrich.core.limits import Limits
 from sqlenrich.core.tokens import estimate_tokens
 from sqlenrich.llm.endpoint.token_counter import RUN_A_FEW
 from sqlenrich.llm.throttle.limiter import RateLimiter
-from sqlenrich.llm.throttle.limits import Limits
 from sqlenrich.plan.request import ResolvedModel, request_hash
 from sqlenrich.runner.estimate import duration
 from sqlenrich.runner.token_estimates import fit_tokens
 from sqlenrich.schema import check_response, normalise
 from sqlenrich.schema.size import min_answer_bytes
 from sqlenrich.spec.prices import Price, Prices
-from sqlenrich.spec.settings import Config, Endpoint
+from sqlenrich.spec.settings import Config
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.runs import ask, call, rows, write_csv, write_prompt
 
@@ -35,6 +36,8 @@ NOBODY = "http://127.0.0.1:9/v1"
 PRICES = Prices(date(2026, 11, 1), "USD", {"m": Price(Decimal(1), Decimal(1), Decimal(10))})
 LIMITED = "key: [id]\nparams: {max_tokens: 50}\n"
 HINT = 'Answer with one JSON object that fits this JSON Schema, and nothing else: {"additionalProperties":false,'
+
+UNREACHED = "connection refused: nothing listens there"
 
 
 @pytest.fixture(autouse=True)
@@ -110,8 +113,8 @@ def test_estimated_tokens_in(tmp_path: Path) -> None:
     assert told == {
         "p50": 5 + more, "p95": 8 + more, "max": 8 + more, "total": sum(own) + 20 * more,
         "method": "estimated", "sampled": 0, "shared": 19 * 2,
-        "why": "http://127.0.0.1:9/tokenize can't be reached (Connection refused): start the server, or correct the "
-        "url",
+        "why": f"http://127.0.0.1:9/tokenize can't be reached ({UNREACHED}): start the server, or correct the url",
+        "counter": None,
     }  # fmt: skip
     hinted = plan(write_prompt(tmp_path, "key: [id]\nhint: always\n"), data)["tokens_in"]
     hint = (
@@ -168,8 +171,7 @@ def test_what_is_sent_to_be_counted(tmp_path: Path, counter: Counter, monkeypatc
 def test_kept_prompts_and_those_made_again_are_the_same(
     tmp_path: Path, counter: Counter, monkeypatch: pytest.MonkeyPatch, below: str
 ) -> None:
-    monkeypatch.setattr("sqlenrich.runner.estimate.KEPT_BELOW", below)
-    monkeypatch.setattr("sqlenrich.runner.token_estimates.KEPT_BELOW", below)
+    monkeypatch.setattr("sqlenrich.runner.backends.duckdb.planned.KEPT_BELOW", below)
     data = write_csv(tmp_path / "in.csv", [(n, f"b{n % 2000}") for n in range(4000)])
     told = plan(write_prompt(tmp_path), data, endpoint=counter.url, sample=4)["tokens_in"]
     assert told["sampled"] == 4
@@ -206,7 +208,10 @@ def test_where_nothing_is_counted(tmp_path: Path) -> None:
         ((200, "<html>"), f"gives no count: {RUN_A_FEW}"),
         ((200, '{"count": true}'), f"gives no count: {RUN_A_FEW}"),
         ((200, "[]"), f"gives no count: {RUN_A_FEW}"),
-        ((200, None), "can't be reached (Connection refused): start the server, or correct the url"),
+        (
+            (200, None),
+            "can't be reached (connection refused: nothing listens there): start the server, or correct the url",
+        ),
     ],
 )
 def test_why_tokens_are_an_estimate(tmp_path: Path, answer: tuple[int, str | None], why: str) -> None:
@@ -550,7 +555,8 @@ def test_the_command(tmp_path: Path, counter: Counter) -> None:
     assert (facts["tokens_in"]["sampled"], facts["calls"], facts["seconds"]) == (3, 10, {"low": 275.51, "high": None})
     assert list(facts) == [
         "name", "model", "rows", "not_asked", "distinct_requests", "cached", "calls", "tokens_in", "tokens_out",
-        "cost_unknown", "currency", "prices_as_of", "limit", "endpoint", "cost", "seconds",
+        "cost_unknown", "currency", "prices_as_of", "limit", "compiled", "pending", "stopped_at", "endpoint", "cost",
+        "seconds",
     ]  # fmt: skip
 
 
@@ -583,7 +589,7 @@ def test_words_of_stored_and_unknown(tmp_path: Path) -> None:
         (("--mock", "--input", "no.csv"), 2, "no.csv: no such file"),
         (("--mock", "--input", "in.csv", "--output", "in.csv"), 2, "would write over its own input"),
         (("--mock", "--input", "in.csv", "--prices", "no.toml"), 2, "no.toml: No such file"),
-        (("--mock", "--input", "in.csv", "--output", "bad.duckdb"), 1, "bad.duckdb can't be opened"),
+        (("--mock", "--input", "in.csv", "--output", "bad.duckdb"), 2, "bad.duckdb can't be opened"),
     ],
 )
 def test_refused(

@@ -12,9 +12,10 @@ import duckdb
 import pytest
 
 import sqlenrich as se
+from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.llm.endpoint.server_info import list_models
 from sqlenrich.runner.observer import NullObserver, PlanLine, Stopper
-from sqlenrich.spec.settings import Config, Endpoint
+from sqlenrich.spec.settings import Config
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.runs import GOOD, ask, call, opened, rows, run, write_csv, write_prompt
 
@@ -232,9 +233,10 @@ def test_a_key_does_not_follow_a_redirect() -> None:
     with HTTPServer(("127.0.0.1", 0), Elsewhere) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        assert list_models(f"http://127.0.0.1:{server.server_port}/v1", "sk-SECRET") == []
-        with pytest.raises(se.RunError) as raised:
-            list_models(f"http://127.0.0.1:{server.server_port}/v1", "sk-SECRET\nx")
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+        assert list_models(se.Endpoint(url, api_key="sk-SECRET"), url) == []
+        with pytest.raises(se.ConfigError) as raised:
+            list_models(se.Endpoint(url, api_key="sk-SECRET\nx"), url)
         server.shutdown()
         thread.join()
     assert seen == ["/v1/models"]

@@ -95,9 +95,12 @@ def test_max_cost_without_a_price(tmp_path: Path, options: tuple[str, ...], erro
 @pytest.mark.parametrize(
     ("written", "error"),
     [
-        ("input = 1", "prices.toml: output is missing: the price of a million tokens @ models.mock"),
-        ("output = 1", "prices.toml: input is missing: the price of a million tokens @ models.mock"),
-        ("cached = 1\noutput = 1", "prices.toml: input is missing: the price of a million tokens @ models.mock"),
+        ("input = 1", "prices.toml: line 2: output is missing: the price of a million tokens @ models.mock"),
+        ("output = 1", "prices.toml: line 2: input is missing: the price of a million tokens @ models.mock"),
+        (
+            "cached = 1\noutput = 1",
+            "prices.toml: line 2: input is missing: the price of a million tokens @ models.mock",
+        ),
     ],
 )
 def test_max_cost_with_a_part_of_a_price(tmp_path: Path, written: str, error: str) -> None:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sqlenrich.cli.progress import Progress
+import sqlenrich as se
+from sqlenrich.cli.progress import JsonLog, Progress
+from sqlenrich.core.errors import RunError
 from sqlenrich.llm.messages import Answer
-from sqlenrich.runner.observer import PlanLine, Stopper
+from sqlenrich.runner.observer import NullObserver, PlanLine, Stopper
 from sqlenrich.runner.report import Report
+from sqlenrich.spec.prices import Price
 
 REPORT = Report(
     run_id="r",
@@ -146,7 +152,8 @@ def test_a_log_line_every_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     blank, cut, no = answers(2, response=" "), answers(1, finish_reason="length"), answers(1, finish_reason="refusal")
     progress.answered([*answers(995), *failed, *blank, *cut, *no], 100_000)
     assert out.getvalue().splitlines()[1] == (
-        "10,000/100,000 answered, 1,000/s, 1:30 left, 2 NO_RESPONSE, 1 CALL_ERROR, 1 TRUNCATED, 1 REFUSED"
+        "10,000/100,000 answered, 1,000/s, 1:30 left, 10,000 tokens in, 10,000 out, 2 NO_RESPONSE, 1 CALL_ERROR, "
+        "1 TRUNCATED, 1 REFUSED"
     )
 
 
@@ -169,3 +176,76 @@ def test_a_question_before_the_first_call(calls: int, yes: bool, reply: bool, as
     progress = Progress(io.StringIO(), yes=yes, ask=ask, stopper=Stopper())
     assert progress.plan(PlanLine(5, 5, 0, calls, "m", "")) == goes_on
     assert bool(questions) == asked
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("variables", "coloured"),
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
+)
+def test_a_line_on_a_terminal(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], coloured: bool) -> None:
+    """Done, rate, time left, tokens, cost, failures in colour; while it stops no time is left."""
+    for name in ("NO_COLOR", "TERM", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("COLUMNS", "200")
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    out, price = Terminal(), Price(Decimal(1), Decimal(1), Decimal(2))
+    progress = Progress(out, yes=True, ask=None, stopper=Stopper())
+    progress.plan(PlanLine(10, 10, 0, 1000, "m", "", price=price, currency="USD"))
+    now += 10
+    progress.answered(answers(98) + answers(2, response=""), 1000)
+    said = "100/1,000 answered, 10/s, 1:30 left, 100 tokens in, 100 out, 0.000300 USD"
+    end = "\x1b[33m, 2 NO_RESPONSE\x1b[0m" if coloured else ", 2 NO_RESPONSE"
+    assert out.getvalue().endswith(f"\r\x1b[K{said}{end}")
+    progress.stopper.stop()
+    assert progress.line(now) == said.replace("1:30 left", "stopping") + ", 2 NO_RESPONSE"
+    progress.finish(replace(REPORT, stopped=True))
+    assert ("\x1b[33mstopped" in out.getvalue()) == coloured
+
+
+def test_a_log_of_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    out = io.StringIO()
+    log = JsonLog(out, yes=False, ask=None, stopper=Stopper())
+    log.plan(PlanLine(4, 3, 1, 2, "m", " at http://x/v1"))
+    log.note("careful")
+    now += 10
+    log.answered(answers(1) + answers(1, response=None, call_error="x"), 2)
+    log.finish(REPORT)
+    assert log.fail(RunError("no"))
+    events = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [event["event"] for event in events] == ["plan", "note", "progress", "report", "error"]
+    plan, _, progress, report, _ = events
+    assert (plan["rows"], plan["calls"], plan["where"], plan["paid"]) == (4, 2, "http://x/v1", True)
+    assert (progress["answered"], progress["per_second"], progress["failures"]) == (2, 0.2, {"CALL_ERROR": 1})
+    assert (report["rows_in"], report["exit_status"]) == (REPORT.rows_in, REPORT.exit_status)
+
+
+def test_the_time_at_the_question_is_not_of_the_run(tmp_path: Path) -> None:
+    class Slow(NullObserver):
+        def plan(self, _line: PlanLine, /) -> bool:
+            time.sleep(60.0)
+            return False
+
+    real, waited = time.monotonic, [0.0]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("time.monotonic", lambda: real() + waited[0])
+        patched.setattr("time.sleep", lambda seconds: waited.__setitem__(0, waited[0] + seconds))
+        e = se.enrichment("intent", prompt="{{ body }}", key=["id"], output={"a": "string"})
+        given: dict[str, Any] = {"input": [{"id": 1, "body": "x"}], "output": tmp_path / "out.duckdb", "mock": True}
+        report = se.run(e, observer=Slow(), **given)
+        assert report.seconds < 60
+        assert report.to_text() == "nothing was sent: what is not answered is NOT_ASKED in intent_quarantine"
+        se.run(e, **given)
+        given["input"] = [{"id": 1, "body": "y"}]
+        assert se.run(e, observer=Slow(), **given).to_text() == (
+            "nothing was sent, and nothing changed: intent and intent_quarantine are as they were"
+        )

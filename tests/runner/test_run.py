@@ -248,7 +248,7 @@ def test_repeated_and_null_keys_and_duplicates(tmp_path: Path) -> None:
     again = run(write_prompt(tmp_path), data, output)
     assert (again.report["calls"], again.report["cached"], again.report["enriched"]) == (0, 3, 5)
     unique = run(write_prompt(tmp_path), write_csv(tmp_path / "in.csv", [(1, "a"), (2, "a")]), output)
-    assert "warning" not in unique.err
+    assert "warning: the key" not in unique.err
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -537,3 +537,29 @@ def test_requests_that_a_further_round_sends_are_retries(tmp_path: Path) -> None
         prompts = Counter(seen.prompt for seen in endpoint.asked)
     assert report["calls"] == sum(prompts.values()) <= 225
     assert report["retries"] == report["calls"] - len(prompts)
+
+
+def test_a_run_that_keeps_no_prompts_leaves_their_hashes_alone(tmp_path: Path) -> None:
+    data, out = write_csv(tmp_path / "data.csv", [*ROWS, ("x", "")]), tmp_path / "out.duckdb"
+    prompt = write_prompt(tmp_path, "key: [id]\nkeep_prompts: false\n", name="bare")
+    failures = ("--mock-failures", "bad_json=1")
+    first = run(prompt, data, out, *failures)
+    assert first.status == 3, first.err
+    tables = {name for (name,) in rows(out, "SELECT table_name FROM duckdb_tables()")}
+    assert tables == {"_sqlenrich_runs", "bare", "bare_checked", "bare_quarantine", "bare_responses"}
+    for table in sorted(tables):
+        assert not any(body in str(rows(out, f"FROM {table}")) for _, body in ROWS), table
+    found = rows(out, "SELECT id, prompt, _request_hash IS NULL, _error FROM bare_quarantine ORDER BY id")
+    assert found == [
+        (key, None, key == "x", "NO_INPUT" if key == "x" else "BAD_JSON") for key in ("007", "008", "1e5", "x")
+    ]
+    again = run(prompt, data, out, *failures)
+    assert (again.report["calls"], again.report["cached"]) == (0, 3)
+    refused = call("retry", prompt, "--output", out, "--mock")
+    assert refused.status == 2
+    assert "keep_prompts: false leaves no prompt to ask again; run it once with keep_prompts: true" in refused.error
+    # The stored answers serve a run that keeps the prompts, and then a retry.
+    prompt.write_text(prompt.read_text(encoding="utf-8").replace("false", "true"), encoding="utf-8")
+    assert run(prompt, data, out, *failures).report["calls"] == 0
+    retried = call("retry", prompt, "--output", out, "--mock", "--json")
+    assert retried.report["enriched"] == 3, retried.err

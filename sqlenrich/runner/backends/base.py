@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from sqlglot import exp
 
 from sqlenrich.core.types import Type
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan, Step
+from sqlenrich.runner.inputs import Input
+from sqlenrich.runner.result_tables import ResultTables
 from sqlenrich.spec.enrichment import Enrichment
+
+if TYPE_CHECKING:
+    from sqlenrich.runner.observer import Observer
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,10 @@ class Snapshot:
     columns: Mapping[str, str] | None
     where: str | None
     responses: str | None
+    in_sql: bool = False
+    """Whether the warehouse's own function asked."""
+    file: str | None = None
+    """The prompt file, relative to the folder of a DuckDB database."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,8 @@ class Backend(Protocol):
 
     engine: str
     """The name of the engine whose SQL it runs."""
+    asks_in_sql: bool
+    """Whether a function of its SQL asks a model."""
 
     def __enter__(self) -> Self:
         """Open it."""
@@ -112,10 +122,10 @@ class Backend(Protocol):
     def output(self) -> str:
         """What the report calls the output."""
 
-    def bind(self, enrichment: Enrichment, input: str | Path | None) -> Source:
+    def bind(self, enrichment: Enrichment, input: Input) -> Source:
         """Open the input. Raises ConfigError for what is missing or unreadable."""
 
-    def check_before_run(self, enrichment: Enrichment, input: str | Path | None) -> None:
+    def check_before_run(self, enrichment: Enrichment, input: Input) -> None:
         """Refuse, before anything is opened or made, an output that may not be written. Raises ConfigError."""
 
     def check_before_retry(self, enrichment: Enrichment) -> None:
@@ -130,8 +140,25 @@ class Backend(Protocol):
     def exists(self, step: Step) -> bool:
         """Tell whether the table of a step is there."""
 
-    def prepare(self, plan: Plan, start: RunStart, *, limit: int | None, ordered: bool) -> Counts:
-        """Make the prompts, the table of answers where it is missing, and the pending relation."""
+    def prepare(
+        self, plan: Plan, start: RunStart, *, limit: int | None, ordered: bool, beside: Sequence[str] | None = None
+    ) -> Counts:
+        """Make the prompts, the table of answers where it is missing, and the pending relation.
+
+        ``beside``: the key by which the rows replace those of earlier runs; None: they replace all.
+        """
+
+    def rows_before(self, plan: Plan) -> int | None:
+        """Give the number of rows that the last run left, where that costs nothing; None where it is unknown."""
+
+    def last_file(self, name: str) -> str | None:
+        """Give the prompt file of the last run, where it is known and is not that of another machine."""
+
+    def file_name(self, enrichment: Enrichment) -> str | None:
+        """Give the prompt file as the ledger names it; None for none."""
+
+    def result_tables(self, plan: Plan) -> ResultTables | None:
+        """Give where the results can be read when the backend is closed; None where only it can read them."""
 
     def refresh(self, plan: Plan, call: Step, limit: int | None, *, ordered: bool) -> int:
         """Make the pending relation of a call afresh and give its count; ``ordered``: by prompt."""
@@ -163,6 +190,9 @@ class Backend(Protocol):
     def finish(self, plan: Plan, calls: Sequence[Step]) -> Results:
         """Make ``checked``, ``enriched`` and ``quarantine`` together. Raises RunError if a row is lost."""
 
+    def drop_prompts(self, plan: Plan) -> None:
+        """Drop the tables that only hold prompts, where the enrichment does not keep them."""
+
     def usage(self, plan: Plan, run_id: str) -> list[ModelUsage]:
         """Give what a run's answers took, a line per model."""
 
@@ -174,6 +204,12 @@ class Backend(Protocol):
 
     def publish(self, plan: Plan) -> None:
         """Write the results to files, where the output is one."""
+
+    def statements_run(self) -> list[dict[str, Any]]:
+        """Give the statements of the run, where they are jobs of a warehouse."""
+
+    def watch(self, observer: Observer) -> None:
+        """Tell an observer of each statement, where they are jobs of a warehouse."""
 
     def begin(self, start: RunStart, *, known: bool) -> None:
         """Write a run's line of the ledger, or again: with its snapshot once the prompts are made (``known``)."""

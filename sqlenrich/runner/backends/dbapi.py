@@ -7,21 +7,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import takewhile
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import sqlglot
 from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
-from sqlenrich.core.errors import ConfigError, RunError
+from sqlenrich.core.errors import RunError
 from sqlenrich.core.names import relation as named_relation
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Array, Decimal, Struct, Type
 from sqlenrich.engines import get_engine
-from sqlenrich.runner.backends.base import Source
 from sqlenrich.runner.backends.statements import StatementBackend, StatementPolicy
-from sqlenrich.spec.enrichment import Enrichment
 
 T = TypeVar("T")
 _KINDS = {
@@ -120,20 +117,6 @@ class DbApiBackend(StatementBackend):
     ) -> None:
         named = place or f"{engine} {schema}".strip()
         super().__init__(DbApiConnection(connection, get_engine(engine), named), engine, schema, statements)
-
-    def bind(self, enrichment: Enrichment, input: str | Path | None) -> Source:
-        """Find the source: ``input`` or the header's. Raises ConfigError where it is missing."""
-        if not enrichment.key:
-            raise ConfigError(f"{enrichment.place}: a table has no row numbers: write key: [column] in the header")
-        table = str(input) if input is not None else enrichment.source
-        if table is None and enrichment.query is not None:
-            return Source(None, None)
-        if table is None:
-            raise ConfigError("which table? Write source: in the header, or give --input")
-        found = self.connection.columns(table)
-        if found is None:
-            raise ConfigError(f"{self.place}: there is no table {table}, or it can't be read")
-        return Source(table, {name: kind or STRING for name, kind in found.items()})
 
 
 def portable_type(engine: Engine, written: str) -> Type | None:

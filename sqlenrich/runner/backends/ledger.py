@@ -14,7 +14,7 @@ from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.names import relation
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.sql import Sql, literal
+from sqlenrich.core.sql import Sql, case, literal
 from sqlenrich.core.types import STRING, TIMESTAMP, Type
 from sqlenrich.renderer.statements import create_if_missing
 from sqlenrich.runner.backends.base import Connection, RunStart, Snapshot
@@ -22,7 +22,7 @@ from sqlenrich.runner.backends.queries import insert_rows
 
 LEDGER = "_sqlenrich_runs"
 AGAIN = "run it again first (what is answered is not paid again)"
-_COLUMNS: Mapping[str, Type] = {
+COLUMNS: Mapping[str, Type] = {
     "run_id": STRING,
     "name": STRING,
     "started_at": TIMESTAMP,
@@ -43,11 +43,11 @@ class Ledger:
 
     def begin(self, start: RunStart, *, known: bool) -> None:
         """Write a run's line, or again: with the snapshot where it is ``known``."""
-        self._execute(create_if_missing(self.engine, self._table(), _COLUMNS))
+        self._execute(create_if_missing(self.engine, self._table(), COLUMNS))
         self._execute(exp.Delete(this=self._table(), where=exp.Where(this=_is_run(start.run_id))))
         snapshot = json.dumps(asdict(start.snapshot)) if known else None
         line = (start.run_id, start.name, start.at.replace(tzinfo=None), None, "started", None, snapshot)
-        self._execute(insert_rows(self.engine, self._table(), _COLUMNS, [line]))
+        self._execute(insert_rows(self.engine, self._table(), COLUMNS, [line]))
 
     def record(self, start: RunStart, status: str, facts: Mapping[str, Any]) -> None:
         """Complete a run's line."""
@@ -59,6 +59,13 @@ class Ledger:
             "report": literal(json.dumps(dict(facts))),
         }
         self._execute(exp.update(self._table(), values, where=_is_run(start.run_id)))
+
+    def replace_reports(self, reports: Mapping[str, str]) -> None:
+        """Replace the reports of some runs, by their ids, in one statement."""
+        at = exp.column("run_id")
+        whens = [(exp.EQ(this=at.copy(), expression=literal(id)), literal(text)) for id, text in reports.items()]
+        named = exp.In(this=at, expressions=[literal(id) for id in reports])
+        self._execute(exp.update(self._table(), {"report": case(*whens)}, where=named))
 
     def last_snapshot(self, name: str) -> Snapshot:
         """Give what made the prompts of an enrichment. Raises ConfigError where there are none, or it is unknown."""
@@ -72,6 +79,17 @@ class Ledger:
         if rows[0][0] is None:
             raise ConfigError(f"{self.connection.place} does not tell what the last run of {name} asked: {AGAIN}")
         return Snapshot(**json.loads(rows[0][0]))
+
+    def last_file(self, name: str) -> str | None:
+        """Give the prompt file of the last run of an enrichment, where it is known."""
+        if self.connection.columns(self.table) is None:
+            return None
+        named = exp.EQ(this=exp.column("name"), expression=literal(name))
+        known = exp.Not(this=exp.Is(this=exp.column("snapshot"), expression=exp.Null()))
+        query = select("snapshot").from_(self._table()).where(named, known).order_by("started_at DESC").limit(1)
+        rows = self.connection.rows(print_sql(self.engine, query))
+        file = json.loads(rows[0][0]).get("file") if rows else None
+        return None if file is None else str(file)
 
     def _table(self) -> exp.Table:
         return relation(self.engine, self.table)

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sqlglot import exp, select
 
 from sqlenrich.core.engine import Engine
-from sqlenrich.core.names import identifier
-from sqlenrich.core.sql import Sql, literal
+from sqlenrich.core.names import column, identifier
+from sqlenrich.core.sql import Sql, case, func, literal
 from sqlenrich.core.types import Type
-from sqlenrich.plan.plan import Step
-from sqlenrich.plan.relations import symbol
+from sqlenrich.plan.plan import RESPONSES, Step
+from sqlenrich.plan.relations import Symbol, symbol
+from sqlenrich.spec.limits import TOO_LONG
+
+UNCOUNTED = "SUM(CASE WHEN call_error IS NULL AND (tokens_in IS NULL OR tokens_out IS NULL) THEN 1 ELSE 0 END)"
+"""Answers without token counts."""
+_SPENT = (
+    UNCOUNTED,
+    "SUM(tokens_in)",
+    "SUM(CASE WHEN tokens_cached > tokens_in THEN tokens_in ELSE tokens_cached END)",
+    "SUM(tokens_out)",
+)
+BYTE_LENGTH = {"bigquery": "BYTE_LENGTH", "duckdb": "STRLEN"}
+"""The function for a text's bytes where it is not OCTET_LENGTH."""
+
+
+def byte_length(engine: Engine, text: Sql) -> Sql:
+    """The bytes of a text in UTF-8."""
+    return func(BYTE_LENGTH.get(engine.name, "OCTET_LENGTH"), text)
 
 
 def size() -> exp.Select:
@@ -32,6 +49,97 @@ def distinct_of(step: Step) -> exp.Select:
 def head(step: Step, rows: int) -> exp.Select:
     """The first rows of a step, read from the source: no table is made."""
     return select("*").from_(rows_of(step)).limit(rows)
+
+
+def planned() -> exp.Select:
+    """Rows, distinct requests, rows with a blank required column, rows whose template fails or that are too long."""
+    unasked, failed = "request_hash IS NULL", f"prompt IS NULL OR {TOO_LONG}"
+    kinds = (f"{unasked} AND NOT ({failed})", f"{unasked} AND ({failed})")
+    sums = (f"SUM(CASE WHEN {kind} THEN 1 ELSE 0 END)" for kind in kinds)
+    return select("COUNT(*)", "COUNT(DISTINCT request_hash)", *sums).from_(symbol("prompts"))
+
+
+def lengths(engine: Engine, prompts: Step) -> exp.Select:
+    """The prompts with the bytes of each in place of its text."""
+    length = byte_length(engine, exp.column("prompt", "step"))
+    too_long = exp.column(TOO_LONG) if TOO_LONG in prompts.columns else literal(False)
+    named = (exp.alias_(length, "prompt"), exp.alias_(too_long, TOO_LONG))
+    return select("request_hash", *named).from_(rows_of(prompts))
+
+
+def counted(values: exp.Query) -> exp.Select:
+    """The values of a query's column ``v``, and how often each is there."""
+    return select("v", "COUNT(*) AS times").from_(values.subquery("given")).where("v IS NOT NULL").group_by("v")
+
+
+def no_answers(engine: Engine) -> exp.Select:
+    """A table of answers without rows."""
+    nulls = (exp.Cast(this=exp.Null(), to=engine.sql_type(kind)) for kind in RESPONSES.values())
+    named = (exp.Alias(this=null, alias=identifier(engine, name)) for null, name in zip(nulls, RESPONSES, strict=True))
+    return select("*").from_(select(*named).subquery("nothing")).where(literal(False))  # no WHERE without FROM
+
+
+def answers_as_read(engine: Engine, call: Step) -> exp.Select:
+    """The stored answers; what no reading, or one with other facts, has read is read as a run would."""
+    table = symbol("responses")
+    if not (call.calls_in_sql and engine.updates) or call.reading is None:
+        return select("*").from_(table)
+    columns = {name: column(engine, name) for name in RESPONSES}
+    current = exp.EQ(this=columns["read_by"], expression=call.reading["read_by"])
+    kept = exp.or_(exp.Is(this=columns["raw"], expression=exp.Null()), current)
+    read = {
+        name: case((kept.copy(), columns[name].copy()), default=value.copy()) for name, value in call.reading.items()
+    }
+    values = (
+        exp.Alias(this=read.get(name, columns[name].copy()), alias=identifier(engine, name)) for name in RESPONSES
+    )
+    return select(*values).from_(table)
+
+
+def inlined(query: exp.Query, definitions: Mapping[str, exp.Query]) -> exp.Query:
+    """A query over roles, with each role that has a definition as a common table expression: no table is read for it.
+
+    A definition may refer to those before it.
+    """
+    used: set[str] = set()
+
+    def over_names(tree: exp.Query, known: Collection[str]) -> exp.Query:
+        tree = tree.copy()
+        for found in [one for one in tree.find_all(Symbol) if one.name in known]:
+            used.add(found.name)
+            table = exp.to_table(f"sqlenrich_{found.name}")
+            table.set("alias", found.args.get("alias"))
+            found.replace(table)
+        return tree
+
+    roles = list(definitions)
+    whole = over_names(query, roles)
+    parts: list[exp.Expression] = []
+    for place, role in reversed(list(enumerate(roles))):
+        if role in used:
+            alias = exp.TableAlias(this=exp.to_identifier(f"sqlenrich_{role}"))
+            parts.insert(0, exp.CTE(this=over_names(definitions[role], roles[:place]), alias=alias))
+    own = whole.args.get("with_")
+    if parts:
+        whole.set("with_", exp.With(expressions=[*parts, *(own.expressions if own is not None else ())]))
+    return whole
+
+
+def replace_by_key(
+    engine: Engine, table: exp.Table, incoming: exp.Table, columns: Collection[str], key: Sequence[str]
+) -> tuple[exp.Delete, exp.Insert]:
+    """Statements that replace the rows of a table by those of another one with the same key. NULL is a key too."""
+    names = [identifier(engine, name) for name in columns]
+    keys = [identifier(engine, name) for name in key]
+    given = incoming.copy()
+    given.set("alias", exp.TableAlias(this=exp.to_identifier("i")))
+    same = (exp.NullSafeEQ(this=exp.column(name.copy(), "i"), expression=exp.column(name.copy(), "p")) for name in keys)
+    found = exp.Exists(this=select("1").from_(given).where(*same))
+    aliased = table.copy()
+    aliased.set("alias", exp.TableAlias(this=exp.to_identifier("p")))
+    rows = select(*(exp.column(name.copy()) for name in names)).from_(incoming.copy())
+    into = exp.Schema(this=table.copy(), expressions=[name.copy() for name in names])
+    return exp.Delete(this=aliased, where=exp.Where(this=found)), exp.Insert(this=into, expression=rows)
 
 
 def count_rows(role: str) -> exp.Select:
@@ -93,10 +201,15 @@ def reasons() -> exp.Select:
 
 def usage(run_id: str) -> exp.Select:
     """Per model: answers without token counts, tokens in, cached and out."""
-    uncounted = "SUM(CASE WHEN call_error IS NULL AND (tokens_in IS NULL OR tokens_out IS NULL) THEN 1 ELSE 0 END)"
-    cached = "SUM(CASE WHEN tokens_cached > tokens_in THEN tokens_in ELSE tokens_cached END)"
-    columns = ("model", uncounted, "SUM(tokens_in)", cached, "SUM(tokens_out)")
-    return select(*columns).from_(symbol("responses")).where(_of_run(run_id)).group_by("model").order_by("model")
+    chosen = select("model", *_SPENT).from_(symbol("responses")).where(_of_run(run_id))
+    return chosen.group_by("model").order_by("model")
+
+
+def usage_by_run(table: exp.Table) -> exp.Select:
+    """Per run and model of a table of answers: answers, failures, answers without token counts, tokens in, cached and
+    out."""
+    columns = ("run_id", "model", "COUNT(*)", "COUNT(call_error)", *_SPENT)
+    return select(*columns).from_(table).group_by("run_id", "model").order_by("run_id", "model")
 
 
 def latencies(run_id: str) -> exp.Select:
@@ -124,6 +237,57 @@ def page(after: str | None, count: int) -> exp.Select:
 def nth(place: int) -> exp.Select:
     """The pending request at a place in the order of the hashes."""
     return select("*").from_(symbol("pending")).order_by("request_hash").limit(1).offset(place)
+
+
+def upper_bound(engine: Engine, after: str, count: int) -> exp.Select:
+    """The last hash of the next pending requests, their number, and the bytes of their prompts."""
+    length = byte_length(engine, exp.column("prompt"))
+    found = select("request_hash", exp.alias_(length, "bytes")).from_(symbol("pending"))
+    found = found.where(exp.GT(this=exp.column("request_hash"), expression=literal(after)))
+    found = found.order_by("request_hash").limit(count)
+    return select("MAX(request_hash)", "COUNT(*)", "SUM(bytes)").from_(found.subquery("following"))
+
+
+def pending_request(request_hash: str) -> exp.Select:
+    """The pending request of a hash."""
+    found = exp.EQ(this=exp.column("request_hash"), expression=literal(request_hash))
+    return select("*").from_(symbol("pending")).where(found)
+
+
+def pending_answers(upto: str) -> exp.Select:
+    """The error, the text and the raw answer of the pending requests up to a hash that are answered."""
+    within = exp.LTE(this=exp.column("request_hash", "p"), expression=literal(upto))
+    found = select("r.call_error", "r.response", "r.raw").from_(symbol("responses", "r"))
+    return found.join(symbol("pending", "p"), on=_same_attempt()).where(within)
+
+
+def asked_so_far(run_id: str) -> exp.Select:
+    """Of a run: answers, failures, failures that may be repeated, answers without token counts, tokens in and out."""
+    failed, repeatable = "COUNT(call_error)", "SUM(CASE WHEN retryable THEN 1 ELSE 0 END)"
+    columns = ("COUNT(*)", failed, repeatable, UNCOUNTED, "SUM(tokens_in)", "SUM(tokens_out)")
+    return select(*columns).from_(symbol("responses")).where(_of_run(run_id))
+
+
+def ranged(call: exp.Query, after: str, upto: str) -> exp.Query:
+    """The query of a call over a range of hashes, without the requests whose attempt is answered already.
+
+    A statement that is repeated after a lost connection then asks nothing again.
+    """
+    (pending,) = [found for found in call.find_all(Symbol) if found.name == "pending"]
+    reader = pending.find_ancestor(exp.Select)
+    assert isinstance(reader, exp.Select)
+    hash_ = exp.column("request_hash")
+    above, below = exp.GT(this=hash_, expression=literal(after)), exp.LTE(this=hash_.copy(), expression=literal(upto))
+    pending.set("alias", exp.TableAlias(this=exp.to_identifier("p")))
+    answered = select("1").from_(symbol("responses", "r")).where(_same_attempt())
+    reader.where(above, below, exp.Not(this=exp.Exists(this=answered)), copy=False)
+    return call
+
+
+def _same_attempt() -> Sql:
+    return exp.and_(
+        *(exp.EQ(this=exp.column(name, "r"), expression=exp.column(name, "p")) for name in ("request_hash", "attempt"))
+    )
 
 
 def insert_rows(

@@ -5,23 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
-from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import ConfigError, RunError
+from sqlenrich.core.names import identifier
 from sqlenrich.core.printer import print_sql
+from sqlenrich.core.types import STRING, Type
 from sqlenrich.engines import get_engine
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import RESPONSES, Plan, Step
 from sqlenrich.plan.relations import RELATIONS
-from sqlenrich.renderer.statements import create_if_missing, create_table_as
+from sqlenrich.renderer.statements import create_responses, create_table_as
+from sqlenrich.renderer.tables import drop_table
 from sqlenrich.runner.backends import queries
-from sqlenrich.runner.backends.base import Connection, Counts, ModelUsage, Origin, Results, RunStart, Snapshot
+from sqlenrich.runner.backends.base import Connection, Counts, ModelUsage, Origin, Results, RunStart, Snapshot, Source
 from sqlenrich.runner.backends.ledger import LEDGER, Ledger
+from sqlenrich.runner.inputs import EncodedFiles, Input, TableInMemory
+from sqlenrich.runner.observer import Observer
+from sqlenrich.runner.result_tables import ResultTables
 from sqlenrich.spec.enrichment import Enrichment
+
+INCOMING = "_incoming"
+"""What the name of the prompts has besides while they are joined with those of earlier runs."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +43,12 @@ class StatementPolicy:
 
 
 class StatementBackend:
-    """The part of a backend that every database shares: all but how its input is opened.
+    """The part of a backend that every database shares, over tables that are there.
 
-    A subclass opens the input (``bind``) and replaces what its database does better in bulk.
+    A subclass replaces what its database does better in bulk, and how other inputs are opened.
     """
+
+    asks_in_sql = False
 
     def __init__(
         self, connection: Connection, engine: str, schema: str = "", statements: StatementPolicy | None = None
@@ -64,7 +74,25 @@ class StatementBackend:
         """What the report calls the output."""
         return self.place
 
-    def check_before_run(self, enrichment: Enrichment, input: str | Path | None) -> None:
+    def bind(self, enrichment: Enrichment, input: Input) -> Source:
+        """Find the source: ``input`` or the header's. Raises ConfigError where it is missing."""
+        if isinstance(input, EncodedFiles | TableInMemory):
+            raise ConfigError(f"{self.place} reads its own tables, not {input}: give a .duckdb or a file as the output")
+        if not enrichment.key:
+            raise ConfigError(f"{enrichment.place}: a table has no row numbers: write key: [column] in the header")
+        table = str(input) if input is not None else enrichment.source
+        if table is None and enrichment.query is not None:
+            return Source(None, None)
+        if table is None:
+            raise ConfigError("which table? Write source: in the header, or give --input")
+        found = self.connection.columns(table)
+        if found is None:
+            raise ConfigError(f"{self.place}: there is no table {table}, or it can't be read")
+        return Source(
+            table, {name: kind or STRING for name, kind in _as_mentioned(self.dialect, found, enrichment).items()}
+        )
+
+    def check_before_run(self, enrichment: Enrichment, input: Input) -> None:
         """A database refuses by itself what may not be written."""
 
     def check_before_retry(self, enrichment: Enrichment) -> None:
@@ -85,17 +113,63 @@ class StatementBackend:
         for sql in create_table_as(self.dialect, step, step.name, step.query):
             self.connection.execute(sql)
 
-    def prepare(self, plan: Plan, start: RunStart, *, limit: int | None, ordered: bool) -> Counts:
+    def prepare(
+        self, plan: Plan, start: RunStart, *, limit: int | None, ordered: bool, beside: Sequence[str] | None = None
+    ) -> Counts:
         """Make the prompts, the table of answers where it is missing, and the pending relation."""
         self.check_tables(plan)
+        prompts = plan.step("prompts")
+        joined = beside is not None and self._check_joinable(prompts)
         self.begin(start, known=False)  # until the prompts are made it is unknown whose they are
-        self.run_step(plan.step("prompts"))
+        if joined:
+            self.join_prompts(plan, beside or ())
+        else:
+            self.run_step(prompts)
         self.begin(start, known=True)
         table = plan.relations.table("responses")
-        self.connection.execute(print_sql(self.dialect, create_if_missing(self.dialect, table, RESPONSES)))
+        self.connection.execute(print_sql(self.dialect, create_responses(self.dialect, table, RESPONSES)))
         pending = self.refresh(plan, plan.responses, limit, ordered=ordered)
         unanswered = pending if limit is None else self.count([plan.responses])
         return Counts(*self.size(plan), unanswered=unanswered, pending=pending)
+
+    def _check_joinable(self, prompts: Step) -> bool:
+        """Tell whether there are prompts of an earlier run. Raises ConfigError where they have other columns."""
+        found = self.connection.columns(prompts.relation)
+        if found is None:
+            return False
+        if {name.lower() for name in found} != {name.lower() for name in prompts.columns}:
+            raise ConfigError(
+                f"{self.place}: {prompts.relation} has other columns than this prompt file gives: "
+                "run the whole input once without --incremental"
+            )
+        return True
+
+    def join_prompts(self, plan: Plan, key: Sequence[str]) -> None:
+        """Replace the prompts whose key the source has, and keep the others."""
+        incoming = plan.bound({"prompts": plan.relations.text_beside("prompts", INCOMING)}).step("prompts")
+        self.run_step(incoming)
+        self.connection.begin()
+        table, made = plan.relations.table("prompts"), incoming.relations.table("prompts")
+        for statement in queries.replace_by_key(self.dialect, table, made, incoming.columns, key):
+            self.connection.execute(print_sql(self.dialect, statement))
+        self.connection.commit()
+        self.connection.execute(print_sql(self.dialect, drop_table(made)))
+
+    def rows_before(self, plan: Plan) -> int | None:  # noqa: ARG002
+        """A statement in a database may cost money."""
+        return None
+
+    def last_file(self, name: str) -> str | None:  # noqa: ARG002
+        """A database is shared by machines on which files have other places."""
+        return None
+
+    def file_name(self, enrichment: Enrichment) -> str | None:  # noqa: ARG002
+        """A database is shared by machines on which files have other places."""
+        return None
+
+    def result_tables(self, plan: Plan) -> ResultTables | None:  # noqa: ARG002
+        """The connection is the caller's."""
+        return None
 
     def refresh(self, plan: Plan, call: Step, limit: int | None, *, ordered: bool) -> int:  # noqa: ARG002
         """Make the pending relation of a call afresh and give its count; a limit keeps the lowest hashes."""
@@ -115,9 +189,18 @@ class StatementBackend:
         """Make ``checked``, ``enriched`` and ``quarantine``. Raises RunError if a row is unaccounted for."""
         self.make_results(plan)
         results = self.results(plan, self.count(calls))
-        pending = exp.Drop(tables=[plan.relations.table("pending")], kind="TABLE", exists=True)
-        self.connection.execute(print_sql(self.dialect, pending))
+        self.drop(plan.relations.table("pending"))
         return results
+
+    def drop(self, table: exp.Table) -> None:
+        """Drop a table if it is there."""
+        self.connection.execute(print_sql(self.dialect, drop_table(table)))
+
+    def drop_prompts(self, plan: Plan) -> None:
+        """Drop ``prompts`` and ``pending``."""
+        for role in ("prompts", "pending"):
+            self.drop(plan.relations.table(role))
+        self.connection.commit()
 
     def make_results(self, plan: Plan) -> None:
         """Make the three tables, in one transaction where the database has them."""
@@ -244,9 +327,33 @@ class StatementBackend:
     def publish(self, plan: Plan) -> None:
         """The results are tables: there is nothing to write."""
 
+    def statements_run(self) -> list[dict[str, Any]]:
+        """The statements are not jobs."""
+        return []
+
+    def watch(self, observer: Observer) -> None:
+        """The statements are not jobs."""
+
     def last_snapshot(self, name: str) -> Snapshot:
         """Give what made the stored prompts. Raises ConfigError where there are none, or where it is unknown."""
         return self.ledger.last_snapshot(name)
+
+
+def _as_mentioned(engine: Engine, columns: Mapping[str, Type | None], enrichment: Enrichment) -> dict[str, Type | None]:
+    """Give columns under the names by which an enrichment mentions them, where the database ignores their case.
+
+    A database that folds plain names has them in upper case; it keeps the case of all others.
+    """
+    names = (*enrichment.key, *enrichment.keep, *enrichment.columns, *enrichment.prompt().columns)
+    mentioned = {source.lower(): source for source in map(enrichment.source_name, names)}
+    found: dict[str, Type | None] = {}
+    for name, kind in columns.items():
+        plain = identifier(engine, name).quoted is False and name == name.upper()
+        if name in mentioned.values() or not (engine.quotes_always or plain):
+            found[name] = kind
+        else:
+            found[mentioned.get(name.lower(), name.lower() if plain else name)] = kind
+    return found
 
 
 def _parts(answers: Sequence[Answer], characters: int) -> Iterator[Sequence[Answer]]:
@@ -277,5 +384,6 @@ def _response_row(answer: Answer, origin: Origin) -> list[object]:
         "fingerprint": origin.fingerprint,
         "run_id": origin.run_id,
         "asked_at": asked_at,
+        **dict.fromkeys(("raw", "read_by")),  # of a warehouse's own function
     }
     return [known[name] if name in known else getattr(answer, name) for name in RESPONSES]

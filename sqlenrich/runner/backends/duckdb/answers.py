@@ -1,4 +1,7 @@
-"""Answers as an Arrow table: DuckDB takes a batch of them over without a conversion of each value."""
+"""Answers as an Arrow table: DuckDB takes a batch of them over without a conversion of each value.
+
+The columns of a warehouse's own function (``raw`` and what tells how it was read) are left out: they are NULL.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,7 @@ _ANSWERS = pa.schema(
         ("latency_ms", pa.int64()),
         ("run_id", pa.string()),
         ("asked_at", pa.timestamp("us")),
+        ("request_id", pa.string()),
     ]
 )
 _REPORTED = tuple(name for name in _ANSWERS.names if name not in ("version", "fingerprint", "run_id"))

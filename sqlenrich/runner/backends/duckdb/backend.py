@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -10,7 +13,7 @@ from typing import Any, Self
 import duckdb
 from sqlglot import exp, select
 
-from sqlenrich.core.errors import ConfigError, RunError
+from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql, func, literal
 from sqlenrich.llm.messages import Answer, Request
@@ -19,10 +22,14 @@ from sqlenrich.plan.relations import RELATIONS, symbol
 from sqlenrich.renderer.statements import create_table_as
 from sqlenrich.runner.backends import queries
 from sqlenrich.runner.backends.base import Counts, Origin, RunStart, Source
-from sqlenrich.runner.backends.duckdb.database import Database, Policy, name_parts, problem
-from sqlenrich.runner.backends.duckdb.files import check_replaceable, database_path, export, files_of
+from sqlenrich.runner.backends.duckdb.database import Database, Policy, failure, name_parts
+from sqlenrich.runner.backends.duckdb.files import check_replaceable, export, outputs_of
+from sqlenrich.runner.backends.duckdb.input_files import among_files
 from sqlenrich.runner.backends.duckdb.source import SOURCE, open_source
 from sqlenrich.runner.backends.statements import StatementBackend, evenly
+from sqlenrich.runner.inputs import Input, TableInMemory
+from sqlenrich.runner.result_tables import ResultTables
+from sqlenrich.runner.scratch import KeptFolder
 from sqlenrich.spec.enrichment import Enrichment
 
 SLICES = {"prompts": "sqlenrich_prompts_slice", "responses": "sqlenrich_responses_slice"}
@@ -32,15 +39,14 @@ BATCH = "sqlenrich_batch"
 
 
 class DuckDBBackend(StatementBackend):
-    """The tables of a run in a DuckDB database: the output itself, or one beside a CSV or Parquet output."""
+    """The tables of a run in a DuckDB database: the output itself, or one beside an output file."""
 
-    def __init__(self, output: str | Path, policy: Policy | None = None) -> None:
+    def __init__(self, output: str | Path | Sequence[str | Path], policy: Policy | None = None) -> None:
         """Choose the database. Raises ConfigError for an unknown kind of output."""
-        output = Path(output)
-        self.target = output
+        self.outputs = outputs_of(output)
         self.policy = policy or Policy()
         self._inserts: dict[str, str] = {}
-        self.database = Database(database_path(output), self.policy)
+        self.database = Database(self.outputs.database, self.policy)
         super().__init__(self.database, "duckdb")
 
     def __enter__(self) -> Self:
@@ -52,14 +58,13 @@ class DuckDBBackend(StatementBackend):
 
     @property
     def output(self) -> str:
-        """The database or the file that the caller named."""
-        return str(self.target)
+        """The database and the files that the caller named."""
+        return str(self.outputs)
 
-    def bind(self, enrichment: Enrichment, input: str | Path | None) -> Source:
+    def bind(self, enrichment: Enrichment, input: Input) -> Source:
         """Open the input; a source without a key gets the column ``_row``. Raises ConfigError."""
-        source = None if input is None else str(input)
         numbered = not enrichment.key
-        types = open_source(self.database, source, enrichment.source, enrichment.query, number_rows=numbered)
+        types = open_source(self.database, input, enrichment.source, enrichment.query, number_rows=numbered)
         return Source(SOURCE, types)
 
     def read(self, plan: Plan, query: exp.Query) -> list[tuple[Any, ...]]:
@@ -67,9 +72,13 @@ class DuckDBBackend(StatementBackend):
         return self.database.reading(plan.relations.sql(query))
 
     def publish(self, plan: Plan) -> None:
-        """Write the results to the output where that is a file."""
-        if self.target != self.database.path:
-            export(self.database, plan, self.target)
+        """Write the results to the outputs that are files."""
+        for file in self.outputs.files:
+            export(self.database, plan, file)
+
+    def result_tables(self, plan: Plan) -> ResultTables | None:
+        """Give the tables of the results, to be read when the database is closed."""
+        return ResultTables(self.database.path, plan.step("enriched").relation, plan.step("quarantine").relation)
 
     # Steps -----------------------------------------------------------------------------------------------------------
 
@@ -87,14 +96,38 @@ class DuckDBBackend(StatementBackend):
         except duckdb.OutOfMemoryException:
             raise
         except duckdb.Error as error:
-            raise RunError(problem(error, f"the step {step.name} failed: ")) from None
+            raise failure(error, f"the step {step.name} failed: ", self.database.staged) from None
 
-    def prepare(self, plan: Plan, start: RunStart, *, limit: int | None, ordered: bool) -> Counts:
+    def prepare(
+        self, plan: Plan, start: RunStart, *, limit: int | None, ordered: bool, beside: Sequence[str] | None = None
+    ) -> Counts:
         """Make the prompts, the table of answers where it is missing, and the pending relation."""
-        return self.database.roomy(lambda: self._prepare(plan, start, limit, ordered))
+        return self.database.roomy(lambda: self._prepare(plan, start, limit, ordered, beside))
 
-    def _prepare(self, plan: Plan, start: RunStart, limit: int | None, ordered: bool) -> Counts:
-        return super().prepare(plan, start, limit=limit, ordered=ordered)
+    def _prepare(
+        self, plan: Plan, start: RunStart, limit: int | None, ordered: bool, beside: Sequence[str] | None
+    ) -> Counts:
+        return super().prepare(plan, start, limit=limit, ordered=ordered, beside=beside)
+
+    def rows_before(self, plan: Plan) -> int | None:
+        """Give the number of rows that the last run left; None without one."""
+        steps = [plan.step(name) for name in ("enriched", "quarantine")]
+        if not all(map(self.exists, steps)):
+            return None
+        return sum(self.number(plan, queries.count_rows(step.name)) for step in steps)
+
+    def file_name(self, enrichment: Enrichment) -> str | None:
+        """Give the prompt file relative to the folder of the database: both may be moved together."""
+        if enrichment.path is None:
+            return None
+        with suppress(ValueError):  # on another drive
+            return os.path.relpath(enrichment.path.resolve(), self.database.path.resolve().parent)
+        return str(enrichment.path.resolve())
+
+    def last_file(self, name: str) -> str | None:
+        """Give the prompt file of the last run, if it is still there."""
+        file = self.ledger.last_file(name)
+        return file if file is not None and (self.database.path.resolve().parent / file).is_file() else None
 
     def refresh(self, plan: Plan, call: Step, limit: int | None = None, *, ordered: bool = False) -> int:
         """Make the pending relation of a call afresh and give its count; a limit keeps the first rows."""
@@ -111,6 +144,9 @@ class DuckDBBackend(StatementBackend):
             )
         if ordered:
             query = select("*").from_(query.subquery("pending")).order_by("prompt")
+        pending = plan.relations.table("pending")
+        if self.database.is_view(pending.name):  # as dbt makes it
+            self.database.execute(print_sql(self.dialect, exp.Drop(tables=[pending], kind="VIEW")))
         for sql in create_table_as(self.dialect, call, "pending", query):
             self.database.roomy(partial(self.database.execute, sql))
         return self.number(plan, queries.count_rows("pending"))
@@ -218,16 +254,19 @@ class DuckDBBackend(StatementBackend):
     def check_before_retry(self, enrichment: Enrichment) -> None:
         """Refuse an output without a run, and files that no run wrote. Raises ConfigError."""
         if not self.database.path.is_file():
-            raise ConfigError(f"{self.target} holds no run of {enrichment.name}: run it first")
-        check_replaceable(*files_of(self.target))
+            raise ConfigError(f"{self.outputs} holds no run of {enrichment.name}: run it first")
+        check_replaceable(*self.outputs.written)
 
-    def check_before_run(self, enrichment: Enrichment, input: str | Path | None) -> None:
+    def check_before_run(self, enrichment: Enrichment, input: Input) -> None:
         """Refuse to read what the run writes, and to write over what no run wrote. Raises ConfigError."""
-        for path in files_of(self.target):
-            if input is not None and path.resolve() == Path(input).resolve():
+        local = None if input is None or isinstance(input, TableInMemory) else Path(str(input)).resolve()
+        for path in self.outputs.written:
+            if path.resolve() == local:
                 raise ConfigError(f"{input}: the run would write over its own input; give another --output")
-        check_replaceable(*files_of(self.target))
-        own = input is None or Path(input).resolve() == self.target.resolve()
+            if local is not None and among_files(path, str(input)):
+                raise ConfigError(f"{input} would have {path}, which the run writes, as input; give another --output")
+        check_replaceable(*self.outputs.written)
+        own = input is None or local == self.database.path.resolve()
         if own and enrichment.source is not None:
             name = name_parts(enrichment.source)[-1].lower()
             if name in {form.format(enrichment.name).lower() for form in RELATIONS.values()}:
@@ -235,6 +274,24 @@ class DuckDBBackend(StatementBackend):
                     f"the source {enrichment.source} is a table that this run makes; rename the prompt file, "
                     "or give another --output"
                 )
+
+
+class TemporaryBackend(DuckDBBackend):
+    """The tables of a run in a temporary folder: they last as long as what reads the results."""
+
+    def __init__(self) -> None:
+        self.folder = KeptFolder()
+        super().__init__(self.folder.path / "results.duckdb")
+
+    @property
+    def output(self) -> str:
+        """There is no place that a caller could read without the report."""
+        return ""
+
+    def result_tables(self, plan: Plan) -> ResultTables | None:
+        """Give the tables of the results with the folder."""
+        tables = super().result_tables(plan)
+        return None if tables is None else replace(tables, folder=self.folder)
 
 
 def _slice(index: int, count: int, *, nulls: bool) -> Sql:

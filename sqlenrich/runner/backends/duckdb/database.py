@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import duckdb
 
-from sqlenrich.core.errors import RunError
+from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.names import identifier
 from sqlenrich.core.types import Type
 from sqlenrich.engines.duckdb.engine import ENGINE
 from sqlenrich.runner.backends.duckdb.types import portable_type
+from sqlenrich.runner.scratch import scratch_folder
 
 T = TypeVar("T")
 INPUT = "sqlenrich_input"
@@ -43,6 +44,9 @@ class Policy:
     """The rows of a row group. DuckDB works in parallel by groups: with its default of 122,880 one thread makes a
     table of 100,000 rows. Each commit writes to the last group, and a checkpoint compresses changed groups again. Both
     are cheaper with small groups."""
+
+
+OTHER_ENCODING = "or name its encoding, as in --encoding cp1252"
 
 
 def name_parts(table: str) -> list[str]:
@@ -72,6 +76,11 @@ class Database:
         self.paths: tuple[str, str] | None = None
         self.in_transaction = False
         self._key = str(path.resolve())
+        self._made = False
+        self._stack = ExitStack()
+        self._folder: Path | None = None
+        self.staged: dict[str, str] = {}
+        """The names of input files that were copied, by their copies."""
 
     @property
     def place(self) -> str:
@@ -90,25 +99,44 @@ class Database:
                 raise RunError(f"{path} is in use by another run of this process ({os.getpid()}); wait for it")
             _OPEN.add(self._key)
         self.memory_mib, self.paths, self.in_transaction = self.policy.memory_mib, None, False
+        self._made = not path.exists()
         try:
             self.db = _open(path, self.policy)
         except duckdb.Error as error:
             _OPEN.discard(self._key)
             raise cannot_open(path, error) from None
         self.db.execute("SET preserve_insertion_order = true")
-        self.db.execute("SET enable_progress_bar = false")  # it goes to stdout, which is for data
+        # It goes to stdout, which is for data. In a notebook without ipywidgets it is off, and may not be set.
+        if self.one("SELECT current_setting('enable_progress_bar')"):
+            self.db.execute("SET enable_progress_bar = false")
         spill = Path(f"{path}.tmp")
         _clear(spill)
         self.db.execute(f"SET temp_directory = {text(str(spill))}")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        empty = error is not None and self._made and self._has_no_table()
         self.db.close()
+        self._stack.close()
+        self._folder, self.staged = None, {}
+        if empty:
+            self.path.unlink(missing_ok=True)
         _OPEN.discard(self._key)
         if isinstance(error, duckdb.OutOfMemoryException):
             raise RunError(f"{self.path}: not enough memory; cut long texts in a source query, or run it in parts")
         if isinstance(error, duckdb.Error):
             raise RunError(problem(error, f"{self.path}: ")) from None
+
+    def _has_no_table(self) -> bool:
+        with suppress(duckdb.Error):
+            return not self.one(f"SELECT COUNT(*) FROM duckdb_tables() WHERE database_name = {text(self.catalog())}")
+        return False
+
+    def scratch(self) -> Path:
+        """Give a temporary folder that is there until the database is closed."""
+        if self._folder is None:
+            self._folder = self._stack.enter_context(scratch_folder())
+        return self._folder
 
     def execute(self, sql: str) -> None:
         """Run a statement."""
@@ -129,6 +157,11 @@ class Database:
         except duckdb.CatalogException:
             return None
         return {str(row[0]): portable_type(str(row[1])) for row in found}
+
+    def is_view(self, name: str) -> bool:
+        """Tell whether a name of the output database is that of a view."""
+        named = f"view_name = {text(name)} AND database_name = {text(self.catalog())} AND schema_name = 'main'"
+        return bool(self.one(f"SELECT COUNT(*) FROM duckdb_views() WHERE {named}"))
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -211,13 +244,18 @@ def _clear(spill: Path) -> None:
         spill.rmdir()
 
 
-def problem(error: Exception, place: str) -> str:
-    """Give a database's error message as one line. An error in a delimited file is given with its file and line."""
+def problem(error: Exception, place: str, staged: Mapping[str, str] | None = None) -> str:
+    """Give a database's error message as one line. An error in a delimited file is given with its file and line.
+
+    ``staged`` has the names of files that were copied.
+    """
     message = str(error).strip()
+    for copy, name in (staged or {}).items():
+        message = message.replace(copy, name)
     file = re.search(r"^  file = (.*)$", message, re.MULTILINE)
     if file is None:
         candidates = re.search(r"^Candidate bindings: (.*)$", message, re.MULTILINE)
-        return f"{place}{reason(error)}{f' There are: {candidates[1]}' if candidates else ''}"
+        return f"{place}{reason(message)}{f' There are: {candidates[1]}' if candidates else ''}"
     line = re.search(r"CSV Error on Line: (\d+)", message)
     where = f"{file[1]}, line {line[1]}" if line else file[1]
     if fields := re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", message):
@@ -225,25 +263,42 @@ def problem(error: Exception, place: str) -> str:
     for sign, meaning in _CSV_PROBLEMS.items():
         if sign in message:
             return f"{where}: {meaning}"
-    return f"{where}: {reason(error)}"
+    return f"{where}: {reason(message)}"
 
 
 _CSV_PROBLEMS = {
     "unterminated quote": "a quote is not closed",
-    "Invalid unicode": "not UTF-8 text; save the file as UTF-8",
+    "Invalid unicode": f"not UTF-8 text; save the file as UTF-8, {OTHER_ENCODING}",
     "invalid state": "it is no plain CSV: an unquoted field contains a quote, or the lines end in different "
     "ways (\\n and \\r\\n); write the file again",
 }
 
 
-def reason(error: Exception) -> str:
+def reason(error: Exception | str) -> str:
     """Give the first line of a database's error message, without its class."""
     return re.sub(r"^\w[\w ]* Error: ", "", str(error).strip().splitlines()[0].strip())
 
 
-def cannot_open(path: Path, error: Exception) -> RunError:
+_OF_INPUT = (
+    duckdb.BinderException,
+    duckdb.CatalogException,
+    duckdb.ConversionException,
+    duckdb.InvalidInputException,
+    duckdb.ParserException,
+)
+"""The errors that what the caller gave causes: running again does not help."""
+
+
+def failure(error: duckdb.Error, place: str, staged: Mapping[str, str] | None = None) -> ConfigError | RunError:
+    """Give the error of a statement that reads the source: ConfigError where the source is at fault."""
+    return (ConfigError if isinstance(error, _OF_INPUT) else RunError)(problem(error, place, staged))
+
+
+def cannot_open(path: Path, error: Exception) -> ConfigError | RunError:
+    """Give the error of a database that can't be opened: ConfigError where the file is none."""
     if match := re.search(r"PID (\d+)", str(error)):
         return RunError(f"{path} is in use by the process {match[1]}; wait for it, or end it, then run again")
     if "different configuration" in str(error) or "Unique file handle" in str(error):
         return RunError(f"{path} is open in this process: close your own connection to it first")
-    return RunError(f"{path} can't be opened: {reason(error)}")
+    kind = ConfigError if "not a valid DuckDB" in str(error) else RunError
+    return kind(f"{path} can't be opened: {reason(error)}")

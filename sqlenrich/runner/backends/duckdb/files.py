@@ -1,40 +1,85 @@
-"""The files of a DuckDB run: its database, and the CSV or Parquet files that it writes."""
+"""The files of a DuckDB run: its database, and the files that it writes."""
 
 from __future__ import annotations
 
 import csv
+import json
 import os
+import shutil
+import sys
 import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.core.types import Array, Struct
 from sqlenrich.plan.plan import Plan
+from sqlenrich.runner.scratch import scratch_folder
 
 if TYPE_CHECKING:  # a path needs no driver
     from sqlenrich.runner.backends.duckdb.database import Database
 
 DATABASE_SUFFIXES = (".duckdb", ".db")
-FILE_SUFFIXES = (".csv", ".parquet")
+FILE_SUFFIXES = (".csv", ".parquet", ".jsonl", ".ndjson")
+STANDARD_OUTPUT = "-"
+MOST_LINE = 2**24
 _OURS = ({"_request_hash", "_fingerprint"}, {"_request_hash", "_error"})
 """Columns of NAME and of NAME_quarantine. Their presence shows that a run wrote the file."""
+_FORMATS = {
+    ".csv": "FORMAT csv, HEADER",
+    ".parquet": "FORMAT parquet",
+    ".jsonl": "FORMAT json",
+    ".ndjson": "FORMAT json",
+}
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What a run writes: its database, and files beside it. ``-`` among them is standard output."""
+
+    database: Path
+    files: tuple[Path, ...]
+    names: tuple[str, ...]
+    """The outputs as the caller wrote them."""
+
+    @property
+    def written(self) -> tuple[Path, ...]:
+        """The files that a run writes, and those of refused rows beside them."""
+        named = (path for path in self.files if str(path) != STANDARD_OUTPUT)
+        return tuple(each for path in named for each in (path, quarantine_file(path)))
+
+    def __str__(self) -> str:
+        return ", ".join(self.names)
+
+
+def outputs_of(output: str | Path | Sequence[str | Path]) -> Outputs:
+    """Give the outputs of a run. Raises ConfigError for an unknown kind, and for two databases."""
+    given = [output] if isinstance(output, str | Path) else list(output)
+    if not given:
+        raise ConfigError("where to? Give --output out.duckdb (or .csv, .parquet, .jsonl, -), or --target")
+    databases = list(dict.fromkeys(Path(one) for one in given if Path(one).suffix.lower() in DATABASE_SUFFIXES))
+    if len(databases) > 1:
+        raise ConfigError(f"{databases[0]} and {databases[1]}: a run has one database; give the other outputs as files")
+    files = tuple(dict.fromkeys(Path(one) for one in given if Path(one) not in databases))
+    database = database_path(databases[0] if databases else files[0])
+    for file in files:
+        database_path(file)
+    return Outputs(database, files, tuple(map(str, given)))
 
 
 def database_path(output: Path) -> Path:
-    """Give the database of an output: the output itself, or one in ``.sqlenrich/`` beside a CSV or Parquet file."""
+    """Give the database of an output: the output itself, or one in ``.sqlenrich/`` beside a file."""
     suffix = output.suffix.lower()
     if suffix in DATABASE_SUFFIXES:
         return output
     if suffix in FILE_SUFFIXES:
         return output.parent / ".sqlenrich" / f"{output.name}.duckdb"
+    if str(output) == STANDARD_OUTPUT:
+        return Path(".sqlenrich") / "stdout.duckdb"
     known = (*DATABASE_SUFFIXES, *FILE_SUFFIXES)
     raise ConfigError(f"{output}: unknown kind of output{did_you_mean(suffix, known)}; there are: {', '.join(known)}")
-
-
-def files_of(output: Path) -> tuple[Path, ...]:
-    """Give the files that a run writes besides its database: an output file, and the file of refused rows beside it."""
-    return (output, quarantine_file(output)) if output.suffix.lower() in FILE_SUFFIXES else ()
 
 
 def quarantine_file(output: Path) -> Path:
@@ -43,22 +88,40 @@ def quarantine_file(output: Path) -> Path:
 
 
 def export(database: Database, plan: Plan, output: Path) -> None:
-    """Write NAME to a CSV or Parquet file, and NAME_quarantine beside it. CSV has arrays and structs as JSON."""
-    from sqlenrich.runner.backends.duckdb.database import quote, text
-
-    parquet = output.suffix.lower() == ".parquet"
-    form = f"{'FORMAT parquet' if parquet else 'FORMAT csv, HEADER'}, USE_TMP_FILE false"
+    """Write NAME to a file, and NAME_quarantine beside it; to standard output NAME alone, as JSON lines."""
+    if str(output) == STANDARD_OUTPUT:
+        print_rows(database.execute, f"SELECT * FROM {plan.step('enriched').relation}")
+        return
     for name, path in (("enriched", output), ("quarantine", quarantine_file(output))):
         step = plan.step(name)
-        nested = [quote(c) for c, kind in step.columns.items() if isinstance(kind, Array | Struct) and not parquet]
-        replaced = f" REPLACE ({', '.join(f'to_json({c}) AS {c}' for c in nested)})" if nested else ""
-        target = path.resolve()
-        made = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
-        try:
-            database.execute(f"COPY (SELECT *{replaced} FROM {step.relation}) TO {text(str(made))} ({form})")
-            os.replace(made, target)  # atomic
-        finally:
-            made.unlink(missing_ok=True)
+        nested = [column for column, kind in step.columns.items() if isinstance(kind, Array | Struct)]
+        write_rows(database.execute, f"SELECT * FROM {step.relation}", path, nested)
+
+
+def write_rows(execute: Callable[[str], None], query: str, path: Path, nested: Sequence[str] = ()) -> None:
+    """Write the rows of a query to a file, as a whole or not at all. In CSV the ``nested`` columns are JSON."""
+    from sqlenrich.runner.backends.duckdb.database import quote, text
+
+    target = path.resolve()
+    made = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
+    if nested and path.suffix.lower() == ".csv":
+        query = f"SELECT * REPLACE ({', '.join(f'to_json({quote(c)}) AS {quote(c)}' for c in nested)}) FROM ({query})"
+    form = f"{_FORMATS[path.suffix.lower()]}, USE_TMP_FILE false"
+    try:
+        execute(f"COPY ({query}) TO {text(str(made))} ({form})")
+        os.replace(made, target)  # atomic
+    finally:
+        made.unlink(missing_ok=True)
+
+
+def print_rows(execute: Callable[[str], None], query: str) -> None:
+    """Write the rows of a query to standard output, as JSON lines."""
+    with scratch_folder() as folder:
+        path = folder / "rows.jsonl"
+        write_rows(execute, query, path)
+        with path.open(encoding="utf-8") as file:
+            shutil.copyfileobj(file, sys.stdout)
+    sys.stdout.flush()
 
 
 def check_replaceable(*files: Path) -> None:
@@ -74,6 +137,8 @@ def check_replaceable(*files: Path) -> None:
 
 def _columns(path: Path) -> list[str]:
     """Give the columns of a file; none where its content does not match its suffix."""
+    if path.suffix.lower() in (".jsonl", ".ndjson"):
+        return _keys(path)
     if path.suffix.lower() == ".parquet":
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -87,3 +152,13 @@ def _columns(path: Path) -> list[str]:
             return next(csv.reader(file), [])
     except (UnicodeDecodeError, csv.Error):
         return []
+
+
+def _keys(path: Path) -> list[str]:
+    """Give the names in the first line of JSON lines."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            first = json.loads(file.readline(MOST_LINE))
+    except ValueError:
+        return []
+    return list(first) if isinstance(first, dict) else []

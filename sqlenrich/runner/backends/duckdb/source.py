@@ -1,26 +1,28 @@
-"""The source of a run, read in place: CSV, TSV, JSON lines, Parquet, a table or a query of DuckDB."""
+"""The source of a run: files of CSV, TSV, JSON lines or Parquet, a table or a query of DuckDB, a table in memory."""
 
 from __future__ import annotations
 
 import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from io import TextIOWrapper
 from pathlib import Path
 
 import duckdb
 
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.types import BIGINT, STRING, Type
-from sqlenrich.runner.backends.duckdb.database import Database, name_parts, problem, quote, text
+from sqlenrich.runner.backends.duckdb.database import OTHER_ENCODING, Database, name_parts, problem, quote, text
+from sqlenrich.runner.backends.duckdb.input_files import DATABASES, JSON_LINES, InputFiles, find_files
 from sqlenrich.runner.backends.duckdb.types import portable_type
+from sqlenrich.runner.inputs import EncodedFiles, Input, TableInMemory, input_name
 
 SOURCE = "sqlenrich_source"
+ROWS = "sqlenrich_rows"
+"""The name under which DuckDB finds a table in memory."""
 MAX_LINE = 2**24
 _DELIMITERS = {".csv": ",;\t|", ".tsv": "\t"}
 """The possible delimiters of a file: the first, unless exactly one other delimiter splits the header."""
-_JSON_LINES = (".jsonl", ".ndjson")
-_DATABASES = (".duckdb", ".db")
-_FILES = (*_DELIMITERS, *_JSON_LINES, ".parquet", *_DATABASES)
 # DuckDB guesses these types from texts in JSON, which stay texts here. Quoted parts are names of fields.
 _GUESSED_TYPES = re.compile(
     r'("(?:[^"]|"")*")|(?:^|(?<=[^,] ))(?:TIMESTAMP WITH TIME ZONE|TIMESTAMP|DATE|TIME|UUID|JSON)\b'
@@ -28,22 +30,23 @@ _GUESSED_TYPES = re.compile(
 
 
 def open_source(
-    database: Database, source: str | None, table: str | None, query: str | None, *, number_rows: bool
+    database: Database, source: Input, table: str | None, query: str | None, *, number_rows: bool
 ) -> dict[str, Type]:
     """Create the view :data:`SOURCE` over the input; give its columns and their types.
 
-    ``source`` is a CSV, TSV, JSON lines or Parquet file, a DuckDB database (with ``table`` or ``query``), or None:
-    the output database itself. With ``number_rows`` the column ``_row`` counts from 1.
+    ``source`` is the name of files, a DuckDB database (with ``table`` or ``query``), a table in memory, or None: the
+    output database itself. With ``number_rows`` the column ``_row`` counts from 1.
     Raises ConfigError for an input that is missing or unreadable.
     """
-    place = database.roomy(lambda: relation(database, source, table, query))
+    name = input_name(source) or str(database.path)
+    place, own = relation(database, source, table, query)
     numbered = "row_number() OVER () AS _row, * " if number_rows else "* "
     try:
-        described = database.reading(f"DESCRIBE {query if query is not None else f'SELECT * FROM {place}'}")
+        described = database.reading(f"DESCRIBE {query if own and query is not None else f'SELECT * FROM {place}'}")
     except duckdb.Error as error:
-        raise ConfigError(problem(error, f"{source or database.path} can't be read: ")) from None
+        raise ConfigError(problem(error, f"{name} can't be read: ", database.staged)) from None
     columns = {str(row[0]): str(row[1]) for row in described}
-    check_names(str(source or database.path), list(columns))
+    check_names(name, list(columns))
     types = {name: portable_type(kind) for name, kind in columns.items()}
     casts = [f"CAST({quote(n)} AS VARCHAR) AS {quote(n)}" for n, kind in types.items() if kind is None]
     replace = f"REPLACE ({', '.join(casts)}) " if casts else ""
@@ -52,26 +55,38 @@ def open_source(
     return {"_row": BIGINT, **found} if number_rows else found
 
 
-def relation(database: Database, source: str | None, table: str | None, query: str | None) -> str:
+def relation(database: Database, source: Input, table: str | None, query: str | None) -> tuple[str, bool]:
+    """Give the SQL of the input's relation, and whether the header's table or query is read."""
     if source is None:
-        return stored(table, query)
-    path = Path(source)
-    if not path.is_file():
-        raise ConfigError(f"{source}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
-    suffix = path.suffix.lower()
-    if suffix not in _FILES:
-        raise ConfigError(f"{source}: unknown kind of file; there are: {', '.join(_FILES)}")
-    if path.stat().st_size == 0:
-        raise ConfigError(f"{source} is empty: it has not even a header")
-    if suffix in _DATABASES:
+        return stored(table, query), True
+    if isinstance(source, TableInMemory):
+        return in_memory(database, source), False
+    encoding = source.encoding if isinstance(source, EncodedFiles) else None
+    files = find_files(database, str(source), encoding)
+    if files.kind in DATABASES:
+        (path,) = files.paths
         if path.resolve() != database.path.resolve() and database.paths is None:
             database.attach(path)
-        return stored(table, query)
-    if suffix in _DELIMITERS:
-        return delimited(path, choose_delimiter(path, _DELIMITERS[suffix]))
-    if suffix in _JSON_LINES:
-        return json_lines(database, path)
-    return parquet_file(path)
+        return stored(table, query), True
+    if files.kind in _DELIMITERS:
+        return delimited(files), False
+    if files.kind in JSON_LINES:
+        return database.roomy(lambda: json_lines(database, files)), False
+    return parquet_files(files), False
+
+
+def in_memory(database: Database, source: TableInMemory) -> str:
+    """Give the SQL that reads a table in memory. One that can be read once is copied to the disk."""
+    check_names(str(source), list(source.rows.schema.names))
+    try:
+        if source.once:
+            sqlenrich_stream = source.rows  # noqa: F841 (DuckDB finds it by its name)
+            database.db.execute(f"CREATE OR REPLACE TEMP TABLE {ROWS} AS SELECT * FROM sqlenrich_stream")
+        else:
+            database.db.register(ROWS, source.rows)
+    except duckdb.Error as error:
+        raise ConfigError(problem(error, f"{source} can't be read: ")) from None
+    return ROWS
 
 
 def stored(table: str | None, query: str | None) -> str:
@@ -82,104 +97,140 @@ def stored(table: str | None, query: str | None) -> str:
     return ".".join(quote(part) for part in name_parts(table))
 
 
-def choose_delimiter(path: Path, delimiters: str) -> str:
+def choose_delimiter(files: InputFiles, path: Path) -> str:
     """Give the delimiter of a file by its header. Raises ConfigError where the header is ambiguous."""
-    first, others = delimiters[0], delimiters[1:]
+    first, others = _DELIMITERS[files.kind][0], _DELIMITERS[files.kind][1:]
     if not others:
         return first
     error: ConfigError | None = None
     try:
-        header, _ = read_header(path, first)
+        header, _ = read_header(files, path, first)
     except ConfigError as problem:  # "a";"b" is no header with commas
         error, header = problem, []
     if re.fullmatch(r"sep=[,;|\t]?", header[0] if header else ""):
-        raise ConfigError(f'{path}: line 1 is "sep=", which is no header; remove that line')
+        raise ConfigError(f'{files.named(path)}: line 1 is "sep=", which is no header; remove that line')
     # A quote inside a field shows another delimiter: a;"b, c".
     if error is None and len(header) > 1 and not any('"' in name for name in header):
         return first
-    splitting = [other for other in others if _splits_header(path, other)]
+    splitting = [other for other in others if _splits_header(files, path, other)]
     if len(splitting) == 1:
         return splitting[0]
     if error is not None:
         raise error
     if splitting and len(header) == 1:
         shown = " and ".join("tabs" if other == "\t" else other for other in splitting)
-        raise ConfigError(f"{path}: is it separated by {shown}? The header has both; write it with commas")
+        raise ConfigError(f"{files.named(path)}: is it separated by {shown}? The header has both; write it with commas")
     return first
 
 
-def _splits_header(path: Path, delimiter: str) -> bool:
+def _splits_header(files: InputFiles, path: Path, delimiter: str) -> bool:
     try:
-        header, _ = read_header(path, delimiter)
+        header, _ = read_header(files, path, delimiter)
     except ConfigError:
         return False
     return len(header) > 1 and not any('"' in name for name in header)
 
 
-def read_header(path: Path, delimiter: str) -> tuple[list[str], str]:
+def read_header(files: InputFiles, path: Path, delimiter: str) -> tuple[list[str], str]:
     """Give the fields of a file's header, and the header's last line unchanged. Raises ConfigError."""
+    name = files.named(path)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with TextIOWrapper(files.opened(path), encoding="utf-8-sig", newline="") as file:
             lines: list[str] = []
             header = next(csv.reader(_recorded(file, lines), delimiter=delimiter, strict=True), [])
     except UnicodeDecodeError:
-        raise ConfigError(f"{path} can't be read: it is not UTF-8 text; save it as UTF-8") from None
-    except (csv.Error, OSError) as error:
-        raise ConfigError(f"{path} can't be read: {error} (in the header)") from None
+        raise ConfigError(f"{name} can't be read: it is not UTF-8 text; save it as UTF-8, {OTHER_ENCODING}") from None
+    except (csv.Error, OSError, EOFError) as error:
+        raise ConfigError(f"{name} can't be read: {error} (in the header)") from None
     if not header:
-        raise ConfigError(f"{path}: line 1 is blank; it must be the header")
+        raise ConfigError(f"{name}: line 1 is blank; it must be the header")
     return header, lines[-1]
 
 
-def delimited(path: Path, delimiter: str) -> str:
+def delimited(files: InputFiles) -> str:
     """Give the SQL that reads every field as text, without DuckDB's sniffer.
 
-    The sniffer takes lines that start with # for comments, skips some headers, and renames columns.
+    The sniffer takes lines that start with # for comments, skips some headers, and renames columns. Several files
+    must have one header; those in a row that are written alike are read together.
     """
-    header, last = read_header(path, delimiter)
-    names = [name or f"column{index}" for index, name in enumerate(header)]
-    check_names(str(path), names)
-    columns = ", ".join(f"{text(name)}: 'VARCHAR'" for name in names)
-    end = re.search(r"\r?\n?$", last)
-    written = end[0].replace("\r", "\\r").replace("\n", "\\n") if end else ""
-    new_line = f"new_line = {text(written)}, " if written else ""
-    return (
-        f"read_csv({text(str(path))}, auto_detect = false, header = true, columns = {{{columns}}}, "
-        f"{new_line}delim = {text(delimiter)}, quote = '\"', escape = '\"', "
-        f"max_line_size = {MAX_LINE}, buffer_size = {2 * MAX_LINE})"
-    )
+    parts: list[tuple[str, list[Path]]] = []
+    first: list[str] = []
+    for path in files.paths:
+        delimiter = choose_delimiter(files, path)
+        header, last = read_header(files, path, delimiter)
+        names = [name or f"column{index}" for index, name in enumerate(header)]
+        check_names(files.named(path), names)
+        first = first or names
+        if names != first:
+            raise ConfigError(
+                f"{files.named(path)}: its columns are {', '.join(names)}; those of {files.named(files.paths[0])} "
+                f"are {', '.join(first)}"
+            )
+        end = re.search(r"\r?\n?$", last)
+        written = end[0].replace("\r", "\\r").replace("\n", "\\n") if end else ""
+        new_line = f"new_line = {text(written)}, " if written else ""
+        form = f"{new_line}delim = {text(delimiter)}"
+        if not parts or parts[-1][0] != form:
+            parts.append((form, []))
+        parts[-1][1].append(path)
+    columns = ", ".join(f"{text(name)}: 'VARCHAR'" for name in first)
+    packed = f", compression = {text(files.compression)}" if files.compression else ""
+    read = [
+        f"read_csv({_list(paths)}, auto_detect = false, header = true, columns = {{{columns}}}, {form}, "
+        f"quote = '\"', escape = '\"', max_line_size = {MAX_LINE}, buffer_size = {2 * MAX_LINE}{packed})"
+        for form, paths in parts
+    ]
+    return read[0] if len(read) == 1 else f"({' UNION ALL '.join(f'SELECT * FROM {part}' for part in read)})"
 
 
-def json_lines(database: Database, path: Path) -> str:
+def json_lines(database: Database, files: InputFiles) -> str:
     """Give the SQL that reads JSON lines with the types of JSON: a text that looks like a date stays a text."""
-    given = f"{text(str(path))}, maximum_object_size = {MAX_LINE}"
+    packed = f", compression = {text(files.compression)}" if files.compression else ""
+    given = f"{_list(files.paths)}, maximum_object_size = {MAX_LINE}{packed}"
+    together = ", union_by_name = true" if len(files.paths) > 1 else ""
     try:
-        described = database.db.execute(f"DESCRIBE SELECT * FROM read_ndjson({given}, sample_size = -1)").fetchall()
+        described = database.db.execute(
+            f"DESCRIBE SELECT * FROM read_ndjson({given}, sample_size = -1{together})"
+        ).fetchall()
         if [row[:2] for row in described] == [("json", "JSON")]:
-            raise ConfigError(f"{path} can't be read: a line is not a JSON object")
+            raise ConfigError(f"{files.name} can't be read: a line is not a JSON object")
         keys = database.db.execute(
             f"SELECT DISTINCT unnest(json_keys(json)) FROM read_ndjson_objects({given}) ORDER BY ALL"
         ).fetchall()
     except duckdb.OutOfMemoryException:
         raise
     except duckdb.Error as error:
-        raise ConfigError(problem(error, f"{path} can't be read: ")) from None
-    check_names(str(path), [str(key) for (key,) in keys])
+        raise ConfigError(problem(error, f"{files.name} can't be read: ", database.staged)) from None
+    check_names(files.name, [str(key) for (key,) in keys])
     types = {str(row[0]): _GUESSED_TYPES.sub(lambda m: m[1] or "VARCHAR", str(row[1])) for row in described}
     columns = ", ".join(f"{text(name)}: {text(kind)}" for name, kind in types.items())
     return f"read_ndjson({given}, columns = {{{columns}}})"
 
 
-def parquet_file(path: Path) -> str:
-    """Give the SQL that reads a Parquet file. The names are checked here: DuckDB renames those equal but for case."""
+def parquet_files(files: InputFiles) -> str:
+    """Give the SQL that reads Parquet. The names are checked here: DuckDB renames those equal but for case."""
     from pyarrow import ArrowException, parquet
 
-    try:
-        names = list(parquet.read_schema(path).names)
-    except (ArrowException, OSError) as error:
-        raise ConfigError(f"{path} can't be read: {str(error).splitlines()[0]}") from None
-    check_names(str(path), names)
-    return f"read_parquet({text(str(path))})"
+    first: list[str] = []
+    for path in files.paths:
+        try:
+            names = list(parquet.read_schema(path).names)
+        except (ArrowException, OSError) as error:
+            raise ConfigError(f"{files.named(path)} can't be read: {str(error).splitlines()[0]}") from None
+        check_names(files.named(path), names)
+        first = first or names
+        if sorted(names) != sorted(first):
+            raise ConfigError(
+                f"{files.named(path)}: its columns are {', '.join(names)}; those of {files.named(files.paths[0])} "
+                f"are {', '.join(first)}"
+            )
+    together = ", union_by_name = true" if len(files.paths) > 1 else ""
+    return f"read_parquet({_list(files.paths)}{together})"
+
+
+def _list(paths: Sequence[Path]) -> str:
+    names = [text(str(path)) for path in paths]
+    return names[0] if len(names) == 1 else f"[{', '.join(names)}]"
 
 
 def check_names(source: str, names: Sequence[str]) -> None:

@@ -1,0 +1,53 @@
+"""The examples of each command, as its help prints them."""
+
+from __future__ import annotations
+
+_COMMANDS = {
+    "new": (
+        "sqlenrich new tickets --from tickets.csv",
+        "sqlenrich new tickets --template support_ticket --sample",
+    ),
+    "check": (
+        "sqlenrich check tickets.prompt",
+        "sqlenrich check *.prompt --engine snowflake",
+    ),
+    "preview": (
+        "sqlenrich preview tickets.prompt --input tickets.csv --prompt-only",
+        "sqlenrich preview tickets.prompt --input tickets.csv -n 3 --endpoint http://127.0.0.1:8000/v1",
+    ),
+    "plan": ("sqlenrich plan tickets.prompt --input tickets.csv --output out.duckdb --prices prices.toml",),
+    "run": (
+        "sqlenrich run tickets.prompt --input tickets.csv --output out.duckdb --mock",
+        "sqlenrich run tickets.prompt --input 'day/*.csv.gz' --output out.duckdb --output out.csv --incremental",
+        "sqlenrich run tickets.prompt --target prod --max-cost 20",
+    ),
+    "retry": (
+        "sqlenrich retry tickets.prompt --output out.duckdb --reason TRUNCATED",
+        "sqlenrich retry tickets.prompt --output out.duckdb --model large --max-attempts 5",
+    ),
+    "show": (
+        "sqlenrich show tickets --output out.duckdb",
+        "sqlenrich show tickets --output out.duckdb --quarantine --columns id,_error,response",
+    ),
+    "export": (
+        "sqlenrich export tickets --output out.duckdb --to tickets.parquet",
+        'sqlenrich export tickets --output out.duckdb --where "urgency > 3" --to urgent.csv',
+    ),
+    "compare": (
+        "sqlenrich compare a.prompt b.prompt --input tickets.csv --truth intent=label",
+        "sqlenrich compare a.prompt --model small --model large --input tickets.csv -n 200",
+    ),
+    "render": (
+        "sqlenrich render tickets.prompt --engine bigquery -o tickets.sql",
+        "sqlenrich render tickets.prompt --target prod --retry",
+    ),
+    "dbt": ("sqlenrich dbt prompts/*.prompt --project analytics --source raw.messages",),
+    "probe": ("sqlenrich probe --target prod",),
+    "usage": ("sqlenrich usage --target prod",),
+    "completion": (
+        'eval "$(sqlenrich completion bash)"',
+        "sqlenrich completion zsh > ~/.zfunc/_sqlenrich",
+        "sqlenrich completion fish > ~/.config/fish/completions/sqlenrich.fish",
+    ),
+}
+EXAMPLES = {name: "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines) for name, lines in _COMMANDS.items()}

@@ -1,0 +1,1 @@
+"""Connections to warehouses through the vendors' clients: one module a warehouse."""

@@ -1,0 +1,141 @@
+"""The contract of a connection to a warehouse that runs statements as jobs, outside of this process."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol, Self
+
+from sqlenrich.core.errors import RunError
+from sqlenrich.core.types import Type
+
+
+class TransientError(RunError):
+    """A lost connection, throttling or a restart: the same call may succeed later."""
+
+
+class LostConnectionError(TransientError):
+    """The connection was lost, or no answer came in time."""
+
+
+class UnreachableError(TransientError):
+    """The host is unknown, or nobody listens there."""
+
+
+class JobState(Enum):
+    """How far a statement is."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+    """The warehouse knows no such statement, or no longer."""
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """How far a statement is, the rows that it wrote where the warehouse tells, and why it failed."""
+
+    state: JobState
+    rows: int | None = None
+    error: str = ""
+    """The first line of the warehouse's message; empty unless it failed."""
+    transient: bool = False
+    """Whether the same statement may succeed later."""
+
+
+@dataclass(frozen=True)
+class ConnectPolicy:
+    """How long a connection is tried, in seconds. Vendors' defaults are minutes."""
+
+    connect_s: float = 15.0
+    request_s: float = 60.0
+    """One call of the service: the result of a statement is polled, never awaited."""
+    connect_delay_s: float = 1.0
+    """Between two tries to connect."""
+
+
+def connect_within(policy: ConnectPolicy, connect: Callable[[], None]) -> None:
+    """Connect, and again after a lost connection while ``connect_s`` lasts. Raises what the last try raised."""
+    deadline = time.monotonic() + policy.connect_s
+    while True:
+        try:
+            return connect()
+        except LostConnectionError:
+            if time.monotonic() + policy.connect_delay_s > deadline:
+                raise
+        time.sleep(policy.connect_delay_s)
+
+
+def chain(error: BaseException) -> list[BaseException]:
+    """Give an error and those that it was raised for: clients keep them as arguments, causes and contexts."""
+    found: list[BaseException] = []
+    waiting: list[object] = [error]
+    while waiting:
+        at = waiting.pop(0)
+        if isinstance(at, BaseException) and not any(at is one for one in found):
+            found.append(at)
+            waiting += [*at.args, getattr(at, "reason", None), at.__cause__, at.__context__]
+    return found
+
+
+def nobody_answers(errors: Iterable[BaseException]) -> bool:
+    """Tell whether one of some errors says that the host is unknown or refuses connections."""
+    return any(isinstance(one, ConnectionRefusedError | socket.gaierror) for one in errors)
+
+
+class WarehouseConnection(Protocol):
+    """A warehouse that takes a statement as a job. Each method may be called from any thread, one at a time.
+
+    All methods raise TransientError where the same call may succeed later, and RunError with the first line of the
+    warehouse's message for what it refuses. No message holds a password, a token or a key.
+    """
+
+    engine: str
+    """The name of the engine whose SQL it runs."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages: account, project or host; never a secret."""
+
+    def __enter__(self) -> Self:
+        """Connect, again after a lost connection.
+
+        Raises ConfigError with what to mend, for a host that says nothing too, within ConnectPolicy's limits; and
+        TransientError where the warehouse answers that it is starting or busy.
+        """
+
+    def __exit__(self, *_: object) -> None:
+        """Disconnect. A statement that runs goes on."""
+
+    def submit(self, sql: str, tags: Mapping[str, str], job_id: str) -> str:
+        """Start a statement and give its id at once.
+
+        ``tags`` label it for bills and for :meth:`running`. ``job_id`` is unique to this submission, of ASCII letters,
+        digits, ``_`` and ``-``; where the warehouse takes an id from its client, the same one is started only once.
+        """
+
+    def status(self, id: str) -> JobStatus:
+        """Give how far a statement is, without waiting."""
+
+    def cancel(self, id: str) -> None:
+        """End a statement. One that has ended, or is unknown, is left as it is."""
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run a short query and give its rows."""
+
+    def columns(self, relation: str) -> dict[str, Type | None] | None:
+        """Give a relation's columns, each with its type or None for an unknown one; None: it is not there."""
+
+    def check(self, sql: str) -> None:
+        """Compile a query without running it. Raises RunError with the warehouse's message."""
+
+    def running(self, tags: Mapping[str, str]) -> list[str]:
+        """Give the ids of the statements that have these tags and have not ended, whoever started them."""
+
+    def link(self, id: str) -> str | None:
+        """Give the address of a statement's page in the warehouse's console; None where it has none."""

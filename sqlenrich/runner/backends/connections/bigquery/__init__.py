@@ -1,0 +1,1 @@
+"""The connection to BigQuery through its vendor's client."""

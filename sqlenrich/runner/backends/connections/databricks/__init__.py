@@ -1,0 +1,1 @@
+"""The connection to Databricks through its vendor's client."""

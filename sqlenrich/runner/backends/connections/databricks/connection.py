@@ -1,0 +1,412 @@
+"""A Databricks SQL warehouse or cluster, over databricks-sql-connector."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from itertools import takewhile
+from typing import Any, Self, TypeVar
+from urllib.parse import quote, urlencode
+from uuid import UUID
+
+from sqlglot import exp
+
+from sqlenrich.core.errors import ConfigError, RunError
+from sqlenrich.core.names import relation as named_relation
+from sqlenrich.core.printer import print_sql
+from sqlenrich.core.types import Type
+from sqlenrich.engines import get_engine
+from sqlenrich.runner.backends.connections.base import (
+    ConnectPolicy,
+    JobState,
+    JobStatus,
+    LostConnectionError,
+    TransientError,
+    UnreachableError,
+    chain,
+    connect_within,
+)
+from sqlenrich.runner.backends.connections.databricks.errors import (
+    LOST_SESSION,
+    MISSING,
+    UNKNOWN_OPERATION,
+    first_line,
+    http_code,
+    is_transient,
+    not_connected,
+)
+from sqlenrich.runner.backends.connections.databricks.settings import Settings, settings_of_fields, settings_of_name
+from sqlenrich.runner.backends.dbapi import portable_type
+
+T = TypeVar("T")
+_STATES = {
+    "SUCCEEDED": JobState.DONE, "FINISHED": JobState.DONE, "FAILED": JobState.FAILED,
+    "CANCELLED": JobState.CANCELLED, "CANCELED": JobState.CANCELLED,
+}  # fmt: skip
+"""The ends of a statement: names of the client's CommandState, and of the query history's status."""
+_UNFINISHED = ("QUEUED", "STARTED", "COMPILING", "COMPILED", "RUNNING")
+"""The statuses of the query history before the end (QueryStatus of databricks-sdk)."""
+_TAGS = re.compile(r"\s*/\* sqlenrich (\{.*?\}) \*/")
+_HISTORY = "/api/2.0/sql/history/queries"
+_PAGES = 20
+_QUIET = logging.NullHandler()
+"""Without a handler, logging prints what the client logs of each failure to stderr."""
+_PLAN_ERROR = "Error occurred during query planning"
+_ROWS_WRITTEN = "num_affected_rows"
+
+
+class DatabricksConnection:
+    """A session of a SQL warehouse or a cluster.
+
+    The id of a statement is its query id, as the console has it, then ``.`` and the secret of the Thrift handle. Both
+    together let another session of the same user ask for its state and cancel it; the secret alone opens nothing. An id
+    that :meth:`running` found has no secret: its state is read from the query history, and it is cancelled over the
+    Statement Execution API, which is documented for statements that were started there; where that fails, the message
+    names the console's page.
+
+    A statement of a client that died: its operation stays in the warehouse, since nothing closes the session before it
+    has been idle for long (HiveServer2 closes no idle session with a running operation:
+    ``hive.server2.idle.session.check.operation``). That Databricks keeps this is not documented. Closing a session
+    ends its operations, so :meth:`__exit__` leaves the session open while a statement runs.
+
+    Each statement starts with a comment that holds its tags and job id, because the query history surely has the text;
+    the tags are query tags too, for bills. The history may be seconds late: a statement that was just started can be
+    missing there. Client: databricks-sql-connector 4.9, its source read 2026-11-22. History:
+    https://docs.databricks.com/api/workspace/queryhistory/list.
+    """
+
+    engine = "databricks"
+
+    def __init__(self, settings: Settings, policy: ConnectPolicy) -> None:
+        self._settings, self._policy = settings, policy
+        self._connection: Any = None
+        self._jobs: Any = None
+        self._ended: dict[str, JobStatus] = {}
+        self._unfinished: set[str] = set()
+
+    @property
+    def place(self) -> str:
+        """The host."""
+        return self._settings.host
+
+    def __repr__(self) -> str:
+        return f"DatabricksConnection({self.place})"
+
+    def __enter__(self) -> Self:
+        try:
+            connect_within(self._policy, self._open)
+        except (LostConnectionError, UnreachableError) as error:
+            raise ConfigError(str(error)) from None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if self._unfinished:
+            connection.session.is_open = False  # else it is closed when it is collected
+        with suppress(Exception):
+            connection.close()
+
+    def submit(self, sql: str, tags: Mapping[str, str], job_id: str) -> str:
+        """Start a statement and give its id. A Thrift service takes no id of ours: ``job_id`` is in its tags."""
+        written = {**tags, "job_id": job_id}
+
+        def start() -> str:
+            self._jobs.execute_async(_comment(written) + sql, query_tags=written)
+            return _id_of(self._jobs.active_command_id)
+
+        id = self._checked(start)
+        self._unfinished.add(id)
+        return id
+
+    def status(self, id: str) -> JobStatus:
+        """Give how far a statement is: of its handle while the warehouse has it, else of the query history."""
+        if id in self._ended:
+            return self._ended[id]
+        found = self._by_handle(id) or self._by_history(id)
+        if found.state is not JobState.RUNNING:
+            self._unfinished.discard(id)
+            if found.state is not JobState.UNKNOWN:
+                self._ended[id] = found
+        return found
+
+    def cancel(self, id: str) -> None:
+        """Cancel by the handle, or over the Statement Execution API where the id has none."""
+        if id in self._ended:
+            return
+        if _handle(id) is not None:
+            try:
+                self._checked(lambda: self._of_job(id).cancel())
+                return
+            except TransientError:
+                raise
+            except RunError as error:
+                if not UNKNOWN_OPERATION.search(str(error)):
+                    raise
+        if self._by_history(id).state is JobState.RUNNING:
+            query = id.partition(".")[0]
+            try:
+                self._request("POST", f"/api/2.0/sql/statements/{quote(query)}/cancel")
+            except TransientError:
+                raise
+            except RunError as error:
+                raise RunError(f"{error}; cancel it yourself: {self.link(id)}") from None
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run a short query and give its rows."""
+
+        def fetch() -> list[tuple[Any, ...]]:
+            with self._connection.cursor() as cursor:
+                cursor.execute(sql)
+                return [tuple(row) for row in cursor.fetchall()]
+
+        return self._checked(fetch)
+
+    def columns(self, relation: str) -> dict[str, Type | None] | None:
+        """Give a relation's columns and types by ``DESCRIBE TABLE``; None where it is missing."""
+        engine = get_engine(self.engine)
+        try:
+            found = self.rows(print_sql(engine, exp.Describe(this=named_relation(engine, relation), kind="TABLE")))
+        except RunError as error:
+            if MISSING.search(str(error)):
+                return None
+            raise
+        described = takewhile(lambda row: row[0] and not row[0].startswith("#"), found)  # partitions follow
+        return {str(name): portable_type(engine, str(kind)) for name, kind, *_ in described}
+
+    def check(self, sql: str) -> None:
+        """Compile by ``EXPLAIN``, whose result is the error's text where the query has one."""
+        text = "\n".join(str(row[0]) for row in self.rows(f"EXPLAIN {sql}"))
+        head, _, message = text.strip().partition("\n")
+        if head.startswith(_PLAN_ERROR):
+            raise RunError(f"{self.place}: {first_line(message, self._settings.secrets) or head}")
+
+    def running(self, tags: Mapping[str, str]) -> list[str]:
+        """Give the unfinished statements of the query history whose comment has these tags."""
+        found, token = [], ""
+        for _ in range(_PAGES):
+            asked = [("filter_by.statuses", status) for status in _UNFINISHED] + [("max_results", "1000")]
+            page = self._request("GET", f"{_HISTORY}?{urlencode(asked + [('page_token', token)] * bool(token))}")
+            for one in page.get("res", ()):
+                if tags.items() <= _tags_of(str(one.get("query_text", ""))).items():
+                    found.append(str(one["query_id"]))
+            token = page.get("next_page_token") or ""
+            if not (token and page.get("has_next_page", True)):
+                break
+        return found
+
+    def link(self, id: str) -> str | None:
+        """Give the page of the query profile."""
+        query = id.partition(".")[0]
+        return f"https://{self.place}/sql/history?uiQueryProfileVisible=true&queryId={quote(query)}"
+
+    def _by_handle(self, id: str) -> JobStatus | None:
+        """Give the state that the Thrift service tells; None where it does not know the handle."""
+        if _handle(id) is None:
+            return None
+
+        def ask() -> JobStatus:
+            cursor = self._of_job(id)
+            state = _STATES.get(cursor.get_query_state().name, JobState.RUNNING)
+            return JobStatus(state, _rows_written(cursor) if state is JobState.DONE else None)
+
+        try:
+            return self._checked(ask, failed=True)
+        except _StatementFailedError as error:
+            message = str(error)
+            return JobStatus(JobState.FAILED, error=message, transient=is_transient(message))
+        except TransientError as error:
+            if LOST_SESSION.search(str(error)):
+                return None
+            raise
+        except RunError as error:
+            if UNKNOWN_OPERATION.search(str(error)):
+                return None
+            raise
+
+    def _by_history(self, id: str) -> JobStatus:
+        """Give the state that the query history has."""
+        query = id.partition(".")[0]
+        page = self._request("GET", f"{_HISTORY}?{urlencode([('filter_by.statement_ids', query)])}")
+        found = next((one for one in page.get("res", ()) if one.get("query_id") == query), None)
+        if found is None:
+            return JobStatus(JobState.UNKNOWN)
+        state = _STATES.get(str(found.get("status")), JobState.RUNNING)
+        if state is not JobState.FAILED:
+            return JobStatus(state)
+        message = first_line(str(found.get("error_message") or "the statement failed"), self._settings.secrets)
+        return JobStatus(state, error=message, transient=is_transient(message))
+
+    def _of_job(self, id: str) -> Any:
+        """Give the cursor of jobs, set to a statement that this or another session has started."""
+        self._jobs.active_command_id = _handle(id)
+        return self._jobs
+
+    def _request(self, method: str, path: str) -> dict[str, Any]:
+        """Ask the REST API over the client's own HTTP and credentials."""
+
+        def ask() -> tuple[int, bytes]:
+            from databricks.sql.common.http import HttpMethod
+
+            session = self._connection.session
+            headers: dict[str, str] = dict(session.get_spog_headers()) if hasattr(session, "get_spog_headers") else {}
+            session.auth_provider.add_headers(headers)
+            url = f"https://{self.place}{path}"
+            timeout = self._policy.request_s
+            response = session.http_client.request(HttpMethod[method], url, headers=headers, timeout=timeout)
+            return response.status, response.data
+
+        status, body = self._checked(ask)
+        try:
+            read = json.loads(body or b"{}")
+        except ValueError:
+            read = {}
+        found = read if isinstance(read, dict) else {}
+        if status == 200:
+            return found
+        words = (found.get("error_code"), found.get("message"))
+        said = first_line(": ".join(str(word) for word in words if word), self._settings.secrets)
+        message = f"{self.place}: HTTP {status} {said}".strip()
+        raise TransientError(message) if is_transient(message) else RunError(message)
+
+    def _open(self) -> None:
+        try:
+            from databricks import sql as driver
+        except ImportError:
+            raise ConfigError(
+                "databricks-sql-connector is not installed: pip install 'sqlenrich[databricks]'"
+            ) from None
+        logging.getLogger("databricks.sql").addHandler(_QUIET)
+        settings, connect_s = self._settings, self._policy.connect_s
+        options = {
+            "catalog": settings.catalog,
+            "schema": settings.schema,
+            **settings.credentials(connect_s),
+            **_ONE_ATTEMPT,
+            "_socket_timeout": connect_s,
+            "_port": settings.port,
+            **settings.options,
+        }
+        try:
+            connection = driver.connect(server_hostname=settings.hostname, http_path=settings.http_path, **options)
+        except Exception as error:  # urllib3's and the client's classes share no base
+            raise not_connected(settings, error) from None
+        backend = connection.session.backend
+        if hasattr(backend, "_transport"):  # one limit of the client is for connecting and for requests
+            backend._transport.setTimeout(self._policy.request_s * 1000)
+        self._connection, self._jobs = connection, connection.cursor()
+        try:
+            self.rows("SET TIME ZONE 'UTC'")
+        except RunError:
+            self.__exit__()
+            raise
+
+    def _message(self, error: BaseException) -> str:
+        return first_line(str(error), self._settings.secrets) or type(error).__name__
+
+    def _checked(self, work: Callable[[], T], *, failed: bool = False) -> T:
+        """Use the session, opened again where it was lost. ``failed``: tell a statement's failure apart."""
+        if self._connection is None:
+            self._open()
+        try:
+            return work()
+        except Exception as error:  # urllib3's and the client's classes share no base
+            code = http_code(error)
+            message = self._message(error) + (f" (HTTP {code})" if code else "")
+            if failed and type(error).__name__ == "ServerOperationError":
+                raise _StatementFailedError(message) from None
+            seen = " ".join([message, *(f"{type(one).__name__} {one}" for one in chain(error))])
+            if LOST_SESSION.search(seen):
+                self._connection.session.is_open = False
+                self._connection = None
+            # Failures of urllib3 are those of the network, whatever they say.
+            network = any(
+                type(one).__module__.startswith("urllib3.") or isinstance(one, OSError) for one in chain(error)
+            )
+            kind = LostConnectionError if network else TransientError if is_transient(seen) else RunError
+            raise kind(f"{self.place}: {message}") from None
+
+
+class _StatementFailedError(Exception):
+    """A statement failed; the message is the first line of the warehouse's."""
+
+
+_ONE_ATTEMPT = {
+    "_retry_stop_after_attempts_count": 1,
+    "_retry_stop_after_attempts_duration": 1.0,
+    "_retry_delay_min": 5.0,
+    "_retry_delay_max": 5.0,
+    "enable_telemetry": False,
+    "use_cloud_fetch": False,
+}
+"""No second attempt by the client, whose shortest wait is longer than all attempts may take.
+
+Its urllib3 policy repeats a POST whose answer was lost, which would run an INSERT twice (auth/retry.py allows POST, and
+urllib3 asks nothing more before it repeats after a read error). Its own loop waits up to 15 minutes.
+"""
+
+
+def _handle(id: str) -> Any:
+    """Give the client's handle of an id; None where the id has no secret."""
+    query, _, secret = id.partition(".")
+    if not secret:
+        return None
+    from databricks.sql.backend.types import BackendType, CommandId
+    from databricks.sql.thrift_api.TCLIService.ttypes import TOperationType
+
+    try:
+        guid, key = UUID(query).bytes, bytes.fromhex(secret)
+    except ValueError:
+        raise RunError(f"{id} is no id of a Databricks statement") from None
+    return CommandId(BackendType.THRIFT, guid, key, TOperationType.EXECUTE_STATEMENT, True)
+
+
+def _id_of(command: Any) -> str:
+    if isinstance(command.guid, bytes):
+        return f"{UUID(bytes=command.guid)}.{command.secret.hex()}"
+    return str(command.guid)
+
+
+def _comment(tags: Mapping[str, str]) -> str:
+    """Give the comment that finds a statement again: one line of JSON that can't end the comment or be substituted."""
+    written = json.dumps(dict(tags), sort_keys=True).replace("/", "\\/").replace("$", "\\u0024")
+    return f"/* sqlenrich {written} */\n"
+
+
+def _tags_of(sql: str) -> dict[str, str]:
+    found = _TAGS.match(sql)
+    try:
+        read = json.loads(found[1]) if found else {}
+    except ValueError:
+        return {}
+    return {str(name): str(value) for name, value in read.items()}
+
+
+def _rows_written(cursor: Any) -> int | None:
+    """Give the count in the result of a statement that writes; None where it has none, or the result is gone."""
+    with suppress(Exception):
+        cursor.get_async_execution_result()
+        names = [column[0] for column in cursor.description or ()]
+        if _ROWS_WRITTEN in names and (row := cursor.fetchone()):
+            return int(row[names.index(_ROWS_WRITTEN)])
+    return None
+
+
+def open_databricks(fields: Mapping[str, Any], policy: ConnectPolicy = ConnectPolicy()) -> DatabricksConnection:  # noqa: B008
+    """Give the connection of a dbt-databricks profile; entering it connects. Raises ConfigError for a missing field."""
+    return DatabricksConnection(settings_of_fields(fields), policy)
+
+
+def open_databricks_named(
+    name: str | None = None,
+    policy: ConnectPolicy = ConnectPolicy(),  # noqa: B008
+    *,
+    catalog: str | None = None,
+    schema: str | None = None,
+) -> DatabricksConnection:
+    """Give the connection of a profile of ~/.databrickscfg; None: DATABRICKS_* of the environment, or DEFAULT."""
+    return DatabricksConnection(settings_of_name(name, catalog, schema), policy)

@@ -1,0 +1,1 @@
+"""The connection to Snowflake through its vendor's client."""

@@ -1,0 +1,1 @@
+"""The backend of an open-source Spark session."""

@@ -1,0 +1,293 @@
+"""The backend of a Spark session: Spark runs the steps and keeps the tables, with its own credentials and formats."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from datetime import UTC
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from sqlglot import exp
+
+from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.names import column
+from sqlenrich.core.printer import print_sql
+from sqlenrich.llm.messages import Answer, Request
+from sqlenrich.plan.plan import RESPONSES, Plan, Step
+from sqlenrich.runner.backends import queries
+from sqlenrich.runner.backends.base import Counts, Origin, RunStart, Source
+from sqlenrich.runner.backends.ledger import LEDGER
+from sqlenrich.runner.backends.spark.connection import SparkConnection
+from sqlenrich.runner.backends.spark.ledger import AppendedLedger
+from sqlenrich.runner.backends.spark.source import is_file, is_query, open_files, open_memory, open_query, open_table
+from sqlenrich.runner.backends.spark.tables import SparkTables
+from sqlenrich.runner.backends.statements import INCOMING, StatementBackend
+from sqlenrich.runner.inputs import EncodedFiles, Input, TableInMemory
+from sqlenrich.spark.journal import Journal, Row
+from sqlenrich.spark.session import check_session, one_line_errors, open_session, settings
+from sqlenrich.spec.enrichment import Enrichment
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SQL_SETTINGS = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.runSQLOnFiles": "true",
+    "spark.sql.variable.substitute": "true",
+}
+"""The settings of a session that the SQL of a plan is written for."""
+
+
+@dataclass(frozen=True)
+class SparkPlace:
+    """Where a run in Spark works: a session or a master, the schema or folder of its tables, and its journal."""
+
+    output: str
+    session: SparkSession | Any | None = None
+    """A session of the caller, which stays open."""
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    journal: str | None = None
+    """The folder of the journal on the driver; None: ``.sqlenrich`` in the current one."""
+    desk_port: int = 0
+    """The port at which executors reach the driver; 0: any."""
+
+
+@dataclass(frozen=True)
+class SparkPolicy:
+    """How many answers are written by one statement."""
+
+    insert_rows: int = 50_000
+
+
+class SparkBackend(StatementBackend):
+    """The tables of a run in a schema or a folder, made by a Spark session.
+
+    An answer is durable in the journal, a file of the driver, before it is in its table.
+    """
+
+    journal: Journal
+
+    def __init__(self, place: SparkPlace, policy: SparkPolicy | None = None) -> None:
+        self.where, self.policy = place, policy or SparkPolicy()
+        if place.session is not None:
+            check_session(place.session)
+        self.spark = SparkConnection(place.output)
+        super().__init__(self.spark, "spark")
+        self.tables = SparkTables(self.spark, place.output)
+        self.ledger = AppendedLedger(self.tables, self.named(LEDGER))  # type: ignore[assignment]
+        self._source = f"sqlenrich_source_{uuid.uuid4().hex[:8]}"
+        self._open = ExitStack()
+        self._doubtful = False
+
+    @property
+    def session(self) -> SparkSession:
+        """The open session."""
+        return self.spark.session
+
+    def __enter__(self) -> Self:
+        """Open the session. Raises ConfigError for an output that is not there."""
+        own = self.where.session is None
+        session = open_session(self.where.master, self.where.conf) if own else check_session(self.where.session)
+        self._open = ExitStack()
+        self.spark.open(session)
+        if own and self.where.master is not None:
+            self._open.callback(session.stop)
+        self._open.callback(self.spark.open, None)
+        try:
+            self._open.enter_context(one_line_errors())
+            self._open.enter_context(settings(session, SQL_SETTINGS))
+            if (problem := self.tables.problem()) is not None:
+                raise ConfigError(f"spark: {problem}")
+        except BaseException:
+            self._open.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.session.catalog.dropTempView(self._source)
+        self._open.close()
+
+    def named(self, table: str) -> str:
+        """Give the name of a table of the output."""
+        return SparkTables(self.spark, self.where.output).named(table)
+
+    def bind(self, enrichment: Enrichment, input: Input) -> Source:
+        """Open the input: a table, a query, files, or a table in memory; the last two may have no key."""
+        if isinstance(input, EncodedFiles):
+            raise ConfigError(f"Spark reads texts in UTF-8, not in {input.encoding}: write {input} again")
+        if isinstance(input, TableInMemory):
+            return Source(self._source, open_memory(self.spark, input, self._source, number_rows=not enrichment.key))
+        given = None if input is None else str(input)
+        if given is not None and is_file(given):
+            types = open_files(self.spark, given, self._source, number_rows=not enrichment.key)
+            return Source(self._source, types)
+        if not enrichment.key:
+            raise ConfigError(f"{enrichment.place}: a table has no row numbers: write key: [column] in the header")
+        if given is not None and is_query(given):
+            return Source(self._source, open_query(self.spark, given, self._source))
+        if given is None and enrichment.query is not None:
+            return Source(None, None)
+        table = given or enrichment.source
+        if table is None:
+            raise ConfigError("which table? Write source: in the header, or give --input")
+        return Source(table, open_table(self.spark, table))
+
+    # The journal -----------------------------------------------------------------------------------------------------
+
+    def begin(self, start: RunStart, *, known: bool) -> None:
+        """Write a run's line of the ledger; first of all refuse a second run on the same answers."""
+        if not hasattr(self, "journal"):
+            self._open_journal(start.snapshot.responses or start.name)
+        super().begin(start, known=known)
+
+    def _open_journal(self, answers: str) -> None:
+        """Open the journal of a table of answers. What a dead run left there is stored before anything is asked."""
+        folder = Path(self.where.journal or ".sqlenrich")
+        digest = hashlib.sha256(f"{self.where.output}\n{answers}".encode()).hexdigest()[:12]
+        self.journal = self._open.enter_context(Journal(folder / f"spark-{digest}.journal"))
+        self._open.callback(self.__dict__.pop, "journal", None)
+        self._doubtful = len(self.journal) > 0
+
+    def append(self, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:
+        """Store at least one answer in the journal: from here on it is never asked again."""
+        self.journal.add(*(row_of(answer, origin) for answer in answers))
+        self.journal.sync()
+        if len(self.journal) >= self.policy.insert_rows:
+            self.store(plan)
+
+    def store(self, plan: Plan, *, doubtful: bool = False) -> None:
+        """Write the journal's answers to their table. ``doubtful``: some of them may be there already."""
+        if not len(self.journal):
+            return
+        doubtful, self._doubtful = doubtful or self._doubtful, False
+        batch: list[Row] = []
+        for row in self.journal.rows():
+            batch.append(row)
+            if len(batch) == self.policy.insert_rows:
+                self._insert(plan, batch, doubtful=doubtful)
+                batch = []
+        if batch:
+            self._insert(plan, batch, doubtful=doubtful)
+        self.journal.clear()
+
+    def _insert(self, plan: Plan, rows: Sequence[Row], *, doubtful: bool) -> None:
+        frame = self.spark.checked(lambda: answer_frame(self.session, rows))
+        table = plan.relations.table("responses")
+        if doubtful:
+            stored = self.spark.query(print_sql(self.dialect, exp.select("*").from_(table.copy())))
+            frame = frame.join(stored, ["request_hash", "attempt", "run_id"], "left_anti").select(*RESPONSES)
+        self.tables.append(table, frame.coalesce(1))
+
+    # The steps -------------------------------------------------------------------------------------------------------
+
+    def run_step(self, step: Step) -> None:
+        """Make the table of a step afresh."""
+        self._make(step, step.name, step.query)
+        self.tables.publish([step.relations.table(step.name)])
+
+    def _make(self, step: Step, role: str, query: exp.Expr) -> None:
+        self.tables.make(step.relations.table(role), step.relations.bound(query))
+
+    def prepare(
+        self, plan: Plan, start: RunStart, *, limit: int | None, ordered: bool, beside: Sequence[str] | None = None
+    ) -> Counts:
+        """Make the prompts, the table of answers where it is missing, and the pending relation."""
+        self.check_tables(plan)
+        prompts = plan.step("prompts")
+        joined = beside is not None and self._check_joinable(prompts)
+        self.begin(start, known=False)
+        self.tables.create(plan.relations.table("responses"), RESPONSES)
+        self.store(plan)
+        if joined:
+            self.join_prompts(plan, beside or ())
+        else:
+            self.run_step(prompts)
+        self.begin(start, known=True)
+        pending = self.refresh(plan, plan.responses, limit, ordered=ordered)
+        unanswered = pending if limit is None else self.count([plan.responses])
+        return Counts(*self.size(plan), unanswered=unanswered, pending=pending)
+
+    def refresh(self, plan: Plan, call: Step, limit: int | None, *, ordered: bool) -> int:  # noqa: ARG002
+        """Make the pending relation of a call afresh and give its count; a limit keeps the lowest hashes."""
+        assert call.pending is not None
+        self.store(plan)
+        query: exp.Query = call.pending
+        if limit is not None:
+            query = exp.select("*").from_(query.subquery("pending")).order_by("request_hash").limit(limit)
+        self._make(call, "pending", query)
+        self.tables.publish([call.relations.table("pending")])
+        return self.number(plan, queries.count_rows("pending"))
+
+    def judge(self, plan: Plan, *, asked_by: str | None = None) -> None:  # noqa: ARG002
+        """Make ``checked`` afresh: all of it, which is right for every ``asked_by``."""
+        self.store(plan)
+        self.run_step(plan.step("checked"))
+
+    def make_results(self, plan: Plan) -> None:
+        """Make the three tables, then rename them together."""
+        self.store(plan)
+        self.run_step(plan.step("checked"))
+        results = [plan.step(name) for name in ("enriched", "quarantine")]
+        for step in results:
+            self._make(step, step.name, step.query)
+        self.tables.publish([step.relations.table(step.name) for step in results])
+
+    def drop(self, table: exp.Table) -> None:
+        """Drop a table if it is there."""
+        self.tables.drop(table)
+
+    def join_prompts(self, plan: Plan, key: Sequence[str]) -> None:
+        """Replace the prompts whose key the source has, and keep the others; all in a table beside the old one."""
+        incoming = plan.bound({"prompts": plan.relations.text_beside("prompts", INCOMING)}).step("prompts")
+        self.run_step(incoming)
+        made, table = incoming.relations.table("prompts"), plan.relations.table("prompts")
+        columns = [column(self.dialect, name) for name in incoming.columns]
+        same = [
+            exp.NullSafeEQ(this=column(self.dialect, name, "old"), expression=column(self.dialect, name, "incoming"))
+            for name in key
+        ]
+        inside = exp.select("1").from_(exp.alias_(made.copy(), "incoming", table=True)).where(*same)
+        kept = exp.select(*(one.copy() for one in columns)).from_(exp.alias_(table.copy(), "old", table=True))
+        kept = kept.where(exp.Not(this=exp.Exists(this=inside)))
+        self.tables.make(table, exp.union(exp.select(*columns).from_(made.copy()), kept, distinct=False))
+        self.tables.publish([table])
+        self.tables.drop(made)
+
+    def check(self, sql: str) -> None:
+        """Compile a query without running it. Raises RunError with Spark's message."""
+        self.spark.query(sql)
+
+    def requests(self, call: Step, count: int) -> Iterator[Request]:  # noqa: ARG002
+        """Give the pending requests, a partition at a time."""
+        query = print_sql(self.dialect, exp.select("*").from_(call.relations.table("pending")))
+        frame = self.spark.query(query)
+        for row in frame.toLocalIterator(prefetchPartitions=True):
+            yield Request(*row)
+
+    def spread(self, call: Step, count: int, most: int) -> list[Request]:  # noqa: ARG002
+        """Give a few pending requests: those with the lowest hashes, which are a random sample."""
+        return [Request(*row) for row in self.connection.rows(call.relations.sql(queries.page(None, most)))]
+
+
+def row_of(answer: Answer, origin: Origin) -> Row:
+    """Give an answer as the journal holds it."""
+    row = {**asdict(answer), **asdict(origin)}
+    row["asked_at"] = answer.asked_at.astimezone(UTC).isoformat()
+    return row
+
+
+def answer_frame(session: SparkSession, rows: Sequence[Row]) -> DataFrame:
+    """Give answers of the journal as rows of ``responses``."""
+    import pyarrow as pa
+
+    from sqlenrich.spark.rows import answer_batch
+
+    made: Any = session.createDataFrame
+    return made(pa.Table.from_batches([answer_batch(rows)]))  # type: ignore[no-any-return]

@@ -1,0 +1,126 @@
+"""The source of a run in Spark: a table, a query, or files of Parquet, JSON lines or CSV."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from sqlenrich.core.errors import ConfigError, RunError
+from sqlenrich.core.names import relation as named_relation
+from sqlenrich.core.printer import print_sql
+from sqlenrich.core.types import BIGINT, STRING, Type
+from sqlenrich.runner.backends.spark.connection import SparkConnection
+from sqlenrich.runner.backends.spark.types import portable_type
+from sqlenrich.runner.inputs import TableInMemory
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_QUERY = re.compile(r"(?i)\s*(select|with|from|values)\s")
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_JSON_LINES = (".jsonl", ".ndjson")
+_SUFFIXES = (*_DELIMITERS, *_JSON_LINES, ".parquet")
+_CSV = {"header": "true", "quote": '"', "escape": '"', "multiLine": "true", "mode": "FAILFAST"}
+"""A quote inside a field is doubled, and a field may hold line breaks. Spark's own defaults take neither."""
+_ROW_ORDER = ("_metadata.file_path", "_metadata.file_block_start", "monotonically_increasing_id()")
+
+
+def is_file(input: str) -> bool:
+    """Tell whether an input is files: it has a slash or a known suffix."""
+    return not is_query(input) and ("/" in input or Path(input).suffix.lower() in _SUFFIXES)
+
+
+def is_query(input: str) -> bool:
+    """Tell whether an input is a query."""
+    return _QUERY.match(input) is not None
+
+
+def open_files(connection: SparkConnection, input: str, view: str, *, number_rows: bool) -> dict[str, Type]:
+    """Make a temporary view of files; give its columns. With ``number_rows`` the column ``_row`` counts from 1.
+
+    A value of a type that has no portable one is read as text. Raises ConfigError.
+    """
+    frame = _read(connection, input)
+    types = {field.name: portable_type(field.dataType) for field in frame.schema.fields}
+    _check_names(input, list(types))
+    columns = [_text(name) if kind is None else _quoted(name) for name, kind in types.items()]
+    if number_rows:
+        # One task numbers all rows, in the order of the files.
+        columns.insert(0, f"CAST(row_number() OVER (ORDER BY {', '.join(_ROW_ORDER)}) AS BIGINT) AS _row")
+    connection.checked(lambda: frame.selectExpr(*columns).createOrReplaceTempView(view))
+    found = {name: kind or STRING for name, kind in types.items()}
+    return {"_row": BIGINT, **found} if number_rows else found
+
+
+def open_memory(connection: SparkConnection, given: TableInMemory, view: str, *, number_rows: bool) -> dict[str, Type]:
+    """Make a temporary view of an Arrow table; give its columns. With ``number_rows`` the column ``_row`` counts."""
+    import pyarrow as pa
+
+    table = given.rows.read_all() if given.once else given.rows
+    if number_rows:
+        table = table.add_column(0, "_row", pa.array(range(1, table.num_rows + 1), pa.int64()))
+    made: Any = connection.session.createDataFrame
+    try:
+        frame = connection.checked(lambda: made(table))
+    except (RunError, pa.ArrowException) as error:
+        raise ConfigError(f"{given} can't be read by Spark: {error}") from None
+    connection.checked(lambda: frame.createOrReplaceTempView(view))
+    return {field.name: portable_type(field.dataType) or STRING for field in frame.schema.fields}
+
+
+def open_query(connection: SparkConnection, query: str, view: str) -> dict[str, Type]:
+    """Make a temporary view of a query; give its columns. Raises ConfigError."""
+    try:
+        frame = connection.query(query)
+    except RunError as error:
+        raise ConfigError(f"the query of --input can't be read: {error}") from None
+    connection.checked(lambda: frame.createOrReplaceTempView(view))
+    return {field.name: portable_type(field.dataType) or STRING for field in frame.schema.fields}
+
+
+def open_table(connection: SparkConnection, table: str) -> dict[str, Type]:
+    """Give the columns of a table or a temporary view. Raises ConfigError where it is missing."""
+    try:
+        # The name is checked before it is looked for.
+        print_sql(connection.engine, exp.select("*").from_(named_relation(connection.engine, table)))
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    found = connection.columns(table)
+    if found is None:
+        raise ConfigError(f"{connection.place}: there is no table {table}, or it can't be read")
+    return {name: kind or STRING for name, kind in found.items()}
+
+
+def _read(connection: SparkConnection, input: str) -> DataFrame:
+    suffix = Path(input).suffix.lower()
+    reader = connection.session.read
+    if "://" not in input and not Path(input).exists() and not re.search(r"[*?\[{]", input):
+        raise ConfigError(f"{input}: no such file")
+    try:
+        if suffix in _DELIMITERS:
+            return connection.checked(lambda: reader.options(sep=_DELIMITERS[suffix], **_CSV).csv(input))
+        if suffix in _JSON_LINES:
+            return connection.checked(lambda: reader.options(mode="FAILFAST").json(input))
+        if suffix not in ("", ".parquet"):
+            raise ConfigError(f"{input}: unknown kind of file; there are: {', '.join(_SUFFIXES)}")
+        return connection.checked(lambda: reader.parquet(input))
+    except RunError as error:
+        raise ConfigError(f"{input} can't be read: {error}") from None
+
+
+def _check_names(input: str, names: list[str]) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        if (other := seen.setdefault(name.lower(), name)) != name:
+            raise ConfigError(f'{input}: the columns "{other}" and "{name}" are the same but for case; rename one')
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _text(name: str) -> str:
+    return f"CAST({_quoted(name)} AS STRING) AS {_quoted(name)}"

@@ -1,0 +1,121 @@
+"""What a run reads: the name of files or of a table, or a table in memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sqlenrich.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class EncodedFiles:
+    """Files of text in another encoding than UTF-8."""
+
+    path: str
+    encoding: str
+
+    def __str__(self) -> str:
+        return self.path
+
+
+@dataclass(frozen=True)
+class TableInMemory:
+    """An Arrow table, or a stream of one that can be read once."""
+
+    rows: pa.Table | pa.RecordBatchReader
+    once: bool
+
+    def __str__(self) -> str:
+        return "the given table"
+
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+Input: TypeAlias = str | Path | EncodedFiles | TableInMemory | None
+
+
+def input_of(given: Any, encoding: str | None = None) -> Input:
+    """Give what a caller names as the input, or passes: a pandas or polars frame, a DuckDB relation, a list of dicts,
+    an Arrow table or anything else that exports an Arrow stream. Raises ConfigError for what is no table."""
+    if given is None or isinstance(given, EncodedFiles | TableInMemory):
+        return given
+    if isinstance(given, str | Path):
+        return given if encoding is None else EncodedFiles(str(given), checked_encoding(encoding))
+    if encoding is not None:
+        raise ConfigError("encoding is that of files: a table in memory has none")
+    import pyarrow as pa
+
+    try:
+        if isinstance(given, pa.Table):
+            return TableInMemory(given, once=False)
+        if isinstance(given, pa.RecordBatch):
+            return TableInMemory(pa.Table.from_batches([given]), once=False)
+        if isinstance(given, pa.RecordBatchReader):
+            return TableInMemory(given, once=True)
+        if isinstance(given, Sequence) and all(isinstance(row, Mapping) for row in given):
+            return TableInMemory(_of_rows(given), once=False)
+        if (found := _of_library(given)) is not None:
+            return TableInMemory(found, once=False)
+        if hasattr(given, "__arrow_c_stream__"):
+            return TableInMemory(pa.RecordBatchReader.from_stream(given), once=True)
+    except pa.ArrowException as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"the given {type(given).__name__} is no table of typed columns: {reason}") from None
+    raise ConfigError(
+        f"input is a path, or a table as a pandas or polars frame, an Arrow table, a DuckDB relation or a list of "
+        f"dicts, not {type(given).__name__}"
+    )
+
+
+def is_url(source: str) -> bool:
+    """Tell whether an input is a URL."""
+    return _URL.match(source) is not None
+
+
+def input_name(given: Input) -> str:
+    """Give an input's name for messages: of a URL without its query and password, which may be secrets."""
+    name = "" if given is None else str(given)
+    if not is_url(name):
+        return name
+    scheme, _, rest = name.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path.partition('?')[0] if scheme.startswith('http') else path}"
+
+
+def checked_encoding(encoding: str) -> str:
+    """Give the name of an encoding that Python knows. Raises ConfigError for any other."""
+    import codecs
+
+    try:
+        return codecs.lookup(encoding).name
+    except LookupError:
+        raise ConfigError(f'no encoding "{encoding}"; examples: cp1252, latin-1, utf-16, shift_jis') from None
+
+
+def _of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Give rows as a table with the keys of all of them: a key that a row lacks is NULL."""
+    import pyarrow as pa
+
+    names = list(dict.fromkeys(str(name) for row in rows for name in row))
+    if not names:
+        raise ConfigError("the given list has no rows: its columns are unknown")
+    return pa.table({name: [row.get(name) for row in rows] for name in names})
+
+
+def _of_library(frame: Any) -> pa.Table | None:
+    """Give a frame of pandas without its index, or of polars, as a table; None for anything else."""
+    import pyarrow as pa
+
+    module, kind = type(frame).__module__.partition(".")[0], type(frame).__name__
+    if module == "pandas" and kind == "DataFrame":
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    if module == "polars" and kind in ("DataFrame", "LazyFrame"):
+        found: pa.Table = (frame.collect() if kind == "LazyFrame" else frame).to_arrow()
+        return found
+    return None

@@ -1,0 +1,250 @@
+"""The loop of a run whose executors ask: Spark inserts what the workers of its tasks answer."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from sqlenrich.core.errors import RunError
+from sqlenrich.core.sql import literal
+from sqlenrich.core.version import __version__
+from sqlenrich.llm.throttle.wait_times import share_of_time
+from sqlenrich.plan.plan import Plan, Step
+from sqlenrich.runner.backends import queries
+from sqlenrich.runner.backends.base import Origin
+from sqlenrich.runner.backends.spark.backend import SparkBackend
+from sqlenrich.runner.model_choice import ModelChoice
+from sqlenrich.runner.observer import Observer, Stopper
+from sqlenrich.spark.assignment import Assignment
+from sqlenrich.spark.desk import Desk
+from sqlenrich.spark.rows import SCHEMA
+from sqlenrich.spark.session import desk_place, mapped, slots
+from sqlenrich.spec.prices import Price
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PREFLIGHT_REQUESTS = 6
+POLL_S = 0.1
+_MISSING = re.compile(r"No module named '(sqlenrich[\w.]*|orjson|httptools|uvloop|pyarrow)'")
+
+
+@dataclass(frozen=True)
+class SparkChunkPolicy:
+    """How many requests a statement of Spark asks."""
+
+    rows: int | None = None
+    """A fixed number; None: what takes ``seconds`` at the measured rate."""
+    first: int = 50_000
+    seconds: float = 300.0
+    growth: int = 10
+    """A statement asks at most this many times the requests of the one before it."""
+
+
+@dataclass
+class SparkAskLoop:
+    """Asks the pending requests of calls in tasks of Spark, and counts.
+
+    A statement commits its answers at its end. Those of a statement that fails are in the journal.
+    """
+
+    backend: SparkBackend
+    plan: Plan
+    origin: Origin
+    observer: Observer
+    stopper: Stopper
+    policy: SparkChunkPolicy = field(default_factory=SparkChunkPolicy)
+    total: int = 0
+    calls: int = 0
+    retries: int = 0
+    stored: int = 0
+    _desk: Desk | None = None
+    _seen: int = 0
+    """The answers of this desk that are counted in ``stored``."""
+    _waits: list[Any] = field(default_factory=list)
+
+    def limit_shares(self) -> dict[str, float]:
+        """Give the share of the asking time in which each limit delayed requests."""
+        return share_of_time(self._waits)
+
+    def stop(self) -> None:
+        """Send nothing new and end; a second call abandons what is in flight."""
+        if self._desk is not None:
+            self._desk.stop()
+
+    def waiting(self) -> str:
+        """Tell what the next answer waits for."""
+        busy = self._desk.busy() if self._desk is not None else 0
+        return f"{busy:,} tasks ask" if busy else "Spark starts its tasks"
+
+    def ask(self, choice: ModelChoice, call: Step, pending: int, *, repeat: bool, answered: bool = False) -> None:
+        """Ask the pending relation; with ``repeat`` again while a retryable failure is pending."""
+        with self._open_desk(choice) as desk:
+            self._seen = 0
+            self.stopper.watch(self)
+            try:
+                self._round(desk, choice, call, pending, preflight=answered or not self.stored)
+                while repeat and desk.counts.retryable and not self._over(desk, choice):
+                    if not (pending := self.backend.refresh(self.plan, call, None, ordered=choice.prefix_order)):
+                        break
+                    desk.counts.retryable = 0
+                    before = desk.counts.calls - desk.counts.retries
+                    self._round(desk, choice, call, pending, preflight=False)
+                    desk.counts.retries += desk.counts.calls - desk.counts.retries - before
+            finally:
+                self.stopper.watch(None)
+                self.calls += desk.counts.calls
+                self.retries += desk.counts.retries
+                self._waits += desk.wait_times
+
+    @contextmanager
+    def _open_desk(self, choice: ModelChoice) -> Iterator[Desk]:
+        from sqlenrich.llm.endpoint.model import EndpointModel
+
+        assert isinstance(choice.model, EndpointModel)
+        host, announced = desk_place(self.backend.session)
+        price = getattr(choice.budget and choice.budget.price, "__self__", None)
+        with ExitStack() as stack:
+            desk = Desk(
+                self.backend.journal,
+                choice.model.endpoint,
+                budget=choice.budget,
+                host=host,
+                announced=announced,
+                port=self.backend.where.desk_port,
+            )
+            origin = {"run_id": self.origin.run_id, "version": self.origin.version}
+            desk.assignments["run"] = Assignment(
+                choice.model.endpoint,
+                choice.model.config,
+                {**origin, "fingerprint": self.origin.fingerprint},
+                {name: str(getattr(price, name)) for name in ("input", "cached", "output")}
+                if isinstance(price, Price)
+                else None,
+            )
+            self._desk = stack.enter_context(desk)
+            stack.callback(setattr, self, "_desk", None)
+            yield desk
+
+    def _over(self, desk: Desk, choice: ModelChoice) -> bool:
+        reached = choice.budget is not None and choice.budget.reached is not None
+        return desk.stopped or self.stopper.requested or reached
+
+    def _round(self, desk: Desk, choice: ModelChoice, call: Step, pending: int, *, preflight: bool) -> None:
+        """Ask all pending requests once, some a statement."""
+        self.total += pending
+        if preflight:
+            self._preflight(desk, call)
+        left, after, size = pending, "", self.policy.rows or self.policy.first
+        while left > 0 and not self._over(desk, choice):
+            whole = left <= size and not after
+            upto = None if whole else self._bound(call, after, size)
+            rows = min(left, size)
+            began = time.monotonic()
+            self._statement(desk, call, self._requests(call, after, upto), ordered=choice.prefix_order)
+            left, after = left - rows, upto or after
+            rate = rows / max(time.monotonic() - began, 1e-3)
+            size = self.policy.rows or min(size * self.policy.growth, max(1, int(rate * self.policy.seconds)))
+
+    def _bound(self, call: Step, after: str, size: int) -> str | None:
+        query = queries.upper_bound(self.backend.dialect, after, size)
+        last = self.backend.connection.rows(call.relations.sql(query))[0][0]
+        return None if last is None else str(last)
+
+    def _requests(self, call: Step, after: str, upto: str | None) -> DataFrame:
+        query = exp.select("*").from_(call.relations.table("pending"))
+        hash_ = exp.column("request_hash")
+        if after:
+            query = query.where(exp.GT(this=hash_, expression=literal(after)))
+        if upto is not None:
+            query = query.where(exp.LTE(this=hash_.copy(), expression=literal(upto)))
+        return self.backend.spark.query(call.relations.sql(query))
+
+    def _preflight(self, desk: Desk, call: Step) -> None:
+        """Ask a few requests in one task: can the executors ask? Raises RunError with what is to be mended."""
+        from sqlenrich.spark.tasks import PREFLIGHT, preflight
+
+        query = exp.select("*").from_(call.relations.table("pending")).order_by("request_hash")
+        few = self.backend.spark.query(call.relations.sql(query.limit(PREFLIGHT_REQUESTS))).coalesce(1)
+        work = partial(preflight, address=desk.address, assignment="run")
+        told: list[Any] = []
+        asked = mapped(few, work, PREFLIGHT)
+        self._wait(desk, lambda: told.extend(asked.collect()))
+        problem = next((row.problem for row in told if row.problem), None) or desk.fatal
+        if problem is not None:
+            raise RunError(problem)
+
+    def _statement(self, desk: Desk, call: Step, requests: DataFrame, *, ordered: bool) -> None:
+        """Ask some requests in as many tasks as run at a time, and store the answers."""
+        from sqlenrich.spark.tasks import ask
+
+        count = slots(self.backend.session)
+        if ordered:
+            # Neighbours share a beginning, which the model then reads once.
+            requests = requests.repartitionByRange(count, "prompt").sortWithinPartitions("prompt")
+        else:
+            requests = requests.repartition(count)
+        answers = mapped(requests, partial(ask, address=desk.address, assignment="run"), SCHEMA)
+        whole = False
+        try:
+            self._wait(desk, lambda: self.backend.tables.append(call.relations.table("responses"), answers))
+            whole = not desk.stopped and desk.budget.budget.reached is None
+        finally:
+            if whole:
+                self.backend.journal.clear()
+            else:  # some answers may be in the journal alone
+                self.backend.store(self.plan, doubtful=True)
+        if desk.fatal is not None:
+            raise RunError(desk.fatal)
+
+    def _wait(self, desk: Desk, work: Callable[[], object]) -> None:
+        """Do work of Spark in a thread, and tell meanwhile what comes in. Raises RunError with one line."""
+        failed: list[BaseException] = []
+
+        def done() -> None:
+            try:
+                self.backend.spark.checked(work)
+            except BaseException as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=done, name="sqlenrich-statement", daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(POLL_S)
+                self._tell(desk)
+        except BaseException:
+            desk.stop()
+            desk.stop()
+            thread.join()
+            raise
+        if failed:
+            raise _readable(failed[0])
+
+    def _tell(self, desk: Desk) -> None:
+        for note in desk.new_notes():
+            self.observer.note(note)
+        if (more := desk.counts.told - self._seen) > 0:
+            self._seen += more
+            self.stored += more
+            counts = desk.counts
+            self.observer.progressed(more, self.total, counts.failed, counts.tokens_in, counts.tokens_out)
+
+
+def _readable(error: BaseException) -> BaseException:
+    """Give an error of a task that says what to do, where it is a known one."""
+    if found := _MISSING.search(str(error)):
+        module = found[1].split(".")[0]
+        return RunError(
+            f"{module} is not installed on the executors: install sqlenrich[spark]=={__version__} for their Python "
+            "(spark.archives, an image, or spark.pyspark.python)"
+        )
+    return error

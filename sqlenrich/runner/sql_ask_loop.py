@@ -1,0 +1,278 @@
+"""The loop of a run whose model is asked by the warehouse's own function: a range of requests a statement."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import NamedTuple
+
+from sqlenrich.core.errors import RunError
+from sqlenrich.llm.messages import Answer
+from sqlenrich.llm.throttle.budget import FREE, Budget
+from sqlenrich.plan.checked_step import UNREAD_SHOWN, UNREADABLE
+from sqlenrich.plan.plan import Plan, Step
+from sqlenrich.renderer.script_loop import PREFLIGHT
+from sqlenrich.renderer.statements import insert_into
+from sqlenrich.runner.backends.base import Origin
+from sqlenrich.runner.backends.jobs import StatementCancelledError, StatementFailedError
+from sqlenrich.runner.backends.warehouse import RequestRange, WarehouseBackend
+from sqlenrich.runner.model_choice import ModelChoice
+from sqlenrich.runner.observer import Observer, Stopper
+from sqlenrich.runner.report import counted
+
+REQUEST_TOKENS = 1_000
+"""Tokens that a vendor may add to a prompt: the schema, and its own instructions. Part of what a request may cost."""
+
+
+@dataclass(frozen=True)
+class ChunkPolicy:
+    """How many requests a statement asks."""
+
+    rows: int | None = None
+    """A fixed number; None: what takes ``seconds`` at the measured rate."""
+    preflight: int = PREFLIGHT
+    """The requests of the first statement: where all fail, nothing else is asked."""
+    seconds: float = 300.0
+    growth: int = 10
+    """A statement asks at most this many times the requests of the one before it."""
+    round_delay_s: float = 30.0
+    """The wait before failed requests are asked again: they failed for a limit, or a service that was down."""
+
+
+class FailedRequest(NamedTuple):
+    """A request whose statement fails although it asks nothing else."""
+
+    request_hash: str
+    error: StatementFailedError
+
+
+@dataclass
+class SqlAskLoop:
+    """Asks the pending requests of calls in statements of the warehouse, and counts.
+
+    An INSERT is atomic: a statement that is lost loses its own answers alone. The ledger has a line before each
+    submission, so that a later run finds a statement that this process left behind.
+    """
+
+    backend: WarehouseBackend
+    plan: Plan
+    origin: Origin
+    observer: Observer
+    stopper: Stopper
+    policy: ChunkPolicy = field(default_factory=ChunkPolicy)
+    max_tokens: int | None = None
+    """The tokens that an answer has at most; what ``max_cost`` reckons with."""
+    total: int = 0
+    calls: int = 0
+    retries: int = 0
+    stored: int = 0
+    number: int = 0
+    """The statements so far."""
+    stopped: bool = False
+    _size: int = 0
+    _ends_at: float | None = None
+    """When the statement in hand ends, at the rate of those before it."""
+    _repeatable: int = 0
+    """The failures so far that may be repeated."""
+    _lost: Decimal = FREE
+    """The most that failed statements may have cost: their answers are not stored."""
+    _uncounted: Decimal = FREE
+    """The most that all other statements may have cost; what counts where the warehouse reports no tokens."""
+
+    def limit_shares(self) -> dict[str, float]:
+        """The warehouse does not tell which of its limits delayed requests."""
+        return {}
+
+    # What a signal does ----------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End after this statement; a second call cancels it: its answers may be billed and are lost."""
+        if self.stopped:
+            self.backend.jobs.cancel()
+            self.observer.note("cancelling the statement: its answers may be billed and are lost")
+            return
+        self.stopped = True
+        left = 0.0 if self._ends_at is None else self._ends_at - time.monotonic()
+        duration = f", about {counted(round(left), 'second')}" if left >= 1 else ""
+        self.observer.note(f"stopping after this statement{duration}; again: cancel it, its answers are lost")
+
+    def waiting(self) -> str:
+        """Tell what the run waits for."""
+        return f"statement {self.number} runs in the warehouse"
+
+    # Asking ----------------------------------------------------------------------------------------------------------
+
+    def ask(self, choice: ModelChoice, call: Step, pending: int, *, repeat: bool, answered: bool = False) -> None:  # noqa: ARG002
+        """Ask the pending relation; with ``repeat`` again while a retryable failure is pending."""
+        budget = choice.budget
+        self.stopper.watch(self)
+        try:
+            self._round(budget, call, pending, preflight=not self.stored)
+            while repeat and self._repeatable and not self._over(budget):
+                pending = self.backend.refresh(self.plan, call, None, ordered=False)
+                if not pending:
+                    return
+                self.backend.jobs.pause(self.policy.round_delay_s)
+                if self._over(budget):
+                    return
+                before = self.calls
+                self._round(budget, call, pending, preflight=False)
+                self.retries += self.calls - before
+        except StatementCancelledError:
+            if not self.stopped:
+                raise
+        finally:
+            self.stopper.watch(None)
+
+    def _over(self, budget: Budget | None) -> bool:
+        return self.stopped or (budget is not None and budget.reached is not None)
+
+    def _round(self, budget: Budget | None, call: Step, pending: int, *, preflight: bool) -> None:
+        """Ask the pending requests once, the lowest hashes first."""
+        self.total += pending
+        began, after, asked = time.monotonic(), "", 0
+        while asked < pending and not self._over(budget):
+            first = preflight and not asked
+            seconds_each = (time.monotonic() - began) / asked if asked else None
+            found = self.backend.next_range(call, after, self._next_size(pending - asked, seconds_each, first=first))
+            part = None if found is None else self._affordable(budget, call, found)
+            if part is None:
+                return
+            self._ends_at = None if seconds_each is None else time.monotonic() + seconds_each * part.requests
+            failures = self._ask_range(budget, call, part)
+            if first and len(failures) == part.requests:
+                raise failures[0].error
+            for failure in failures:
+                self._store_failure(call, failure)
+            self.backend.read_stored(self.plan)
+            asked += part.requests
+            if first and asked < pending:
+                self._check_preflight(call, part.upto)
+            self._account(budget)
+            after = part.upto
+
+    def _next_size(self, left: int, seconds_each: float | None, *, first: bool) -> int:
+        """Give how many requests the next statement asks."""
+        if first and left > self.policy.preflight:
+            self._size = self.policy.preflight
+        elif self.policy.rows is not None:
+            self._size = self.policy.rows
+        else:
+            by_rate = self.policy.seconds / (seconds_each or 1.0)
+            self._size = max(1, min(round(by_rate), self.policy.growth * max(self._size, self.policy.preflight)))
+        return min(self._size, left)
+
+    def _affordable(self, budget: Budget | None, call: Step, wanted: RequestRange) -> RequestRange | None:
+        """Give the part of a range that the caps allow, by what its requests cost at most; None: a cap is reached."""
+        part: RequestRange | None = wanted
+        if budget is not None and budget.max_calls is not None:
+            part = self._first_of(call, wanted, budget.max_calls - budget.calls)
+            if part is None:
+                budget.reached = "max_calls"
+        if budget is None or budget.max_cost is None:
+            return part
+        left = max(FREE, Decimal(str(budget.max_cost)) - budget.spent)
+        while part is not None and (most := self._most(budget, part)) > left:
+            part = self._first_of(call, part, min(part.requests // 2, int(part.requests * left / most)))
+            if part is None:
+                budget.reached = "max_cost"
+        return part
+
+    def _first_of(self, call: Step, part: RequestRange, requests: int) -> RequestRange | None:
+        """Give the first requests of a range; None for none."""
+        if requests >= part.requests:
+            return part
+        return self.backend.next_range(call, part.after, requests) if requests > 0 else None
+
+    def _most(self, budget: Budget | None, part: RequestRange) -> Decimal:
+        """Give the most that a range may cost, where that is capped."""
+        if budget is None or budget.max_cost is None:
+            return FREE
+        assert self.max_tokens is not None  # no cap without it
+        tokens_in = part.prompt_bytes + part.requests * REQUEST_TOKENS
+        return budget.most(tokens_in, part.requests * self.max_tokens)
+
+    def _ask_range(self, budget: Budget | None, call: Step, part: RequestRange) -> list[FailedRequest]:
+        """Ask a range in one statement; where it fails, in halves. Give the requests that fail alone."""
+        most = self._most(budget, part)
+        if budget is not None:
+            budget.spent += most
+        try:
+            self._ask_once(call, part)
+        except StatementFailedError as error:
+            self._lost += most
+            if part.requests == 1:
+                return [FailedRequest(part.upto, error)]
+            if self.stopped:
+                raise
+            requests = counted(part.requests, "request")
+            self.observer.note(f"{requests} of a failed statement are asked in two halves: {error}")
+            return self._ask_halves(budget, call, part)
+        self._uncounted += most
+        return []
+
+    def _ask_halves(self, budget: Budget | None, call: Step, part: RequestRange) -> list[FailedRequest]:
+        failures: list[FailedRequest] = []
+        left, after, size = part.requests, part.after, part.requests // 2
+        while left > 0 and not self._over(budget):
+            found = self.backend.next_range(call, after, min(size, left))
+            half = None if found is None else self._affordable(budget, call, found)
+            if half is None:
+                break
+            failures += self._ask_range(budget, call, half)
+            left, after, size = left - half.requests, half.upto, part.requests
+        return failures
+
+    def _ask_once(self, call: Step, part: RequestRange) -> None:
+        """Ask a range in one statement, again after a failure that passes. What is answered is not asked again."""
+        backend, jobs = self.backend, self.backend.jobs
+        sql = insert_into(backend.dialect, replace(call, query=backend.part(call, part)))
+        self.number += 1
+        journal = backend.calls.of_calls(self.origin.run_id, jobs.tags["tables"])
+        tags = {"version": self.origin.version or ""}
+        done = jobs.run(sql, "responses", chunk=str(self.number), tags=tags, journal=journal)
+        self.calls += done.rows if done.rows is not None else part.requests
+
+    def _store_failure(self, call: Step, failed: FailedRequest) -> None:
+        request = self.backend.pending_request(call, failed.request_hash)
+        answer = Answer(
+            request.request_hash,
+            request.attempt,
+            request.sent_hash or request.request_hash,
+            response=None,
+            call_error=str(failed.error),
+            retryable=False,
+            finish_reason=None,
+            model=self.plan.model,
+            tokens_in=None,
+            tokens_cached=None,
+            tokens_out=None,
+            latency_ms=0,
+            asked_at=datetime.now(UTC),
+            calls=1,
+        )
+        self.backend.append(self.plan, [answer], self.origin)
+        self.calls += 1
+
+    def _account(self, budget: Budget | None) -> None:
+        """Count what was stored, and show progress."""
+        found = self.backend.asked_so_far(self.plan, self.origin.run_id)
+        new, self.stored = found.answers - self.stored, found.answers
+        self._repeatable = found.repeatable
+        self.observer.progressed(new, self.total, found.failed, found.tokens_in, found.tokens_out)
+        if budget is not None:
+            budget.calls = self.calls
+            if budget.price is not None:
+                counted_cost = budget.price(found.tokens_in, 0, found.tokens_out)
+                budget.spent = self._lost + (self._uncounted if found.uncounted else counted_cost)
+
+    def _check_preflight(self, call: Step, upto: str) -> None:
+        """End the run where all of the first requests failed, or no answer to them can be read."""
+        rows = self.backend.first_answers(call, upto)
+        place = self.backend.place
+        if rows and all(error is not None for error, _, _ in rows):
+            raise RunError(f"{place}: the first {counted(len(rows), 'request')} all failed: CALL_ERROR {rows[0][0]}")
+        if rows and all(error is None and response is None for error, response, _ in rows):
+            raise RunError(f"{place}: UNREADABLE {UNREADABLE}{str(rows[0][2])[:UNREAD_SHOWN]}")

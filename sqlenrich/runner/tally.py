@@ -1,0 +1,106 @@
+"""What a run has done so far, as a line for people and as facts for programs."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlenrich.runner.observer import PlanLine
+from sqlenrich.spec.prices import Price, money
+
+if TYPE_CHECKING:
+    from sqlenrich.llm.messages import Answer
+
+
+class Tally:
+    """Counts the answers of a run: how many, how fast, their tokens and cost, and the failures that they show."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+        self.done = self.total = 0
+        self.tokens_in = self.tokens_cached = self.tokens_out = 0
+        self.failures: Counter[str] = Counter()
+        self.price: Price | None = None
+        self.currency = ""
+
+    def begin(self, line: PlanLine) -> None:
+        """Begin to count after the announcement of a run."""
+        self.__init__()  # type: ignore[misc]
+        self.total, self.price, self.currency = line.calls, line.price, line.currency
+
+    def answered(self, answers: Sequence[Answer], total: int) -> None:
+        """Count some answers."""
+        self.total = total
+        self.done += len(answers)
+        for answer in answers:
+            self.tokens_in += answer.tokens_in or 0
+            self.tokens_cached += answer.tokens_cached or 0
+            self.tokens_out += answer.tokens_out or 0
+            if answer.call_error is not None:
+                self.failures["CALL_ERROR"] += 1
+            elif answer.finish_reason == "length":
+                self.failures["TRUNCATED"] += 1
+            elif answer.finish_reason in ("refusal", "content_filter"):
+                self.failures["REFUSED"] += 1
+            elif not (answer.response or "").strip():
+                self.failures["NO_RESPONSE"] += 1
+
+    def progressed(self, answered: int, total: int, failed: int, tokens_in: int, tokens_out: int) -> None:
+        """Count the answers of a statement; failures and tokens are those of the run so far."""
+        self.total, self.tokens_in, self.tokens_out = total, tokens_in, tokens_out
+        self.done += answered
+        if failed:
+            self.failures["CALL_ERROR"] = failed
+
+    @property
+    def cost(self) -> float | None:
+        """The cost so far; None where the model has no price."""
+        return None if self.price is None else self.price.cost(self.tokens_in, self.tokens_cached, self.tokens_out)
+
+    def rate(self, now: float) -> float:
+        """Give the answers per second."""
+        return self.done / max(now - self.started, 1e-9)
+
+    def head(self, now: float, *, stopping: bool = False) -> str:
+        """Give the state in words: done, rate, time left, tokens, cost."""
+        rate = self.rate(now)
+        parts = [f"{self.done:,}/{self.total:,} answered"]
+        parts.append(f"{rate:,.0f}/s" if rate >= 1 or not rate else f"{60 * rate:,.0f}/min")
+        if stopping:
+            parts.append("stopping")
+        elif rate:
+            parts.append(f"{clock((self.total - self.done) / rate)} left")
+        if self.tokens_in or self.tokens_out:
+            parts.append(f"{self.tokens_in:,} tokens in, {self.tokens_out:,} out")
+        if (cost := self.cost) is not None:
+            parts.append(f"{money(cost)} {self.currency}")
+        return ", ".join(parts)
+
+    def failed(self) -> str:
+        """Give the failures by code, as the end of a line."""
+        return "".join(f", {count:,} {code}" for code, count in self.failures.most_common())
+
+    def facts(self, now: float) -> dict[str, Any]:
+        """Give the state as JSON has it. What is unknown is None."""
+        rate = self.rate(now)
+        return {
+            "answered": self.done,
+            "total": self.total,
+            "per_second": round(rate, 3),
+            "seconds_left": round((self.total - self.done) / rate, 1) if rate else None,
+            "tokens_in": self.tokens_in,
+            "tokens_cached": self.tokens_cached,
+            "tokens_out": self.tokens_out,
+            "cost": self.cost,
+            "currency": self.currency or None,
+            "failures": dict(self.failures),
+        }
+
+
+def clock(seconds: float) -> str:
+    """Give a time as minutes and seconds, with hours where there are any."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

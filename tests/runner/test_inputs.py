@@ -1,0 +1,250 @@
+"""Any table in: files packed, in parts, elsewhere or in another encoding, standard input, tables in memory."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import http.server
+import io
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sqlenrich as se
+from sqlenrich.runner.backends.duckdb.database import Database
+from sqlenrich.runner.backends.duckdb.source import SOURCE, open_source
+from sqlenrich.runner.inputs import input_of
+from tests.support.runs import call, write_csv, write_prompt
+
+ROWS = [(1, "a,b"), (2, "ü"), (3, None)]
+CSV = 'id,body\n1,"a,b"\n2,ü\n3,\n'
+JSONL = "".join(json.dumps({"id": n, "body": body}) + "\n" for n, body in ROWS)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def read(given: Any, encoding: str | None = None) -> list[tuple[int, Any, Any]]:
+    """Give the rows of an input with their numbers, the id as an integer."""
+    with Database(Path("o.duckdb")) as db:
+        assert list(open_source(db, input_of(given, encoding), None, None, number_rows=True)) == ["_row", "id", "body"]
+        return [(row, int(key), body) for row, key, body in db.reading(f"FROM {SOURCE}")]
+
+
+def zstd(data: bytes) -> bytes:
+    return bytes(pa.compress(data, codec="zstd", asbytes=True))
+
+
+def write(files: dict[str, bytes | str]) -> None:
+    for name, content in files.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+PART: dict[str, bytes | str] = {
+    "d/1.csv": 'id,body\n1,"a,b"\n',
+    "d/2.csv": "id;body\r\n2;ü\r\n",
+    "d/sub/3.csv": "id,body\n3,\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("files", "given", "encoding"),
+    [
+        pytest.param({"a.csv.gz": gzip.compress(CSV.encode())}, "a.csv.gz", None, id="gzip"),
+        pytest.param({"a.csv.zst": zstd(CSV.encode())}, "a.csv.zst", None, id="zstd"),
+        pytest.param({"a.tsv.gz": gzip.compress(CSV.replace('"a,b"', "a,b").replace("1,", "1\t").replace("2,", "2\t")
+                                                .replace("3,", "3\t").replace("id,", "id\t").encode())},
+                     "a.tsv.gz", None, id="packed tsv"),
+        pytest.param({"a.jsonl.gz": gzip.compress(JSONL.encode())}, "a.jsonl.gz", None, id="packed json"),
+        pytest.param({"a.ndjson.zst": zstd(JSONL.encode())}, "a.ndjson.zst", None, id="zstd json"),
+        pytest.param({"a.csv": CSV.encode("cp1252")}, "a.csv", "cp1252", id="encoding"),
+        pytest.param({"a.csv": CSV.encode("utf-16")}, "a.csv", "utf-16", id="utf-16"),
+        pytest.param({"a.csv.gz": gzip.compress(CSV.encode("latin-1"))}, "a.csv.gz", "latin-1", id="both"),
+        pytest.param({"a.csv": CSV}, "a.csv", "utf-8", id="plain"),
+        pytest.param(PART, "d", None, id="folder"),
+        pytest.param({**PART, "d/_SUCCESS": "", "d/.crc/x.csv": "no"}, "d", None, id="folder with other files"),
+        pytest.param(PART, "d/**/*.csv", None, id="pattern"),
+        pytest.param({"[x].csv": CSV}, "[x].csv", None, id="a name that looks like a pattern"),
+        pytest.param({"a.csv": CSV}, "file://{folder}/a.csv", None, id="URL"),
+    ],
+)  # fmt: skip
+def test_files(folder: Path, files: dict[str, bytes | str], given: str, encoding: str | None) -> None:
+    if "://" in given:
+        pytest.importorskip("fsspec")
+    write(files)
+    assert read(given.replace("{folder}", str(folder)), encoding) == [(n, *row) for n, row in enumerate(ROWS, 1)]
+
+
+@pytest.mark.parametrize("content", [CSV, JSONL, gzip.compress(CSV.encode()), zstd(JSONL.encode()), "parquet"],
+                         ids=["csv", "json", "gzip", "zstd", "parquet"])  # fmt: skip
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, content: bytes | str) -> None:
+    if content == "parquet":
+        file = io.BytesIO()
+        pq.write_table(arrow(), file)
+        content = file.getvalue()
+    data = content.encode() if isinstance(content, str) else content
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert read("-") == [(n, *row) for n, row in enumerate(ROWS, 1)]
+
+
+def test_parquet_in_parts() -> None:
+    """Columns in another order are the same columns, and the names of folders are columns as Spark writes them."""
+    for day, rows in (("2026-01-01", arrow().slice(0, 1)), ("2026-01-02", arrow().slice(1).select(["body", "id"]))):
+        Path(f"p/day={day}").mkdir(parents=True)
+        pq.write_table(rows, f"p/day={day}/a.parquet")
+    with Database(Path("o.duckdb")) as db:
+        assert list(open_source(db, "p", None, None, number_rows=False)) == ["id", "body", "day"]
+        assert [row[:2] for row in db.reading(f"FROM {SOURCE}")] == ROWS
+
+
+@pytest.mark.parametrize(
+    ("files", "given", "encoding", "words"),
+    [
+        ({"d/a.csv": CSV, "d/b.jsonl": JSONL}, "d", None, "d: the files are not of one kind that can be read together"),
+        ({"d/a.csv": CSV, "d/b.csv": "id,text\n"}, "d/*.csv", None,
+         "d/b.csv: its columns are id, text; those of d/a.csv are id, body"),
+        ({"d/x": ""}, "d/*.csv", None, "d/*.csv: no file fits the pattern"),
+        ({"d/_x": ""}, "d", None, "d: the folder has no file"),
+        ({"a.csv.gz": b"no"}, "a.csv.gz", None, "a.csv.gz can't be read: Not a gzipped file"),
+        ({"a.parquet.gz": b"no"}, "a.parquet.gz", None, "unknown kind of file"),
+        ({"a.csv": "id,body\n1,\xff\n".encode("latin-1")}, "a.csv", "utf-16", "a.csv is not in the encoding utf-16"),
+        ({"a.csv": CSV}, "a.csv", "utf-99", 'no encoding "utf-99"; examples: cp1252'),
+        ({"a.parquet": b"PAR1"}, "a.parquet", "cp1252", "a.parquet: encoding is that of files of text"),
+        ({}, "nosuch://a/b.csv", None, "nosuch://a/b.csv"),
+    ],
+)  # fmt: skip
+def test_files_that_can_not_be_read(
+    files: dict[str, bytes | str], given: str, encoding: str | None, words: str
+) -> None:
+    write(files)
+    with pytest.raises(se.ConfigError) as caught:
+        read(given, encoding)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("given", ["d", "d/*.csv", "d/**/*.csv"])
+def test_a_run_does_not_read_what_it_writes(given: str) -> None:
+    write(PART)
+    run = ("run", write_prompt(Path()), "--input", given, "--mock", "--output")
+    assert f"{given} would have d/o.csv, which the run writes, as input" in call(*run, "d/o.csv").error
+    assert call(*run, "d/o.duckdb", "--dry-run").status == 0
+
+
+@pytest.fixture
+def site(folder: Path) -> Iterator[str]:
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    handler.func.log_message = lambda *_: None  # type: ignore[attr-defined]
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_urls(site: str) -> None:
+    """A problem names the URL, not the copy."""
+    fsspec = pytest.importorskip("fsspec")
+    pytest.importorskip("aiohttp")
+    write({"a.csv": CSV, "b.csv": "id,body\n1,a\n2,b,c\n"})
+    assert read(f"{site}/a.csv?token=secret") == [(n, *row) for n, row in enumerate(ROWS, 1)]
+    run = ("run", write_prompt(Path()), "--output", "out.duckdb", "--mock", "--input")
+    assert call(*run, f"{site}/b.csv").error == f"{site}/b.csv, line 3: 3 fields where the header has 2"
+    assert call(*run, f"{site}/c.csv?token=secret").error == f"{site}/c.csv: no such file"
+    assert call(*run, f"{site}/a.csv?token=secret", "--key", "no").error.startswith(f'no column "no" in {site}/a.csv;')
+    memory = fsspec.filesystem("memory")
+    for name, content in PART.items():
+        memory.pipe(f"/{name}", str(content).encode())
+    for given in ("memory://d", "memory://d/**/*.csv"):
+        assert read(given) == [(n, *row) for n, row in enumerate(ROWS, 1)]
+
+
+def arrow() -> pa.Table:
+    return pa.table({"id": [1, 2, 3], "body": ["a,b", "ü", None]})
+
+
+def polars_frame(kind: str) -> Any:
+    polars = pytest.importorskip("polars")
+    return getattr(polars, kind)({"id": [1, 2, 3], "body": ["a,b", "ü", None]})
+
+
+def pandas_frame() -> Any:
+    return arrow().to_pandas().set_index(pa.array([7, 8, 9]).to_pandas())
+
+
+IN_MEMORY: dict[str, Callable[[], Any]] = {
+    "Arrow table": arrow,
+    "record batch": lambda: arrow().to_batches()[0],
+    "Arrow stream": lambda: arrow().to_reader(),
+    "pandas": pandas_frame,
+    "polars": lambda: polars_frame("DataFrame"),
+    "lazy polars": lambda: polars_frame("LazyFrame"),
+    "DuckDB relation": lambda: duckdb.connect().sql("FROM (VALUES (1, 'a,b'), (2, 'ü'), (3, NULL)) t (id, body)"),
+    "list of dicts": lambda: [{"id": 1, "body": "a,b"}, {"id": 2, "body": "ü"}, {"id": 3}],
+}
+
+
+@pytest.mark.parametrize("kind", IN_MEMORY)
+def test_tables_in_memory(kind: str) -> None:
+    if kind == "pandas":
+        pytest.importorskip("pandas")
+    assert read(IN_MEMORY[kind]()) == [(n, *row) for n, row in enumerate(ROWS, 1)]
+
+
+def test_the_order_of_a_large_table_is_kept() -> None:
+    table = pa.concat_tables(
+        [pa.table({"id": range(n, n + 1000), "body": ["x"] * 1000}) for n in range(0, 50_000, 1000)]
+    )
+    assert [row == key + 1 for row, key, _ in read(table)] == [True] * 50_000
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (3, "not int"),
+        ([], "the given list has no rows"),
+        ([1], "not list"),
+        ([{"id": 1}, {"id": "x"}], "the given list is no table of typed columns"),
+        (pa.table([[1], [2]], names=["id", "ID"]), 'the columns "id" and "ID" are the same but for case'),
+    ],
+)
+def test_what_is_no_table(given: object, words: str) -> None:
+    with pytest.raises(se.ConfigError) as caught:
+        read(given)
+    assert words in str(caught.value)
+
+
+def test_an_encoding_on_the_command_line() -> None:
+    prompt = write_prompt(Path())
+    write({"a.csv": CSV.encode("cp1252")})
+    run = ("run", prompt, "--input", "a.csv", "--output", "out.csv", "--mock")
+    assert call(*run).error == (
+        "a.csv can't be read: it is not UTF-8 text; save it as UTF-8, or name its encoding, as in --encoding cp1252"
+    )
+    assert call(*run, "--encoding", "cp1252").status == 0
+    for command in ("preview", "plan", "compare"):
+        extra = ("--model", "a") if command == "compare" else ()
+        done = call(command, prompt, "--input", "a.csv", "--encoding", "cp1252", "--mock", *extra)
+        assert "UTF-8" not in done.err
+
+
+def test_the_given_table_of_other_databases(folder: Path) -> None:
+    from sqlenrich.runner.backends.dbapi import DbApiBackend
+
+    write_csv(folder / "in.csv", [(1, "a")])
+    backend = DbApiBackend(duckdb.connect(), engine="duckdb", schema="main")
+    with pytest.raises(se.ConfigError, match="reads its own tables, not the given table"):
+        se.run(se.load(write_prompt(folder)), input=[{"id": 1, "body": "x"}], output=backend, mock=True)

@@ -1,0 +1,163 @@
+"""A run in Spark: the same tables and the same report as on the DuckDB backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sqlenrich as se
+from sqlenrich.spark.session import settings
+from tests.standins.spark import spark_session
+from tests.support.endpoint import ScriptedEndpoint
+from tests.support.hostile import TEXTS
+from tests.support.runs import rows as duckdb_rows
+from tests.support.runs import write_csv, write_prompt
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+FAILURES = {"bad_json": 0.2, "missing_field": 0.1, "error": 0.1}
+TABLES = ("intent_prompts", "intent_checked", "intent", "intent_quarantine", "intent_responses")
+TIMES = ("run_id", "asked_at", "latency_ms")
+
+
+SETTINGS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Compiling Java takes most of the time of a query over few rows."""
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = spark_session()
+    session.sql("CREATE DATABASE IF NOT EXISTS enriched")
+    with settings(session, SETTINGS):
+        yield session
+
+
+@pytest.fixture
+def messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Hostile texts, repeated and NULL ones among them, as a Parquet file."""
+    monkeypatch.chdir(tmp_path)  # the journal's folder is below
+    texts = [*TEXTS.values(), None, "", *(f"text {n % 20}" for n in range(40))]
+    table = pa.table({"id": pa.array(range(len(texts)), pa.int64()), "body": pa.array(texts, pa.string())})
+    pq.write_table(table, tmp_path / "messages.parquet")
+    return tmp_path / "messages.parquet"
+
+
+def plain(rows: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in rows), key=repr)
+
+
+def facts(report: se.Report) -> dict[str, Any]:
+    return {name: value for name, value in report.to_dict().items() if name not in ("run_id", "seconds", "latency_ms")}
+
+
+def test_the_tables_are_those_of_the_duckdb_backend(spark: SparkSession, messages: Path, tmp_path: Path) -> None:
+    enrichment, mock = se.load(write_prompt(tmp_path)), se.Mock(FAILURES)
+    report = se.run(enrichment, spark=spark, input=messages, output=f"{tmp_path}/out", model=mock)
+    expected = se.run(enrichment, input=messages, output=tmp_path / "own.duckdb", model=mock)
+    assert facts(report) == facts(expected)
+    assert min(report.enriched, report.quarantined) > 0
+    for name in TABLES:
+        found = spark.read.parquet(f"{tmp_path}/out/{name}").drop(*TIMES)
+        columns = ", ".join(f'"{column}"' for column in found.columns)
+        own = duckdb_rows(tmp_path / "own.duckdb", f'SELECT {columns} FROM "{name}"')
+        assert plain(found.collect()) == plain(own), name
+    assert not any((tmp_path / ".sqlenrich").iterdir())
+
+
+def test_a_run_ends_at_a_cap_goes_on_and_is_retried_in_a_schema(
+    spark: SparkSession, messages: Path, tmp_path: Path
+) -> None:
+    enrichment, mock = se.load(write_prompt(tmp_path)), se.Mock({"bad_json": 0.5})
+    spark.read.parquet(str(messages)).createOrReplaceTempView("messages")
+    query = "SELECT id, body FROM messages WHERE id >= 40"
+    first = se.run(enrichment, spark=spark, input=query, output="enriched", model=mock, max_rows=10)
+    assert (first.calls, first.exit_status, first.stopped_at, first.output) == (10, 4, "max_rows", "enriched")
+    second = se.run(enrichment, spark=spark, input=query, output="enriched", model=mock)
+    assert (second.calls, second.pending) == (second.distinct_requests - 10, 0)
+    planned = se.estimate(enrichment, spark=spark, input=query, output="enriched", model=mock)
+    assert (planned.rows, planned.distinct_requests, planned.calls) == (second.rows_in, second.distinct_requests, 0)
+    retried = se.retry(enrichment, spark=spark, output="enriched", model=se.Mock())
+    assert (retried.rows_in, retried.quarantine.get("BAD_JSON")) == (second.rows_in, None)
+    runs = spark.table("enriched._sqlenrich_runs").where("ended_at IS NOT NULL").orderBy("started_at")
+    assert [row.status for row in runs.collect()] == ["stopped", "done", "done"]
+    used = se.usage(spark=spark, output="enriched")
+    assert [(run.run_id, run.status, run.answers) for run in used.runs] == [
+        (first.run_id, "stopped", 10),
+        (second.run_id, "done", second.calls - second.retries),
+        (retried.run_id, "done", retried.calls),
+    ]
+    spark.sql("CREATE TABLE enriched.other AS SELECT 1 AS x")
+    with pytest.raises(se.ConfigError, match=r"the table `enriched`.`other` is not sqlenrich's"):
+        se.run(enrichment, spark=spark, input=query, output="enriched", tables="other", mock=True)
+
+
+def test_executors_ask_an_endpoint(
+    spark: SparkSession, messages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THE_KEY", "sk-very-secret")
+    enrichment, folder = se.load(write_prompt(tmp_path)), f"{tmp_path}/out"
+    with ScriptedEndpoint(key="sk-very-secret", by_prompt={"text 7": "filtered"}) as server:
+        endpoint = se.Endpoint(server.url, "THE_KEY", model="mock", concurrency=8)
+        report = se.run(enrichment, spark=spark, input=messages, output=folder, model=endpoint, max_calls=40)
+        assert (report.calls, report.stopped_at, report.exit_status) == (40, "max_calls", 4)
+        report = se.run(enrichment, spark=spark, input=messages, output=folder, model=endpoint)
+        expected = se.run(enrichment, input=messages, output=tmp_path / "own.duckdb", model=endpoint)
+        assert len(server.asked) == 2 * expected.calls
+        assert (report.enriched, report.quarantine) == (expected.enriched, expected.quarantine)
+        for name in ("intent", "intent_quarantine", "intent_responses"):
+            found = spark.read.parquet(f"{folder}/{name}").drop(*TIMES)
+            columns = ", ".join(f'"{column}"' for column in found.columns)
+            own = duckdb_rows(tmp_path / "own.duckdb", f'SELECT {columns} FROM "{name}"')
+            assert plain(found.collect()) == plain(own), name
+
+
+def test_csv_and_json_lines_are_read_as_by_duckdb(spark: SparkSession, tmp_path: Path) -> None:
+    """Doubled quotes, line breaks and blanks in fields; numbers stay texts; rows are numbered from 1."""
+    rows = [(text, f"00{n}") for n, text in enumerate(TEXTS.values()) if "\r" not in text and "\x00" not in text]
+    prompt = se.load(write_prompt(tmp_path, "columns: {body: string, code: string}\n", "{{ code }} {{ body }}"))
+    write_csv(tmp_path / "in.csv", rows, header=("body", "code"))
+    for place in (f"{tmp_path}/out", tmp_path / "own.duckdb"):
+        session = spark if isinstance(place, str) else None
+        se.run(prompt, spark=session, input=tmp_path / "in.csv", output=place, mock=True)
+    found = spark.read.parquet(f"{tmp_path}/out/intent_prompts").select("_row", "prompt").collect()
+    assert plain(found) == plain(duckdb_rows(tmp_path / "own.duckdb", "SELECT _row, prompt FROM intent_prompts"))
+
+
+class Connect:
+    """What a session of Spark Connect looks like."""
+
+
+Connect.__module__ = "pyspark.sql.connect.session"
+
+
+@pytest.mark.parametrize(("header", "given", "message"), [
+    ("key: [id]\n", {"spark": Connect()}, "a Spark Connect session has its driver elsewhere"),
+    ("key: [id]\n", {"spark": 3}, "spark must be a SparkSession or the URL of a master, not int"),
+    ("key: [id]\n", {"engine": "snowflake"}, "--spark goes with --engine spark, not with snowflake"),
+    ("key: [id]\n", {"output": None}, r"spark: where to\? Give --output SCHEMA, or a folder"),
+    ("key: [id]\n", {"profile": "p"}, "--profile goes with a warehouse"),
+    ("key: [id]\n", {"output": "nowhere"}, "there is no schema nowhere; make it: CREATE SCHEMA nowhere"),
+    ("key: [id]\n", {"input": "raw.nothing"}, "there is no table raw.nothing, or it can't be read"),
+    ("key: [id]\n", {"input": "SELECT nothing"}, r"the query of --input can't be read: .*UNRESOLVED_COLUMN"),
+    ("key: [id]\n", {"input": "none.parquet"}, "none.parquet: no such file"),
+    ("key: [nr]\n", {}, 'no column "nr" in .*; there are: id, body'),
+    ("", {"input": "SELECT 1 AS id"}, "a table has no row numbers: write key"),
+])  # fmt: skip
+def test_what_is_refused(
+    spark: SparkSession, messages: Path, tmp_path: Path, header: str, given: dict[str, Any], message: str
+) -> None:
+    options = {"spark": spark, "input": messages, "output": "enriched", "mock": True, **given}
+    with pytest.raises(se.ConfigError, match=message) as refused:
+        se.run(se.load(write_prompt(tmp_path, header)), **options)
+    assert "\n" not in str(refused.value)

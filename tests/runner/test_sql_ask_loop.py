@@ -1,0 +1,160 @@
+"""The loop of a warehouse's statements alone, over a backend of lists: ranges, halves, caps, rounds, signals."""
+
+# ruff: noqa: ARG002
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sqlenrich.llm.messages import Answer, Request
+from sqlenrich.llm.throttle.budget import Budget
+from sqlenrich.runner.backends.base import Origin
+from sqlenrich.runner.backends.jobs import Statement, StatementFailedError
+from sqlenrich.runner.backends.warehouse import AskedSoFar, RequestRange, WarehouseBackend
+from sqlenrich.runner.observer import Stopper
+from sqlenrich.runner.sql_ask_loop import REQUEST_TOKENS, ChunkPolicy, SqlAskLoop
+from tests.support.warehouse_runs import Recorder
+
+PROMPT_BYTES, MAX_TOKENS = 100, 20
+MOST = Decimal(PROMPT_BYTES + REQUEST_TOKENS + MAX_TOKENS)
+"""What a request costs at most, at a price of 1 a token."""
+
+
+class Warehouse:
+    """Requests by number. A statement with a poisoned one fails after it has asked, and is billed."""
+
+    place = "the warehouse"
+
+    def __init__(self, requests: int, poisoned: set[int], repeatable: int = 0) -> None:
+        self.left, self.poisoned, self.repeatable = list(range(requests)), poisoned, repeatable
+        self.billed: list[int] = []
+        self.stored: list[int] = []
+        self.failed: list[int] = []
+        self.statements: list[int] = []
+        self.paused: list[float] = []
+        self.jobs = self
+        self.stopper = Stopper()
+
+    def next_range(self, call: Any, after: str, most: int) -> RequestRange | None:
+        found = [n for n in self.left if not after or n > int(after)][:most]
+        return RequestRange(after, str(found[-1]), len(found), PROMPT_BYTES * len(found)) if found else None
+
+    def ask(self, part: RequestRange) -> Statement:
+        asked = [n for n in self.left if (not part.after or n > int(part.after)) and n <= int(part.upto)]
+        self.statements.append(len(asked))
+        self.billed += asked
+        if self.poisoned & set(asked):
+            raise StatementFailedError("the model failed")
+        self.stored += asked
+        return Statement("id", None, "responses", None, len(asked), 0.1)
+
+    def read_stored(self, plan: Any) -> None:
+        pass
+
+    def first_answers(self, call: Any, upto: str) -> list[tuple[Any, ...]]:
+        return [(None, "{}", "{}")]
+
+    def asked_so_far(self, plan: Any, run_id: str) -> AskedSoFar:
+        answers = len(self.stored) + len(self.failed)
+        tokens = len(self.stored) * (PROMPT_BYTES // 4)
+        return AskedSoFar(answers, len(self.failed), self.repeatable, 0, tokens, 5 * len(self.stored))
+
+    def pending_request(self, call: Any, request_hash: str) -> Request:
+        return Request(request_hash, 1, "")
+
+    def append(self, plan: Any, answers: list[Answer], origin: Origin) -> None:
+        self.failed += [int(answer.request_hash) for answer in answers]
+
+    def refresh(self, plan: Any, call: Any, limit: Any, *, ordered: bool) -> int:
+        done = {*self.stored, *self.failed}
+        self.left = [n for n in self.left if n not in done]
+        return len(self.left)
+
+    def pause(self, seconds: float) -> None:
+        self.paused.append(seconds)
+
+
+class Loop(SqlAskLoop):
+    """The loop, whose statements are not SQL."""
+
+    def _ask_once(self, call: Any, part: RequestRange) -> None:
+        self.number += 1
+        self.calls += cast(Any, self.backend).ask(part).rows
+
+
+def asked(warehouse: Warehouse, budget: Budget | None = None, rows: int | None = 8) -> Loop:
+    """Ask all requests once, and again what may be repeated."""
+    plan, origin = cast(Any, SimpleNamespace(model="m")), Origin("r", None, "f")
+    backend = cast(WarehouseBackend, warehouse)
+    loop = Loop(backend, plan, origin, Recorder(), warehouse.stopper, ChunkPolicy(rows), MAX_TOKENS)
+    choice = cast(Any, SimpleNamespace(budget=budget))
+    loop.ask(choice, cast(Any, None), len(warehouse.left), repeat=True)
+    return loop
+
+
+@pytest.mark.parametrize(
+    ("requests", "rows", "statements"), [(2, 8, [2]), (3, 8, [3]), (20, 8, [3, 8, 8, 1]), (40, None, [3, 30, 7])]
+)
+def test_the_first_statement_is_the_preflight_and_later_ones_grow(
+    requests: int, rows: int | None, statements: list[int]
+) -> None:
+    warehouse = Warehouse(requests, set())
+    loop = asked(warehouse, rows=rows)
+    assert (warehouse.statements, loop.calls, loop.stored) == (statements, requests, requests)
+    assert warehouse.paused == []
+
+
+def test_one_poisoned_request_costs_at_most_twice_its_statement() -> None:
+    warehouse = Warehouse(100, {50})
+    asked(warehouse, rows=32)
+    assert warehouse.failed == [50]
+    assert sorted(warehouse.stored) == [n for n in range(100) if n != 50]
+    assert len(warehouse.billed) - 100 <= 2 * 32
+
+
+@pytest.mark.parametrize("poisoned", [set(), {5}, {4, 5, 9, 30}, set(range(3, 60))], ids=str)
+@pytest.mark.parametrize("most", [0, 1, 5, 20, 61, 200])
+def test_the_cap_of_cost_holds_although_statements_fail(poisoned: set[int], most: int) -> None:
+    """Each submission is billed with the most that its requests may cost."""
+    warehouse = Warehouse(60, poisoned)
+    budget = Budget(max_cost=float(MOST * most), price=lambda into, _, out: Decimal(into + out))
+    asked(warehouse, budget)
+    lost = len(warehouse.billed) - len(warehouse.stored)
+    counted = len(warehouse.stored) * (PROMPT_BYTES // 4 + 5)
+    assert lost * MOST + counted <= MOST * most
+    assert budget.reached == (None if len(warehouse.stored) + len(warehouse.failed) == 60 else "max_cost")
+
+
+@pytest.mark.parametrize(("most", "statements"), [(0, []), (2, [2]), (10, [3, 7]), (60, [3, 8, 8, 1])])
+def test_the_cap_of_calls_holds(most: int, statements: list[int]) -> None:
+    warehouse = Warehouse(20, set())
+    budget = Budget(max_calls=most)
+    asked(warehouse, budget)
+    assert (warehouse.statements, budget.reached) == (statements, "max_calls" if most < 20 else None)
+
+
+def test_failures_without_attempts_left_are_not_waited_for() -> None:
+    warehouse = Warehouse(10, set(), repeatable=2)
+    asked(warehouse)
+    assert (warehouse.statements, warehouse.paused) == ([3, 7], [])
+
+
+def test_a_signal_in_a_failed_statement_asks_no_further_half() -> None:
+    warehouse = Warehouse(20, {10})
+    told: list[Mapping[str, Any]] = []
+
+    def ask(part: RequestRange) -> Statement:
+        if 10 in range(int(part.after or -1) + 1, int(part.upto) + 1):
+            warehouse.stopper.stop()
+        told.append(part._asdict())
+        return Warehouse.ask(warehouse, part)
+
+    warehouse.ask = ask  # type: ignore[method-assign]
+    with pytest.raises(StatementFailedError):
+        asked(warehouse)
+    assert len(told) == 2

@@ -1,0 +1,196 @@
+"""Runs on the three warehouses through the vendors' own clients, against a stand-in that is a process of its own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sqlenrich as se
+from sqlenrich.runner.observer import Stopper
+from tests.support.runs import rows as duckdb_rows
+from tests.support.warehouse_runs import REQUESTS, ROWS, Recorder, enrich, start
+from tests.support.warehouses import SECRET, Standin
+
+FAILURES = {"bad_json": 0.2, "missing_field": 0.1}
+COLUMNS = ("id", "channel", "intent", "urgency")
+
+
+def folded(rows: Any) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in rows), key=str)
+
+
+def test_results_equal_those_of_duckdb(place: Standin, tmp_path: Path) -> None:
+    place.set(answers_fail=FAILURES)
+    report = enrich(place, chunk_rows=20)
+    source = tmp_path / "messages.jsonl"
+    source.write_text("\n".join(json.dumps(row) for row in ROWS))
+    local = tmp_path / "out.duckdb"
+    expected = se.run(
+        se.load(place.folder / "tickets.prompt"), input=source, output=local, mock=True, mock_failures=FAILURES
+    )
+    assert (report.rows_in, report.enriched, dict(report.quarantine)) == (
+        expected.rows_in,
+        expected.enriched,
+        dict(expected.quarantine),
+    )
+    assert (report.calls, report.cached, report.pending) == (REQUESTS, 0, 0)
+    assert Counter(place.prompts()).most_common(1)[0][1] == 1
+    named = ", ".join(COLUMNS)
+    assert place.rows("tickets", *COLUMNS) == folded(duckdb_rows(local, f"SELECT {named} FROM tickets"))
+    refused = ("id", "_error", "response", "prompt", "_attempts")
+    wanted = folded(duckdb_rows(local, f"SELECT {', '.join(refused)} FROM tickets_quarantine"))
+    assert place.rows("tickets_quarantine", *refused) == wanted
+    steps = [one["step"] for one in report.statements]
+    assert steps == [
+        "prompts",
+        "pending",
+        "responses",
+        "responses",
+        "responses",
+        "checked",
+        "enriched",
+        "quarantine",
+    ]
+    again = enrich(place, chunk_rows=20)
+    assert (again.calls, again.cached, again.enriched) == (0, REQUESTS, report.enriched)
+    place.set(answers_fail={})
+    mended = se.retry(
+        se.load(place.folder / "tickets.prompt"), engine=place.engine, profile="standin", output=place.schema
+    )
+    assert (mended.enriched, dict(mended.quarantine)) == (len(ROWS), {})
+    assert len(place.prompts()) == REQUESTS + mended.calls
+
+
+def wait_for(true: Any, seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_killed_run_loses_nothing_and_asks_nothing_twice(place: Standin) -> None:
+    place.set(delay=0.05 if place.engine == "databricks" else 1.0)
+    run = start(place, "--chunk-rows", "15")
+    wait_for(lambda: len(place.prompts()) > 3)
+    run.kill()
+    _, told = run.communicate(timeout=60)
+    assert SECRET not in told
+    place.set(delay=0.0)
+    seen = Recorder()
+    report = enrich(place, observer=seen)
+    assert (report.enriched, report.quarantined, report.pending) == (len(ROWS), 0, 0)
+    assert Counter(place.prompts()).most_common(1)[0][1] == 1, [line for line in seen.lines if "statement" in line]
+    assert len(place.prompts()) == REQUESTS
+
+
+def test_a_second_run_at_once_is_refused(place: Standin) -> None:
+    place.set(delay=0.05 if place.engine == "databricks" else 1.0)
+    run = start(place, "--chunk-rows", "15", "--json")
+    wait_for(lambda: len(place.prompts()) > 3)
+    # Between two statements none is named.
+    busy = r"run \S+ works on these tables \(host \S+, process \d+, (statement \S+, )?begun \d+ s ago.*wait for its end"
+    with pytest.raises(se.ConfigError, match=busy):
+        enrich(place)
+    place.set(delay=0.0)
+    out, told = run.communicate(timeout=120)
+    assert run.returncode == 0, told
+    assert json.loads(out)["calls"] == REQUESTS == len(place.prompts())
+
+
+def test_a_signal_ends_after_the_statement_and_a_second_one_cancels_it(place: Standin) -> None:
+    slow = 0.1 if place.engine == "databricks" else 2.0
+    place.set(delay=slow)
+    run = start(place, "--chunk-rows", "15", "--json")
+    wait_for(lambda: len(place.prompts()) > 3)
+    run.send_signal(signal.SIGINT)
+    out, told = run.communicate(timeout=120)
+    report = json.loads(out)
+    assert run.returncode == 4, told
+    assert "stopping after this statement" in told
+    assert (report["calls"], report["enriched"] + report["quarantined"]) == (18, len(ROWS))
+    place.set(delay=30.0 if place.engine != "databricks" else 5.0)
+    run = start(place, "--chunk-rows", "15", "--json")
+    assert run.stderr is not None
+    while "plan:" not in run.stderr.readline():
+        pass
+    time.sleep(2.0)
+    for _ in range(2):
+        run.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+    out, told = run.communicate(timeout=60)
+    assert run.returncode == 4, told
+    assert "its answers may be billed and are lost" in told
+    # A statement that has just ended can't be cancelled: at most the three requests of the first one are answered.
+    assert REQUESTS - 21 <= json.loads(out)["pending"] <= REQUESTS - 18
+
+
+def test_caps_are_kept(place: Standin, tmp_path: Path) -> None:
+    assert enrich(place, max_rows=10).calls == 10
+    first = {row[0] for row in place.rows("tickets_responses", "request_hash")}
+    hashes = sorted(row[0] for row in place.rows("tickets_prompts", "request_hash") if row[0])
+    assert first == set(sorted(set(hashes))[:10])
+    name = place.rows("tickets_responses", "model")[0][0]
+    prices = tmp_path / "prices.toml"
+    prices.write_text(f'as_of = 2026-11-01\n[models."{name}"]\ninput = 1000\noutput = 1000\n')
+    report = enrich(place, max_cost=1.2, prices=prices)
+    counts = place.rows("tickets_responses", "tokens_in", "tokens_out", where=f"run_id = '{report.run_id}'")
+    spent = sum((into or 0) + (out or 0) for into, out in counts) * 1000 / 1e6
+    assert report.stopped_at == "max_cost"
+    assert 0 < report.calls < REQUESTS - 10
+    assert spent <= 1.2
+
+
+@pytest.mark.parametrize("fault", ["throttle", "reset", "statement"])
+def test_passing_failures_are_waited_for(place: Standin, fault: str) -> None:
+    kind = {"bigquery": {"statement": "job"}}.get(place.engine, {}).get(fault, fault)
+    place.set(fail={kind: 0.1})
+    report = enrich(place, chunk_rows=20)
+    place.set(fail={})
+    assert report.rows_in == report.enriched + report.quarantined == len(ROWS)
+    assert enrich(place).enriched == len(ROWS)
+    assert len(place.rows("tickets_responses", "request_hash")) == REQUESTS
+
+
+def test_a_request_that_fails_its_statement_is_one_row(place: Standin) -> None:
+    poisoned = "text 11"
+    place.set(poison=poisoned)
+    report = enrich(place, chunk_rows=20)
+    hit = sum(poisoned in (row["body"] or "") for row in ROWS)
+    assert dict(report.quarantine) == {"CALL_ERROR": hit}
+    assert report.enriched == len(ROWS) - hit
+
+
+def test_what_can_t_run_is_told_before_anything_is_asked(place: Standin) -> None:
+    with pytest.raises(se.ConfigError, match="there is no table"):
+        enrich(place, input=place.source + "_missing")
+    with pytest.raises(se.ConfigError, match="--mock invents answers, which no warehouse keeps"):
+        enrich(place, mock=True)
+    with pytest.raises(se.ConfigError, match="max_cost needs prices"):
+        enrich(place, max_cost=1.0)
+    with pytest.raises(se.ConfigError, match=f"is of {place.engine}, not of"):
+        enrich(place, engine="bigquery" if place.engine == "snowflake" else "snowflake")
+    place.load([{"note": "not ours"}], f"{place.schema}.tickets")
+    with pytest.raises(se.ConfigError, match="is not sqlenrich's"):
+        enrich(place)
+    assert place.prompts() == []
+    assert place.rows("tickets", "note") == [("not ours",)]
+
+
+def test_a_target_names_the_place(place: Standin) -> None:
+    database, _, schema = place.schema.rpartition(".")
+    target: Mapping[str, str] = {"engine": place.engine, "profile": "standin", "database": database, "schema": schema}
+    lines = "\n".join(f'{key} = "{value}"' for key, value in target.items())
+    (place.folder / "sqlenrich.toml").write_text(f'[targets.prod]\n{lines}\nresponses = "{place.schema}.shared"\n')
+    try:
+        report = se.run(se.load(place.folder / "tickets.prompt"), target="prod", input=place.source, stopper=Stopper())
+    finally:
+        (place.folder / "sqlenrich.toml").unlink()
+    assert report.enriched == len(ROWS)
+    assert len(place.rows("shared", "request_hash")) == REQUESTS
