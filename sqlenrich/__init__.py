@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlenrich.core.version import __version__
 
 if TYPE_CHECKING:
+    from sqlenrich.core.endpoint import Endpoint
     from sqlenrich.core.errors import (
         ConfigError,
         PromptError,
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         SqlenrichError,
         UnsupportedError,
     )
+    from sqlenrich.dbt.write import write_dbt
     from sqlenrich.plan.compile import compile_plan
     from sqlenrich.plan.plan import Plan, Step
     from sqlenrich.prompt import render_prompt
@@ -24,17 +26,22 @@ if TYPE_CHECKING:
     from sqlenrich.renderer.expressions import check_sql, prompt_sql, repair_sql
     from sqlenrich.renderer.script import render
     from sqlenrich.runner.estimate import Estimate, estimate
+    from sqlenrich.runner.probe import probe
+    from sqlenrich.runner.probe_report import ProbeReport
     from sqlenrich.runner.report import Report
     from sqlenrich.runner.retry import retry
     from sqlenrich.runner.run import run
+    from sqlenrich.runner.tune import Tuned, tune
+    from sqlenrich.runner.warehouse_usage import Usage, usage
     from sqlenrich.schema import check_response
     from sqlenrich.spec.enrichment import Enrichment
-    from sqlenrich.spec.loader import load
+    from sqlenrich.spec.loader import enrichment, load, loads
     from sqlenrich.spec.run_settings import Caps, Mock
-    from sqlenrich.spec.settings import Endpoint
 
 _MODULES = {
+    "core.endpoint": ("Endpoint",),
     "core.errors": ("ConfigError", "PromptError", "RunError", "SpecError", "SqlenrichError", "UnsupportedError"),
+    "dbt.write": ("write_dbt",),
     "plan.compile": ("compile_plan",),
     "plan.plan": ("Plan", "Step"),
     "prompt": ("render_prompt",),
@@ -43,14 +50,17 @@ _MODULES = {
     "renderer.expressions": ("check_sql", "prompt_sql", "repair_sql"),
     "renderer.script": ("render",),
     "runner.estimate": ("Estimate", "estimate"),
+    "runner.probe": ("probe",),
+    "runner.probe_report": ("ProbeReport",),
     "runner.report": ("Report",),
     "runner.retry": ("retry",),
     "runner.run": ("run",),
+    "runner.tune": ("Tuned", "tune"),
+    "runner.warehouse_usage": ("Usage", "usage"),
     "schema": ("check_response",),
     "spec.enrichment": ("Enrichment",),
-    "spec.loader": ("load",),
+    "spec.loader": ("enrichment", "load", "loads"),
     "spec.run_settings": ("Caps", "Mock"),
-    "spec.settings": ("Endpoint",),
 }
 """The module of each public name. A name is imported when it is first used (PEP 562)."""
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
@@ -64,26 +74,35 @@ __all__ = [
     "Estimate",
     "Mock",
     "Plan",
+    "ProbeReport",
     "PromptError",
     "Report",
     "RunError",
     "SpecError",
     "SqlenrichError",
     "Step",
+    "Tuned",
     "UnsupportedError",
+    "Usage",
     "__version__",
     "check_response",
     "check_sql",
     "compare",
     "compile_plan",
+    "enrichment",
     "estimate",
     "load",
+    "loads",
+    "probe",
     "prompt_sql",
     "render",
     "render_prompt",
     "repair_sql",
     "retry",
     "run",
+    "tune",
+    "usage",
+    "write_dbt",
 ]
 
 

@@ -11,3 +11,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-readme", action="store_true", help="write the real output of its commands into README.md"
     )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the tests of vLLM out unless they are asked for: ``-m vllm``."""
+    if "vllm" in config.getoption("-m"):
+        return
+    asked = [item for item in items if item.get_closest_marker("vllm") is None]
+    config.hook.pytest_deselected(items=[item for item in items if item not in asked])
+    items[:] = asked

@@ -10,7 +10,17 @@ import pytest
 import sqlenrich
 from sqlenrich.engines import ENGINES
 
-HEAVY = ("pyspark", "duckdb", "pyarrow", "httptools", "snowflake", "google.cloud", "databricks", "uvloop", "pydantic")
+HEAVY = (
+    "pyspark",
+    "duckdb",
+    "pyarrow",
+    "httptools",
+    "snowflake",
+    "google.cloud.bigquery",
+    "databricks",
+    "uvloop",
+    "pydantic",
+)
 COMPILER = ("sqlglot", "jinja2", "ruamel", "click")
 
 
@@ -25,6 +35,7 @@ def loaded(imports: str, modules: tuple[str, ...]) -> str:
     pytest.param("from sqlenrich import *", HEAVY, id="every public name"),
     pytest.param("import sqlenrich.llm.messages", (*HEAVY, *COMPILER), id="the client's messages"),
     pytest.param("import sqlenrich.llm.client", COMPILER, id="the client"),
+    pytest.param("import sqlenrich.spark.vllm.keeper", (*HEAVY, *COMPILER, "orjson"), id="the keeper"),
     *(pytest.param(f"from sqlenrich.engines import get_engine; get_engine({name!r})", HEAVY, id=name)
       for name in ENGINES),
 ])  # fmt: skip

@@ -222,15 +222,58 @@ def test_variables_and_other_statements() -> None:
     assert result.results == [[(6, 3, ["x", "y;z"])], [(6, "v"), (9, "z")]]
 
 
+def test_a_view_is_its_query_whenever_it_is_read() -> None:
+    script = """
+        CREATE VIEW p.d.v AS SELECT id FROM p.d.t WHERE id > 1;
+        INSERT INTO p.d.t VALUES (9, 'z');
+        SELECT id FROM p.d.v ORDER BY id;
+        CREATE OR REPLACE VIEW p.d.v AS SELECT COUNT(*) AS n FROM p.d.t;
+        CREATE TABLE p.d.u (m INT64 NOT NULL) AS SELECT n FROM p.d.v;
+        SELECT m FROM p.d.u;
+        DROP VIEW p.d.v;
+        DROP VIEW IF EXISTS p.d.v;
+    """
+    result = googlesql().evaluate_script(script, ROWS, lambda _: {})
+    before = len(result.results[0]) - 1
+    assert result.results[0][-1] == (9,)
+    assert result.results[1] == [(before + 2,)]
+    assert "p.d.v" not in result.tables
+
+
+def test_a_loop_updates_until_it_breaks() -> None:
+    script = """BEGIN
+      DECLARE part INT64 DEFAULT 0;
+      LOOP
+        UPDATE p.d.t SET body = CONCAT(COALESCE(body, ''), CAST(id AS STRING)), id = id + 10 WHERE id = part + 1;
+        IF part = 0 THEN SET part = (SELECT COUNT(*) FROM p.d.t WHERE id > 10);
+        ELSEIF part = 1 THEN SET part = 2;
+        ELSE BREAK;
+        END IF;
+      END LOOP;
+    END"""
+    made = googlesql().evaluate_script(script, {"p.d.t": ({"id": "INT64", "body": "STRING"}, ROW_TEXTS)}, lambda _: {})
+    assert [tuple(row.values()) for row in made.tables["p.d.t"]] == [(11, "a1"), (12, "2"), (13, "c3")]
+
+
+ROW_TEXTS = [(1, "a"), (2, None), (3, "c")]
+
+
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("UPDATE p.d.t SET id = 1 WHERE TRUE", "not emulated: UpdateStatement"),
+        ("UPDATE p.d.t AS t SET id = 1 WHERE TRUE", "not emulated: UPDATE"),
+        ("UPDATE p.d.t SET id = 'x' WHERE TRUE", "type STRING"),
+        ("BEGIN RAISE USING MESSAGE = CONCAT('a', 'b'); END", "ab"),
+        ("DELETE FROM p.d.t AS x WHERE TRUE", "not emulated: DELETE"),
         ("MERGE p.d.t T USING p.d.t S ON T.id = S.id WHEN MATCHED THEN DELETE", "not emulated: MERGE"),
         ("CREATE TABLE p.d.t (a INT64)", "Already Exists"),
         ("CREATE TABLE p.d.u (a INT64 DEFAULT 1)", "not emulated: column defaults"),
         ("CREATE TABLE p.d.u (a INT64 NOT NULL); INSERT INTO p.d.u (a) SELECT NULL", "cannot be null"),
         ("DROP TABLE p.d.nope", "Not found"),
+        ("DROP VIEW p.d.t", "is not a view"),
+        ("CREATE OR REPLACE VIEW p.d.t AS SELECT 1 AS a", "Already Exists"),
+        ("CREATE VIEW p.d.v AS SELECT 1 AS a; DROP TABLE p.d.v", "is not a table"),
+        ("CREATE TABLE p.d.u (a FLOAT64) AS SELECT 1 AS a", "not emulated: a column list before AS with other types"),
         ("SELECT id FROM p.d.t WHERE AI.IF(body)", "not emulated: AI.IF outside a SELECT list"),
         ("SELECT PARSE_JSON(body) FROM p.d.t", "Invalid input to PARSE_JSON"),
     ],

@@ -27,7 +27,7 @@ if __name__ == "__main__":
 
 from sqlenrich.llm.mock.model import MockModel
 from sqlenrich.schema import normalise
-from tests.support.faults import FAULTS, HUGE, ODD_CONTENT, STATUS_FAULTS, checked, error
+from tests.support.faults import FAULTS, HUGE, ODD_CONTENT, STATUS_FAULTS, STOPPED, checked, error
 from tests.support.http_wire import Connection, Work
 from tests.support.limits import TELLS, Window
 from tests.support.tally import Seen, Tally, load, prompt_of, utf8
@@ -187,6 +187,8 @@ class ScriptedEndpoint:
             message["content"] = text = ODD_CONTENT[fault]
         elif fault == "huge":
             message["content"] = text = '{"x":"' + "y" * self.huge + '"}'
+        elif fault in STOPPED:
+            message["content"] = text = ""
         elif fault == "refusal":
             message |= {"content": None, "refusal": "I can't do that."}
         came, went = tokens(prompt), tokens(text or "")
@@ -198,7 +200,7 @@ class ScriptedEndpoint:
             "total_tokens": came + went,
             "prompt_tokens_details": {"cached_tokens": self._cached(prompt, came)},
         }
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        choice = {"index": 0, "message": message, "finish_reason": STOPPED.get(fault, "stop")}
         answer = {"id": "c", "object": "chat.completion", "created": 0, "model": body.get("model"), "choices": [choice]}
         answer["usage"] = usage
         try:

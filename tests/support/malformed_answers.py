@@ -19,6 +19,7 @@ KEEP = ("k", "ü-1")
 """The names whose null stays under ``null_as_absent``."""
 
 DEFAULT = ("trim", "fence")
+REASONING = ("trim", "reasoning", "fence")
 TRIM, FENCE, PROSE, COMMA, NULLS = ("trim",), ("fence",), ("prose",), ("trailing_comma",), ("null_as_absent",)
 ALL = ("null_as_absent", "trailing_comma", "prose", "fence", "trim")
 
@@ -266,6 +267,24 @@ DEPTHS = {
     "brackets in texts, 300 objects": same('{"a":1,"z":[' + ",".join(['{"b":"[[{"}'] * 300) + "]}", None),
 }
 
+THOUGHT = '<think>\nIt is {"a": 2}? No.\n</think>'
+REASONINGS = {
+    "reasoning": into(f"{THOUGHT}\n\n{GOOD}", GOOD, None, REASONING),
+    "reasoning on one line": into(f"<think></think>{GOOD}", GOOD, None, REASONING),
+    "reasoning and a fence": into(f" {THOUGHT} ```json\n{GOOD}\n``` ", GOOD, None, REASONING),
+    "reasoning not wanted": same(f"{THOUGHT}{GOOD}", BAD),
+    "reasoning that does not end": same("<think> " + GOOD, BAD, REASONING),
+    "reasoning that does not begin": same(f"No. </think>{GOOD}", BAD, REASONING),
+    "reasoning twice": into(f"{THOUGHT}{THOUGHT}{GOOD}", THOUGHT + GOOD, BAD, REASONING),
+    "reasoning after the answer": same(GOOD + THOUGHT, BAD, REASONING),
+    "reasoning and nothing else": into(THOUGHT, "", "NO_RESPONSE", REASONING),
+    "marks of reasoning in a string": same('{"a": 1, "s": "<think></think>"}', None, REASONING),
+    "no reasoning": same(GOOD, None, REASONING),
+    "no reasoning, blanks": into(f" {GOOD} ", GOOD, None, REASONING),
+    "reasoning alone wanted": into(f" {THOUGHT} {GOOD} ", f" {GOOD}", None, ("reasoning",)),
+    "reasoning alone, none there": same(f" {GOOD} ", None, ("reasoning",)),
+    "no text, reasoning": Answer(None, REASONING, None, "NO_RESPONSE"),
+}
 FENCES = {
     "a fence": into("```json\n" + GOOD + "\n```", GOOD),
     "a fence without a language": into("```\n" + GOOD + "\n```", GOOD),
@@ -377,5 +396,5 @@ ABSENT = {
     "a comma behind a null": into('{"s":null,"a":1,}', GOOD, None, ("null_as_absent", "trailing_comma")),
 }  # fmt: skip
 
-ANSWERS = {**CUTS, **NUMBERS, **SYNTAX, **STRINGS, **DEPTHS, **FENCES, **PROSES, **COMMAS, **ABSENT}
+ANSWERS = {**CUTS, **NUMBERS, **SYNTAX, **STRINGS, **DEPTHS, **REASONINGS, **FENCES, **PROSES, **COMMAS, **ABSENT}
 """By a name for test ids."""

@@ -10,17 +10,17 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 import orjson
 import pytest
 
 from sqlenrich.llm.client import Client
-from sqlenrich.llm.endpoint.http import HttpResponse
-from sqlenrich.llm.endpoint.model import EndpointConfig, EndpointModel
+from sqlenrich.llm.endpoint.http import HttpResponse, Transport
+from sqlenrich.llm.endpoint.model import EndpointModel
 from sqlenrich.llm.messages import Request
 from sqlenrich.llm.stream import Stream, StreamEnd
-from sqlenrich.llm.throttle.limits import Limits
+from tests.support.models import endpoint_model
 
 DONE = orjson.dumps(
     {
@@ -172,8 +172,17 @@ class VirtualEndpoint:
         self.began, self.in_work = clock.now, 0
         self.taken, self.refused = Counter[int](), Counter[int]()
 
-    async def send(self, *_: object, **__: object) -> HttpResponse:
-        """Answer a request."""
+    def connected(self, *_: object) -> Transport:
+        """What reaches this endpoint."""
+        return self
+
+    def set_headers(self, _: object) -> None:
+        """Nothing is looked at."""
+
+    async def send(self, *_: object, timeout_s: float | None = None) -> HttpResponse:
+        """Answer a request of a row. The canary and the list of models, which have a timeout, reach nobody."""
+        if timeout_s is not None:
+            raise ConnectionRefusedError
         minute = int((self.clock.now - self.began) // 60)
         await asyncio.sleep(self.transit_s)
         if self.in_work >= self.at_a_time or not self.admits():
@@ -247,10 +256,8 @@ def run_virtually(
     wire = VirtualEndpoint(clock, rule(clock).admits, latency_s, at_a_time, transit_s=transit_s, spread=spread)
 
     async def work() -> list[str]:
-        limits = Limits(concurrency, rpm=rpm)
-        model = EndpointModel(EndpointConfig(url="http://127.0.0.1:1/v1", model="m", limits=limits))
+        model = endpoint_model("http://127.0.0.1:1/v1", transport=wire.connected, concurrency=concurrency, rpm=rpm)
         await model.open()
-        model._pools = (cast("Any", wire),)
         return await stream(clock, model, minutes, requests)
 
     notes = in_no_time(pytest.MonkeyPatch(), clock, work)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlenrich.core.engine import CallResult, ModelCall, OutputSpec, ResponseFormat, VendorFact
-from sqlenrich.core.sql import Sql, func, literal
+from sqlenrich.core.engine import CallResult, ModelCall, OutputSpec, Reading, ResponseFormat, VendorFact
+from sqlenrich.core.sql import Sql, cast, func, literal
 from sqlenrich.engines.duckdb.engine import ENGINE as DUCKDB
-from sqlenrich.engines.shared.model_call import answers, request_text
+from sqlenrich.engines.shared.model_call import request_text
 
 _SOURCE, _READ_ON = "tests/support/toy_engine", "2026-11-22"
 
@@ -22,11 +22,18 @@ def response_format(output: OutputSpec) -> ResponseFormat:
 def call(pending: Sql, request: ModelCall) -> CallResult:
     """Ask through ``toy_complete``, which gives NULL for a failure."""
     answer = func("toy_complete", literal(request.model), request_text(request))
-    response = exp.column("answer", table="asked")
+    return CallResult(pending, cast(func("JSON_OBJECT", literal("text"), answer), "VARCHAR"))
+
+
+def read(raw: Sql) -> dict[str, Sql]:
+    """Read an answer. A missing text is a failure of ours."""
+    response = func("JSON_EXTRACT_STRING", raw, literal("$.text"))
     failed = exp.Is(this=response.copy(), expression=exp.Null())
-    error = exp.Case(ifs=[exp.If(this=failed, true=literal("no answer"))])
-    columns: dict[str, Sql] = {"response": response, "call_error": error, "retryable": failed.copy()}
-    return CallResult(answers(pending, request, answer), columns)
+    return {
+        "response": response,
+        "call_error": exp.Case(ifs=[exp.If(this=failed, true=literal("no answer"))]),
+        "retryable": failed.copy(),
+    }
 
 
 ENGINE = replace(
@@ -40,6 +47,7 @@ ENGINE = replace(
     params_by_model=(),
     response_format=response_format,
     call=call,
+    reading=Reading("toy 1", read),
     must_exist=lambda call: [f"Needs: the function toy_complete(model, prompt), and its model {call.model}"],
     shares_settings_of="",
 )
