@@ -15,6 +15,7 @@ from sqlenrich.schema import Checks, build_checks, output_columns
 from sqlenrich.schema.checks.repairs import REPAIRS
 from sqlenrich.spec.condition import columns_of_condition, parse_condition
 from sqlenrich.spec.limits import Limit
+from sqlenrich.spec.quality import Quality
 
 RESERVED_COLUMNS = (
     "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "_request_hash", "request_hash",
@@ -73,6 +74,8 @@ class Enrichment:
     """Whether a finished run leaves the prompts in its tables. Their hashes stay in any case."""
     limit: Limit | None = None
     """The maximum length of a request, and what happens to a longer one."""
+    quality: Quality = field(default_factory=Quality)
+    """How the quality of the answers is measured."""
 
     def repairs_of(self, *, sends_schema: bool) -> tuple[str, ...]:
         """Give the repairs of a call's answers. Without a schema a model may write its reasoning before the answer."""

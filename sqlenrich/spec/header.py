@@ -113,6 +113,35 @@ HEADER: dict[str, dict[str, Any]] = {
         "maximum": 1,
         "description": "The share of asked rows that may be refused. Above it the exit status is 3.",
     },
+    "evaluate": {
+        "type": "object",
+        "properties": {
+            "truth": {"type": "string", "description": "A data file with the key and the right values."},
+            "fields": {"type": "object", "additionalProperties": {"type": "string"}},
+            "require": {"type": "object", "description": "FIELD: 0.92, or FIELD: {recall: {VALUE: 0.99}}."},
+        },
+        "additionalProperties": False,
+        "description": "Labelled rows, and what share of the answers to them must be right.",
+    },
+    "review": {
+        "type": "object",
+        "properties": {
+            "share": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+            "by": {"type": "string", "description": "An enum or boolean: each of its values has rows in the sample."},
+        },
+        "additionalProperties": False,
+        "description": "How many accepted rows people judge. Default share 0.01, at least 50 rows, at most 500.",
+    },
+    "drift": {
+        "type": "object",
+        "properties": {
+            "sigma": {"type": "number", "exclusiveMinimum": 0, "maximum": 10},
+            "moved": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+            "values": {**_TEXTS, "description": "Texts whose values are counted."},
+        },
+        "additionalProperties": False,
+        "description": "When answers moved against earlier runs: then a run ends with 3. Default sigma 2, moved 0.05.",
+    },
     "output": {
         "type": "object",
         "description": (

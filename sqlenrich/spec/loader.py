@@ -15,15 +15,16 @@ from typing import Any
 from sqlenrich.core.errors import PromptError, SpecError, did_you_mean
 from sqlenrich.core.json import compact_json
 from sqlenrich.core.turn import Turn
-from sqlenrich.core.types import STRING, parse_type
+from sqlenrich.core.types import STRING, parse_type, stored
 from sqlenrich.engines import is_engine
 from sqlenrich.prompt import compile_prompt
-from sqlenrich.schema import expand, normalise
+from sqlenrich.schema import expand, normalise, output_columns
 from sqlenrich.schema.checks.repairs import REPAIRS
 from sqlenrich.spec.condition import parse_condition
 from sqlenrich.spec.enrichment import DEFAULT_REPAIRS, RESERVED_COLUMNS, Enrichment, SourceColumn
 from sqlenrich.spec.header import FOREIGN, HEADER, PARAMS, PLACED, RESERVED, GivenHeader, Header
 from sqlenrich.spec.limits import Limit, cut_problem, read_limit
+from sqlenrich.spec.quality import Quality, read_quality
 from sqlenrich.spec.turns import read_turns
 
 
@@ -146,6 +147,7 @@ class _Loader:
             keep_prompts=bool(keep_prompts),
             limit=self.limit(schema, turns),
             turns=turns,
+            quality=self.quality(schema),
         )
         self.ranges(made)
         if self.wrong & {"columns", "vars", "output"}:
@@ -259,6 +261,17 @@ class _Loader:
         for message, key in problems:
             self.report(message, (key,))
         return limit
+
+    def quality(self, schema: Mapping[str, Any]) -> Quality:
+        for key in ("evaluate", "review", "drift"):
+            self.mapping(key)
+        if "output" in self.wrong:
+            return Quality()
+        fields = {name: stored(kind) for name, kind in output_columns(schema).items()}
+        quality, problems = read_quality(self.values, fields)
+        for message, path in problems:
+            self.report(message, path)
+        return quality
 
     def table(self) -> tuple[str | None, str | None]:
         source = self.values.get("source")

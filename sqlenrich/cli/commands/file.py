@@ -1,0 +1,81 @@
+"""Commands about prompt files and the installation: new, templates, check, engines, completion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import sqlenrich as se
+from sqlenrich.cli.examples import EXAMPLES
+from sqlenrich.cli.options import model_option
+from sqlenrich.cli.root import cli
+from sqlenrich.runner.report import EXIT_USAGE
+
+
+@cli.command(epilog=EXAMPLES["new"])
+@click.argument("name")
+@click.option("--template", metavar="T", help="Start from a ready-made enrichment: see sqlenrich templates.")
+@click.option("--sample", is_flag=True, help="With --template: also write its labelled rows, as NAME.csv.")
+@click.option("--from", "data", metavar="FILE", type=click.Path(dir_okay=False), help="Take columns and key from data.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
+def new(name: str, **options: Any) -> None:
+    """Write a commented prompt file NAME.prompt."""
+    from sqlenrich.cli.new import new as write
+
+    click.echo(write(name, **options))
+
+
+@cli.command()
+def templates() -> None:
+    """List the ready-made enrichments.
+
+    A template's name works wherever FILE does.
+    """
+    from sqlenrich.spec.loader import templates as ready_made
+
+    for name, path in ready_made().items():
+        click.echo(f"{name:<20}{se.load(path).description}")
+
+
+@cli.command(epilog=EXAMPLES["check"])
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@model_option
+@click.option("--engine", "engines", metavar="E", multiple=True, help="Check for this engine alone; may be repeated.")
+@click.option("--response-format", "engine", metavar="ENGINE", help="Print the part of the schema that its model gets.")
+def check(files: tuple[str, ...], model: str | None, engines: tuple[str, ...], engine: str | None) -> int:
+    """Report the problems of prompt files.
+
+    Also reports what each engine would refuse, and where each setting comes from. Exit status 2 if no engine can use
+    a file; with --engine, if one of these can't.
+    """
+    from sqlenrich.cli.check import check as examine
+    from sqlenrich.cli.check import response_format
+
+    if engine is not None:
+        for file in files:
+            click.echo(response_format(file, engine, model=model))
+        return 0
+    found = [examine(file, model=model, engines=engines) for file in files]
+    click.echo("\n".join(one.text for one in found))
+    return 0 if all(one.usable for one in found) else EXIT_USAGE
+
+
+@cli.command()
+def engines() -> None:
+    """List the engines."""
+    from sqlenrich.engines import engine_names, get_engine
+
+    for name in engine_names():
+        click.echo(f"{name:<12}{get_engine(name).facts['call'].value}")
+
+
+@cli.command(epilog=EXAMPLES["completion"])
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+def completion(shell: str) -> None:
+    """Print a shell's script that completes commands and options."""
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(cli, {}, "sqlenrich", "_SQLENRICH_COMPLETE").source())

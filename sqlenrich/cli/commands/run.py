@@ -1,0 +1,224 @@
+"""Commands that ask, and that read what was stored: preview, plan, run, retry, show, export."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import sqlenrich as se
+from sqlenrich.cli import terminal
+from sqlenrich.cli.examples import EXAMPLES
+from sqlenrich.cli.options import (
+    cap_options,
+    concurrency_option,
+    input_option,
+    joining_options,
+    json_option,
+    log_option,
+    model_options,
+    output_option,
+    outputs_option,
+    place_options,
+    prefix_order_option,
+    prices_option,
+    responses_option,
+    result_options,
+    source_options,
+    spark_option,
+    warehouse_options,
+    yes_option,
+)
+from sqlenrich.cli.root import cli, status_of
+from sqlenrich.core.errors import SqlenrichError
+
+if TYPE_CHECKING:
+    from sqlenrich.runner.report import Report
+
+
+@cli.command(epilog=EXAMPLES["preview"])
+@click.argument("file")
+@input_option
+@click.option("-n", "rows", default=5, show_default=True, type=click.IntRange(1, 1000), help="How many rows.")
+@click.option("--prompt-only", is_flag=True, help="Only show the prompts and requests; send nothing.")
+@model_options
+@source_options
+@click.option("--yes", is_flag=True, help="Don't ask before many calls.")
+def preview(file: str, input_: str | None, rows: int, yes: bool, **options: Any) -> None:
+    """Show prompts, or ask a few rows.
+
+    Also shows what the whole table would take. Stores nothing.
+    """
+    from sqlenrich.cli.progress import Progress
+    from sqlenrich.runner.preview import MAX_UNCONFIRMED_ROWS
+    from sqlenrich.runner.preview import preview as show
+
+    enrichment = se.load(file)
+    with Progress.of_command(yes=yes or rows <= MAX_UNCONFIRMED_ROWS) as progress:
+        options |= {"observer": progress, "stopper": progress.stopper}
+        shown = show(enrichment, input=input_, rows=rows, **options)
+    click.echo(shown)
+
+
+@cli.command(epilog=EXAMPLES["plan"])
+@click.argument("file")
+@input_option
+@click.option("--output", metavar="PATH", help="Where the run would write. Requests answered there are not asked.")
+@place_options
+@spark_option
+@model_options
+@concurrency_option
+@source_options
+@responses_option
+@cap_options
+@prices_option
+@click.option("--sample", default=100, show_default=True, type=click.IntRange(0, 10_000), help="Prompts to count.")
+@json_option("plan")
+def plan(
+    file: str,
+    input_: str | None,
+    output: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Estimate the calls, cost and time of a run.
+
+    Requests no completion, and writes nothing. A warehouse compiles the statements of the run.
+    """
+    _plan(file, input_, output, as_json=as_json, **options)
+
+
+def _plan(
+    file: str, input_: str | None, output: str | tuple[str, ...] | None, *, as_json: bool, **options: Any
+) -> None:
+    found = se.estimate(se.load(file), input=input_, output=output, **options)
+    click.echo(found.to_json() if as_json else found.to_text(terminal.width() if sys.stdout.isatty() else None))
+
+
+@cli.command(epilog=EXAMPLES["run"])
+@click.argument("file")
+@input_option
+@outputs_option
+@place_options
+@spark_option
+@warehouse_options
+@model_options
+@concurrency_option
+@source_options
+@joining_options
+@responses_option
+@cap_options
+@prefix_order_option
+@prices_option
+@yes_option
+@log_option
+@click.option("--dry-run", is_flag=True, help="Estimate calls, cost and time as sqlenrich plan does; ask nothing.")
+@json_option("report")
+def run(file: str, input_: str | None, yes: bool, as_json: bool, dry_run: bool, **options: Any) -> int:
+    """Enrich a table.
+
+    NAME gets the accepted rows, NAME_quarantine the refused ones with their reasons. On a warehouse its own function
+    asks the model, unless --endpoint names one. On Spark its executors ask an endpoint.
+    """
+    if dry_run:
+        options = {name: value for name, value in options.items() if name not in NOT_PLANNED}
+        _plan(file, input_, _outputs(options), as_json=as_json, **options)
+        return 0
+    return _report(se.run, file, yes=yes, as_json=as_json, input=input_, **options)
+
+
+@cli.command(epilog=EXAMPLES["retry"])
+@click.argument("file")
+@outputs_option
+@place_options
+@spark_option
+@warehouse_options
+@click.option("--reason", "reasons", metavar="CODE", multiple=True, help="Only rows refused for this; may be repeated.")
+@click.option("--max-attempts", metavar="N", type=click.IntRange(1), help="How often a request is asked in total.")
+@model_options
+@concurrency_option
+@cap_options
+@prefix_order_option
+@prices_option
+@yes_option
+@log_option
+@json_option("report")
+def retry(file: str, yes: bool, as_json: bool, **options: Any) -> int:
+    """Ask refused rows of the last run again.
+
+    The new answers are further attempts. Accepted rows are never asked.
+    """
+    return _report(se.retry, file, yes=yes, as_json=as_json, **options)
+
+
+NOT_PLANNED = ("chunk_rows", "take_over", "incremental", "replace", "prefix_order", "log")
+"""The options of a run that change nothing in its plan."""
+
+
+def _outputs(options: dict[str, Any]) -> str | tuple[str, ...] | None:
+    """Take the outputs out of some options: one, several, or None."""
+    outputs: tuple[str, ...] = options.pop("outputs")
+    return (outputs[0] if len(outputs) == 1 else outputs) if outputs else None
+
+
+def _report(function: Callable[..., Report], file: str, *, yes: bool, as_json: bool, **options: Any) -> int:
+    """Call ``run`` or ``retry`` with its progress, print the report, and give the exit status."""
+    from sqlenrich.cli.progress import JsonLog, Progress
+
+    enrichment = se.load(file)
+    printed = "-" in options["outputs"]
+    output = _outputs(options)
+    if output is None and not any(options.get(name) for name in ("target", "engine", "spark")):
+        raise click.UsageError("where to? Give --output out.duckdb (or .csv, .parquet, .jsonl, -), or --target")
+    if as_json and printed:
+        raise click.UsageError("--json prints the report to stdout, where --output - prints the rows: give one of them")
+    shown = JsonLog if options.pop("log") == "json" else Progress
+    with shown.of_command(yes=yes, waits=True) as progress:
+        try:
+            report = function(enrichment, output=output, observer=progress, stopper=progress.stopper, **options)
+        except SqlenrichError as error:
+            if progress.fail(error):
+                return status_of(error)
+            raise
+        progress.finish(report)
+    if as_json:
+        click.echo(report.to_json())
+    return report.exit_status
+
+
+@cli.command(epilog=EXAMPLES["show"])
+@click.argument("name")
+@output_option
+@result_options
+@click.option("-n", "rows", default=20, show_default=True, type=click.IntRange(1, 100_000), help="How many rows.")
+def show(name: str, output: str, rows: int, **options: Any) -> None:
+    """Show rows that a run wrote.
+
+    NAME is the name of an enrichment, or its prompt file.
+    """
+    from sqlenrich.runner.results import results
+
+    width = terminal.width() if sys.stdout.isatty() else None
+    click.echo(results(_table_name(name), output, rows=rows, width=width, **options))
+
+
+@cli.command(epilog=EXAMPLES["export"])
+@click.argument("name")
+@output_option
+@click.option("--to", metavar="PATH", default="-", help="A .csv, .parquet or .jsonl file; without it stdout.")
+@result_options
+def export(name: str, output: str, to: str, **options: Any) -> None:
+    """Write rows that a run wrote to a file.
+
+    NAME is the name of an enrichment, or its prompt file. Standard output gets JSON lines.
+    """
+    from sqlenrich.runner.results import results
+
+    results(_table_name(name), output, to=to, **options)
+
+
+def _table_name(name: str) -> str:
+    return Path(name).stem if name.endswith(".prompt") else name
