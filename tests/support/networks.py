@@ -25,11 +25,11 @@ def handshake(accepted: socket.socket, tls: ssl.SSLContext) -> ssl.SSLSocket:
     made = tls.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
     try:
         made.do_handshake()
-    except ssl.SSLError:
-        socket.socket.shutdown(made, socket.SHUT_WR)
-        while socket.socket.recv(made, 1 << 16):
-            pass
-        made.close()
+    except OSError:
+        with made, contextlib.suppress(OSError):  # a client that reads nothing more resets the connection
+            socket.socket.shutdown(made, socket.SHUT_WR)
+            while socket.socket.recv(made, 1 << 16):
+                pass
         raise
     return made
 
