@@ -29,6 +29,9 @@ class Stoppable(Protocol):
     def asking(self) -> bool:
         """Whether requests are in flight."""
 
+    def stopping(self) -> str:
+        """What ends the run after a stop."""
+
     def stop(self) -> None:
         """Send nothing new and end. A second call abandons the requests in flight. Works from any thread."""
 
@@ -47,7 +50,7 @@ class _Handler:
         if run is None or not run.asking or self.received > 2:
             end(f"stopped: {CONTINUE}" if self.stored() else "stopped")
         if self.received == 1:
-            write_line("stopping: waiting for what is in flight (again: without it)")
+            write_line(f"stopping: {run.stopping()}")
         with suppress(RuntimeError):  # the run has just ended
             run.stop()
 

@@ -200,6 +200,10 @@ class Client:
         del self.warnings[: len(lines)]
         return lines
 
+    def stopping(self) -> str:
+        """Say what ends a stream after :meth:`stop`."""
+        return "waiting for what is in flight (again: without it)"
+
     def waiting(self) -> str:
         """Say what the next answer waits for. For any thread."""
         limiter, down_s = self.limiter, self.health.down_s()

@@ -82,6 +82,9 @@ class Asking(Protocol):
     def stop(self) -> None:
         """Send nothing new and end; a second call abandons what is in flight. From any thread."""
 
+    def stopping(self) -> str:
+        """Tell what ends it after a stop."""
+
     def waiting(self) -> str:
         """Tell what it waits for."""
 
@@ -98,6 +101,10 @@ class Stopper:
     def asking(self) -> bool:
         """Whether a model is asked now."""
         return self.client is not None
+
+    def stopping(self) -> str:
+        """Tell what ends the run after a stop."""
+        return "" if self.client is None else self.client.stopping()
 
     def stop(self) -> None:
         """Send no new request and end; a second call abandons the requests in flight."""

@@ -80,6 +80,10 @@ class SparkAskLoop:
         if self._desk is not None:
             self._desk.stop()
 
+    def stopping(self) -> str:
+        """Tell what ends the run after a stop."""
+        return "waiting for what is in flight (again: without it)"
+
     def waiting(self) -> str:
         """Tell what the next answer waits for."""
         busy = self._desk.busy() if self._desk is not None else 0

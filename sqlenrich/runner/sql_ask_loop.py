@@ -94,9 +94,12 @@ class SqlAskLoop:
             self.observer.note("cancelling the statement: its answers may be billed and are lost")
             return
         self.stopped = True
+
+    def stopping(self) -> str:
+        """Tell what ends the run after a stop, and how long it takes at the rate so far."""
         left = 0.0 if self._ends_at is None else self._ends_at - time.monotonic()
         duration = f", about {counted(round(left), 'second')}" if left >= 1 else ""
-        self.observer.note(f"stopping after this statement{duration}; again: cancel it, its answers are lost")
+        return f"after this statement{duration} (again: cancel it, its answers are lost)"
 
     def waiting(self) -> str:
         """Tell what the run waits for."""
