@@ -31,12 +31,15 @@ class TableInMemory:
 
     rows: pa.Table | pa.RecordBatchReader
     once: bool
+    name: str = "the given table"
 
     def __str__(self) -> str:
-        return "the given table"
+        return self.name
 
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_QUERIES = ("http", "postgres")
+"""The kinds of URL whose part after ? may hold a secret."""
 Input: TypeAlias = str | Path | EncodedFiles | TableInMemory | None
 
 
@@ -85,7 +88,8 @@ def input_name(given: Input) -> str:
         return name
     scheme, _, rest = name.partition("://")
     host, slash, path = rest.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path.partition('?')[0] if scheme.startswith('http') else path}"
+    shown = path.partition("?")[0] if scheme.startswith(_QUERIES) else path
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{shown}"
 
 
 def checked_encoding(encoding: str) -> str:

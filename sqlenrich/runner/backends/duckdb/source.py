@@ -13,6 +13,7 @@ import duckdb
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.types import BIGINT, STRING, Type
 from sqlenrich.runner.backends.duckdb.database import OTHER_ENCODING, Database, name_parts, problem, quote, text
+from sqlenrich.runner.backends.duckdb.input_databases import database_url, open_database
 from sqlenrich.runner.backends.duckdb.input_files import DATABASES, JSON_LINES, InputFiles, find_files
 from sqlenrich.runner.backends.duckdb.types import portable_type
 from sqlenrich.runner.inputs import EncodedFiles, Input, TableInMemory, input_name
@@ -61,6 +62,9 @@ def relation(database: Database, source: Input, table: str | None, query: str | 
         return stored(table, query), True
     if isinstance(source, TableInMemory):
         return in_memory(database, source), False
+    if isinstance(source, str | Path) and (url := database_url(str(source))) is not None:
+        with open_database(url, table, query) as stream:
+            return in_memory(database, stream), False
     encoding = source.encoding if isinstance(source, EncodedFiles) else None
     files = find_files(database, str(source), encoding)
     if files.kind in DATABASES:
