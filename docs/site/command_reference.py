@@ -7,6 +7,8 @@ import re
 
 import click
 
+RANGE = re.compile(r"(; )?(?:[\d.]+<=?)?x(?:[<>]=?[\d.]+)?(?=\])|\[(?:[\d.]+<=?)?x(?:[<>]=?[\d.]+)?\]")
+
 
 def command_reference() -> str:
     """Give a table of all commands, and a section for each."""
@@ -25,7 +27,7 @@ def section(command: click.Command, context: click.Context) -> str:
     pieces = " ".join(command.collect_usage_pieces(context))
     parts = [f"## {context.info_name}", f"```text\n{context.command_path} {pieces}\n```", prose(command.help or "")]
     rows = [record for option in command.get_params(context) if (record := option.get_help_record(context))]
-    lines = [f"| `{cell(names)}` | {cell(help_)} |" for names, help_ in rows if not names.endswith("--help")]
+    lines = [f"| `{cell(names)}` | {cell(words)} |" for names, words in rows if words and not names.endswith("--help")]
     if lines:
         parts.append("\n".join(["| option | |", "| --- | --- |", *lines]))
     examples = inspect.cleandoc((command.epilog or "").partition("Examples:\n")[2])
@@ -41,5 +43,6 @@ def prose(text: str) -> str:
 
 
 def cell(text: str) -> str:
-    """Give a text that may stand in a cell of a table."""
-    return re.sub(r"\s+", " ", text).replace("|", "\\|")
+    """Give a text that may stand in a cell of a table, without the range of a number."""
+    plain = re.sub(r"(INTEGER|FLOAT) RANGE", "N", RANGE.sub("", text))
+    return re.sub(r"\s+", " ", plain).replace("|", "\\|").strip()

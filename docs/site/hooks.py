@@ -22,6 +22,7 @@ OUTSIDE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md",
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)")
 ROLE = re.compile(r":(?:class|func|meth|mod|data|attr):<code>~?([\w.]+)</code>")
 """A reference as docstrings write it, in the HTML that Markdown makes of it."""
+CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
 COMMANDS = re.compile(r"<!-- commands: begin -->.*<!-- commands: end -->", re.DOTALL)
 PAGE_AS_TEXT = re.compile(r"\[(?:docs/)?([\w-]+\.md)\](?=\()")
 """A link whose text is a page's file: the site shows the page's title."""
@@ -70,8 +71,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Print the references of docstrings as names."""
-    return ROLE.sub(lambda match: f"<code>{match[1].rpartition('.')[2]}</code>", html)
+    """Print the references of docstrings as names, and a bar in a table's code, which Markdown's tables escape."""
+    named = ROLE.sub(lambda match: f"<code>{match[1].rpartition('.')[2]}</code>", html)
+    return CELL.sub(lambda match: match[0].replace("\\|", "|"), named)
 
 
 def on_post_template(output_content: str, template_name: str, **_: Any) -> str:
