@@ -186,13 +186,20 @@ def test_the_airflow_dag(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Dagster(ModuleType):
-    """A module whose names are functions that give their arguments; ``asset`` leaves a function as it is."""
+    """A module whose names are functions that give their arguments; ``asset`` leaves a function as it is.
+
+    As Dagster does, it refuses a ``context`` whose type is a text.
+    """
 
     def __getattr__(self, name: str) -> Any:
         return lambda *args, **options: SimpleNamespace(name=name, args=args, **options)
 
     def asset(self, **options: Any) -> Any:
-        return lambda function: function
+        def checked(function: Any) -> Any:
+            assert not isinstance(function.__annotations__["context"], str), "the type of context must not be a text"
+            return function
+
+        return checked
 
 
 def test_the_dagster_job(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
