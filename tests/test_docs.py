@@ -25,7 +25,7 @@ from tests.test_readme import BLOCK, ROOT, replay, run, stable
 DOCS, EXAMPLES = ROOT / "docs", ROOT / "examples"
 PAGES_WITH_COMMANDS = ("quickstart", "duckdb", "snowflake", "bigquery", "databricks")
 FILE_OR_COMMANDS = re.compile(
-    r"^```(?:text|yaml)\n# (?P<name>\S+\.\w+)\n(?P<content>.*?)^```$|^```console\n(?P<commands>.*?)^```$",
+    r"^<!-- (?P<name>\w+\.\w+) -->\n```\w+\n(?P<content>.*?)^```$|^```console\n(?P<commands>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 EXAMPLE = re.compile(r"^<!-- (examples/\S+) -->\n```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
