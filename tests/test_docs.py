@@ -197,17 +197,20 @@ class Dagster(ModuleType):
     def asset(self, **options: Any) -> Any:
         def checked(function: Any) -> Any:
             assert not isinstance(function.__annotations__["context"], str), "the type of context must not be a text"
+            self.options = options
             return function
 
         return checked
 
 
 def test_the_dagster_job(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "dagster", Dagster("dagster"))
+    dagster = Dagster("dagster")
+    monkeypatch.setitem(sys.modules, "dagster", dagster)
     made = runpy.run_path(str(folder / "dagster_job.py"))
     found = made["tickets"](SimpleNamespace(partition_key=DAYS[0]))
     assert found.metadata == {"calls": 4, "enriched": 4, "quarantined": 1}
-    assert found.check_results[0].passed
+    (check,), (result,) = dagster.options["check_specs"], found.check_results
+    assert (check.args, result.passed) == ((result.check_name,), True)
     assert stored(folder) == FIRST_DAY
     made["tickets"](SimpleNamespace(partition_key=DAYS[1]))
     assert stored(folder) == BOTH_DAYS

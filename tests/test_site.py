@@ -46,6 +46,19 @@ def test_the_site_asks_no_other_server() -> None:
 
 
 @pytest.mark.parametrize(
+    ("html", "found"),
+    [
+        ('<script defer src="https://cdn.example/a.js"></script>', ["https://cdn.example/a.js"]),
+        ('<link href="https://fonts.example/a.css" rel="stylesheet">', ["https://fonts.example/a.css"]),
+        ('<a href="https://example.com">a</a> <script src="assets/a.js"></script>', []),
+        ('<link rel="canonical" href="https://docs.example/a.html"><link rel="icon" href="a.png">', []),
+    ],
+)
+def test_what_a_page_loads_from_another_server(hooks: Any, html: str, found: list[str]) -> None:
+    assert hooks.ELSEWHERE.findall(html) == found
+
+
+@pytest.mark.parametrize(
     ("text", "folder", "expected"),
     [
         ("[a](running.md#progress)", "docs", "[a](running.md#progress)"),

@@ -28,7 +28,10 @@ PAGE_AS_TEXT = re.compile(r"\[(?:docs/)?([\w-]+\.md)\](?=\()")
 """A link whose text is a page's file: the site shows the page's title."""
 WORKER = "https://unpkg.com/iframe-worker/shim"
 """What the theme loads from another server, so that its search works from a folder. The site has its own."""
-ELSEWHERE = re.compile(r"""<(?:script|img|iframe|link rel="(?:stylesheet|preconnect|icon)")[^>]*(?:src|href)="(https?:[^"]*)""")
+ELSEWHERE = re.compile(
+    r"<(?:script|img|iframe|source|link(?![^>]*rel=.(?:canonical|prev|next)))\s[^>]*(?:src|href)=.(https?:[^\"'>]*)"
+)
+"""What a page loads from another server."""
 
 
 def site_links(text: str, folder: str) -> str:

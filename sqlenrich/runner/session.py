@@ -371,7 +371,10 @@ def check_columns(enrichment: Enrichment, types: Mapping[str, Any] | None, place
     missing = [name for name in (*enrichment.key, *enrichment.keep) if enrichment.source_name(name) not in types]
     if missing:
         names = ", ".join(f'"{name}"{did_you_mean(name, types)}' for name in missing)
-        raise ConfigError(f"no column {names} in {place}; there are: {', '.join(types)}; change key or keep of the file, or give --key")
+        known = ", ".join(types)
+        raise ConfigError(
+            f"no column {names} in {place}; there are: {known}; change key or keep of the file, or give --key"
+        )
 
 
 def names_of(written: str | Sequence[str]) -> tuple[str, ...]:
@@ -421,6 +424,6 @@ def key_warning(backend: Backend, plan: Plan, key: Sequence[str]) -> str | None:
     if not repeated and not nulls:
         return None
     return (
-        f"warning: the key {', '.join(key)} is not unique: {repeated:,} of {rows:,} rows repeat the key of another row, "
-        f"in {nulls:,} rows it is NULL; every row is enriched all the same"
+        f"warning: the key {', '.join(key)} is not unique: {repeated:,} of {rows:,} rows repeat the key of another "
+        f"row, in {nulls:,} rows it is NULL; every row is enriched all the same"
     )
