@@ -423,7 +423,6 @@ def key_warning(backend: Backend, plan: Plan, key: Sequence[str]) -> str | None:
     rows, repeated, nulls = backend.repeated_keys(plan, key)
     if not repeated and not nulls:
         return None
-    return (
-        f"warning: the key {', '.join(key)} is not unique: {repeated:,} of {rows:,} rows repeat the key of another "
-        f"row, in {nulls:,} rows it is NULL; every row is enriched all the same"
-    )
+    counted = {"with the key of another": repeated, "with NULL": nulls}
+    found = "; ".join(f"{what}: {count:,} of {rows:,}" for what, count in counted.items() if count)
+    return f"warning: the key {', '.join(key)} is not unique (rows {found}); every row is enriched all the same"
