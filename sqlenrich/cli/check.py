@@ -154,7 +154,8 @@ def _settings(
         origin = f"{config.path}: models.{wanted}.{key}"
     elif wanted == "default" and config.model("default", key) is not None:
         origin = f"{config.path}: models.default.{key}"
-    settings = [f"model {resolved.name or '(the endpoint names it)'} ({origin})"]
+    unnamed = "model the endpoint's own, where it serves one (else --model, or models.default.endpoint)"
+    settings = [f"model {resolved.name} ({origin})" if resolved.name else unnamed]
     names = engine.params_of(resolved.name)
     changed = config.models.get(wanted, {}).get(key)
     for param, value in resolved.params.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -91,7 +92,8 @@ def new(
         rows.write_bytes(templates()[str(template)].with_name("sample.csv").read_bytes())
         data = rows
     written = f"{path} and {rows}" if sample else f"{path}"
-    lines = [f"wrote {written}; next: sqlenrich preview {path} --input {data or 'YOUR_DATA.csv'} --prompt-only"]
+    following = ["sqlenrich", "preview", str(path), "--input", str(data or "YOUR_DATA.csv"), "--prompt-only"]
+    lines = [f"wrote {written}; next: {shlex.join(following)}"]
     if missing:
         lines.insert(0, f"{data} has no column {', '.join(missing)}: edit columns and the prompt in {path}")
     return "\n".join(lines)

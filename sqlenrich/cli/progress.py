@@ -163,7 +163,7 @@ class Progress:
 
     def _painted(self, line: str) -> str:
         """Give a line with its failures in colour."""
-        failed = self.tally.failed()
+        failed = self.tally.failed().removeprefix(", ")
         before, found, after = line.partition(failed) if self.coloured and failed else (line, "", "")
         return f"{before}{terminal.WARNING}{found}{terminal.PLAIN}{after}" if found else line
 

@@ -217,6 +217,8 @@ class Client:
             return f"the endpoint takes nothing for {blocked_s:,} s" if blocked_s else "the endpoint is down"
         if reason not in ("", "concurrency"):
             return f"{reason} holds requests back"
+        if not in_flight:
+            return "preparing requests"
         return f"waiting for {in_flight:,} {'answer' if in_flight == 1 else 'answers'}"
 
     def count(self, answers: Sequence[Answer]) -> None:

@@ -371,7 +371,10 @@ def check_columns(enrichment: Enrichment, types: Mapping[str, Any] | None, place
     missing = [name for name in (*enrichment.key, *enrichment.keep) if enrichment.source_name(name) not in types]
     if missing:
         names = ", ".join(f'"{name}"{did_you_mean(name, types)}' for name in missing)
-        raise ConfigError(f"no column {names} in {place}; there are: {', '.join(types)}")
+        known = ", ".join(types)
+        raise ConfigError(
+            f"no column {names} in {place}; there are: {known}; change key or keep of the file, or give --key"
+        )
 
 
 def names_of(written: str | Sequence[str]) -> tuple[str, ...]:
@@ -420,7 +423,6 @@ def key_warning(backend: Backend, plan: Plan, key: Sequence[str]) -> str | None:
     rows, repeated, nulls = backend.repeated_keys(plan, key)
     if not repeated and not nulls:
         return None
-    return (
-        f"warning: the key {', '.join(key)} does not name each row: {repeated:,} of {rows:,} rows repeat "
-        f"another's, {nulls:,} are NULL; each row has its result all the same"
-    )
+    counted = {"with the key of another": repeated, "with NULL": nulls}
+    found = "; ".join(f"{what}: {count:,} of {rows:,}" for what, count in counted.items() if count)
+    return f"warning: the key {', '.join(key)} is not unique (rows {found}); every row is enriched all the same"

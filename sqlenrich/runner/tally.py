@@ -13,6 +13,9 @@ from sqlenrich.spec.prices import Price, money
 if TYPE_CHECKING:
     from sqlenrich.llm.messages import Answer
 
+SURE_ANSWERS, SURE_S = 20, 10.0
+"""A time left is told after so many answers, or after so many seconds: the first answers say little of the rate."""
+
 
 class Tally:
     """Counts the answers of a run: how many, how fast, their tokens and cost, and the failures that they show."""
@@ -70,7 +73,7 @@ class Tally:
         parts.append(f"{rate:,.0f}/s" if rate >= 1 or not rate else f"{60 * rate:,.0f}/min")
         if stopping:
             parts.append("stopping")
-        elif rate:
+        elif rate and (self.done >= SURE_ANSWERS or now - self.started >= SURE_S):
             parts.append(f"{clock((self.total - self.done) / rate)} left")
         if self.tokens_in or self.tokens_out:
             parts.append(f"{self.tokens_in:,} tokens in, {self.tokens_out:,} out")

@@ -151,6 +151,12 @@ def test_a_template_reads_the_columns_of_a_file() -> None:
     assert se.load("mine.prompt").key == ()
 
 
+def test_the_next_command_can_be_copied() -> None:
+    write_csv(Path("Q3 letters.csv"), [(1, "a")], ("id", "text"))
+    made = call("new", "mine", "--from", "Q3 letters.csv")
+    assert made.out.strip().endswith("next: sqlenrich preview mine.prompt --input 'Q3 letters.csv' --prompt-only")
+
+
 def test_a_new_prompt_does_not_print_the_label() -> None:
     write_csv(Path("d.csv"), [(1, "x", "a", "b")], ("id", "label", "text", "channel"))
     call("new", "mine", "--from", "d.csv")

@@ -19,6 +19,7 @@ from sqlenrich.core.errors import RunError
 from sqlenrich.llm.messages import Answer
 from sqlenrich.runner.observer import NullObserver, PlanLine, Stopper
 from sqlenrich.runner.report import Report
+from sqlenrich.runner.tally import Tally
 from sqlenrich.spec.prices import Price
 
 REPORT = Report(
@@ -202,12 +203,29 @@ def test_a_line_on_a_terminal(monkeypatch: pytest.MonkeyPatch, variables: dict[s
     now += 10
     progress.answered(answers(98) + answers(2, response=""), 1000)
     said = "100/1,000 answered, 10/s, 1:30 left, 100 tokens in, 100 out, 0.000300 USD"
-    end = "\x1b[33m, 2 NO_RESPONSE\x1b[0m" if coloured else ", 2 NO_RESPONSE"
+    end = ", \x1b[33m2 NO_RESPONSE\x1b[0m" if coloured else ", 2 NO_RESPONSE"
     assert out.getvalue().endswith(f"\r\x1b[K{said}{end}")
     progress.stopper.stop()
     assert progress.line(now) == said.replace("1:30 left", "stopping") + ", 2 NO_RESPONSE"
     progress.finish(replace(REPORT, stopped=True))
     assert ("\x1b[33mstopped" in out.getvalue()) == coloured
+
+
+@pytest.mark.parametrize(
+    ("done", "seconds", "told"),
+    [(1, 1, ""), (19, 9, ""), (20, 2, ", 1:38 left"), (5, 10, ", 33:10 left")],
+)
+def test_the_time_left_is_told_once_the_rate_is_known(
+    monkeypatch: pytest.MonkeyPatch, done: int, seconds: int, told: str
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    tally = Tally()
+    tally.total = 1000
+    tally.done = done
+    now += seconds
+    head = tally.head(now)
+    assert (", " + head.split(", ")[2] if head.count(", ") > 1 else "") == told
 
 
 def test_a_log_of_json(monkeypatch: pytest.MonkeyPatch) -> None:

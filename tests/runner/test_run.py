@@ -244,7 +244,7 @@ def test_repeated_and_null_keys_and_duplicates(tmp_path: Path) -> None:
     assert (report["distinct_requests"], report["calls"], report["cached"]) == (3, 3, 0)
     runs.assert_accounted(report, output)
     assert result.err.count("warning: the key id ") == 1
-    assert "3 of 6 rows repeat another's, 2 are NULL" in result.err
+    assert "not unique (rows with the key of another: 3 of 6; with NULL: 2 of 6); every row is enriched" in result.err
     again = run(write_prompt(tmp_path), data, output)
     assert (again.report["calls"], again.report["cached"], again.report["enriched"]) == (0, 3, 5)
     unique = run(write_prompt(tmp_path), write_csv(tmp_path / "in.csv", [(1, "a"), (2, "a")]), output)
