@@ -1,0 +1,41 @@
+"""The vectors of Spark and Databricks: ``ai_query`` with the type of its answer."""
+
+from __future__ import annotations
+
+from sqlenrich.core.embedding import Embedding
+from sqlenrich.core.engine import CallResult, EmbeddingFunction, ModelCall, Reading, VendorFact
+from sqlenrich.core.sql import Sql, func, literal
+from sqlenrich.engines.shared.model_call import request_text
+from sqlenrich.engines.shared.reading import AnswerFacts, reading
+from sqlenrich.engines.spark.call import ANSWERS as TEXTS
+from sqlenrich.engines.spark.call import STORED, parameter
+
+RETURN_TYPE = VendorFact(
+    "ARRAY<FLOAT>",
+    "public notebooks, one of which says that it ran beside failOnError => false; the vendor's page asks for returnType "
+    "where an endpoint has no schema",
+    "2026-11-23",
+)
+ANSWERS = AnswerFacts(call="ai_query", response=TEXTS.response, call_error=TEXTS.call_error)
+"""The fields of the struct that ``failOnError => false`` gives: those of a text, with the vector as ``result``."""
+
+
+def embed(pending: Sql, request: ModelCall) -> CallResult:
+    """Ask through ``ai_query``, whose answer is then a vector."""
+    arguments: dict[str, Sql] = {"returnType": literal(RETURN_TYPE.value)}
+    if request.params:
+        arguments["modelParameters"] = parameter(request.params)
+    arguments["failOnError"] = literal(False)
+    answer = func("ai_query", literal(request.model), request_text(request), **arguments)
+    kept = func("map", literal("ignoreNullFields"), literal("false"))
+    return CallResult(pending, func("COALESCE", func("to_json", answer, kept), literal("null")))
+
+
+def _reading(embedding: Embedding) -> Reading:
+    return reading(ANSWERS, STORED, embedding)
+
+
+def embedding_function(default_model: VendorFact, **facts: VendorFact) -> EmbeddingFunction:
+    """Give the function of an engine whose model is this one, where a file names none."""
+    found = {**facts, "default_model": default_model, "return_type": RETURN_TYPE, **ANSWERS.facts}
+    return EmbeddingFunction(call=embed, reading=_reading, facts=found)
