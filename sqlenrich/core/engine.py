@@ -237,7 +237,9 @@ class Engine:
         if self.call is None:  # a Python client asks
             return plain
         if self.embedding is None:
-            raise UnsupportedError(self.name, "it has no function for embeddings", "ask an endpoint: give --endpoint URL")
+            raise UnsupportedError(
+                self.name, "it has no function for embeddings", "ask an endpoint: give --endpoint URL"
+            )
         own = self.embedding
         facts = {name: fact for name, fact in plain.facts.items() if name not in ("count_tokens", "max_tokens")}
         return replace(

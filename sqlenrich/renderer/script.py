@@ -8,12 +8,12 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.errors import ConfigError, UnsupportedError
 from sqlenrich.core.functions import Functions
 from sqlenrich.core.version import __version__
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.compile import RetryCall, compile_plan, compile_retry
-from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.plan.model import resolve_model
 from sqlenrich.plan.plan import STEPS, Plan, Step
 from sqlenrich.plan.request import ResolvedModel

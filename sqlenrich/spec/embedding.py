@@ -72,8 +72,9 @@ def _fits(dimensions: object) -> bool:
 
 def _output_problems(output: Mapping[str, Any]) -> Iterator[Problem]:
     if len(output) > 1:
-        yield "an embedding is the only field of its output: write the other fields into a file of their own", (
-            "output",
+        yield (
+            "an embedding is the only field of its output: write the other fields into a file of their own",
+            ("output",),
         )
     for name, field in output.items():
         if not _is_vector(name, field):
@@ -94,10 +95,14 @@ def _refused(header: Mapping[str, Any]) -> Iterator[Problem]:
     for key, why in REFUSED.items():
         if key in header:
             yield f"leave out {key}: {why}", (key,)
-    params, retry = header.get("params"), header.get("retry")
-    for name in REFUSED_PARAMS if isinstance(params, Mapping) else ():
-        if name in params:
+    for name in REFUSED_PARAMS:
+        if name in _inside(header, "params"):
             yield f"leave out {name}: a model of embeddings has no such parameter", ("params", name)
-    for name, why in REFUSED_RETRY.items() if isinstance(retry, Mapping) else ():
-        if retry.get(name):
+    for name, why in REFUSED_RETRY.items():
+        if _inside(header, "retry").get(name):
             yield f"leave out {name}: {why}", ("retry", name)
+
+
+def _inside(header: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    inner = header.get(key)
+    return inner if isinstance(inner, Mapping) else {}

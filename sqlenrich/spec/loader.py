@@ -194,7 +194,8 @@ class _Loader:
             if key in RESERVED:
                 self.report(f'"{key}" is not supported yet', (str(key),))
             elif key in ("embed", "embedding", "dimensions"):
-                self.report(f'"{key}" is no key of the header: write output: {{embedding: {{dimensions: 1024}}}}', (key,))
+                form = "output: {embedding: {dimensions: 1024}}"
+                self.report(f'"{key}" is no key of the header: write {form}', (str(key),))
             elif key in PLACED:
                 under, what = PLACED[str(key)]
                 self.report(f'"{key}" is no key of the header: {what} under {under}: {{{key}: ...}}', (str(key),))

@@ -50,9 +50,7 @@ def embed(pending: Sql, request: ModelCall) -> CallResult:
         )
     settings = {"output_dimensionality": request.embedding.dimensions, **request.params}
     asked = select_carried(pending, request, request_text(request), CONTENT)
-    return asked_over(
-        exp.GenerateEmbedding, request, asked, {name: literal(value) for name, value in settings.items()}
-    )
+    return asked_over(exp.GenerateEmbedding, request, asked, {name: literal(value) for name, value in settings.items()})
 
 
 def must_exist(request: ModelCall) -> list[str]:

@@ -12,7 +12,7 @@ from sqlenrich.engines.spark.call import STORED, parameter
 
 RETURN_TYPE = VendorFact(
     "ARRAY<FLOAT>",
-    "public notebooks, one of which says that it ran beside failOnError => false; the vendor's page asks for returnType "
+    "public notebooks, one of which says that it ran beside failOnError => false; the vendor's page wants returnType "
     "where an endpoint has no schema",
     "2026-11-23",
 )
