@@ -52,8 +52,8 @@ class EmbeddingModel(EndpointModel):
 
     Requests of the stream that wait at the same time go together: the first of them waits for others for
     :data:`FILL_S`. Tries, limits and failures are those of a request with all its texts. A request that is refused is
-    halved until the text that is at fault is alone; one that fails in another way, only where others were answered
-    meanwhile. Its tokens are divided among its texts by their bytes.
+    halved until the text that is at fault is alone; one that fails in another way, only where the endpoint answers
+    others. Its tokens are divided among its texts by their bytes.
     """
 
     def __init__(self, endpoint: Endpoint, config: RequestConfig, **parts: Any) -> None:
@@ -131,7 +131,7 @@ class EmbeddingModel(EndpointModel):
         """Give the answers to requests that are sent with one another, or in halves where that fails."""
         reply = await self._post(requests, tries, probing=False)
         failure = reply.result if isinstance(reply.result, Failure) else None
-        if failure is None or len(requests) == 1 or not self._may_split(failure, reply):
+        if failure is None or len(requests) == 1 or not await self._may_split(failure, reply):
             return self._answers(requests, reply)
         middle, tries = len(requests) // 2, SPLIT_TRIES if failure.fault is Fault.TRANSIENT else tries
         return [
@@ -139,9 +139,13 @@ class EmbeddingModel(EndpointModel):
             *await self._together(requests[middle:], tries),
         ]
 
-    def _may_split(self, failure: Failure, reply: Reply) -> bool:
-        """Whether one text may be at fault for all: not where the endpoint answered nothing since."""
-        return failure.fault is not Fault.TRANSIENT or self.health.succeeded_since(reply.began)
+    async def _may_split(self, failure: Failure, reply: Reply) -> bool:
+        """Whether one text may be at fault for all: not at a limit, and not where the endpoint answers nothing."""
+        if failure.fault is not Fault.TRANSIENT:
+            return True
+        if failure.busy:
+            return False
+        return self.health.succeeded_since(reply.began) or await self._canary.any_answers()
 
     def _answers(self, requests: Sequence[Request], reply: Reply) -> list[Answer]:
         result = reply.result
