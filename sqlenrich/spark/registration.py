@@ -46,10 +46,11 @@ def register(
     models: Mapping[str, str] | None = None,
     desk_port: int = 0,
 ) -> Registration:
-    """Register ``ai_query(endpoint, request, modelParameters, responseFormat, failOnError)`` in a Spark session.
+    """Register ``ai_query(endpoint, request, modelParameters, responseFormat, failOnError, returnType)`` in a session.
 
     ``endpoint`` is an :class:`~sqlenrich.Endpoint` or its URL. ``models`` gives the model's own name for what a query
-    writes as the first argument; any other name is a model's own. Each row gives ``STRUCT<result, errorMessage>``.
+    writes as the first argument; any other name is a model's own. Each row gives ``STRUCT<result, errorMessage>``, of
+    texts; with ``returnType => 'ARRAY<FLOAT>'`` the result is a vector as JSON, of the ``dimensions`` of the parameters.
     Equal requests are asked once while the function is registered; a failure that may pass is asked again. Raises
     ConfigError.
     """

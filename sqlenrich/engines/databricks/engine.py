@@ -100,8 +100,8 @@ ENGINE = replace(
     params_by_model=NO_SAMPLING,
     response_format=response_format,
     embedding=embedding_function(
+        VendorFact("ai_query", _EMBEDDINGS, "2026-11-23"),
         VendorFact("databricks-gte-large-en", _EMBEDDINGS, "2026-11-23"),
-        call=VendorFact("ai_query", _DOCS, "2026-11-23"),
     ),
     updates=True,
     must_exist=must_exist,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.engine import CallResult, EmbeddingFunction, ModelCall, Reading, VendorFact
 from sqlenrich.core.sql import Sql, func, literal
@@ -20,11 +22,13 @@ ANSWERS = AnswerFacts(call="ai_query", response=TEXTS.response, call_error=TEXTS
 """The fields of the struct that ``failOnError => false`` gives: those of a text, with the vector as ``result``."""
 
 
-def embed(pending: Sql, request: ModelCall) -> CallResult:
+def embed(pending: Sql, request: ModelCall, *, sends_dimensions: bool) -> CallResult:
     """Ask through ``ai_query``, whose answer is then a vector."""
+    assert request.embedding is not None
+    length = {"dimensions": request.embedding.dimensions} if sends_dimensions else {}
     arguments: dict[str, Sql] = {"returnType": literal(RETURN_TYPE.value)}
-    if request.params:
-        arguments["modelParameters"] = parameter(request.params)
+    if params := {**length, **request.params}:
+        arguments["modelParameters"] = parameter(params)
     arguments["failOnError"] = literal(False)
     answer = func("ai_query", literal(request.model), request_text(request), **arguments)
     kept = func("map", literal("ignoreNullFields"), literal("false"))
@@ -35,7 +39,9 @@ def _reading(embedding: Embedding) -> Reading:
     return reading(ANSWERS, STORED, embedding)
 
 
-def embedding_function(default_model: VendorFact, **facts: VendorFact) -> EmbeddingFunction:
+def embedding_function(
+    call: VendorFact, default_model: VendorFact, *, sends_dimensions: bool = False
+) -> EmbeddingFunction:
     """Give the function of an engine whose model is this one, where a file names none."""
-    found = {**facts, "default_model": default_model, "return_type": RETURN_TYPE, **ANSWERS.facts}
-    return EmbeddingFunction(call=embed, reading=_reading, facts=found)
+    facts = {"call": call, "default_model": default_model, "return_type": RETURN_TYPE, **ANSWERS.facts}
+    return EmbeddingFunction(call=partial(embed, sends_dimensions=sends_dimensions), reading=_reading, facts=facts)

@@ -60,8 +60,9 @@ ENGINE = Engine(
     call=call,
     reading=READING,
     embedding=embedding_function(
+        VendorFact("ai_query", "a session function over OpenAI-compatible servers", "2026-11-23"),
         VendorFact("embedding", "the endpoint's name in the session", "2026-11-23"),
-        call=VendorFact("ai_query", "a session function over OpenAI-compatible servers", "2026-11-23"),
+        sends_dimensions=True,
     ),
     functions=FunctionSyntax(
         temporary="CREATE OR REPLACE TEMPORARY FUNCTION {name}({parameters}) RETURNS {returns} RETURN  -- {about}\n"

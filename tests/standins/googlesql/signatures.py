@@ -47,7 +47,7 @@ class TableFunction:
     """A function over MODEL, a relation and a STRUCT of settings.
 
     The relation needs every column of `needs`, and all its columns pass through; `adds` holds the
-    new ones per kind of model. `alone` is the setting that excludes the others.
+    new ones per kind of model. `needs` names the text first. `alone` is the setting that excludes the others.
     """
 
     name: str
@@ -141,5 +141,15 @@ TABLE_FUNCTIONS: tuple[TableFunction, ...] = (
             "other": {"result": "STRING", "full_response": "JSON", "status": "STRING"},
         },
         source=DOCS + "ai-generate-text",
+    ),
+    TableFunction(
+        "AI.GENERATE_EMBEDDING",
+        needs={"content": "STRING"},
+        settings={"output_dimensionality": "INT64", "task_type": "STRING"},
+        alone="",
+        adds=dict.fromkeys(
+            ("gemini", "other"), {"embedding": "ARRAY<FLOAT64>", "statistics": "JSON", "status": "STRING"}
+        ),
+        source=DOCS + "ai-generate-embedding",
     ),
 )
