@@ -127,7 +127,8 @@ def config_of(
         length = params.pop("dimensions", None)
         if not VECTOR_TYPE.fullmatch(return_type) or not isinstance(length, int):
             raise ValueError(
-                f"{NAME}: returnType is 'ARRAY<FLOAT>' beside modelParameters => named_struct('dimensions', N), or left out"
+                f"{NAME}: returnType is 'ARRAY<FLOAT>' beside modelParameters => named_struct('dimensions', N), or "
+                "left out"
             )
         return RequestConfig(model, params=params, embedding=Embedding(FIELD, length))
     form: Any = None

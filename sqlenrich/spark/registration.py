@@ -50,9 +50,9 @@ def register(
 
     ``endpoint`` is an :class:`~sqlenrich.Endpoint` or its URL. ``models`` gives the model's own name for what a query
     writes as the first argument; any other name is a model's own. Each row gives ``STRUCT<result, errorMessage>``, of
-    texts; with ``returnType => 'ARRAY<FLOAT>'`` the result is a vector as JSON, of the ``dimensions`` of the parameters.
-    Equal requests are asked once while the function is registered; a failure that may pass is asked again. Raises
-    ConfigError.
+    texts. With ``returnType => 'ARRAY<FLOAT>'`` the result is a vector as JSON; ``dimensions`` of the parameters is its
+    length. Equal requests are asked once while the function is registered; a failure that may pass is asked again.
+    Raises ConfigError.
     """
     from pyspark.sql.pandas.functions import arrow_udf
 

@@ -1,8 +1,8 @@
 """A scripted OpenAI-compatible endpoint on loopback: valid answers, limits, and every way in which an endpoint fails.
 
 In tests it is a context manager; as a program: ``python tests/support/endpoint.py --port 18100 --latency 0.02``. Beside
-/v1/chat/completions and /v1/embeddings it gives /v1/models, /health and /tokenize; GET /stats and /timeline tell what it saw, POST /reset
-begins to count anew.
+/v1/chat/completions and /v1/embeddings it gives /v1/models, /health and /tokenize; GET /stats and /timeline tell what
+it saw, POST /reset begins to count anew.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class ScriptedEndpoint:
     (from 1) -> fault. ``by_prompt``: text -> fault for prompts that hold it. ``latency_s`` is the time of an
     answer, ``slots`` how many are worked on at once (0 = any number). ``content``: the answers' text, texts of
     which the prompt chooses one, or a function of the prompt; without it answers fit the schema that is asked
-    for. ``vector`` gives the vector of a text and a length, and ``dimensions`` says what becomes of the length that is
-    asked for: ``obeyed``, ``ignored`` or ``refused``. ``rpm`` and ``tpm`` are held over each ``window_s`` seconds; what is beyond gets 429; ``tells``
-    names a style of headers that say how much is left. A request has the
-    tokens of its prompt and its answer, or with ``count_max_tokens`` its ``max_tokens``. ``huge``: bytes of a
+    for. ``vector`` gives the vector of a text and a length, and ``dimensions`` says what becomes of the length that
+    is asked for: ``obeyed``, ``ignored`` or ``refused``. ``rpm`` and ``tpm`` are held over each ``window_s``
+    seconds; what is beyond gets 429; ``tells`` names a style of headers that say how much is left. A request has
+    the tokens of its prompt and its answer, or with ``count_max_tokens`` its ``max_tokens``. ``huge``: bytes of a
     huge answer. ``cut``: the most tokens that are counted of a prompt, as by a server that cuts it. ``tokenizes``:
     whether it has the page of that name. ``log_file``: a line of JSON for each request; with ``keep`` the requests
     themselves are in ``log``.

@@ -102,6 +102,11 @@ ENGINE = replace(
     embedding=embedding_function(
         VendorFact("ai_query", _EMBEDDINGS, "2026-11-23"),
         VendorFact("databricks-gte-large-en", _EMBEDDINGS, "2026-11-23"),
+        VendorFact(
+            {"gte-large-en": 1024, "bge-large-en": 1024},
+            "https://docs.praison.ai/docs/embeddings/providers/databricks",
+            "2026-11-23",
+        ),
     ),
     updates=True,
     must_exist=must_exist,

@@ -8,7 +8,7 @@ from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.engine import CallResult, EmbeddingFunction, ModelCall, Reading, VendorFact
 from sqlenrich.core.errors import UnsupportedError
 from sqlenrich.core.sql import Sql, func, literal
-from sqlenrich.engines.shared.model_call import request_text
+from sqlenrich.engines.shared.model_call import check_length, request_text
 from sqlenrich.engines.shared.reading import AnswerFacts, reading
 from sqlenrich.engines.snowflake.call import DOCS, STORED
 
@@ -18,6 +18,22 @@ ERRORS_DOCS = "https://docs.snowflake.com/en/release-notes/bcr-bundles/2026_06/b
 READ_ON = "2026-11-23"
 BUNDLE = VendorFact("2026_06", ERRORS_DOCS, READ_ON)
 """The bundle of behaviour changes with which a row that fails gives NULL. Without it, it fails its statement."""
+
+LENGTHS = VendorFact(
+    {
+        "snowflake-arctic-embed-m": 768,
+        "snowflake-arctic-embed-m-v1.5": 768,
+        "e5-base-v2": 768,
+        "snowflake-arctic-embed-l-v2.0": 1024,
+        "snowflake-arctic-embed-l-v2.0-8k": 1024,
+        "nv-embed-qa-4": 1024,
+        "multilingual-e5-large": 1024,
+        "voyage-multilingual-2": 1024,
+    },
+    DOCS + "embed_text-snowflake-cortex and embed_text_1024-snowflake-cortex",
+    READ_ON,
+)
+"""The lengths of the vectors of known models: no parameter changes them."""
 
 ANSWERS = AnswerFacts(
     call="AI_EMBED",
@@ -32,6 +48,7 @@ def embed(pending: Sql, request: ModelCall) -> CallResult:
     if request.params:
         names = ", ".join(request.params)
         raise UnsupportedError("snowflake", f"the parameter {names} of AI_EMBED, which has none", "leave it out")
+    check_length("snowflake", request, LENGTHS.value.get(request.model.lower()))
     vector = func("AI_EMBED", literal(request.model), request_text(request))
     array = exp.Cast(this=vector, to=exp.DataType.build("ARRAY", dialect="snowflake"))
     # A VARIANT can't hold a VECTOR. NULL is kept: it tells that the row was asked and failed.
@@ -59,6 +76,7 @@ EMBEDDING = EmbeddingFunction(
         "call": VendorFact("AI_EMBED", EMBED_DOCS, READ_ON),
         "default_model": VendorFact("snowflake-arctic-embed-l-v2.0", EMBED_DOCS, READ_ON),
         "bundle": BUNDLE,
+        "lengths": LENGTHS,
         "vector": VendorFact("CAST(... AS ARRAY)", VECTOR_DOCS, READ_ON),
         **ANSWERS.facts,
     },

@@ -62,7 +62,6 @@ ENGINE = Engine(
     embedding=embedding_function(
         VendorFact("ai_query", "a session function over OpenAI-compatible servers", "2026-11-23"),
         VendorFact("embedding", "the endpoint's name in the session", "2026-11-23"),
-        sends_dimensions=True,
     ),
     functions=FunctionSyntax(
         temporary="CREATE OR REPLACE TEMPORARY FUNCTION {name}({parameters}) RETURNS {returns} RETURN  -- {about}\n"

@@ -113,6 +113,7 @@ SCALARS: tuple[Scalar, ...] = (
 # The types that an output_schema may use, besides ARRAY and STRUCT of them.
 OUTPUT_SCHEMA_TYPES = frozenset({"STRING", "INT64", "FLOAT64", "BOOL"})
 
+_VECTOR = {"embedding": "ARRAY<FLOAT64>", "statistics": "JSON", "status": "STRING"}
 TABLE_FUNCTIONS: tuple[TableFunction, ...] = (
     TableFunction(
         "AI.GENERATE_TEXT",
@@ -147,9 +148,7 @@ TABLE_FUNCTIONS: tuple[TableFunction, ...] = (
         needs={"content": "STRING"},
         settings={"output_dimensionality": "INT64", "task_type": "STRING"},
         alone="",
-        adds=dict.fromkeys(
-            ("gemini", "other"), {"embedding": "ARRAY<FLOAT64>", "statistics": "JSON", "status": "STRING"}
-        ),
+        adds={"gemini": _VECTOR, "other": _VECTOR},
         source=DOCS + "ai-generate-embedding",
     ),
 )
