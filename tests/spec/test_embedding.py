@@ -8,6 +8,7 @@ import pytest
 
 import sqlenrich as se
 from sqlenrich.core.embedding import Embedding
+from sqlenrich.core.types import parse_type
 from sqlenrich.engines import ENGINES
 from sqlenrich.plan.compile import compile_plan
 from sqlenrich.plan.request import ResolvedModel
@@ -37,7 +38,7 @@ def test_what_is_an_embedding(output: Any, embedding: Embedding | None, describe
     made = enrichment(output)
     assert made.embedding == embedding
     if embedding is not None:
-        assert made.output_columns == {embedding.field: {"array": "double"}}
+        assert made.output_columns == {embedding.field: parse_type({"array": "double"})}
         assert made.schema["properties"][embedding.field].get("description") == described
         assert (made.repairs, made.hint, made.model) == ((), "never", "embedding")
 
