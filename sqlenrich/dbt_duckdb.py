@@ -21,6 +21,7 @@ import pyarrow as pa
 from dbt.adapters.duckdb.plugins import BasePlugin
 from dbt.adapters.events.logging import AdapterLogger
 
+from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.errors import ConfigError, SqlenrichError, did_you_mean
 from sqlenrich.core.turn import Turn
 from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, Type
@@ -138,10 +139,13 @@ class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
             hint=facts["hint"],
             repairs=tuple(facts["repairs"]),
             turns=tuple(Turn(*turn) for turn in facts.get("turns", ())),
+            embedding=Embedding(**facts["embedding"]) if "embedding" in facts else None,
         )
         choice = choose_model(enrichment, find_config(None), self.wanted)
         hint = hint_text(enrichment.schema) if enrichment.hint == "always" else None
-        return Asked(choice, request_constant(choice.resolved, enrichment.schema, hint, enrichment.turns))
+        return Asked(
+            choice, request_constant(choice.resolved, enrichment.schema, hint, enrichment.turns, enrichment.embedding)
+        )
 
 
 def _fields(answer: Answer | None) -> dict[str, Any] | None:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.engine import Engine, ResponseFormat
 from sqlenrich.core.errors import ConfigError, SqlenrichError
 from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
 from sqlenrich.core.turn import text_before
 from sqlenrich.engines import engine_names, get_engine
 from sqlenrich.plan.compile import compile_plan
-from sqlenrich.plan.model import output_of
+from sqlenrich.plan.model import engine_of, output_of
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.prompt import Prompt
 from sqlenrich.prompt.layout import layout
@@ -70,8 +71,9 @@ def check(file: str | Path, *, model: str | None = None, engines: Sequence[str] 
 def _prompt(enrichment: Enrichment, compiled: Prompt) -> list[str]:
     """Give the constant part of the prompts, and a warning if it is where prefix caches cannot use it."""
     same = layout(compiled.expr, lambda text: len(text.encode())).constant
-    schema = estimate_tokens(hint_text(enrichment.schema))
-    line = f"  tokens      about {-(-same // BYTES_PER_TOKEN):,} of each prompt are constant, the schema has {schema:,}"
+    line = f"  tokens      about {-(-same // BYTES_PER_TOKEN):,} of each prompt are constant"
+    if enrichment.embedding is None:
+        line += f", the schema has {estimate_tokens(hint_text(enrichment.schema)):,}"
     if (limit := enrichment.limit) is not None:
         longer = "is not asked" if limit.cut is None else f"has its {limit.cut} cut"
         line += f"; a request of over {limit.tokens:,} {longer}"
@@ -82,7 +84,7 @@ def _prompt(enrichment: Enrichment, compiled: Prompt) -> list[str]:
             "the function of a warehouse gets them as text before it"
         )
     _, value, behind, column = layout(compiled.expr)
-    if value is None or behind < LONG_CONSTANT_CHARACTERS:
+    if value is None or enrichment.embedding is not None or behind < LONG_CONSTANT_CHARACTERS:
         return [line]
     place = f" (line {compiled.lines[value]})" if value in compiled.lines else ""
     advice = "put them before it, then endpoints that cache prefixes read them once"
@@ -95,6 +97,8 @@ def response_format(file: str | Path, engine: str, *, model: str | None = None) 
     Raises as :func:`~sqlenrich.load` does, and ConfigError if no model is named.
     """
     enrichment = load(file)
+    if enrichment.embedding is not None:
+        raise ConfigError(f"{enrichment.place}: a request for a vector has no response format")
     config = find_config(enrichment.path)
     resolved = model_for(enrichment, engine, config, model)
     form = _response_format(enrichment, get_engine(engine), config, resolved).form
@@ -131,8 +135,8 @@ def _response_format_line(enrichment: Enrichment, sent: ResponseFormat) -> str:
 
 
 def _engine(enrichment: Enrichment, name: str, config: Config, model: str | None) -> tuple[str, list[str]]:
-    engine = get_engine(name)
     try:
+        engine = engine_of(enrichment, name)
         resolved = model_for(enrichment, name, config, model)
         relations = {} if enrichment.source or enrichment.query else {"source": "source"}
         compile_plan(enrichment, name, relations, model=resolved)
@@ -140,7 +144,10 @@ def _engine(enrichment: Enrichment, name: str, config: Config, model: str | None
         return str(error), []
     except SqlenrichError as error:
         return f"refused: {error}", []
-    line = _response_format_line(enrichment, _response_format(enrichment, engine, config, resolved))
+    if (vector := enrichment.embedding) is not None:
+        line = f"the answer is a vector of {vector.dimensions:,} numbers"
+    else:
+        line = _response_format_line(enrichment, _response_format(enrichment, engine, config, resolved))
     return "ok", [*_settings(enrichment, engine, config, model, resolved), line]
 
 
@@ -149,11 +156,11 @@ def _settings(
 ) -> list[str]:
     key = engine.settings_key
     wanted = model or enrichment.model
-    origin = "--model" if model else "the file" if enrichment.model != "default" else "the engine's default"
-    if wanted in config.models and key in config.models[wanted]:
+    origin = "--model" if model else "the file" if enrichment.model not in DEFAULT_ALIASES else "the engine's default"
+    if (wanted in config.models and key in config.models[wanted]) or (
+        wanted in DEFAULT_ALIASES and config.model(wanted, key) is not None
+    ):
         origin = f"{config.path}: models.{wanted}.{key}"
-    elif wanted == "default" and config.model("default", key) is not None:
-        origin = f"{config.path}: models.default.{key}"
     unnamed = "model the endpoint's own, where it serves one (else --model, or models.default.endpoint)"
     settings = [f"model {resolved.name} ({origin})" if resolved.name else unnamed]
     names = engine.params_of(resolved.name)

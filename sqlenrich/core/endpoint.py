@@ -13,7 +13,7 @@ from sqlenrich.core.api_key import ApiKey, CommandKey, EnvironmentKey, LiteralKe
 from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.core.limits import Limits
 
-_OWN_FIELDS = ("messages", "model", "stream", "n")
+_OWN_FIELDS = ("messages", "input", "model", "stream", "n")
 _EXAMPLE = "write it as http://host:port/v1"
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OWN_HEADERS = ("host", "content-length", "content-type", "transfer-encoding", "connection", "accept-encoding")
@@ -34,8 +34,8 @@ class Endpoint:
     ``concurrency`` of None is found by the run. ``rpm``, ``tpm``, ``input_tpm`` and ``output_tpm`` are limits per
     minute; None means that no limit is known. A try ends after ``timeout`` seconds without a byte. ``extra_body`` adds
     fields to each request's body. ``model`` is a model's name or an alias; None is the file's. ``url`` gets requests
-    before the others while it has fewer than ``nearest_room`` in flight: for a server on the same machine. Raises
-    ConfigError.
+    before the others while it has fewer than ``nearest_room`` in flight: for a server on the same machine. A request
+    for vectors has at most ``embed_batch`` texts. Raises ConfigError.
     """
 
     url: str
@@ -59,6 +59,7 @@ class Endpoint:
     structured_output: str = "auto"
     dialect: str | None = None
     nearest_room: int = 0
+    embed_batch: int = 64
 
     def __post_init__(self) -> None:
         if isinstance(self.api_key, str):
@@ -234,6 +235,7 @@ ENDPOINT_KEYS: Mapping[str, _Kind] = {
     "input_tpm": _COUNT,
     "output_tpm": _COUNT,
     "timeout": _Kind((int, float), "a number", _above_0, shown=True),
+    "embed_batch": _COUNT,
     "prefix_order": _Kind((bool,), "true or false", shown=True),
     "extra_body": _Kind((Mapping,), "a table", own_field_problems),
     "url": _Kind((str, list, tuple), "a text in quotes, or a list of them", _url_problems),

@@ -14,6 +14,8 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlenrich.core.embedding import Embedding
+from sqlenrich.core.errors import UnsupportedError
 from sqlenrich.core.functions import FunctionSyntax
 from sqlenrich.core.json_functions import JsonFunctions
 from sqlenrich.core.sql import Sql
@@ -43,6 +45,8 @@ class ModelCall:
     options: Mapping[str, Any] = field(default_factory=dict)
     """The engine's ``call_options`` that are set."""
     carried: tuple[str, ...] = CARRIED
+    embedding: Embedding | None = None
+    """The vector that is asked for; None: an answer in words."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,20 @@ class VendorFact:
 
 
 @dataclass(frozen=True)
+class EmbeddingFunction:
+    """The engine's function that gives a vector for a text."""
+
+    call: Callable[[Sql, ModelCall], CallResult]
+    """As :attr:`Engine.call`; the request's ``embedding`` says what is wanted."""
+    reading: Callable[[Embedding], Reading]
+    """How an answer is read: its ``response`` is the text that :meth:`Embedding.answer` gives."""
+    facts: Mapping[str, VendorFact]
+    """``call`` and ``default_model``, and others that differ from the engine's."""
+    must_exist: Callable[[ModelCall], list[str]] | None = None
+    """As :attr:`Engine.must_exist`; None: the same as there."""
+
+
+@dataclass(frozen=True)
 class Engine:
     """One place that runs SQL and has a model, or is given one."""
 
@@ -167,6 +185,8 @@ class Engine:
     """The time of the statement, in UTC, that a column of the type ``timestamp`` takes."""
     reading: Reading | None = None
     """How the answers of ``call`` are read; None where a Python client asks."""
+    embedding: EmbeddingFunction | None = None
+    """Its function for vectors; None where a Python client asks, and where it has none."""
     updates: bool = True
     """Whether every table takes UPDATE. Otherwise the statement that asks also reads what it stores."""
     functions: FunctionSyntax | None = None
@@ -201,6 +221,34 @@ class Engine:
     def settings_key(self) -> str:
         """The key of the engine in ``sqlenrich.toml`` and under ``params``."""
         return self.shares_settings_of or self.name
+
+    def for_embedding(self, embedding: Embedding) -> Engine:
+        """Give the engine whose call gives vectors. Raises UnsupportedError where it has no function for them."""
+        plain = replace(
+            self,
+            params=dict.fromkeys(self.params),
+            params_by_model=(),
+            default_params=lambda _model, _options: {},
+            response_format=lambda _: ResponseFormat(None),
+            count_tokens=None,
+            call_options=(),
+            facts={**self.facts, "default_model": VendorFact(None, "named in sqlenrich.toml or by --model", "")},
+        )
+        if self.call is None:  # a Python client asks
+            return plain
+        if self.embedding is None:
+            raise UnsupportedError(
+                self.name, "it has no function for embeddings", "ask an endpoint: give --endpoint URL"
+            )
+        own = self.embedding
+        facts = {name: fact for name, fact in plain.facts.items() if name not in ("count_tokens", "max_tokens")}
+        return replace(
+            plain,
+            call=own.call,
+            reading=own.reading(embedding),
+            facts={**facts, **own.facts},
+            must_exist=own.must_exist or plain.must_exist,
+        )
 
     def with_facts(self, changes: Mapping[str, VendorFact]) -> Engine:
         """Give the engine that reads answers by other facts; what it asks stays."""

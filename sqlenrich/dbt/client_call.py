@@ -6,6 +6,7 @@ gives the constant that precedes each prompt in its hash.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from sqlglot import exp
@@ -55,6 +56,7 @@ def call_facts(enrichment: Enrichment) -> dict[str, Any]:
         "engine_params": {key: dict(enrichment.engine_params.get(key, {})) for key in CLIENT_KEYS},
         "hint": enrichment.hint,
         **({"turns": [list(turn) for turn in enrichment.turns]} if enrichment.turns else {}),
+        **({} if enrichment.embedding is None else {"embedding": asdict(enrichment.embedding)}),
         "repairs": enrichment.repairs,
         "sample": sample_answer(enrichment),
     }

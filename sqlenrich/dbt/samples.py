@@ -10,7 +10,7 @@ from sqlenrich.spec.enrichment import Enrichment
 def sample_answer(enrichment: Enrichment) -> str | None:
     """Give a text that the checks of an enrichment accept, always the same; None where the mock model finds none."""
     try:
-        text = MockModel(enrichment.schema, validator=value_test).text(enrichment.name)
+        text = MockModel(enrichment.schema, validator=value_test, embedding=enrichment.embedding).text(enrichment.name)
     except ValueError:
         return None
     return text if evaluate_checks(enrichment.checks, text) is None else None

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from sqlenrich.llm.health import EndpointHealth, Stopped
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.model import (
+    BatchingModel,
     CanaryModel,
     HealthReportingModel,
     InstantModel,
@@ -44,7 +45,8 @@ _inherited: list[object] = []
 class Client:
     """Asks a model from a thread with an event loop of its own. Use it as a context manager, sync or async.
 
-    At most ``concurrency`` requests are in flight; a model with a rate limiter decides that itself. At most that
+    At most ``concurrency`` requests are in flight; a model with a rate limiter decides that itself, and one that sends
+    requests with one another has that many times as many of them in flight. At most that
     number and ``unstored`` more are sent and not yet stored. A batch holds at most ``batch_rows`` answers. It is given
     once its oldest answer is ``batch_s`` seconds old. Where ``batch_rows`` is below ``unstored``, requests are sent
     while the caller stores. A stream ends with RunError after ``give_up_s`` seconds without success (default: two
@@ -72,7 +74,8 @@ class Client:
             raise ValueError("concurrency, unstored and batch_rows must be at least 1")
         self.model = model
         self.limiter = model.limiter if isinstance(model, RateLimitedModel) else None
-        self.concurrency = concurrency if self.limiter is None else self.limiter.max_concurrency
+        self._together = model.batch if isinstance(model, BatchingModel) else 1
+        self.concurrency = concurrency if self.limiter is None else self.limiter.max_concurrency * self._together
         self.budget = budget
         self.warnings = model.warnings if isinstance(model, WarningModel) else []
         self.reports_health = isinstance(model, HealthReportingModel)
@@ -256,7 +259,7 @@ class Client:
 
     def _concurrency_now(self) -> int:
         if self.limiter is not None:
-            return self.limiter.concurrency
+            return self.limiter.concurrency * self._together
         return max(1, self.concurrency // max(len(self._streams), 1))
 
     def _stream(self, requests: Iterator[Request]) -> Iterator[list[Answer]]:
@@ -270,7 +273,7 @@ class Client:
         try:
             self._post(stream.start)
             while True:
-                limit = self.policy.unstored + (self.concurrency if self.limiter is None else self.limiter.concurrency)
+                limit = self.policy.unstored + (self.concurrency if self.limiter is None else self._concurrency_now())
                 while reading and outstanding < limit and not stream.closing and not stream.ready():
                     try:
                         request = next(requests)

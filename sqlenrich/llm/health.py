@@ -93,6 +93,10 @@ class EndpointHealth:
         self.failures_in_a_row = 0
         self._retry_budget += self.policy.retries_per_answer
 
+    def succeeded_since(self, started: float) -> bool:
+        """Whether a request was answered after the monotonic time ``started``."""
+        return self._succeeded_at > started
+
     def canary_answered(self) -> None:
         """Record that the endpoint works, although the requests in flight fail."""
         self._failing_since = None

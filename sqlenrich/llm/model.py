@@ -84,6 +84,13 @@ class TimeoutModel(Protocol):
 
 
 @runtime_checkable
+class BatchingModel(Protocol):
+    """A model that sends up to ``batch`` requests of a stream with one another."""
+
+    batch: int
+
+
+@runtime_checkable
 class InstantModel(Protocol):
     """A model that answers without waiting while ``instant`` is true: the client asks it in the caller's thread."""
 

@@ -15,10 +15,9 @@ from sqlenrich.core.json import canonical_json
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql, literal
 from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, Type, type_json
-from sqlenrich.engines import get_engine
 from sqlenrich.plan.checked_step import CTE_NAMES as CHECKED_CTE_NAMES
 from sqlenrich.plan.checked_step import CheckedStep
-from sqlenrich.plan.model import output_of, resolve_model
+from sqlenrich.plan.model import engine_of, output_of, resolve_model
 from sqlenrich.plan.pending_step import (
     RetrySelection,
     check_keeps_prompts,
@@ -78,10 +77,10 @@ def compile_plan(
     :class:`~sqlenrich.UnsupportedError` for what the engine can't do, :class:`~sqlenrich.PromptError` for what can't
     be compiled in the template, :class:`~sqlenrich.ConfigError` for two relations of one name.
     """
-    target = get_engine(engine)
+    target = engine_of(enrichment, engine, asked_by_client=asked_by_client)
     tables = with_functions(relations_of(enrichment, target, relations or {}), functions)
     resolved = model or resolve_model(enrichment, target)
-    target = (replace(target, call=None) if asked_by_client else target).with_facts(resolved.facts)
+    target = target.with_facts(resolved.facts)
     return _Compiler(enrichment, target, resolved, tables, source_types, options, run_id=run_id).plan(shard)
 
 
@@ -105,9 +104,9 @@ def compile_retry(
     Raises as :func:`compile_plan` does, and ConfigError for a reason that can't be retried.
     """
     check_keeps_prompts(enrichment)
-    target = get_engine(engine)
+    target = engine_of(enrichment, engine, asked_by_client=asked_by_client)
     resolved = model or resolve_model(enrichment, target)
-    target = (replace(target, call=None) if asked_by_client else target).with_facts(resolved.facts)
+    target = target.with_facts(resolved.facts)
     codes = chosen_reasons(reasons)
     attempts = validated_attempts(enrichment.max_attempts if max_attempts is None else max_attempts)
     tables = relations_of(enrichment, target, {"source": "source", **(relations or {})})
@@ -122,7 +121,7 @@ def compile_retry(
 
 def snapshot_digest(enrichment: Enrichment, engine: str, model: ResolvedModel) -> str:
     """Give the SHA-256 of all that determines a client's prompts and their hashes: equal digests mean equal prompts."""
-    target = replace(get_engine(engine), call=None)
+    target = engine_of(enrichment, engine, asked_by_client=True)
     compiler = _Compiler(enrichment, target, model, relations_of(enrichment, target, {"source": "source"}), None, None)
     types = {n: (c.type and type_json(c.type), c.source_name) for n, c in enrichment.columns.items()}
     facts = {
@@ -163,9 +162,17 @@ class _Compiler:
             self.enrichment = replace(enrichment, repairs=repairs)
         hint = hint_text(enrichment.schema) if needs_hint and enrichment.hint != "never" else None
         self.call = ModelCall(
-            model.name, model.params, enrichment.schema, response_format, hint, enrichment.turns, options, carried
+            model.name,
+            model.params,
+            enrichment.schema,
+            response_format,
+            hint,
+            enrichment.turns,
+            options,
+            carried,
+            enrichment.embedding,
         )
-        self.constant = request_constant(model, enrichment.schema, hint, enrichment.turns)
+        self.constant = request_constant(model, enrichment.schema, hint, enrichment.turns, enrichment.embedding)
         self.kept = {name: self.columns.type(name) for name in (*enrichment.key, *enrichment.keep)}
         typed = any(column.type not in (None, STRING) for column in enrichment.columns.values())
         # A script does not know the source's types, and casts nothing.

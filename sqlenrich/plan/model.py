@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.engine import Engine, OutputSpec
+from sqlenrich.engines import get_engine
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.spec.enrichment import Enrichment
+
+
+def engine_of(enrichment: Enrichment, name: str, *, asked_by_client: bool = False) -> Engine:
+    """Give the engine that asks for what an enrichment's output is: an answer or a vector.
+
+    Raises UnsupportedError where its own function is to give a vector, and it has none for that.
+    """
+    engine = get_engine(name)
+    if asked_by_client:
+        engine = replace(engine, call=None)
+    return engine if enrichment.embedding is None else engine.for_embedding(enrichment.embedding)
 
 
 def resolve_model(
     enrichment: Enrichment, engine: Engine, name: str | None = None, overrides: Mapping[str, Any] | None = None
 ) -> ResolvedModel:
     """Give the model and its parameters under the engine's names. ``overrides`` are an alias'; None removes one."""
-    model = name or (None if enrichment.model == "default" else enrichment.model) or engine.facts["default_model"].value
+    if enrichment.embedding is not None:
+        engine = engine.for_embedding(enrichment.embedding)
+    named = None if enrichment.model in DEFAULT_ALIASES else enrichment.model
+    model = name or named or engine.facts["default_model"].value
     names = engine.params_of(model or "")
     params = {vendor: value for key, value in enrichment.params.items() if (vendor := names.get(key)) is not None}
     for key in dict.fromkeys((engine.name, engine.settings_key)):

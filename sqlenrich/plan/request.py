@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.engine import VendorFact
 from sqlenrich.core.json import canonical_json
 from sqlenrich.core.turn import Turn, as_messages
@@ -28,7 +29,11 @@ class ResolvedModel:
 
 
 def request_constant(
-    model: ResolvedModel, schema: Mapping[str, Any], hint: str | None, turns: Sequence[Turn] = ()
+    model: ResolvedModel,
+    schema: Mapping[str, Any],
+    hint: str | None,
+    turns: Sequence[Turn] = (),
+    embedding: Embedding | None = None,
 ) -> str:
     """Give ``C``: the SHA-256, in hexadecimal, of all that determines an answer except the prompt.
 
@@ -41,6 +46,7 @@ def request_constant(
         "shape": shape(schema),
         "hint": None if hint is None else HINT,
         **({"turns": as_messages(turns)} if turns else {}),
+        **({} if embedding is None else {"embedding": {"dimensions": embedding.dimensions}}),
     }
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 

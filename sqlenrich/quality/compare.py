@@ -73,6 +73,9 @@ def compare(
     other's answers. All other arguments are those of :func:`~sqlenrich.run`. Raises ConfigError before the first call.
     """
     check_options("compare", options, CompareOptions)
+    for side in (a, b):
+        if side is not None and side.embedding is not None:
+            raise ConfigError(f"{side.place}: a comparison counts equal answers, and vectors are never equal")
     config = settings_of(config, a, options.get("prices"))
     observer, stopper, truth = observer or NullObserver(), stopper or Stopper(), truth or {}
     sides = [

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.errors import ConfigError, UnsupportedError
 from sqlenrich.core.functions import Functions
 from sqlenrich.core.version import __version__
@@ -102,7 +103,8 @@ def render(
 def model_for(enrichment: Enrichment, engine: str, config: Config, name: str | None = None) -> ResolvedModel:
     """Give the model of an engine: an alias of the settings, a model's own name, else the engine's default."""
     key = get_engine(engine).settings_key
-    found = config.model(name or enrichment.model, key) or config.model("default", key)
+    alias = DEFAULT_ALIASES[enrichment.embedding is not None]
+    found = config.model(name or enrichment.model, key) or config.model(alias, key)
     if found is None:
         resolved = resolve_model(enrichment, get_engine(engine))
     else:
@@ -114,7 +116,7 @@ def model_to_retry(enrichment: Enrichment, engine: str, config: Config, name: st
     """Give the model of a retry: the one named, else the file's ``escalate``, else the file's model."""
     wanted = name or enrichment.escalate
     key = get_engine(engine).settings_key
-    if wanted is not None and config.model(wanted, key) is None and wanted != "default":
+    if wanted is not None and config.model(wanted, key) is None and wanted not in DEFAULT_ALIASES:
         raise ConfigError(f'the model "{wanted}" has no name for {engine}: write {key} under [models.{wanted}]')
     return model_for(enrichment, engine, config, wanted)
 

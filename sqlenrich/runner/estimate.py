@@ -45,7 +45,8 @@ from sqlenrich.spec.settings import Config
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimate of a run. ``calls`` are the requests without an answer, retries excluded.
+    """The estimate of a run. ``calls`` are the requests without an answer, retries excluded;
+    of those for vectors many go with one call.
 
     Cost and time are ranges. An unknown bound is None, never 0. ``limit`` names what determines the time.
     """
@@ -77,11 +78,13 @@ class Estimate:
     """The input tokens that the lower bound of the cost assumes to be cached."""
     where: str = ""
     output: str = ""
+    texts_per_call: int = 1
+    """How many requests for a vector go with one call at most."""
 
     def to_dict(self) -> dict[str, Any]:
         """Give the facts by name, as the JSON has them."""
         facts = asdict(self)
-        for hidden in ("where", "output", "cached_assumed"):
+        for hidden in ("where", "output", "cached_assumed", "texts_per_call"):
             del facts[hidden]
         facts["endpoint"] = self.where.removeprefix(" at ") if self.where.startswith(" at ") else None
         for name in ("cost", "seconds"):
@@ -135,11 +138,11 @@ class Estimate:
     def _capped(self) -> str:
         """The cap that ends the run, and what is left then."""
         if self.stopped_at is None:
-            return ""
+            return f"with up to {self.texts_per_call:,} texts each" if self.texts_per_call > 1 and self.calls else ""
         option = f"--{self.stopped_at.replace('_', '-')}"
         if self.stopped_at == "max_cost":
             return f"at most: {option} ends the run before"
-        return f"of {self.pending:,}: {option} ends the run"
+        return f"of {-(-self.pending // self.texts_per_call):,}: {option} ends the run"
 
     def _cached(self) -> str:
         """The input that the lower bound of the cost assumes to be cached."""
@@ -183,9 +186,11 @@ def estimate(
     planned = _in_files if place.output is None or isinstance(place.output, str | Path | Sequence) else _on_warehouse
     with planned(enrichment, config, wanted, given, place) as (choice, pending, shown, compiled):
         rows, distinct, no_input, bad_prompt = (int(n or 0) for n in pending.requests.rows(queries.planned())[0])
-        calls, stopped_at = _capped_calls(pending.calls, caps)
+        together = choice.texts_per_call
+        asked, stopped_at = _capped_requests(pending.calls, caps, together)
+        calls = -(-asked // together)
         latency_ms = pending.latency_ms()
-        share = calls / pending.calls if pending.calls else 0.0
+        share = asked / pending.calls if pending.calls else 0.0
         tokens_in = pending.tokens_in(sample).scaled(share) if calls else None
         tokens_out = pending.tokens_out().scaled(share) if calls else None
     settings = choice.endpoint
@@ -218,14 +223,16 @@ def estimate(
         cached_assumed=cached_assumed,
         where=choice.where,
         output=shown,
+        texts_per_call=together,
     )
 
 
-def _capped_calls(calls: int, caps: Caps) -> tuple[int, str | None]:
-    """Give the calls under the caps, and the cap that is below all calls."""
-    limits = {"max_rows": caps.max_rows, "max_calls": caps.max_calls}
-    found = min((limit, name) for name, limit in {**limits, "": calls}.items() if limit is not None)
-    return found[0], found[1] or None if found[0] < calls else None
+def _capped_requests(requests: int, caps: Caps, together: int) -> tuple[int, str | None]:
+    """Give the requests under the caps, and the cap that is below all; so many go with one call."""
+    max_calls = None if caps.max_calls is None else caps.max_calls * together
+    limits = {"max_rows": caps.max_rows, "max_calls": max_calls}
+    found = min((limit, name) for name, limit in {**limits, "": requests}.items() if limit is not None)
+    return found[0], found[1] or None if found[0] < requests else None
 
 
 class _Planned(NamedTuple):

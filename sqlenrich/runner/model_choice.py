@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
+from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, RunError, did_you_mean
 from sqlenrich.engines import get_engine
@@ -94,12 +95,18 @@ class ModelChoice:
     """The endpoint with the concurrency that the caller names, None for the mock model."""
 
     @property
+    def texts_per_call(self) -> int:
+        """How many requests go with one call at most."""
+        return getattr(self.model, "batch", 1)
+
+    @property
     def asks_in_sql(self) -> bool:
         """Whether the warehouse's own function asks."""
         return self.model is None
 
     def with_params(self, resolved: ResolvedModel) -> ModelChoice:
         """Give the same model with other parameters."""
+        from sqlenrich.llm.endpoint.embedding_model import endpoint_model
         from sqlenrich.llm.endpoint.model import EndpointModel
 
         if self.asks_in_sql:
@@ -107,7 +114,7 @@ class ModelChoice:
         if resolved == self.resolved or not isinstance(self.model, EndpointModel):
             return self
         config = replace(self.model.config, params=resolved.params)
-        model = EndpointModel(self.model.endpoint, config, limiter=self.model.limiter)
+        model = endpoint_model(self.model.endpoint, config, limiter=self.model.limiter)
         return replace(self, model=model, resolved=resolved)
 
 
@@ -131,7 +138,7 @@ def sql_model(
     resolved = model_for(enrichment, engine, config, wanted.name)
     if budget is not None and budget.max_cost is not None:
         set_prices(budget, config, resolved.name)
-        if enrichment.params.get("max_tokens") is None:
+        if enrichment.params.get("max_tokens") is None and enrichment.embedding is None:
             raise ConfigError("max_cost needs the most that an answer may take: write params: {max_tokens: ...}")
     return ModelChoice(None, resolved, 0, f" on {engine}", resolved, budget)
 
@@ -143,7 +150,12 @@ def _mock(enrichment: Enrichment, mock: Mock, concurrency: int | None, budget: B
     # An endpoint may serve a model of this name: its answers are others.
     resolved = replace(named, params={**named.params, "sqlenrich": MOCK})
     try:
-        answers = MockModel(enrichment.schema, failures=mock.failures or None, validator=value_test)
+        answers = MockModel(
+            enrichment.schema,
+            failures=mock.failures or None,
+            validator=value_test,
+            embedding=enrichment.embedding,
+        )
     except ValueError as error:
         raise ConfigError(f"--mock: {error}") from None
     return ModelChoice(answers, resolved, concurrency or 64, "", named, budget)
@@ -152,7 +164,7 @@ def _mock(enrichment: Enrichment, mock: Mock, concurrency: int | None, budget: B
 def _endpoint(
     enrichment: Enrichment, config: Config, settings: Endpoint, wanted: WantedModel, budget: Budget | None
 ) -> ModelChoice:
-    from sqlenrich.llm.endpoint.model import EndpointModel
+    from sqlenrich.llm.endpoint.embedding_model import endpoint_model
     from sqlenrich.llm.endpoint.request_config import RequestConfig
 
     place = settings.origin or "the endpoint"
@@ -163,7 +175,8 @@ def _endpoint(
     if settings.api_key_command is None:
         settings.resolve_key()  # a key that no header can hold is refused before anything is sent
     own = _own_model(enrichment, config, settings, wanted.name)
-    taken = sorted({*own.params, "response_format"} & set(settings.extra_body))
+    ours = ("response_format",) if enrichment.embedding is None else ("dimensions", "encoding_format")
+    taken = sorted({*own.params, *ours} & set(settings.extra_body))
     if taken:
         raise ConfigError(f"{', '.join(taken)} of {place}.extra_body is set by sqlenrich: write it under params")
     if budget is not None and budget.max_cost is not None:
@@ -178,10 +191,12 @@ def _endpoint(
         hint=form.hint,
         fallbacks=tuple(fallbacks),
         turns=enrichment.turns,
+        embedding=enrichment.embedding,
     )
-    asked = EndpointModel(settings, sent, budget=budget)
+    asked = endpoint_model(settings, sent, budget=budget)
     # Two rows share no beginning where the prompt is one text and one value behind it.
-    ordered = wanted.prefix_order and settings.prefix_order and len(enrichment.prompt().columns) > 1
+    shared = enrichment.embedding is None and len(enrichment.prompt().columns) > 1
+    ordered = wanted.prefix_order and settings.prefix_order and shared
     where = " and ".join(site.shown for site in asked.endpoint_urls)
     return ModelChoice(asked, resolved, asked.limiter.max_concurrency, f" at {where}", own, budget, ordered, settings)
 
@@ -190,7 +205,7 @@ def _own_model(enrichment: Enrichment, config: Config, settings: Endpoint, name:
     """Give the model by the file and the settings of models; an endpoint without one is asked for its only model."""
     wanted = name or enrichment.model
     alias = config.model(wanted, "endpoint")
-    if alias is None and wanted != "default":
+    if alias is None and wanted not in DEFAULT_ALIASES:
         raise ConfigError(f'the model "{wanted}" has no name for an endpoint: write endpoint under [models.{wanted}]')
     found = alias.name if alias is not None else only_model(settings)
     return resolve_model(enrichment, get_engine(CLIENT_ENGINE), found, alias.params if alias is not None else None)

@@ -20,6 +20,8 @@ def output_forms(enrichment: Enrichment, resolved: ResolvedModel, endpoint: Endp
     wherever no schema is sent, unless the file says otherwise. It is then no part of the request's hash: a stored
     answer stays one, whichever form an endpoint takes.
     """
+    if enrichment.embedding is not None:
+        return (OutputForm("none", None, None),)
     url, named = ("", None) if endpoint is None else (endpoint.url, endpoint.dialect)
     schema = json_schema_format(output_of(enrichment, resolved), dialect_of(url, named)).form
     hint = None if enrichment.hint == "never" else hint_text(enrichment.schema)

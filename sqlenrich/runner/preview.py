@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
+from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.turn import as_messages
@@ -45,6 +46,7 @@ if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.messages import Answer
 
 RULE = "-" * 72
+SHOWN_VECTOR_CHARS = 80
 MAX_UNCONFIRMED_ROWS = 20
 """The most rows that a preview asks without a confirmation."""
 
@@ -107,7 +109,7 @@ def preview(
         requests = {row["request_hash"]: row["prompt"] for row in shown if row["request_hash"]}
         accepted = False
         if choice is not None:
-            calls = len(requests)
+            calls = -(-len(requests) // choice.texts_per_call)
             paid, model = may_cost(choice), choice.resolved.name
             line = PreviewLine(len(shown), calls, 0, calls, model, choice.where, paid, total_rows=total)
             accepted = not calls or observer.plan(line)
@@ -123,7 +125,8 @@ def preview(
 def _resolve(enrichment: Enrichment, config: Config, model: Endpoint | Mock | str | None) -> ResolvedModel:
     """Give the model and the parameters that a run would send, without asking the endpoint for its model."""
     wanted = model.model if isinstance(model, Endpoint) else model if isinstance(model, str) else None
-    found = config.model(wanted or enrichment.model, "endpoint") or config.model("default", "endpoint")
+    alias = DEFAULT_ALIASES[enrichment.embedding is not None]
+    found = config.model(wanted or enrichment.model, "endpoint") or config.model(alias, "endpoint")
     name, changed = (found.name, found.params) if found is not None else ("(the endpoint's model)", None)
     return resolve_model(enrichment, get_engine(CLIENT_ENGINE), name, changed)
 
@@ -160,16 +163,35 @@ def _prompts(
     lines: list[str] = []
     for number, row in enumerate(rows, start=1):
         lines += [_title(enrichment, row, number), _state(enrichment, row) or row["prompt"]]
-    form = output_forms(enrichment, resolved, endpoint)[0]
-    content = "<the prompt>" + (f"\n\n{form.hint}" if form.hint else "")
-    body: dict[str, Any] = {"model": resolved.name, **dict(sorted(resolved.params.items()))}
-    if form.response_format is not None:
-        body["response_format"] = form.response_format
-    body |= dict(sorted(endpoint.extra_body.items())) if endpoint is not None else {}
-    body["messages"] = [*as_messages(enrichment.turns), {"role": "user", "content": content}]
-    lines += [RULE, "each is sent as POST /chat/completions:", json.dumps(body, indent=2, ensure_ascii=False)]
+    lines += [RULE, f"each is sent as POST {_page(enrichment)}:"]
+    lines.append(json.dumps(_body(enrichment, resolved, endpoint), indent=2, ensure_ascii=False))
     lines += [RULE, f"{len(rows)} of {total:,} rows; nothing was sent"]
     return "\n".join(lines)
+
+
+def _page(enrichment: Enrichment) -> str:
+    return "/chat/completions" if enrichment.embedding is None else "/embeddings, many texts with one request"
+
+
+def _body(enrichment: Enrichment, resolved: ResolvedModel, endpoint: Endpoint | None) -> dict[str, Any]:
+    """Give what a request holds, its prompt as a placeholder."""
+    body: dict[str, Any] = {"model": resolved.name, **dict(sorted(resolved.params.items()))}
+    extra = dict(sorted(endpoint.extra_body.items())) if endpoint is not None else {}
+    if (vector := enrichment.embedding) is not None:
+        length = {"dimensions": vector.dimensions, "encoding_format": "float"}
+        return {**body, **length, **extra, "input": ["<the prompt>", "..."]}
+    form = output_forms(enrichment, resolved, endpoint)[0]
+    content = "<the prompt>" + (f"\n\n{form.hint}" if form.hint else "")
+    if form.response_format is not None:
+        body["response_format"] = form.response_format
+    return {**body, **extra, "messages": [*as_messages(enrichment.turns), {"role": "user", "content": content}]}
+
+
+def _shown(enrichment: Enrichment, response: str | None) -> str | None:
+    """Give an answer for a person: of a vector its beginning."""
+    if enrichment.embedding is None or response is None or len(response) <= SHOWN_VECTOR_CHARS:
+        return response
+    return f"{response[:SHOWN_VECTOR_CHARS]}… ({len(response):,} characters)"
 
 
 def _ask(choice: ModelChoice, prompts: Mapping[str, str], observer: Observer, stopper: Stopper) -> dict[str, Answer]:
@@ -215,7 +237,7 @@ def _answers(
         if answer.call_error is not None:
             lines.append(f"CALL_ERROR: {answer.call_error}")
             continue
-        lines.append(f"answer: {answer.response}")
+        lines.append(f"answer: {_shown(enrichment, answer.response)}")
         repairs = enrichment.repairs_of(sends_schema=sends_schema(enrichment, choice.endpoint))
         repaired = repair(answer.response, repairs, kept_nulls(enrichment.schema))
         failure = evaluate_checks(enrichment.checks, repaired)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple, Unpack
 
+from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, SqlenrichError
 from sqlenrich.engines import get_engine
@@ -87,6 +88,7 @@ def retry(
         last = backend.last_snapshot(enrichment.name)
         enrichment = same_snapshot(enrichment, last, config, backend)
         choice = choose(enrichment, last, config, wanted, caps, backend)
+        _check_same_model(enrichment, last, choice)
         session = Session(
             enrichment,
             config,
@@ -223,10 +225,19 @@ def choose(
         raise ConfigError(f"the last run asked the mock model ({MOCK}): give --mock, or run it again with a real model")
     if wanted.mock is None:
         name = wanted.name or enrichment.escalate or last.asked_for
-        if name is None and enrichment.model == "default" and config.model("default", "endpoint") is None:
+        if name is None and enrichment.model in DEFAULT_ALIASES and config.model(enrichment.model, "endpoint") is None:
             name = last.model
         wanted = replace(wanted, name=name)
     return choose_model(enrichment, config, wanted, new_budget(caps))
+
+
+def _check_same_model(enrichment: Enrichment, last: Snapshot, choice: ModelChoice) -> None:
+    """Refuse a retry whose vectors could not be compared with those of the run. Raises ConfigError."""
+    if enrichment.embedding is not None and choice.resolved.name != last.model:
+        raise ConfigError(
+            f"the last run asked {last.model}: vectors of {choice.resolved.name} can't be compared with its own; run "
+            "the file again with that model"
+        )
 
 
 class Call(NamedTuple):

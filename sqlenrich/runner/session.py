@@ -190,7 +190,7 @@ class Session:
             self.observer,
             self.stopper,
             ChunkPolicy(self.chunk_rows),
-            self.enrichment.params.get("max_tokens"),
+            self.enrichment.params.get("max_tokens") if self.enrichment.embedding is None else 0,
         )
 
     def _spark_loop(self, plan: Plan) -> Loop | None:
@@ -217,7 +217,7 @@ class Session:
             counts.rows,
             counts.distinct,
             cached,
-            counts.pending,
+            -(-counts.pending // self.model.texts_per_call),
             model,
             self.model.where,
             paid=price is not None or may_cost(self.model),

@@ -14,8 +14,8 @@ from sqlenrich.core.json import compact_json
 from sqlenrich.core.sql import literal
 from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
 from sqlenrich.core.turn import text_before
-from sqlenrich.engines import get_engine
 from sqlenrich.llm.endpoint.request_config import OutputForm
+from sqlenrich.plan.model import engine_of
 from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.relations import symbol
 from sqlenrich.prompt.layout import layout
@@ -71,8 +71,8 @@ class TokensIn:
 class TokensOut:
     """The output tokens of the pending requests, each and in total; an upper bound is None without ``max_tokens``.
 
-    ``method`` is ``stored`` (5th to 95th percentile of ``sampled`` answers) or ``schema`` (from the shortest valid
-    answer to ``max_tokens``).
+    ``method`` is ``stored`` (5th to 95th percentile of ``sampled`` answers), ``schema`` (from the shortest valid
+    answer to ``max_tokens``) or ``vector`` (none).
     """
 
     low: int
@@ -89,6 +89,8 @@ class TokensOut:
 
     def to_text(self) -> str:
         """Give the tokens of an answer and their source."""
+        if self.method == "vector":
+            return "a vector has none"
         if self.method == "stored":
             return f"{self.low:,} p5, {self.high:,} p95 a request; from {self.sampled:,} stored answers"
         most = "no max_tokens is set" if self.high is None else f"max_tokens {self.high:,}"
@@ -116,7 +118,7 @@ class PendingRequests:
 
     def __init__(self, requests: Requests, plan: Plan, enrichment: Enrichment, choice: ModelChoice) -> None:
         self.requests, self.plan, self.enrichment, self.choice = requests, plan, enrichment, choice
-        self.engine = get_engine(plan.engine)
+        self.engine = engine_of(enrichment, plan.engine, asked_by_client=not choice.asks_in_sql)
         function = self.engine.facts.get("count_tokens") if choice.asks_in_sql else None
         self.counter = "the endpoint" if function is None else str(function.value)
         self.sizes = self.counts(exp.select("prompt AS v").from_(symbol("pending")))
@@ -242,6 +244,8 @@ class PendingRequests:
 
     def tokens_out(self) -> TokensOut:
         """Give the tokens of the answers, from stored answers, or else from the schema and the limit."""
+        if self.enrichment.embedding is not None:
+            return TokensOut(0, 0, 0, 0, "vector", 0)
         known = self.counts(self.answers("tokens_out AS v").where("tokens_out > 0")) if self.requests.found else {}
         answers = sum(known.values())
         if answers >= MIN_STORED_ANSWERS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from sqlenrich.core.embedding import AFTER, Embedding
 from sqlenrich.core.json import canonical_json
 from sqlenrich.llm.endpoint.request_config import RequestConfig
 from sqlenrich.llm.messages import Request
@@ -19,8 +21,11 @@ from sqlenrich.spark.address import DeskAddress
 from sqlenrich.spark.worker import worker_of
 
 NAME = "ai_query"
-ARGUMENTS = ("endpoint", "request", "modelParameters", "responseFormat", "failOnError")
+ARGUMENTS = ("endpoint", "request", "modelParameters", "responseFormat", "failOnError", "returnType")
+VECTOR_TYPE = re.compile(r"\s*array\s*<\s*(float|double)\s*>\s*", re.IGNORECASE)
 _NAMES = {name.lower(): name for name in ARGUMENTS}
+FIELD = "vector"
+"""The field of an answer that holds a vector, inside of this module."""
 PROBLEM_S = 30.0
 """What every request meets is met again by trying, at most this often."""
 RETURNS = "STRUCT<result: STRING, errorMessage: STRING>"
@@ -32,6 +37,7 @@ class _Sent(NamedTuple):
     endpoint: str
     parameters: str
     response_format: str
+    return_type: str
 
 
 def answers(
@@ -48,7 +54,7 @@ def answers(
             groups.setdefault(sent, []).append(place)
     for sent, places in groups.items():
         try:
-            config = config_of(sent.endpoint, models, sent.parameters, sent.response_format)
+            config = config_of(sent.endpoint, models, sent.parameters, sent.response_format, sent.return_type)
         except ValueError as error:
             for place in places:
                 found[place] = (None, str(error))
@@ -78,7 +84,7 @@ def arguments(positional: Sequence[pa.Array], named: Mapping[str, pa.Array]) -> 
 
 def _sent(given: Mapping[str, pa.Array]) -> Iterator[_Sent]:
     """Give what each row's request has beside its prompt. These are constants of a query in almost all uses."""
-    columns = [given.get(name) for name in ("endpoint", "modelParameters", "responseFormat")]
+    columns = [given.get(name) for name in ("endpoint", "modelParameters", "responseFormat", "returnType")]
     texts = [None if column is None else _texts(column) for column in columns]
     for place in range(len(given["request"])):
         yield _Sent(*("" if column is None else column[place] for column in texts))
@@ -109,12 +115,22 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def config_of(endpoint: str, models: Mapping[str, str], parameters: str, response_format: str) -> RequestConfig:
+def config_of(
+    endpoint: str, models: Mapping[str, str], parameters: str, response_format: str, return_type: str = ""
+) -> RequestConfig:
     """Give what is sent with every request of these arguments. Raises ValueError with what is wrong."""
     model = models.get(endpoint, endpoint)
     if not model:
         raise ValueError(f"{NAME}: the first argument is NULL: it names the model")
     params: dict[str, Any] = json.loads(parameters) if parameters else {}
+    if return_type:
+        length = params.pop("dimensions", None)
+        if not VECTOR_TYPE.fullmatch(return_type) or not isinstance(length, int):
+            raise ValueError(
+                f"{NAME}: returnType is 'ARRAY<FLOAT>' beside modelParameters => named_struct('dimensions', N), or "
+                "left out"
+            )
+        return RequestConfig(model, params=params, embedding=Embedding(FIELD, length))
     form: Any = None
     if response_format:
         try:
@@ -126,10 +142,19 @@ def config_of(endpoint: str, models: Mapping[str, str], parameters: str, respons
     return RequestConfig(model, params=params, response_format=form)
 
 
+def _result(config: RequestConfig, response: str | None) -> str | None:
+    """Give what the function returns of an answer: a model's text, or a vector's JSON text."""
+    if config.embedding is None or response is None:
+        return response
+    return response.removeprefix(config.embedding.before).removesuffix(AFTER)
+
+
 def _ask(
     address: DeskAddress, config: RequestConfig, prompts: Mapping[int, str], found: list[tuple[str | None, str | None]]
 ) -> None:
     parts = {"model": config.model, "params": dict(config.params), "form": config.response_format}
+    if config.embedding is not None:
+        parts["embedding"] = {"dimensions": config.embedding.dimensions}
     constant = hashlib.sha256(canonical_json(parts).encode()).hexdigest()
     places: dict[str, list[int]] = {}
     for place, prompt in prompts.items():
@@ -140,7 +165,7 @@ def _ask(
     for answered in () if lately else worker.ask(requests):
         for row in answered:
             for place in places.get(row["request_hash"], ()):
-                found[place] = (row["response"], row["call_error"])
+                found[place] = (_result(config, row["response"]), row["call_error"])
     for rows in places.values():
         for place in rows:
             if found[place] == (None, None):

@@ -7,12 +7,13 @@ from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.turn import Turn
 from sqlenrich.llm.endpoint.request_config import OutputForm, RequestConfig
 from sqlenrich.spark.vllm.placement import own_server_first
 
-HANDED = ("url", "others", "timeout", "prefix_order", "model", "origin", "client_cert", "client_key")
+HANDED = ("url", "others", "timeout", "prefix_order", "model", "origin", "client_cert", "client_key", "embed_batch")
 """The settings of an endpoint that workers get as they are. Files must be at the same places on executors."""
 _PARTS: Mapping[str, type[OutputForm] | type[Turn]] = {"fallbacks": OutputForm, "turns": Turn}
 """The settings of a request that are tuples of named parts, which JSON has not."""
@@ -73,7 +74,9 @@ def _written(config: RequestConfig) -> dict[str, Any]:
 
 def config_of(written: Mapping[str, Any]) -> RequestConfig:
     """Give what a desk has handed out to be sent with every request."""
-    parts = {name: tuple(kind(**part) for part in written[name]) for name, kind in _PARTS.items()}
+    parts: dict[str, Any] = {name: tuple(kind(**part) for part in written[name]) for name, kind in _PARTS.items()}
+    if (vector := written["embedding"]) is not None:
+        parts["embedding"] = Embedding(**vector)
     return RequestConfig(**{**written, **parts})
 
 

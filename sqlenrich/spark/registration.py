@@ -46,12 +46,13 @@ def register(
     models: Mapping[str, str] | None = None,
     desk_port: int = 0,
 ) -> Registration:
-    """Register ``ai_query(endpoint, request, modelParameters, responseFormat, failOnError)`` in a Spark session.
+    """Register ``ai_query(endpoint, request, modelParameters, responseFormat, failOnError, returnType)`` in a session.
 
     ``endpoint`` is an :class:`~sqlenrich.Endpoint` or its URL. ``models`` gives the model's own name for what a query
-    writes as the first argument; any other name is a model's own. Each row gives ``STRUCT<result, errorMessage>``.
-    Equal requests are asked once while the function is registered; a failure that may pass is asked again. Raises
-    ConfigError.
+    writes as the first argument; any other name is a model's own. Each row gives ``STRUCT<result, errorMessage>``, of
+    texts. With ``returnType => 'ARRAY<FLOAT>'`` the result is a vector as JSON; ``dimensions`` of the parameters is its
+    length. Equal requests are asked once while the function is registered; a failure that may pass is asked again.
+    Raises ConfigError.
     """
     from pyspark.sql.pandas.functions import arrow_udf
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.turn import Turn
 from sqlenrich.core.types import STRING, Type, stored
 from sqlenrich.prompt import Prompt, compile_prompt
@@ -76,6 +77,8 @@ class Enrichment:
     """The maximum length of a request, and what happens to a longer one."""
     quality: Quality = field(default_factory=Quality)
     """How the quality of the answers is measured."""
+    embedding: Embedding | None = None
+    """The vector that is the only field of the output; None: a model writes the answers."""
 
     def repairs_of(self, *, sends_schema: bool) -> tuple[str, ...]:
         """Give the repairs of a call's answers. Without a schema a model may write its reasoning before the answer."""

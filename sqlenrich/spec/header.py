@@ -146,7 +146,7 @@ HEADER: dict[str, dict[str, Any]] = {
         "type": "object",
         "description": (
             "The answer's fields (label(enum, what it is): [a, b]; urgency: integer; note?: string, optional), "
-            "a JSON Schema, or {pydantic: module:Model}."
+            "a JSON Schema, {pydantic: module:Model}, or a vector: {embedding: {dimensions: 1024}}."
         ),
     },
 }
@@ -158,7 +158,7 @@ PLACED: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("type", "properties", "required", "enum"), ("output", "the answer's schema is written")),
 }
 """The key under which a key stands that a file has at the top, and what to do."""
-RESERVED = ("images", "embed", "steps")
+RESERVED = ("images", "steps")
 FOREIGN = {
     "Dotprompt": ("input", "ext", "tools"),
     "Prompty": ("inputs", "sample", "authors", "apiType", "outputs"),

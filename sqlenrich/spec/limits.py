@@ -60,9 +60,9 @@ class Fitted:
 
 
 def read_limit(
-    header: Mapping[str, Any], schema: Mapping[str, Any], turns: Sequence[Turn] = ()
+    header: Mapping[str, Any], schema: Mapping[str, Any] | None, turns: Sequence[Turn] = ()
 ) -> tuple[Limit | None, list[tuple[str, str]]]:
-    """Give the limit of a header, and its problems, each with its key."""
+    """Give the limit of a header, and its problems, each with its key. ``schema`` is None for an embedding."""
     tokens, written = header.get("max_input_tokens"), header.get("on_overflow", "quarantine")
     if tokens is None:
         return None, [
@@ -76,7 +76,8 @@ def read_limit(
         problems.append((f"on_overflow must be quarantine or truncate:COLUMN, not {written!r}", "on_overflow"))
     if problems:
         return None, problems
-    beside = estimate_tokens(hint_text(schema)) + estimate_tokens(text_before(turns))
+    hint = 0 if schema is None else estimate_tokens(hint_text(schema))
+    beside = hint + estimate_tokens(text_before(turns))
     limit = Limit(tokens, beside, None if written == "quarantine" else cut)
     if limit.bytes <= 0:
         message = (

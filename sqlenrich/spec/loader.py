@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from sqlenrich.core.embedding import DEFAULT_ALIASES, Embedding
 from sqlenrich.core.errors import PromptError, SpecError, did_you_mean
 from sqlenrich.core.json import compact_json
 from sqlenrich.core.turn import Turn
@@ -21,6 +22,7 @@ from sqlenrich.prompt import compile_prompt
 from sqlenrich.schema import expand, normalise, output_columns
 from sqlenrich.schema.checks.repairs import REPAIRS
 from sqlenrich.spec.condition import parse_condition
+from sqlenrich.spec.embedding import is_embedding, read_embedding
 from sqlenrich.spec.enrichment import DEFAULT_REPAIRS, RESERVED_COLUMNS, Enrichment, SourceColumn
 from sqlenrich.spec.header import FOREIGN, HEADER, PARAMS, PLACED, RESERVED, GivenHeader, Header
 from sqlenrich.spec.limits import Limit, cut_problem, read_limit
@@ -101,7 +103,7 @@ class _Loader:
         if not self.name.replace("_", "").isalnum() or not self.name.isascii() or self.name[0].isdigit():
             self.report(f'the name "{self.name}" becomes a table: letters, digits and _, not a digit first', ())
         self.keys()
-        schema = self.output()
+        schema, embedding = self.output()
         params, engine_params = self.params()
         source, query = self.table()
         retry = self.mapping("retry")
@@ -133,21 +135,22 @@ class _Loader:
             columns=self.columns(),
             require=self.names("require") if "require" in self.values else None,
             where=self.where(),
-            model=self.value("model", str, "default"),
+            model=self.value("model", str, DEFAULT_ALIASES[embedding is not None]),
             params=params,
             engine_params=engine_params,
             vars=self.mapping("vars"),
-            hint=self.choice("hint", ("auto", "always", "never"), "auto"),
-            repairs=self.repairs(),
-            declares_repairs="repairs" in self.values,
+            hint=self.choice("hint", ("auto", "always", "never"), "auto" if embedding is None else "never"),
+            repairs=self.repairs() if embedding is None else (),
+            declares_repairs="repairs" in self.values or embedding is not None,
             max_attempts=retry.get("max_attempts", 3),
             feedback=retry.get("feedback", False),
             escalate=escalate,
             max_quarantine=self.value("max_quarantine", (int, float), None),
             keep_prompts=bool(keep_prompts),
-            limit=self.limit(schema, turns),
+            limit=self.limit(schema if embedding is None else None, turns),
             turns=turns,
             quality=self.quality(schema),
+            embedding=embedding,
         )
         self.ranges(made)
         if self.wrong & {"columns", "vars", "output"}:
@@ -190,6 +193,9 @@ class _Loader:
         for key in self.values:
             if key in RESERVED:
                 self.report(f'"{key}" is not supported yet', (str(key),))
+            elif key in ("embed", "embedding", "dimensions"):
+                form = "output: {embedding: {dimensions: 1024}}"
+                self.report(f'"{key}" is no key of the header: write {form}', (str(key),))
             elif key in PLACED:
                 under, what = PLACED[str(key)]
                 self.report(f'"{key}" is no key of the header: {what} under {under}: {{{key}: ...}}', (str(key),))
@@ -256,7 +262,7 @@ class _Loader:
             self.report(message, place)
         return turns
 
-    def limit(self, schema: Mapping[str, Any], turns: tuple[Turn, ...]) -> Limit | None:
+    def limit(self, schema: Mapping[str, Any] | None, turns: tuple[Turn, ...]) -> Limit | None:
         limit, problems = read_limit(self.values, schema, turns)
         for message, key in problems:
             self.report(message, (key,))
@@ -329,8 +335,19 @@ class _Loader:
                 params[name] = value
         return params, engines
 
-    def output(self) -> dict[str, Any]:
+    def output(self) -> tuple[dict[str, Any], Embedding | None]:
         written = self.values.get("output")
+        if is_embedding(written):
+            embedding, schema, problems = read_embedding(self.values)
+            for message, path in problems:
+                self.report(message, path)
+            plain, unfit = normalise(schema)
+            for problem in () if problems else unfit:
+                self.report(problem.message, ("output", embedding.field))
+            return plain, embedding
+        return self.json_schema(written), None
+
+    def json_schema(self, written: Any) -> dict[str, Any]:
         if written is None:
             self.report("output is missing: the JSON Schema of the answer", ())
             self.wrong.add("output")

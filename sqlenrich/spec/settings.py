@@ -12,6 +12,7 @@ from typing import Any
 
 from dotenv import load_dotenv
 
+from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.endpoint import ENDPOINT_KEYS, Endpoint, endpoint_problems
 from sqlenrich.core.engine import VendorFact
 from sqlenrich.core.errors import ConfigError, did_you_mean
@@ -85,7 +86,7 @@ class Config:
         """Give the meaning of an alias on an engine, None if unset. Any other name is a model's own name."""
         if name in self.models:
             return self.models[name].get(engine)
-        return None if name == "default" else ModelAlias(name)
+        return None if name in DEFAULT_ALIASES else ModelAlias(name)
 
     def target(self, name: str) -> Target:
         """Give a target by its name. Raises ConfigError for an unknown name."""

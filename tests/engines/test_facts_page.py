@@ -40,7 +40,10 @@ def lists() -> str:
             "| fact | value | source | read on | seen live |",
             "| --- | --- | --- | --- | --- |",
         ]
-        for name, fact in get_engine(engine).facts.items():
+        facts = dict(get_engine(engine).facts)
+        if (vectors := get_engine(engine).embedding) is not None:
+            facts |= {f"embedding: {name}": fact for name, fact in vectors.facts.items()}
+        for name, fact in facts.items():
             words = re.sub(r"_", " ", name)
             seen = "yes" if fact.seen_live else "no"
             source = fact.source.replace("|", "\\|")

@@ -26,14 +26,25 @@ RETRY = "review_aspects.retry"
 """The script of a retry with every option."""
 TRUNCATE = "review_aspects.truncate"
 """The script of an enrichment that truncates long prompts."""
-SCRIPTS = (*TEMPLATES, RETRY, TRUNCATE)
+VECTOR = "article_vector"
+"""The script of an enrichment whose output is a vector."""
+ARTICLE = """---
+version: 1
+source: raw.articles
+key: [id]
+output: {embedding: {dimensions: 1024}}
+---
+{{ title }}: {{ body }}
+"""
+SCRIPTS = (*TEMPLATES, RETRY, TRUNCATE, VECTOR)
 
 
 def rendered(template: str, engine: str, *, preflight: bool = True) -> str:
     """The script without sqlenrich's own version, which would change every file at each release."""
     name, _, variant = template.partition(".")
     limit = Limit(2000, beside=500, cut="review") if variant == "truncate" else None
-    enrichment = replace(se.load(name), feedback=variant == "retry", limit=limit)
+    written = se.loads(ARTICLE, name=VECTOR) if name == VECTOR else se.load(name)
+    enrichment = replace(written, feedback=variant == "retry", limit=limit)
     sql = se.render(enrichment, engine=engine, config=Config(), retry=variant == "retry", preflight=preflight)
     return re.sub(r"(?m)^(-- .*; made by sqlenrich) \S+$", r"\1", sql, count=1)
 

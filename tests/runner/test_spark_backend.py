@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,6 +121,22 @@ def test_executors_ask_an_endpoint(
             columns = ", ".join(f'"{column}"' for column in found.columns)
             own = duckdb_rows(tmp_path / "own.duckdb", f'SELECT {columns} FROM "{name}"')
             assert plain(found.collect()) == plain(own), name
+
+
+def test_executors_ask_for_vectors(spark: SparkSession, messages: Path, tmp_path: Path) -> None:
+    header = "---\nkey: [id]\ncolumns: {id: bigint}\noutput: {v: {dimensions: 4}}\n---\n"
+    enrichment = se.loads(header + "{{ body }}", name="vectors")
+    with ScriptedEndpoint() as server:
+        endpoint = se.Endpoint(server.url, model="mock", concurrency=4, embed_batch=16)
+        report = se.run(enrichment, spark=spark, input=messages, output=f"{tmp_path}/out", model=endpoint)
+        asked = [json.loads(seen.body)["input"] for seen in server.asked]
+    texts = [text for together in asked for text in together]
+    assert len(texts) == len(set(texts)) == report.distinct_requests
+    assert 1 < max(map(len, asked)) <= 16
+    assert report.calls == len(asked) < len(texts)
+    found = spark.read.parquet(f"{tmp_path}/out/vectors").collect()
+    assert len(found) == report.enriched == report.rows_in - report.quarantine["NO_INPUT"]
+    assert {len(row.v) for row in found} == {4}
 
 
 def test_csv_and_json_lines_are_read_as_by_duckdb(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from sqlenrich.spark import register
 from sqlenrich.spark.ai_query import arguments, config_of
 from tests.standins.spark import mem_catalog, run_script, spark_session
 from tests.support.endpoint import ScriptedEndpoint
+from tests.support.vectors import unit_vector
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,11 +67,30 @@ def test_the_script_of_databricks_runs_as_it_is(tmp_path: Path) -> None:
         assert [row._error for row in spark.table("support_ticket_quarantine").collect()] == ["NO_INPUT"]
 
 
+@pytest.mark.spark
+def test_the_script_of_vectors_runs_as_it_is() -> None:
+    header = "---\nsource: raw.articles\nkey: [id]\noutput: {v: {dimensions: 4}}\n---\n"
+    script = se.render(se.loads(header + "{{ body }}", name="articles"), engine="spark")
+    with ScriptedEndpoint(by_prompt={"bad": "400_context"}) as server, mem_catalog() as spark:
+        spark.sql("CREATE SCHEMA raw")
+        spark.sql("CREATE TABLE raw.articles (id STRING, body STRING)")
+        spark.sql("INSERT INTO raw.articles VALUES ('1', 'a'), ('2', 'it''s'), ('3', 'bad'), ('4', 'a')")
+        with register(spark, endpoint=server.url, models={"embedding": "mock"}):
+            run_script(script)
+        found = {row.id: row.v for row in spark.table("articles").collect()}
+        refused = [(row.id, row._error) for row in spark.table("articles_quarantine").collect()]
+        answered = [seen for seen in server.asked if seen.status == 200]
+        asked = [text for seen in answered for text in json.loads(seen.body)["input"]]
+    assert found == {"1": unit_vector("a", 4), "2": unit_vector("it's", 4), "4": unit_vector("a", 4)}
+    assert refused == [("3", "CALL_ERROR")]
+    assert (asked.count("a"), asked.count("it's")) == (1, 1)
+
+
 @pytest.mark.parametrize(("positional", "named", "problem"), [
     (1, {}, "ai_query needs request"),
     (2, {"REQUEST": 1}, "ai_query got request twice"),
     (2, {"tone": 1}, "ai_query has no argument tone"),
-    (6, {}, "ai_query takes 5 arguments"),
+    (7, {}, "ai_query takes 6 arguments"),
 ])  # fmt: skip
 def test_arguments_that_are_refused(positional: int, named: dict[str, Any], problem: str) -> None:
     column = pa.array(["x"])
@@ -81,7 +102,10 @@ def test_arguments_that_are_refused(positional: int, named: dict[str, Any], prob
     (("", "", ""), "the first argument is NULL"),
     (("m", "", "{"), "responseFormat is not JSON"),
     (("m", "", "[]"), "responseFormat must be an object"),
+    (("m", "", "", "STRING"), "returnType is 'ARRAY<FLOAT>' beside modelParameters"),
+    (("m", "", "", "ARRAY<FLOAT>"), "returnType is 'ARRAY<FLOAT>' beside modelParameters"),
 ])  # fmt: skip
-def test_what_no_request_can_be_made_of(parts: tuple[str, str, str], problem: str) -> None:
+def test_what_no_request_can_be_made_of(parts: tuple[str, ...], problem: str) -> None:
+    model, *others = parts
     with pytest.raises(ValueError, match=problem):
-        config_of(parts[0], {}, parts[1], parts[2])
+        config_of(model, {}, *others)

@@ -87,7 +87,11 @@ REFUSED = [
     pytest.param("1: x", 'line 2: unknown key "1" @ 1', id="a number as a key"),
     pytest.param("system: 5", "line 2: system must be a text, not 5 @ system", id="system"),
     pytest.param("images: x", 'line 2: "images" is not supported yet @ images', id="images"),
-    pytest.param("embed: x", 'line 2: "embed" is not supported yet @ embed', id="embed"),
+    pytest.param(
+        "embed: x",
+        'line 2: "embed" is no key of the header: write output: {embedding: {dimensions: 1024}} @ embed',
+        id="embed",
+    ),
     pytest.param("steps: x", 'line 2: "steps" is not supported yet @ steps', id="steps"),
     pytest.param("description: 3", "line 2: description must be a text, not 3 @ description", id="description"),
     pytest.param("version: [1]", "line 2: version must be a number or a text, not [1] @ version", id="version"),

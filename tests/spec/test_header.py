@@ -66,7 +66,7 @@ def test_output_is_required() -> None:
 
 
 def test_reserved_keys_are_no_keys() -> None:
-    assert RESERVED == ("images", "embed", "steps")
+    assert RESERVED == ("images", "steps")
     assert not set(RESERVED) & set(HEADER)
 
 

@@ -200,10 +200,11 @@ class AiCall(NamedTuple):
     model_parameters: dict[str, Any] | None
     response_format: str | None
     fail_on_error: bool | None
+    return_type: str | None = None
 
 
 class AiAnswer(NamedTuple):
-    """What ai_query returns for a row."""
+    """What ai_query returns for a row; a vector as its JSON text."""
 
     result: str | None
     error: str | None = None
@@ -245,8 +246,8 @@ def _answer_server() -> _AnswerServer:
 def register_ai_query(answer: Answer) -> None:
     """Give the session an `ai_query` that asks `answer`, here in this process, for every row.
 
-    Arguments: endpoint, request, modelParameters, responseFormat, failOnError, by place or by name
-    (the names' case counts, unlike on Databricks). Always returns STRUCT<result, errorMessage>,
+    Arguments: endpoint, request, modelParameters, responseFormat, failOnError, returnType, by place or by name
+    (the names' case counts, unlike on Databricks). Always returns STRUCT<result, errorMessage>, of texts,
     also without failOnError => false, where Databricks returns the bare result; an error then
     fails the query. `answer` may run in several threads at once; its exception fails the query.
     """
@@ -263,10 +264,11 @@ def register_ai_query(answer: Answer) -> None:
         modelParameters: pa.Array = None,  # noqa: N803
         responseFormat: pa.Array = None,  # noqa: N803
         failOnError: pa.Array = None,  # noqa: N803
+        returnType: pa.Array = None,  # noqa: N803
     ) -> pa.Array:
         from multiprocessing.connection import Client
 
-        given = (endpoint, request, modelParameters, responseFormat, failOnError)
+        given = (endpoint, request, modelParameters, responseFormat, failOnError, returnType)
         columns = [[None] * len(request) if c is None else c.to_pylist() for c in given]
         with Client(address, authkey=key) as connection:
             connection.send(list(zip(*columns, strict=True)))
@@ -281,7 +283,7 @@ def register_ai_query(answer: Answer) -> None:
 
     # As objects: Spark reads the kind of function from them, and here they are only strings.
     ai_query.__annotations__ = dict.fromkeys(ai_query.__annotations__, pa.Array)
-    decorate: Any = arrow_udf  # its stub knows no function of five arguments
+    decorate: Any = arrow_udf  # its stub knows no function of six arguments
     made = decorate(ai_query, "result string, errorMessage string")
     spark_session().udf.register("ai_query", made.asNondeterministic())
 

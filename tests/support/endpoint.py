@@ -1,8 +1,8 @@
 """A scripted OpenAI-compatible endpoint on loopback: valid answers, limits, and every way in which an endpoint fails.
 
 In tests it is a context manager; as a program: ``python tests/support/endpoint.py --port 18100 --latency 0.02``. Beside
-/v1/chat/completions it gives /v1/models, /health and /tokenize; GET /stats and /timeline tell what it saw, POST /reset
-begins to count anew.
+/v1/chat/completions and /v1/embeddings it gives /v1/models, /health and /tokenize; GET /stats and /timeline tell what
+it saw, POST /reset begins to count anew.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ if __name__ == "__main__":
 from sqlenrich.llm.mock.model import MockModel
 from sqlenrich.schema import normalise
 from tests.support.faults import FAULTS, HUGE, ODD_CONTENT, STATUS_FAULTS, STOPPED, checked, error
-from tests.support.http_wire import Connection, Work
+from tests.support.http_wire import PAGES, Connection, Work
 from tests.support.limits import TELLS, Window
 from tests.support.tally import Seen, Tally, load, prompt_of, utf8
+from tests.support.vectors import Vector, embedded, unit_vector
 
 __all__ = ["FAULTS", "HUGE", "STATUS_FAULTS", "ScriptedEndpoint", "Seen", "error"]
 
@@ -46,9 +47,10 @@ class ScriptedEndpoint:
     (from 1) -> fault. ``by_prompt``: text -> fault for prompts that hold it. ``latency_s`` is the time of an
     answer, ``slots`` how many are worked on at once (0 = any number). ``content``: the answers' text, texts of
     which the prompt chooses one, or a function of the prompt; without it answers fit the schema that is asked
-    for. ``rpm`` and ``tpm`` are held over each ``window_s`` seconds; what is beyond gets 429; ``tells``
-    names a style of headers that say how much is left. A request has the
-    tokens of its prompt and its answer, or with ``count_max_tokens`` its ``max_tokens``. ``huge``: bytes of a
+    for. ``vector`` gives the vector of a text and a length, and ``dimensions`` says what becomes of the length that
+    is asked for: ``obeyed``, ``ignored`` or ``refused``. ``rpm`` and ``tpm`` are held over each ``window_s``
+    seconds; what is beyond gets 429; ``tells`` names a style of headers that say how much is left. A request has
+    the tokens of its prompt and its answer, or with ``count_max_tokens`` its ``max_tokens``. ``huge``: bytes of a
     huge answer. ``cut``: the most tokens that are counted of a prompt, as by a server that cuts it. ``tokenizes``:
     whether it has the page of that name. ``log_file``: a line of JSON for each request; with ``keep`` the requests
     themselves are in ``log``.
@@ -64,6 +66,8 @@ class ScriptedEndpoint:
         latency_s: float = 0.0,
         slots: int = 0,
         content: Content | None = None,
+        vector: Vector = unit_vector,
+        dimensions: str = "obeyed",
         models: tuple[str, ...] = ("mock", "small"),
         max_model_len: int = 32_768,
         cut: int = 0,
@@ -89,6 +93,8 @@ class ScriptedEndpoint:
         self.latency_s = latency_s
         self.slots = slots
         self.content = content
+        self.vector = vector
+        self.dimensions = dimensions
         self.models = models
         self.max_model_len = max_model_len
         self.key = key
@@ -122,7 +128,7 @@ class ScriptedEndpoint:
     @property
     def asked(self) -> list[Seen]:
         """The requests for a completion."""
-        return [seen for seen in self.log if "/chat/completions" in seen.path]
+        return [seen for seen in self.log if any(page in seen.path for page in PAGES)]
 
     def __enter__(self) -> ScriptedEndpoint:
         self._thread.start()
@@ -174,12 +180,16 @@ class ScriptedEndpoint:
 
     def cost(self, prompt: str, body: dict[str, Any]) -> int:
         """Give the tokens of a request as the limits count them."""
+        if "input" in body:
+            return sum(map(tokens, body["input"]))
         limit = body.get("max_tokens") or body.get("max_completion_tokens")
         answer = int(limit) if self.count_max_tokens and limit else tokens(self.text(prompt, body))
         return tokens(prompt) + answer
 
     def completion(self, body: dict[str, Any], fault: str) -> bytes:
         """Give the body of a good answer, or of one whose message is odd."""
+        if "input" in body:
+            return embedded(body, self.vector, self.dimensions, tokens)
         prompt = prompt_of(body)
         text: str | None = self.text(prompt, body)
         message: dict[str, Any] = {"role": "assistant", "content": text}

@@ -13,9 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.faults import STATUS_FAULTS, error
 from tests.support.tally import Seen, load, prompt_of, utf8
+from tests.support.vectors import NO_DIMENSIONS
 
 if TYPE_CHECKING:
     from tests.support.endpoint import ScriptedEndpoint
+
+
+PAGES = ("/chat/completions", "/embeddings")
+"""The pages that ask the model."""
 
 
 @dataclass(eq=False, slots=True)
@@ -65,7 +70,7 @@ class Connection(asyncio.Protocol):
 
     def handle(self, seen: Seen) -> None:
         endpoint = self.endpoint
-        completes = seen.path.partition("?")[0].endswith("/chat/completions")
+        completes = seen.path.partition("?")[0].endswith(PAGES)
         try:
             if not completes:
                 self.reply(seen, 200, endpoint.page(seen))
@@ -87,6 +92,9 @@ class Connection(asyncio.Protocol):
             seen.head = endpoint.window.told(seen.at, endpoint.tells)
         if wait:
             self.refuse(seen, "limit", endpoint.window.refusal(wait))
+            return
+        if "dimensions" in body and endpoint.dimensions == "refused":
+            self.refuse(seen, "dimensions", (400, "", NO_DIMENSIONS))
             return
         seen.fault = fault = endpoint.fault(seen)
         if fault in STATUS_FAULTS:

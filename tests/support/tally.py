@@ -23,7 +23,12 @@ def load(raw: bytes) -> Any:
 
 
 def prompt_of(body: Any) -> str:
-    """Give the last message's text. Raises LookupError or TypeError where there is none."""
+    """Give the last message's text, or all texts of a request for vectors.
+
+    Raises LookupError or TypeError where there is none.
+    """
+    if "input" in body:
+        return "\n".join(body["input"])
     content = body["messages"][-1]["content"]
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
 

@@ -20,14 +20,14 @@ from sqlenrich.schema.columns import nullable_items
 from sqlenrich.schema.vendor.dialects import GEMINI
 from sqlenrich.schema.vendor.subset import vendor_part
 
-_DOCS = "https://docs.cloud.google.com/bigquery/docs/reference/standard-sql/"
-GENERATE_TEXT_DOCS = _DOCS + "bigqueryml-syntax-ai-generate-text"
-COUNT_TOKENS_DOCS = _DOCS + "bigqueryml-syntax-ai-count-tokens"
+REFERENCE = "https://docs.cloud.google.com/bigquery/docs/reference/standard-sql/"
+GENERATE_TEXT_DOCS = REFERENCE + "bigqueryml-syntax-ai-generate-text"
+COUNT_TOKENS_DOCS = REFERENCE + "bigqueryml-syntax-ai-count-tokens"
 READ_ON = "2026-08-22"
 
 RESPONSE_DOCS = "https://docs.cloud.google.com/vertex-ai/docs/reference/rest/v1beta1/GenerateContentResponse"
 
-GENERATE_DOCS = _DOCS + "bigqueryml-syntax-ai-generate"
+GENERATE_DOCS = REFERENCE + "bigqueryml-syntax-ai-generate"
 ENDPOINT = re.compile(r"gemini-[\w.@-]+|https://.+")
 """The names of models that AI.GENERATE takes as its ``endpoint``."""
 REQUEST_TYPES = VendorFact(("SHARED", "DEDICATED", "UNSPECIFIED"), GENERATE_DOCS, READ_ON)
@@ -198,15 +198,27 @@ def call(pending: Sql, request: ModelCall) -> CallResult:
             )
     if quota is not None:
         settings["request_type"] = literal(quota)
-    generate = exp.GenerateText(
+    return asked_over(exp.GenerateText, request, asked, settings)
+
+
+def asked_over(
+    function: type[exp.GenerateText | exp.GenerateEmbedding],
+    request: ModelCall,
+    asked: exp.Select,
+    settings: Mapping[str, Sql],
+) -> CallResult:
+    """Give the answers of a function of the schema AI that takes a remote model, a relation and a STRUCT of settings.
+
+    ``raw`` holds the columns that the function adds, whatever they are: none is named here.
+    """
+    generate = function(
         this=_remote_model(request.model),
         expression=asked.subquery(copy=False),
         params_struct=func("STRUCT", *(exp.alias_(value, name, copy=False) for name, value in settings.items())),
     )
     relation = exp.Table(this=generate, db=exp.to_identifier("AI"))
     relation.set("alias", exp.TableAlias(this=exp.to_identifier("answer")))
-    # The columns that the call adds, whatever they are: none is named here.
-    sent = [exp.to_identifier(name) for name in (*request.carried, "prompt")]
+    sent = [exp.to_identifier(column.alias_or_name) for column in asked.expressions]
     added = exp.Column(this=exp.Star(except_=sent), table=exp.to_identifier("answer"))
     whole = exp.select(added, copy=False)
     whole.set("kind", "STRUCT")

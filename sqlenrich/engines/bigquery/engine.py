@@ -25,6 +25,7 @@ from sqlenrich.engines.bigquery.call import (
     must_exist,
     response_format,
 )
+from sqlenrich.engines.bigquery.embed import EMBEDDING
 from sqlenrich.engines.bigquery.json import JSON, typed_column
 from sqlenrich.engines.bigquery.scripting import SCRIPTING
 from sqlenrich.engines.bigquery.text import TEXT, sql_type
@@ -81,6 +82,7 @@ ENGINE = Engine(
     response_format=response_format,
     call=call,
     reading=READING,
+    embedding=EMBEDDING,
     functions=FunctionSyntax(
         temporary="CREATE TEMP FUNCTION {name}({parameters}) RETURNS {returns} AS (  -- {about}\n{body})",
         installed="CREATE OR REPLACE FUNCTION {name}({parameters}) RETURNS {returns} AS (  -- {about}\n{body})",

@@ -12,6 +12,7 @@ from sqlenrich.core.sql import Sql, func, replace_table
 from sqlenrich.engines.shared import case_mapping
 from sqlenrich.engines.shared.model_params import NO_SAMPLING
 from sqlenrich.engines.spark.call import ANSWERS
+from sqlenrich.engines.spark.embed import embedding_function
 from sqlenrich.engines.spark.engine import ENGINE as SPARK
 from sqlenrich.engines.spark.json import parse_by_grammar
 from sqlenrich.engines.spark.scripting import SCRIPTING
@@ -21,6 +22,7 @@ from sqlenrich.schema.vendor.response_format import json_schema_format
 
 _DOCS = "https://docs.databricks.com/aws/en/sql/language-manual/functions/ai_query"
 _MODEL_SERVICES = "https://docs.databricks.com/aws/en/ai-gateway/query-model-services"
+_EMBEDDINGS = "https://docs.databricks.com/aws/machine-learning/model-serving/query-embedding-models"
 SYSTEM_SCHEMA = "system.ai."
 """The schema of the models that Databricks hosts: model services of Unity Catalog."""
 LEGACY_PREFIX = "databricks-"
@@ -97,6 +99,15 @@ ENGINE = replace(
     params={**SPARK.params, "seed": None},
     params_by_model=NO_SAMPLING,
     response_format=response_format,
+    embedding=embedding_function(
+        VendorFact("ai_query", _EMBEDDINGS, "2026-11-23"),
+        VendorFact("databricks-gte-large-en", _EMBEDDINGS, "2026-11-23"),
+        VendorFact(
+            {"gte-large-en": 1024, "bge-large-en": 1024},
+            "https://docs.praison.ai/docs/embeddings/providers/databricks",
+            "2026-11-23",
+        ),
+    ),
     updates=True,
     must_exist=must_exist,
     column_problem=column_problem,

@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlenrich.core.embedding import AFTER, Embedding
 from sqlenrich.core.engine import Reading, VendorFact
 from sqlenrich.core.functions import SharedFunction
 from sqlenrich.core.json import canonical_json
@@ -94,6 +95,8 @@ class StoredJson:
     """A bigint; NULL for anything else."""
     matches: Callable[[Sql, Sequence[Sql]], Sql]
     """``(text, parts)``: whether a pattern, written in the part that all engines share, occurs in a text."""
+    array: Callable[[Sql, str], Sql] | None = None
+    """An array as its JSON text, where ``text`` gives NULL for one."""
 
 
 def joined(parts: Sequence[Sql]) -> Sql:
@@ -101,14 +104,14 @@ def joined(parts: Sequence[Sql]) -> Sql:
     return parts[0] if len(parts) == 1 else func("CONCAT", *parts)
 
 
-def reading(facts: AnswerFacts, json: StoredJson) -> Reading:
-    """Give the reading of an engine."""
+def reading(facts: AnswerFacts, json: StoredJson, embedding: Embedding | None = None) -> Reading:
+    """Give the reading of an engine: of a model's text, or of a vector."""
     return Reading(
         facts.name,
-        lambda raw: _columns(facts, json, raw),
+        lambda raw: _columns(facts, json, raw, embedding),
         reports_finish="length" in _finish_words(facts).values(),
         facts=facts.facts,
-        mended=lambda values: reading(facts.changed(values), json),
+        mended=None if embedding is not None else lambda values: reading(facts.changed(values), json),
     )
 
 
@@ -119,7 +122,7 @@ def _finish_words(facts: AnswerFacts) -> dict[str, str]:
     return found
 
 
-def _columns(facts: AnswerFacts, json: StoredJson, raw: Sql) -> Mapping[str, Sql]:
+def _columns(facts: AnswerFacts, json: StoredJson, raw: Sql, embedding: Embedding | None) -> Mapping[str, Sql]:
     error_of = SharedFunction(
         "error", {"raw": STRING}, STRING, lambda raw: _error(facts, json, raw), "why a call failed"
     )
@@ -140,7 +143,7 @@ def _columns(facts: AnswerFacts, json: StoredJson, raw: Sql) -> Mapping[str, Sql
     error = error_of(raw)
     finish = finish_of(raw) if facts.finish_reason else None
     columns: dict[str, Sql] = {
-        "response": _response(facts, json, raw, error, finish),
+        "response": _response(facts, json, raw, error, finish, embedding),
         "call_error": error,
         "retryable": is_retryable(error),
     }
@@ -167,14 +170,22 @@ def _error(facts: AnswerFacts, json: StoredJson, raw: Sql) -> Sql:
     return first_of(values)
 
 
-def _response(facts: AnswerFacts, json: StoredJson, raw: Sql, error: Sql, finish: Sql | None) -> Sql:
+def _response(
+    facts: AnswerFacts, json: StoredJson, raw: Sql, error: Sql, finish: Sql | None, embedding: Embedding | None
+) -> Sql:
     """Give the model's text. Where it gave none, but a known place or a finish reason says so, it is empty."""
     nothing = [json.is_null(raw.copy(), [place.value for place in facts.response])]
     if finish is not None:
         nothing.append(given(finish.copy()))
     succeeded = exp.Is(this=error.copy(), expression=exp.Null())
     empty = case((all_of(succeeded, any_of(*nothing)), literal("")))
-    return func("COALESCE", *(json.text(raw.copy(), place.value) for place in facts.response), empty)
+    if embedding is None:
+        found = [json.text(raw.copy(), place.value) for place in facts.response]
+    else:
+        read, before, after = json.array or json.text, literal(embedding.before), literal(AFTER)
+        vectors = [read(raw.copy(), place.value) for place in facts.response]
+        found = [func("CONCAT", before.copy(), vector, after.copy()) for vector in vectors]
+    return func("COALESCE", *found, empty)
 
 
 def _finish_reason(facts: AnswerFacts, json: StoredJson, error: Sql, finish: Sql | None) -> Sql:

@@ -22,6 +22,7 @@ from sqlenrich.engines.snowflake.call import (
     must_exist,
     response_format,
 )
+from sqlenrich.engines.snowflake.embed import EMBEDDING
 from sqlenrich.engines.snowflake.json import JSON, typed_column
 from sqlenrich.engines.snowflake.scripting import SCRIPTING
 from sqlenrich.engines.snowflake.text import TEXT, sql_type
@@ -86,6 +87,7 @@ ENGINE = Engine(
     response_format=response_format,
     call=call,
     reading=READING,
+    embedding=EMBEDDING,
     functions=FunctionSyntax(
         temporary="CREATE OR REPLACE TEMPORARY FUNCTION {name}({parameters}) RETURNS {returns} AS $$  -- {about}\n"
         "{body} $$",

@@ -46,17 +46,17 @@ def call(pending: Sql, request: ModelCall) -> CallResult:
     if request.response_format is not None:
         arguments["responseFormat"] = literal(compact_json(request.response_format))
     if request.params:
-        arguments["modelParameters"] = _parameter(request.params)
+        arguments["modelParameters"] = parameter(request.params)
     arguments["failOnError"] = literal(False)
     answer = func("ai_query", literal(request.model), request_text(request), **arguments)
     kept = func("map", literal("ignoreNullFields"), literal("false"))
     return CallResult(pending, func("COALESCE", func("to_json", answer, kept), literal("null")))
 
 
-def _parameter(value: Any) -> Sql:
+def parameter(value: Any) -> Sql:
     """Give a model parameter: a constant, an array, or a struct of parameters."""
     if isinstance(value, Mapping):
-        return func("named_struct", *(part for key, each in value.items() for part in (literal(key), _parameter(each))))
+        return func("named_struct", *(part for key, each in value.items() for part in (literal(key), parameter(each))))
     if isinstance(value, list | tuple):
-        return func("array", *(_parameter(item) for item in value))
+        return func("array", *(parameter(item) for item in value))
     return literal(value)

@@ -9,6 +9,7 @@ from sqlenrich.core.functions import FunctionSyntax
 from sqlenrich.core.sql import Sql, func
 from sqlenrich.engines.shared.model_params import OPENAI_COMPATIBLE
 from sqlenrich.engines.spark.call import ANSWERS, READING, call
+from sqlenrich.engines.spark.embed import embedding_function
 from sqlenrich.engines.spark.json import JSON, typed_column
 from sqlenrich.engines.spark.scripting import SCRIPTING
 from sqlenrich.engines.spark.text import TEXT, sql_type
@@ -58,6 +59,10 @@ ENGINE = Engine(
     response_format=json_schema_format,
     call=call,
     reading=READING,
+    embedding=embedding_function(
+        VendorFact("ai_query", "a session function over OpenAI-compatible servers", "2026-11-23"),
+        VendorFact("embedding", "the endpoint's name in the session", "2026-11-23"),
+    ),
     functions=FunctionSyntax(
         temporary="CREATE OR REPLACE TEMPORARY FUNCTION {name}({parameters}) RETURNS {returns} RETURN  -- {about}\n"
         "{body}",

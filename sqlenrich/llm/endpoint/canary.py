@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sqlenrich.llm.endpoint.connections import Connections
+from sqlenrich.llm.endpoint.embedding_body import Vectors
 from sqlenrich.llm.endpoint.http import HttpError
-from sqlenrich.llm.endpoint.response import Completion, read_completion
+from sqlenrich.llm.endpoint.response import Completion
 from sqlenrich.llm.health import EndpointHealth
 from sqlenrich.llm.throttle.budget import Budget
 
@@ -47,6 +49,7 @@ class Canary:
         self,
         connections: Connections,
         health: EndpointHealth,
+        read: Callable[[bytes], Completion | Vectors],
         *,
         timeout_s: float,
         max_out: int,
@@ -55,7 +58,7 @@ class Canary:
     ) -> None:
         self.policy = policy or CanaryPolicy()
         self._connections = connections
-        self._health = health
+        self._health, self._read = health, read
         self._timeout_s = timeout_s
         self._max_out = max_out
         self._budget = budget
@@ -100,10 +103,10 @@ class Canary:
             return response.status < 500 and response.status not in (401, 403)
         self._health.sent(again=True)
         timeout_s = min(max(least_s, policy.latencies * state.latency_s), self._timeout_s)
-        completion: Completion | None = None
+        completion: Completion | Vectors | None = None
         try:
-            response = await connections.chat(number, state.body, timeout_s=timeout_s)
-            completion = read_completion(response.body) if response.status == 200 else None
+            response = await connections.post(number, state.body, timeout_s=timeout_s)
+            completion = self._read(response.body) if response.status == 200 else None
         finally:
             self._settle(state.body, completion)
         return completion is not None
@@ -118,7 +121,7 @@ class Canary:
         budget.sent(cost)
         return True
 
-    def _settle(self, body: bytes, completion: Completion | None) -> None:
+    def _settle(self, body: bytes, completion: Completion | Vectors | None) -> None:
         if self._budget is None:
             return
         cost = self._budget.most(len(body), self._max_out)

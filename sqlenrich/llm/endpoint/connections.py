@@ -24,9 +24,9 @@ class Connections:
     Its methods raise HttpError, OSError or ssl.SSLError where no response came.
     """
 
-    def __init__(self, endpoint: Endpoint, transport: MakeTransport = http_pool) -> None:
-        self.endpoint = endpoint
-        self.urls = tuple(EndpointUrl.of(url) for url in endpoint.urls)
+    def __init__(self, endpoint: Endpoint, page: str, transport: MakeTransport = http_pool) -> None:
+        self.endpoint, self.page = endpoint, page
+        self.urls = tuple(EndpointUrl.of(url, page) for url in endpoint.urls)
         self.secrets = Secrets((), endpoint.urls)
         """What no message may show."""
         self._transport = transport
@@ -61,9 +61,9 @@ class Connections:
         """Record that a request was answered, so that its key is right."""
         self._credentials.accepted()
 
-    async def chat(self, number: int, body: bytes, *, timeout_s: float | None = None) -> HttpResponse:
-        """Post a chat completion to one URL, again where the key had expired and there is a new one."""
-        credentials, target = self._credentials, self.urls[number].chat
+    async def post(self, number: int, body: bytes, *, timeout_s: float | None = None) -> HttpResponse:
+        """Post a request to the page of one URL, again where the key had expired and there is a new one."""
+        credentials, target = self._credentials, self.urls[number].asked
         generation = credentials.generation
         response = await self._transports[number].send("POST", target, body, timeout_s=timeout_s)
         if response.status != 401 or not await credentials.renew(generation):

@@ -37,15 +37,6 @@ class EndpointWarnings:
         """Warn of a limit that its refusals show."""
         self.add(number, finding.to_text(rpm, alone=not self._several, fixed=fixed))
 
-    def form_refused(self, number: int, refusal: str, form: str) -> None:
-        """Warn of an endpoint that takes no schema, or no response format at all."""
-        asked = "without a response format" if form == "none" else f"with {form}"
-        self.add(
-            number,
-            f"refuses the response format ({refusal}): it is asked {asked}, and the schema follows the prompt; "
-            f'structured_output = "{form}" in its settings begins there',
-        )
-
     def disabled(self, why: str) -> None:
         """Warn of an endpoint that gets no further request."""
         self.lines.append(f"warning: {why}; this run goes on without it")

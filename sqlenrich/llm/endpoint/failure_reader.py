@@ -6,13 +6,13 @@ import errno
 import re
 import ssl
 import time
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from sqlenrich.core.errors import RunError, did_you_mean
 from sqlenrich.llm.endpoint.canary import Canary
 from sqlenrich.llm.endpoint.connect import ProxyError
 from sqlenrich.llm.endpoint.connections import Connections
+from sqlenrich.llm.endpoint.embedding_body import EmbeddingBody
 from sqlenrich.llm.endpoint.failure import MEND_KEY, Failure, RefusalCounter, unreached_text
 from sqlenrich.llm.endpoint.http import (
     HttpConnectError,
@@ -21,13 +21,12 @@ from sqlenrich.llm.endpoint.http import (
     HttpTimeoutError,
     HttpTooLongError,
 )
+from sqlenrich.llm.endpoint.request_body import RequestBody
 from sqlenrich.llm.endpoint.response import (
     Fault,
     classify_status,
-    is_about_form,
     load_json,
     one_line,
-    read_completion,
     read_error,
     retry_wait,
 )
@@ -62,13 +61,18 @@ class FailureReader:
     """
 
     def __init__(
-        self, connections: Connections, model: str, sent: Collection[str], canary: Canary, policy: RefusalPolicy
+        self,
+        connections: Connections,
+        model: str,
+        body: RequestBody | EmbeddingBody,
+        canary: Canary,
+        policy: RefusalPolicy,
     ) -> None:
         self.policy = policy
         self._connections = connections
         self._urls = connections.urls
         self._model = model
-        self._sent = sent
+        self._body, self._sent = body, body.fields
         self._canary = canary
         self._counters = tuple(RefusalCounter(policy.alike_s) for _ in connections.urls)
 
@@ -84,7 +88,7 @@ class FailureReader:
         """Give the failure of a body that is no completion. It is read without secrets: the text shows a part of it."""
         text = "the answer is not JSON"
         try:
-            read_completion(self._secrets.hide_bytes(raw))
+            self._body.read(self._secrets.hide_bytes(raw))
         except ValueError as error:
             text = self._secrets.hide(one_line(str(error)))
         return Failure(text, begun=True)
@@ -118,6 +122,9 @@ class FailureReader:
             message = f"redirects to {shown_url(to)}"
         wait_s = retry_wait(response.headers, message)
         fault = classify_status(response.status, message, code, param, self._sent, waits=wait_s is not None)
+        about_form = self._body.about_form(message, param)
+        if about_form and fault is Fault.UNCLEAR:
+            fault = Fault.RUN
         told = response.headers.get("x-should-retry")
         if told == "true" and fault is Fault.UNCLEAR:
             fault = Fault.TRANSIENT
@@ -144,7 +151,6 @@ class FailureReader:
             return await self._suspected(number, text, Fault.TRANSIENT, why, in_a_row, self.policy.disabled_alike)
         if fault is Fault.RUN and not self._canary.knows(number):
             why = f"{url.shown} refuses what every request sends: {text}"
-            about_form = is_about_form(message, param)
             if param.split(".")[0] in self._sent:
                 return Failure(text, fault, disables=why, about_form=about_form)
             found = await self._suspected(number, text, fault, why, in_a_row, self.policy.alike)
@@ -171,7 +177,7 @@ class FailureReader:
             near = did_you_mean(self._model, names)
             return f'{url.shown} has no model "{self._model}"{near}; set one that it offers: {shown}', True
         todo = "correct the url (it usually ends in /v1) or the model's name"
-        return f"{url.shown}/chat/completions: {text}; {todo}", not names
+        return f"{url.shown}{self._connections.page}: {text}; {todo}", not names
 
     async def _model_names(self, number: int) -> list[str]:
         try:

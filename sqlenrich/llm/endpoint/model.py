@@ -15,13 +15,14 @@ from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import RunError
 from sqlenrich.llm.endpoint.canary import Canary, CanaryPolicy
 from sqlenrich.llm.endpoint.connections import Connections, MakeTransport, http_pool
+from sqlenrich.llm.endpoint.embedding_body import EmbeddingBody, Vectors
 from sqlenrich.llm.endpoint.endpoint_warnings import EndpointWarnings
 from sqlenrich.llm.endpoint.failure import Failure
 from sqlenrich.llm.endpoint.failure_reader import FailureReader, RefusalPolicy
 from sqlenrich.llm.endpoint.http import HttpError
 from sqlenrich.llm.endpoint.request_body import RequestBody
 from sqlenrich.llm.endpoint.request_config import RequestConfig
-from sqlenrich.llm.endpoint.response import Completion, Fault, read_completion, request_id
+from sqlenrich.llm.endpoint.response import Completion, Fault, request_id
 from sqlenrich.llm.health import OUTAGE_S, EndpointHealth, HealthPolicy
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.throttle.budget import Budget
@@ -69,6 +70,21 @@ class _Outcome(NamedTuple):
     shown: str
 
 
+class Reply(NamedTuple):
+    """What came of the tries of one request, and what is known of the last of them."""
+
+    result: Completion | Vectors | Failure
+    request_id: str | None
+    shown: str
+    calls: int
+    began: float
+    """The monotonic time of the first try."""
+    asked_at: datetime
+    latency_ms: int
+    spent: bool
+    """Whether its timeouts allow no further try."""
+
+
 class EndpointModel:
     """A Model that posts one user message per request to ``url``/chat/completions.
 
@@ -96,7 +112,8 @@ class EndpointModel:
         self.config = config
         self.timeout_s = endpoint.timeout
         self.health = EndpointHealth(policy.health)
-        self._connections = Connections(endpoint, transport)
+        self._body = self.new_body()
+        self._connections = Connections(endpoint, self._body.page, transport)
         self.endpoint_urls = self._connections.urls
         self.limiter = limiter or RateLimiter(
             len(self.endpoint_urls),
@@ -106,16 +123,16 @@ class EndpointModel:
             budget=budget,
         )
         self._notices = EndpointWarnings([url.shown for url in self.endpoint_urls], down_every_s=policy.warning_every_s)
-        self._body = RequestBody(config, endpoint.extra_body)
         self._canary = Canary(
             self._connections,
             self.health,
+            self._body.read,
             timeout_s=endpoint.timeout,
-            max_out=config.max_out or self.limiter.policy.output_tokens,
+            max_out=self.limiter.policy.output_tokens if config.max_out is None else config.max_out,
             budget=self.limiter.budget,
             policy=policy.canary,
         )
-        self._failures = FailureReader(self._connections, self.name, self._body.fields, self._canary, policy.refusals)
+        self._failures = FailureReader(self._connections, self.name, self._body, self._canary, policy.refusals)
         self._timeouts: dict[str, int] = {}
         self._unanswered: set[str] = set()
         self._reviving: set[asyncio.Task[None]] = set()
@@ -130,7 +147,11 @@ class EndpointModel:
 
     def body(self, prompt: str) -> bytes:
         """Give the exact bytes of the request for a prompt."""
-        return self._body.of(prompt)
+        return self._body.of((prompt,))
+
+    def new_body(self) -> RequestBody | EmbeddingBody:
+        """Give the writer of bodies."""
+        return RequestBody(self.config, self.endpoint.extra_body)
 
     async def open(self) -> None:
         """Make the pool of connections; nothing is sent yet."""
@@ -215,7 +236,20 @@ class EndpointModel:
 
     async def _ask(self, request: Request, tries: int, *, probing: bool) -> _Outcome:
         """Give the answer to a request, after as many tries as it takes."""
-        body, given_up = self._body.of(request.prompt), self._body.given_up
+        reply = await self._post((request,), tries, probing=probing)
+        failure = reply.result if isinstance(reply.result, Failure) else None
+        return _Outcome(self._answers((request,), reply)[0], failure, reply.shown)
+
+    def _answers(self, requests: Sequence[Request], reply: Reply) -> list[Answer]:
+        """Give the answers of the requests that one reply answers."""
+        assert not isinstance(reply.result, Vectors)
+        return [self._answer(request, reply.result, reply, reply.calls) for request in requests]
+
+    async def _post(self, requests: Sequence[Request], tries: int, *, probing: bool) -> Reply:
+        """Send requests with one another, after as many tries as it takes."""
+        prompts = [request.prompt for request in requests]
+        name = requests[0].request_hash + (f" and {len(requests) - 1} more" if len(requests) > 1 else "")
+        body, given_up = self._body.of(prompts), self._body.given_up
         limiter, policy = self.limiter, self.policy
         size = len(body)
         calls = failures = refusals = 0
@@ -228,24 +262,24 @@ class EndpointModel:
             self.health.sent(again=calls > 0)
             calls += 1
             try:
-                result, sent_id = await self._send(request, body, permit)
+                result, sent_id = await self._send(name, body, permit, len(requests))
             except BaseException:
                 limiter.release(permit, begun=True)
                 raise
             latency_ms = round((time.monotonic() - started) * 1000)
-            if isinstance(result, Completion):
+            if not isinstance(result, Failure):
                 limiter.answered(permit, result.tokens_in, result.tokens_out, result.tokens_cached)
                 self.health.succeeded()
                 if result.tokens_in is not None:
-                    self._notices.count_tokens(permit.endpoint.number, request.prompt, result.tokens_in)
+                    self._notices.count_tokens(permit.endpoint.number, "".join(prompts), result.tokens_in)
                 break
             if result.about_form:
                 first = self._body.given_up == given_up
-                if (form := self._body.give_up(given_up)) is not None:
+                if self._body.give_up(given_up):
                     if first:
-                        self._notices.form_refused(permit.endpoint.number, result.text, form.name)
+                        self._notices.add(permit.endpoint.number, self._body.given_up_text(result.text))
                     limiter.release(permit)
-                    body, given_up = self._body.of(request.prompt), self._body.given_up
+                    body, given_up = self._body.of(prompts), self._body.given_up
                     continue
             if result.disables:
                 last = self._disable(permit.endpoint, result.disables, probing=probing)
@@ -259,7 +293,7 @@ class EndpointModel:
                 break
             self.health.failed(started, result.text)
             if len(self._unanswered) < policy.unanswered:
-                self._unanswered.add(request.request_hash)
+                self._unanswered.add(name)
             # Once the endpoint is known to work, a request that fails again is at fault itself.
             at_fault = (self.health.canary_answered_since(began) and calls > 1) or result.final
             elsewhere = False
@@ -276,7 +310,7 @@ class EndpointModel:
                 everywhere = probing and failures >= len(self.endpoint_urls)
                 exhausted = at_fault or failures >= tries or (everywhere and result.suspected != "")
                 if result.timeout:
-                    exhausted = self._count_timeout(request) or exhausted or everywhere
+                    exhausted = self._count_timeout(name) or exhausted or everywhere
                 elsewhere = self._elsewhere(permit.endpoint, result)
                 if not (exhausted or probing or elsewhere or self.health.spend_retry()):
                     # During an outage rows fail ever more slowly.
@@ -288,32 +322,35 @@ class EndpointModel:
                 break
             wait_s = 0.0 if self._another(permit.endpoint) else result.wait_s
             await self.health.pause(wait_s + (0.0 if elsewhere else self._backoff(calls - 1)))
+        spent = self._timeouts.get(name, 0) >= policy.timeouts
+        return Reply(result, sent_id, url.shown, calls, began, asked_at, latency_ms, spent)
+
+    def _answer(self, request: Request, result: Completion | Failure, reply: Reply, calls: int) -> Answer:
         done = result if isinstance(result, Completion) else Completion(None, None, None, None, None)
         failure = result if isinstance(result, Failure) else None
-        spent = self._timeouts.get(request.request_hash, 0) >= policy.timeouts
-        answer = Answer(
+        sent_id = reply.request_id
+        return Answer(
             request_hash=request.request_hash,
             attempt=request.attempt,
             sent_hash=request.sent_hash or request.request_hash,
             response=done.text,
             call_error=failure.text + (f" (request {sent_id})" if sent_id else "") if failure else None,
-            retryable=failure is not None and failure.fault is Fault.TRANSIENT and not spent,
+            retryable=failure is not None and failure.fault is Fault.TRANSIENT and not reply.spent,
             finish_reason=done.finish_reason,
             model=self.name,
             tokens_in=done.tokens_in,
             tokens_cached=done.tokens_cached,
             tokens_out=done.tokens_out,
-            latency_ms=latency_ms,
-            asked_at=asked_at,
+            latency_ms=reply.latency_ms,
+            asked_at=reply.asked_at,
             calls=calls,
             request_id=sent_id,
         )
-        return _Outcome(answer, failure, url.shown)
 
-    def _count_timeout(self, request: Request) -> bool:
+    def _count_timeout(self, name: str) -> bool:
         """Count a timeout of a request; give whether it was its last try: each may have to be paid."""
-        count = self._timeouts.get(request.request_hash, 0) + 1
-        self._timeouts[request.request_hash] = count
+        count = self._timeouts.get(name, 0) + 1
+        self._timeouts[name] = count
         return count >= self.policy.timeouts
 
     def _backoff(self, doublings: int) -> float:
@@ -372,25 +409,29 @@ class EndpointModel:
                 self._notices.add(endpoint.number, "answers again")
             return
 
-    async def _send(self, request: Request, body: bytes, permit: Permit) -> tuple[Completion | Failure, str | None]:
-        """Give what came of one try, and the endpoint's name of it."""
+    async def _send(
+        self, name: str, body: bytes, permit: Permit, texts: int
+    ) -> tuple[Completion | Vectors | Failure, str | None]:
+        """Give what came of one try of a request with so many texts, and the endpoint's name of it."""
         if not self._connections.is_open:
             raise RuntimeError("the model is not open")
         number = permit.endpoint.number
         started = time.monotonic()
         try:
-            response = await self._connections.chat(number, body)
+            response = await self._connections.post(number, body)
         except (HttpError, OSError) as error:
             return self._failures.no_response(number, error), None
         sent_id = request_id(response.headers)
         self.limiter.observe_headers(permit, read_quotas(response.headers), complete=response.status == 200)
         if response.status != 200:
             latency_s = permit.endpoint.latency_s or 0.0
-            return await self._failures.refusal(number, response, request.request_hash, latency_s), sent_id
+            return await self._failures.refusal(number, response, name, latency_s), sent_id
         try:
-            completion = read_completion(response.body)
+            completion = self._body.read(response.body)
         except ValueError:
             return self._failures.no_completion(response.body), sent_id
+        if isinstance(completion, Vectors) and len(completion.texts) != texts:
+            return Failure(f"the answer has {len(completion.texts)} vectors for {texts} texts", begun=True), sent_id
         self._connections.accepted()
         self._failures.answered(number)
         self._canary.answered(number, body, time.monotonic() - started)

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import orjson
 
 from sqlenrich.llm.endpoint.request_config import OutputForm, RequestConfig, body_parts
-from sqlenrich.llm.endpoint.response import storable
+from sqlenrich.llm.endpoint.response import Completion, is_about_form, read_completion, storable
+
+PAGE = "/chat/completions"
 
 
 class RequestBody:
     """Writes the body of each request. ``given_up`` counts the forms of the output that an endpoint refused."""
+
+    page = PAGE
 
     def __init__(self, config: RequestConfig, extra_body: Mapping[str, object]) -> None:
         self._config, self._extra_body = config, extra_body
         self._before, self._after, self.fields = body_parts(config, extra_body)
         self.given_up = 0
 
-    def of(self, prompt: str) -> bytes:
-        """Give the exact bytes of the request for a prompt."""
+    def of(self, prompts: Sequence[str]) -> bytes:
+        """Give the exact bytes of the request for one prompt."""
+        (prompt,) = prompts
         try:
             content = orjson.dumps(prompt)
         except TypeError:
             content = orjson.dumps(storable(prompt))
         return self._before + content[:-1] + self._after
 
-    def give_up(self, given_up: int) -> OutputForm | None:
-        """Take the next form, after the one behind ``given_up`` others was refused; None where there is none.
+    def give_up(self, given_up: int) -> bool:
+        """Take the next form, after the one behind ``given_up`` others was refused; False where there is none.
 
         Requests that were sent at the same time are refused alike: only the first one takes another form.
         """
@@ -38,4 +43,21 @@ class RequestBody:
             config = replace(self._config, response_format=form.response_format, hint=form.hint)
             self._before, self._after, self.fields = body_parts(config, self._extra_body)
             self.given_up += 1
-        return fallbacks[self.given_up - 1] if given_up < self.given_up else None
+        return given_up < self.given_up
+
+    def about_form(self, message: str, param: str) -> bool:
+        """Whether a refusal is about the form in which the output is asked for."""
+        return is_about_form(message, param)
+
+    def given_up_text(self, refusal: str) -> str:
+        """Say what was refused, and what is done instead."""
+        form: OutputForm = self._config.fallbacks[self.given_up - 1]
+        asked = "without a response format" if form.name == "none" else f"with {form.name}"
+        return (
+            f"refuses the response format ({refusal}): it is asked {asked}, and the schema follows the prompt; "
+            f'structured_output = "{form.name}" in its settings begins there'
+        )
+
+    def read(self, raw: bytes) -> Completion:
+        """Give what the body of an HTTP 200 says. Raises ValueError, with a short text, for no completion."""
+        return read_completion(raw)

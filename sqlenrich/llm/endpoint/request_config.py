@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import orjson
 
+from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.endpoint import own_field_problems
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.turn import Turn, as_messages
@@ -28,7 +29,7 @@ class RequestConfig:
     ``params`` are in the endpoint's own names. ``turns`` are the messages before the prompt. ``response_format`` is
     sent as it is; ``hint`` follows the prompt after an empty line. ``fallbacks`` replace both, one after another, where
     an endpoint refuses them. ``max_tries`` bounds the failed tries of one request, ``max_refusals`` those that met a
-    limit (429, 503). Raises ConfigError.
+    limit (429, 503). With ``embedding`` vectors are asked for. Raises ConfigError.
     """
 
     model: str
@@ -39,6 +40,7 @@ class RequestConfig:
     turns: tuple[Turn, ...] = ()
     max_tries: int = 5
     max_refusals: int = 20
+    embedding: Embedding | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_tries", "max_refusals"):
@@ -50,6 +52,8 @@ class RequestConfig:
     @property
     def max_out(self) -> int | None:
         """The most tokens of one answer, None where that is not set."""
+        if self.embedding is not None:
+            return 0
         limits = [self.params.get(name) for name in ("max_tokens", "max_completion_tokens")]
         return next((limit for limit in limits if isinstance(limit, int)), None)
 

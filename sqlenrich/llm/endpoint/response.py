@@ -99,15 +99,21 @@ def storable(text: str) -> str:
     return _LONE.sub(lambda found: f"\ufffd\\u{ord(found[0]):04x}\ufffd", text)
 
 
-def read_completion(raw: bytes) -> Completion:
-    """Give what the body of an HTTP 200 says. Raises ValueError, with a short text, for no completion."""
+def load_object(raw: bytes) -> dict[str, object]:
+    """Give the object of an answer's body; an empty one for other JSON. Raises ValueError, with a short text."""
     try:
         body = load_json(raw)
     except (ValueError, RecursionError):
         shown = raw[:200].decode("utf-8", "replace")
         raise ValueError(f"the answer is not JSON: {shown}" if raw else "the answer is empty") from None
-    choices = body.get("choices") if isinstance(body, dict) else None
-    if not (isinstance(body, dict) and isinstance(choices, list) and choices and isinstance(choices[0], dict)):
+    return body if isinstance(body, dict) else {}
+
+
+def read_completion(raw: bytes) -> Completion:
+    """Give what the body of an HTTP 200 says. Raises ValueError, with a short text, for no completion."""
+    body = load_object(raw)
+    choices = body.get("choices")
+    if not (isinstance(choices, list) and choices and isinstance(choices[0], dict)):
         raise ValueError(f"the answer has no choices: {read_error(raw)[0]}")
     choice = choices[0]
     message = choice.get("message")
@@ -121,9 +127,9 @@ def read_completion(raw: bytes) -> Completion:
     return Completion(
         text,
         "refusal" if refused else storable(reason) if isinstance(reason, str) else None,
-        _count(counts.get("prompt_tokens")),
-        _count(details.get("cached_tokens")) if isinstance(details, dict) else None,
-        _count(counts.get("completion_tokens")),
+        count_of(counts.get("prompt_tokens")),
+        count_of(details.get("cached_tokens")) if isinstance(details, dict) else None,
+        count_of(counts.get("completion_tokens")),
     )
 
 
@@ -141,7 +147,8 @@ def _content(message: dict[str, object]) -> tuple[str | None, bool]:
     return None if content is None else storable(content), False
 
 
-def _count(value: object) -> int | None:
+def count_of(value: object) -> int | None:
+    """Give a count of tokens, None for what is none."""
     return value if type(value) is int and 0 <= value < 2**63 else None
 
 

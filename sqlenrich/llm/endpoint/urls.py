@@ -18,14 +18,15 @@ class EndpointUrl:
 
     shown: str
     url: str
-    chat: str
+    asked: str
+    """The page of requests."""
     models: str
 
     @classmethod
-    def of(cls, written: str) -> EndpointUrl:
-        """Give the pages of a URL as the user writes it."""
+    def of(cls, written: str, page: str = "") -> EndpointUrl:
+        """Give the pages of a URL as the user writes it; ``page`` is that of requests."""
         url = urlsplit(written)
-        return cls(shown_url(written), written, target_of(url, "/chat/completions"), target_of(url, "/models"))
+        return cls(shown_url(written), written, target_of(url, page), target_of(url, "/models"))
 
 
 def shown_url(written: str) -> str:

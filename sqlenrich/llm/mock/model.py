@@ -7,10 +7,12 @@ import json
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import orjson
 
+from sqlenrich.core.embedding import Embedding
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.mock.draw import Draw
 from sqlenrich.llm.mock.sampler import MakeValidator, sampler
@@ -28,6 +30,7 @@ class MockModel:
     fail in each of the FAILURES; each attempt at a prompt draws again. Where the schema requires no property,
     ``missing_field`` breaks the JSON text instead. ``latency_s`` is the time that an answer takes. ``validator`` gives
     the test of a schema's values. Keywords such as ``not`` and ``if`` need it: without it an answer may violate them.
+    With ``embedding`` the answers are vectors of length 1.
     Raises ValueError for wrong failures, and for a schema without a possible value.
     """
 
@@ -41,6 +44,7 @@ class MockModel:
         latency_s: float = 0.0,
         seed: int = 0,
         validator: MakeValidator | None = None,
+        embedding: Embedding | None = None,
     ) -> None:
         shares = dict(failures or {})
         for kind, share in shares.items():
@@ -54,7 +58,8 @@ class MockModel:
         self.instant = latency_s <= 0
         self._failure_limits = _failure_limits(shares)
         self._seed = f"{seed}\x00".encode()
-        self._make = sampler(schema, validator)
+        self._make = sampler(schema, validator) if embedding is None else partial(_unit_vector, embedding)
+        self._writes = embedding is None
         self._required: list[str] = list(schema.get("required", ()))
 
     async def open(self) -> None:
@@ -115,7 +120,7 @@ class MockModel:
             NAME,
             None if error else len(prompt) // _CHARS_PER_TOKEN + 1,
             None if error else 0,
-            None if response is None else len(response) // _CHARS_PER_TOKEN + 1,
+            None if response is None else len(response) // _CHARS_PER_TOKEN + 1 if self._writes else 0,
             round(self.latency_s * 1000),
             now,
             1,
@@ -127,6 +132,13 @@ class MockModel:
             if point < limit:
                 return kind
         return None
+
+
+def _unit_vector(embedding: Embedding, draw: Draw) -> dict[str, list[float]]:
+    """Give a vector whose direction is random: equal texts have equal vectors, and others no likeness."""
+    numbers = [2 * draw.share() - 1 for _ in range(embedding.dimensions)]
+    length = math.sqrt(math.fsum(number * number for number in numbers)) or 1.0
+    return {embedding.field: [round(number / length, 8) for number in numbers]}
 
 
 def _failure_limits(shares: Mapping[str, float]) -> list[tuple[str, float]]:

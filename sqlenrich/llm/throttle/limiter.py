@@ -90,7 +90,8 @@ class RateLimiter:
         self._waiting: deque[tuple[int, asyncio.Future[Permit], asyncio.Task[object] | None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._tokens_in_ratio = 1.0
-        self._tokens_out = float(min(max_out or self.policy.output_tokens, self.policy.output_tokens))
+        most_out = self.policy.output_tokens
+        self._tokens_out = float(most_out if max_out is None else min(max_out, most_out))
         self._tokens_out_known = False
         self._prefix_tokens = 0
         self._stop = StopSignal()
@@ -300,7 +301,9 @@ class RateLimiter:
         cost = FREE
         if (budget := self.budget) is not None:
             # No token is less than a byte, but a server may put its own text before each prompt.
-            cost = budget.most(size + self._prefix_tokens, self.max_out or math.ceil(tokens_out))
+            cost = budget.most(
+                size + self._prefix_tokens, math.ceil(tokens_out) if self.max_out is None else self.max_out
+            )
             allowed = budget.allows(cost)
             if allowed is None:
                 return None, "max_cost", 0.0

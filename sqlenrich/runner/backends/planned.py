@@ -65,8 +65,8 @@ class StatementRequests:
     def counted(self, count: int) -> tuple[list[tuple[int, int]], str | None]:
         """Give bytes and tokens of a sample of prompts by the warehouse's function, or why it does not count."""
         engine, asked = self.backend.dialect, self.plan.responses.request
-        if engine.count_tokens is None or asked is None:
-            return [], f"{engine.name} has no function that counts tokens"
+        if engine.count_tokens is None or asked is None or asked.embedding is not None:
+            return [], f"{engine.name} has no function that counts these tokens"
         size = exp.alias_(queries.byte_length(engine, exp.column("prompt")), "size")
         tokens = exp.alias_(engine.count_tokens(asked), "tokens")
         query = exp.select(size, tokens).from_(_lowest(count).subquery("sampled"))

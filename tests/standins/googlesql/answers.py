@@ -95,7 +95,7 @@ def _answer_table(session: Session, text: bytes, call: _Call, reply: Reply, name
     rows = session.query(_with(text, call.entries) + b"SELECT * FROM " + relation)
     adds = call.function.adds["gemini"]
     types = [(column, session.oracle.type_of(type_)) for column, type_ in adds.items()]
-    place = [column.lower() for column, _ in rows.columns].index("prompt")
+    place = [column.lower() for column, _ in rows.columns].index(next(iter(call.function.needs)))
     if isinstance(reply, Model):
         given = from_settings(session, text, call)
         ask: Reply = lambda prompt: reply.answer(prompt, given)  # noqa: E731

@@ -47,7 +47,7 @@ class TableFunction:
     """A function over MODEL, a relation and a STRUCT of settings.
 
     The relation needs every column of `needs`, and all its columns pass through; `adds` holds the
-    new ones per kind of model. `alone` is the setting that excludes the others.
+    new ones per kind of model. `needs` names the text first. `alone` is the setting that excludes the others.
     """
 
     name: str
@@ -113,6 +113,7 @@ SCALARS: tuple[Scalar, ...] = (
 # The types that an output_schema may use, besides ARRAY and STRUCT of them.
 OUTPUT_SCHEMA_TYPES = frozenset({"STRING", "INT64", "FLOAT64", "BOOL"})
 
+_VECTOR = {"embedding": "ARRAY<FLOAT64>", "statistics": "JSON", "status": "STRING"}
 TABLE_FUNCTIONS: tuple[TableFunction, ...] = (
     TableFunction(
         "AI.GENERATE_TEXT",
@@ -141,5 +142,13 @@ TABLE_FUNCTIONS: tuple[TableFunction, ...] = (
             "other": {"result": "STRING", "full_response": "JSON", "status": "STRING"},
         },
         source=DOCS + "ai-generate-text",
+    ),
+    TableFunction(
+        "AI.GENERATE_EMBEDDING",
+        needs={"content": "STRING"},
+        settings={"output_dimensionality": "INT64", "task_type": "STRING"},
+        alone="",
+        adds={"gemini": _VECTOR, "other": _VECTOR},
+        source=DOCS + "ai-generate-embedding",
     ),
 )

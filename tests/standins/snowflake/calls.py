@@ -12,7 +12,7 @@ from sqlglot import exp
 from tests.standins.obedient import reply
 from tests.standins.snowflake.nodes import Node, coerced
 from tests.standins.snowflake.scope import CALLS, Row, Scope, node
-from tests.standins.snowflake.values import JSON_NULL, NUMBER, OBJECT, VARCHAR, SnowflakeError
+from tests.standins.snowflake.values import JSON_NULL, NUMBER, OBJECT, VARCHAR, VECTOR, SnowflakeError
 
 DEFAULT_MAX_TOKENS = 4096
 _OPTIONS = {"model", "prompt", "model_parameters", "response_format", "show_details", "return_error_details"}
@@ -104,6 +104,25 @@ def _ai_complete(tree: exp.Expr, scope: Scope) -> Node:
     return Node(OBJECT, value)
 
 
+def _ai_embed(tree: exp.Expr, scope: Scope) -> Node:
+    """https://docs.snowflake.com/en/sql-reference/functions/ai_embed: a VECTOR, or NULL where the call fails, as with
+    the behaviour changes of 2026_06."""
+    model, prompt = (node(argument, scope) for argument in tree.expressions)
+    ask = scope.environment.ask
+    if not isinstance(model.constant, str) or ask is None:
+        raise SnowflakeError("AI_EMBED: only with a constant model, and where something answers, is it known here")
+    text = coerced(prompt, VARCHAR, "AI_EMBED").value
+
+    def value(row: Row) -> list[float] | None:
+        sent = text(row)
+        if sent is None:
+            raise SnowflakeError("AI_EMBED: a text is NULL")
+        vector, error = ask(sent)
+        return None if error is not None else vector
+
+    return Node(VECTOR, value)
+
+
 def _ai_count_tokens(tree: exp.Expr, scope: Scope) -> Node:
     """https://docs.snowflake.com/en/sql-reference/functions/ai_count_tokens, of AI_COMPLETE alone. A token a character,
     as in the answers here; no model is asked."""
@@ -120,4 +139,5 @@ def _ai_count_tokens(tree: exp.Expr, scope: Scope) -> Node:
 
 
 CALLS["AI_COMPLETE"] = _ai_complete
+CALLS["AI_EMBED"] = _ai_embed
 CALLS["AI_COUNT_TOKENS"] = _ai_count_tokens

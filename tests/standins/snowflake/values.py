@@ -90,6 +90,8 @@ NULL, VARCHAR, NUMBER, FLOAT, BOOLEAN, DATE, TIMESTAMP, VARIANT, ARRAY, OBJECT =
     for name in ("NULL", "VARCHAR", "NUMBER", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP_NTZ", "VARIANT", "ARRAY", "OBJECT")
 )
 TIMESTAMP_TZ = SqlType("TIMESTAMP_TZ")
+VECTOR = SqlType("VECTOR")
+"""Of FLOAT. It has no coercion, and the only type that it is cast to is ARRAY."""
 
 _COERCED = {
     "NULL": {"VARCHAR", "NUMBER", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP_NTZ", "VARIANT", "ARRAY", "OBJECT"},
@@ -103,6 +105,7 @@ _COERCED = {
     "VARIANT": {"VARCHAR", "NUMBER", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP_NTZ", "ARRAY"},
     "ARRAY": {"VARIANT"},
     "OBJECT": {"VARIANT", "ARRAY"},
+    "VECTOR": set[str](),
 }
 """What is converted without a cast: the column "coercible" of Snowflake's table of data type conversion."""
 
@@ -112,6 +115,7 @@ _CAST_ONLY = {
     "VARIANT": {"OBJECT"},
     "ARRAY": {"VARCHAR"},
     "OBJECT": {"VARCHAR"},
+    "VECTOR": {"ARRAY"},
 }
 """What is converted by a cast alone, in the same table."""
 

@@ -1,0 +1,103 @@
+"""The bodies of requests for vectors, and how their answers are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import orjson
+
+from sqlenrich.core.embedding import Embedding
+from sqlenrich.core.errors import ConfigError
+from sqlenrich.llm.endpoint.request_config import RequestConfig
+from sqlenrich.llm.endpoint.response import count_of, load_object, read_error, storable
+
+PAGE = "/embeddings"
+_DIMENSIONS = re.compile(r"dimension|matryoshka", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """What one answer says: the text of each input's answer, in the inputs' order, and the tokens of all inputs."""
+
+    texts: tuple[str | None, ...]
+    tokens_in: int | None
+    tokens_cached: int | None = None
+
+    @property
+    def tokens_out(self) -> int | None:
+        """Nothing is written: 0, or None where the endpoint gives no usage."""
+        return None if self.tokens_in is None else 0
+
+
+class EmbeddingBody:
+    """Writes the body of each request: the constant fields, then the inputs.
+
+    ``dimensions`` is sent until an endpoint refuses it; ``given_up`` is then 1.
+    """
+
+    page = PAGE
+
+    def __init__(self, config: RequestConfig, embedding: Embedding, extra_body: Mapping[str, object]) -> None:
+        self.given_up = 0
+        self._embedding = embedding
+        fields = {"model": config.model, **dict(sorted(config.params.items()))}
+        after = {"encoding_format": "float", **dict(sorted(extra_body.items()))}
+        try:
+            self._forms = [
+                orjson.dumps({**fields, **length, **after})[:-1] + b',"input":'
+                for length in ({"dimensions": embedding.dimensions}, {})
+            ]
+        except TypeError as error:
+            raise ConfigError(f"the request's parameters can't be written as JSON: {error}") from None
+        self.fields = frozenset({**fields, "dimensions": 0, **after}) - {"model"}
+
+    def of(self, prompts: Sequence[str]) -> bytes:
+        """Give the exact bytes of the request for some prompts."""
+        try:
+            inputs = orjson.dumps(list(prompts))
+        except TypeError:
+            inputs = orjson.dumps([storable(prompt) for prompt in prompts])
+        return self._forms[self.given_up] + inputs + b"}"
+
+    def give_up(self, given_up: int) -> bool:
+        """Ask without ``dimensions`` from now on; False where that was done before the request was sent."""
+        self.given_up = 1
+        return given_up == 0
+
+    def about_form(self, message: str, param: str) -> bool:
+        """Whether a refusal is about the vector's length."""
+        return self.given_up == 0 and (param == "dimensions" or bool(_DIMENSIONS.search(message)))
+
+    def given_up_text(self, refusal: str) -> str:
+        """Say what was refused, and what is done instead."""
+        return f"refuses dimensions ({refusal}): it is asked without"
+
+    def read(self, raw: bytes) -> Vectors:
+        """Give what the body of an HTTP 200 says. Raises ValueError, with a short text, for no vectors."""
+        body = load_object(raw)
+        data = body.get("data")
+        if not (isinstance(data, list) and data and all(isinstance(one, dict) for one in data)):
+            raise ValueError(f"the answer has no data: {read_error(raw)[0]}")
+        places = [one.get("index", number) for number, one in enumerate(data)]
+        if sorted(places, key=str) != sorted(range(len(data)), key=str):
+            raise ValueError("the answer's vectors have no index, or one twice")
+        texts: list[str | None] = [None] * len(data)
+        for place, one in zip(places, data, strict=True):
+            vector = one.get("embedding")
+            texts[place] = None if vector is None else self._embedding.answer(orjson.dumps(vector).decode())
+        usage = body.get("usage")
+        counts = usage if isinstance(usage, dict) else {}
+        tokens = count_of(counts.get("prompt_tokens"))
+        return Vectors(tuple(texts), count_of(counts.get("total_tokens")) if tokens is None else tokens)
+
+
+def divided(tokens: int, sizes: Sequence[int]) -> list[int]:
+    """Divide a request's tokens among its inputs by their sizes; the parts are whole numbers with the same sum."""
+    total, upto, parts = sum(sizes), 0, [0]
+    for number, size in enumerate(sizes, start=1):
+        upto += size
+        parts.append(tokens * upto // total if total else tokens * number // len(sizes))
+    return [after - before for before, after in pairwise(parts)]

@@ -1,0 +1,170 @@
+"""The model of vectors behind an OpenAI-compatible endpoint: many texts go with one request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlenrich.core.embedding import Embedding
+from sqlenrich.core.endpoint import Endpoint
+from sqlenrich.core.errors import RunError
+from sqlenrich.llm.endpoint.embedding_body import EmbeddingBody, Vectors, divided
+from sqlenrich.llm.endpoint.failure import Failure
+from sqlenrich.llm.endpoint.http import MOST_BODY_BYTES
+from sqlenrich.llm.endpoint.model import EndpointModel, Reply
+from sqlenrich.llm.endpoint.request_config import RequestConfig
+from sqlenrich.llm.endpoint.response import Completion, Fault, load_object
+from sqlenrich.llm.health import Stopped
+from sqlenrich.llm.messages import Answer, Request
+
+BYTES_PER_NUMBER = 25
+"""The longest text of a double, and a comma."""
+FILL_S = 0.01
+"""A request waits this long for further texts."""
+SPLIT_TRIES = 2
+"""Tries of a part of a request that failed while others were answered."""
+
+
+@dataclass
+class _Batch:
+    """Requests that are sent together, by the task that brought the first of them."""
+
+    requests: list[Request]
+    answers: list[asyncio.Future[Answer | None]] = field(default_factory=list)
+    """Of all but the first. None: the first was stopped, so the others ask for themselves."""
+    full: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def settle(self, answers: Sequence[Answer | None]) -> None:
+        for waiting, answer in zip(self.answers, answers, strict=True):
+            if not waiting.done():
+                waiting.set_result(answer)
+
+    def fail(self, error: Exception) -> None:
+        for waiting in self.answers:
+            if not waiting.done():
+                waiting.set_exception(error)
+
+
+class EmbeddingModel(EndpointModel):
+    """A Model that posts up to ``batch`` prompts per request to ``url``/embeddings.
+
+    Requests of the stream that wait at the same time go together: the first of them waits for others for
+    :data:`FILL_S`. Tries, limits and failures are those of a request with all its texts. A request that is refused is
+    halved until the text that is at fault is alone; one that fails in another way, only where the endpoint answers
+    others. Its tokens are divided among its texts by their bytes.
+    """
+
+    def __init__(self, endpoint: Endpoint, config: RequestConfig, **parts: Any) -> None:
+        assert config.embedding is not None
+        self.embedding: Embedding = config.embedding
+        super().__init__(endpoint, config, **parts)
+        answer_bytes = BYTES_PER_NUMBER * self.embedding.dimensions
+        self.batch = max(1, min(endpoint.embed_batch, MOST_BODY_BYTES // answer_bytes))
+        self._filling: _Batch | None = None
+
+    def new_body(self) -> EmbeddingBody:
+        """Give the writer of bodies."""
+        return EmbeddingBody(self.config, self.embedding, self.endpoint.extra_body)
+
+    async def open(self) -> None:
+        """Make the pool of connections; nothing is sent yet."""
+        self._filling = None
+        await super().open()
+
+    async def probe(self, requests: Sequence[Request], answers: list[Answer]) -> None:
+        """Ask as for other models. Raises RunError also where the vectors have another length than the file says."""
+        await super().probe(requests, answers)
+        wanted = self.embedding.dimensions
+        for answer in answers:
+            vector = None if answer.response is None else load_object(answer.response.encode())[self.embedding.field]
+            if isinstance(vector, list) and len(vector) != wanted:
+                found = len(vector)
+                raise RunError(
+                    f"{self.name} gives vectors of {found:,} numbers, not of {wanted:,}: write dimensions: {found}, or "
+                    "name another model"
+                )
+
+    async def ask(self, request: Request) -> Answer:
+        """Give the answer to one request. Raises RunError where every request would fail, or Stopped."""
+        if (batch := self._filling) is not None:
+            waiting: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+            batch.requests.append(request)
+            batch.answers.append(waiting)
+            if len(batch.requests) >= self.batch:
+                self._close(batch)
+            return await waiting or (await self._together([request], self.config.max_tries))[0]
+        batch = _Batch([request])
+        try:
+            await self._fill(batch)
+            answers = await self._together(batch.requests, self.config.max_tries)
+        except (asyncio.CancelledError, Stopped):
+            # The others may belong to a stream that goes on.
+            batch.settle([None] * len(batch.answers))
+            raise
+        except Exception as error:
+            batch.fail(error)
+            raise
+        batch.settle(answers[1:])
+        return answers[0]
+
+    async def _fill(self, batch: _Batch) -> None:
+        """Wait until a batch is full, or has waited long enough. It takes no further request then."""
+        if self.batch == 1:
+            return
+        self._filling = batch
+        try:
+            async with asyncio.timeout(FILL_S):
+                await batch.full.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._close(batch)
+
+    def _close(self, batch: _Batch) -> None:
+        batch.full.set()
+        if self._filling is batch:
+            self._filling = None
+
+    async def _together(self, requests: Sequence[Request], tries: int) -> list[Answer]:
+        """Give the answers to requests that are sent with one another, or in halves where that fails."""
+        reply = await self._post(requests, tries, probing=False)
+        failure = reply.result if isinstance(reply.result, Failure) else None
+        if failure is None or len(requests) == 1 or not await self._may_split(failure, reply):
+            return self._answers(requests, reply)
+        middle, tries = len(requests) // 2, SPLIT_TRIES if failure.fault is Fault.TRANSIENT else tries
+        return [
+            *await self._together(requests[:middle], tries),
+            *await self._together(requests[middle:], tries),
+        ]
+
+    async def _may_split(self, failure: Failure, reply: Reply) -> bool:
+        """Whether one text may be at fault for all: not at a limit, and not where the endpoint answers nothing."""
+        if failure.fault is not Fault.TRANSIENT:
+            return True
+        if failure.busy:
+            return False
+        return self.health.succeeded_since(reply.began) or await self._canary.any_answers()
+
+    def _answers(self, requests: Sequence[Request], reply: Reply) -> list[Answer]:
+        result = reply.result
+        parts: list[Completion | Failure]
+        if isinstance(result, Vectors):
+            sizes = [len(request.prompt.encode("utf-8", "surrogatepass")) for request in requests]
+            counts = [None] * len(sizes) if result.tokens_in is None else divided(result.tokens_in, sizes)
+            parts = [
+                Completion(text, None, count, None, result.tokens_out)
+                for text, count in zip(result.texts, counts, strict=True)
+            ]
+        else:
+            parts = [result] * len(requests)
+        return [
+            self._answer(request, part, reply, reply.calls if number == 0 else 0)
+            for number, (request, part) in enumerate(zip(requests, parts, strict=True))
+        ]
+
+
+def endpoint_model(endpoint: Endpoint, config: RequestConfig, **parts: Any) -> EndpointModel:
+    """Give the model that asks an endpoint for what the configuration says: answers or vectors."""
+    return (EndpointModel if config.embedding is None else EmbeddingModel)(endpoint, config, **parts)
