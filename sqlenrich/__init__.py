@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sqlenrich.prompt import render_prompt
     from sqlenrich.quality.compare import compare
     from sqlenrich.quality.comparison import Comparison
+    from sqlenrich.quality.review import Review, review
     from sqlenrich.renderer.expressions import check_sql, prompt_sql, repair_sql
     from sqlenrich.renderer.script import render
     from sqlenrich.runner.estimate import Estimate, estimate
@@ -47,6 +48,7 @@ _MODULES = {
     "prompt": ("render_prompt",),
     "quality.compare": ("compare",),
     "quality.comparison": ("Comparison",),
+    "quality.review": ("Review", "review"),
     "renderer.expressions": ("check_sql", "prompt_sql", "repair_sql"),
     "renderer.script": ("render",),
     "runner.estimate": ("Estimate", "estimate"),
@@ -77,6 +79,7 @@ __all__ = [
     "ProbeReport",
     "PromptError",
     "Report",
+    "Review",
     "RunError",
     "SpecError",
     "SqlenrichError",
@@ -99,6 +102,7 @@ __all__ = [
     "render_prompt",
     "repair_sql",
     "retry",
+    "review",
     "run",
     "tune",
     "usage",
