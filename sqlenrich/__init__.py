@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sqlenrich.prompt import render_prompt
     from sqlenrich.quality.compare import compare
     from sqlenrich.quality.comparison import Comparison
+    from sqlenrich.quality.report import QualityReport, report
     from sqlenrich.quality.review import Review, review
     from sqlenrich.renderer.expressions import check_sql, prompt_sql, repair_sql
     from sqlenrich.renderer.script import render
@@ -48,6 +49,7 @@ _MODULES = {
     "prompt": ("render_prompt",),
     "quality.compare": ("compare",),
     "quality.comparison": ("Comparison",),
+    "quality.report": ("QualityReport", "report"),
     "quality.review": ("Review", "review"),
     "renderer.expressions": ("check_sql", "prompt_sql", "repair_sql"),
     "renderer.script": ("render",),
@@ -78,6 +80,7 @@ __all__ = [
     "Plan",
     "ProbeReport",
     "PromptError",
+    "QualityReport",
     "Report",
     "Review",
     "RunError",
@@ -101,6 +104,7 @@ __all__ = [
     "render",
     "render_prompt",
     "repair_sql",
+    "report",
     "retry",
     "review",
     "run",

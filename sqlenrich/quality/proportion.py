@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 CONFIDENCE = 0.95
+PRECISION = 1e-12
+"""How exactly a quantile is found: well within a row of any table."""
 
 
 @dataclass(frozen=True)
@@ -153,10 +155,8 @@ def clopper_pearson(successes: float, trials: float, confidence: float = CONFIDE
 def beta_quantile(probability: float, a: float, b: float) -> float:
     """Give the quantile of the beta distribution, by bisection."""
     low, high = 0.0, 1.0
-    for _ in range(200):
+    while high - low > PRECISION:
         middle = (low + high) / 2
-        if middle in (low, high):
-            break
         low, high = (middle, high) if beta_cdf(middle, a, b) < probability else (low, middle)
     return (low + high) / 2
 
