@@ -65,6 +65,11 @@ def _indented(text: str | None) -> str | None:
 
 def _run(report: QualityReport, line: RunLine) -> tuple[str, ...]:
     """Give the cells of a run."""
+
+    def figure(name: str) -> str:
+        value = line.number(name)
+        return "–" if value is None else f"{int(value):,}"
+
     ended = line.run.ended_at
     seconds = None if ended is None else (ended - line.run.started_at).total_seconds()
     share, right, cost = line.refused_share, report.accuracy_of(line), line.number("cost")
@@ -72,11 +77,9 @@ def _run(report: QualityReport, line: RunLine) -> tuple[str, ...]:
         line.run.run_id,
         str(line.run.started_at)[:16],
         line.run.status,
-        *(
-            "–" if (value := line.number(name)) is None else f"{int(value):,}"
-            for name in ("rows_in", "enriched", "quarantined", "calls", "tokens_in", "tokens_out")
-        ),
+        *map(figure, ("rows_in", "quarantined")),
         "–" if share is None else f"{100 * share:.2f} %",
+        *map(figure, ("calls", "tokens_in", "tokens_out")),
         "–" if cost is None else f"{money(cost)} {line.run.report.get('currency') or ''}",
         "–" if line.latency is None else f"{line.latency:,} ms",
         "–" if seconds is None else f"{seconds:,.0f} s",
