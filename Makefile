@@ -2,6 +2,7 @@
 # make test    sets up and runs the tests
 # make check   style, types and tests: what a change must pass
 # make vllm    installs vLLM for the CPU (2.4 GB) and runs a fleet of it
+# make page    looks at the pages in an installed Chromium
 # make golden  rewrites the golden SQL; review the diff
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ PYTEST_ARGS ?= -n 2
 
 VLLM ?= .cache/vllm
 
-.PHONY: demo test check lint vllm golden clean
+.PHONY: demo test check lint vllm page golden clean
 
 demo: $(VENV)/.demo
 	@mkdir -p .demo
@@ -31,6 +32,9 @@ check: lint test
 
 vllm: $(VENV)/.dev $(VLLM)/.installed
 	SQLENRICH_VLLM=$(abspath $(VLLM))/bin/vllm $(BIN)/python -m pytest -m vllm -n 0 tests/spark/test_vllm.py
+
+page: $(VENV)/.dev
+	$(BIN)/python -m pytest -m browser -n 0 tests/quality/test_pages_in_browser.py
 
 golden: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/renderer/test_golden.py tests/dbt/test_write.py --update-golden

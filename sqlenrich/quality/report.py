@@ -100,11 +100,11 @@ class QualityReport:
         """Give the report as one line of JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False, default=str)
 
-    def to_html(self, *, autoescape: bool = True) -> str:
+    def to_html(self) -> str:
         """Give the report as one page that works offline and asks for nothing."""
         from sqlenrich.quality.report_page import report_page
 
-        return report_page(self, autoescape=autoescape)
+        return report_page(self)
 
     def to_text(self, width: int = 100) -> str:
         """Give the ledger and the answers to the questions for a terminal of ``width`` columns."""

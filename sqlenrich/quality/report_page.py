@@ -29,7 +29,7 @@ class Series(NamedTuple):
 
 
 def report_page(report: QualityReport, *, autoescape: bool = True) -> str:
-    """Give the page."""
+    """Give the page. Without ``autoescape`` only its policy protects it, as a test of the policy needs."""
     return render_page(
         "report.html",
         styles=("base.css", "report.css"),

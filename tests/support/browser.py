@@ -98,7 +98,7 @@ class Browser:
                 self.console.append(json.dumps(parameters["args"]))
             case "Runtime.exceptionThrown":
                 self.console.append(json.dumps(parameters["exceptionDetails"]))
-            case "Audits.issueAdded" if "contentSecurityPolicy" in str(parameters["issue"].get("code", "")):
+            case "Audits.issueAdded" if "ContentSecurityPolicy" in str(parameters["issue"].get("code", "")):
                 self.violations.append(parameters["issue"]["code"])
             case "Page.loadEventFired":
                 self._loaded = True
