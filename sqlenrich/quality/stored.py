@@ -16,11 +16,15 @@ from sqlenrich.core.json import canonical_json
 from sqlenrich.plan.relations import RELATIONS
 from sqlenrich.runner.backends.duckdb.files import database_path
 from sqlenrich.runner.backends.ledger import LEDGER
+from sqlenrich.runner.scratch import scratch_folder
 from sqlenrich.spec.enrichment import RESERVED_COLUMNS, Enrichment
 
 if TYPE_CHECKING:
     import duckdb
 
+MEMORY_MIB, MEMORY_MOST_MIB = 128, 16_384
+"""The memory of DuckDB, which doubles where a statement needs more; beyond it, it uses the disk."""
+THREADS = 4
 ALL_RUNS, LAST_RUN = "", "last"
 """The rows of all runs, and the word for the newest run."""
 NULL_STRATUM = "(none)"
@@ -70,8 +74,15 @@ class Stored:
 
         from sqlenrich.runner.backends.duckdb.database import reason
 
+        limit = MEMORY_MIB
         try:
-            return self.db.execute(sql, list(parameters)).fetchall()
+            while True:
+                try:
+                    return self.db.execute(sql, list(parameters)).fetchall()
+                except duckdb.OutOfMemoryException:
+                    if (limit := 2 * limit) > MEMORY_MOST_MIB:
+                        raise
+                    self.db.execute(f"SET memory_limit = '{limit}MiB'")
         except duckdb.OutOfMemoryException:
             raise RunError(f"{self.place}: not enough memory to read the tables of {self.enrichment.name}") from None
         except (duckdb.BinderException, duckdb.CatalogException) as error:
@@ -164,20 +175,22 @@ def opened(enrichment: Enrichment, output: str | Path) -> Iterator[Stored]:
     database = database_path(Path(output))
     if not database.is_file():
         raise ConfigError(f"{output}: no run has written it; run {enrichment.place} with --output {output} first")
-    try:
-        db = duckdb.connect(str(database), read_only=True)
-    except duckdb.Error as error:
-        raise cannot_open(database, error) from None
-    try:
-        stored = Stored(db, enrichment, str(output))
-        if stored.table_name("enriched") not in stored.tables:
-            known = sorted(one for one in stored.tables if f"{one}_quarantine" in stored.tables)
-            raise ConfigError(
-                f"{output} has no results of {enrichment.name}; it has those of: {', '.join(known) or 'none'}"
-            )
-        yield stored
-    finally:
-        db.close()
+    with scratch_folder() as folder:
+        config = {"memory_limit": f"{MEMORY_MIB}MiB", "temp_directory": str(folder), "threads": THREADS}
+        try:
+            db = duckdb.connect(str(database), read_only=True, config=config)
+        except duckdb.Error as error:
+            raise cannot_open(database, error) from None
+        try:
+            stored = Stored(db, enrichment, str(output))
+            if stored.table_name("enriched") not in stored.tables:
+                known = sorted(one for one in stored.tables if f"{one}_quarantine" in stored.tables)
+                raise ConfigError(
+                    f"{output} has no results of {enrichment.name}; it has those of: {', '.join(known) or 'none'}"
+                )
+            yield stored
+        finally:
+            db.close()
 
 
 def answer_hash(answer: Mapping[str, Any]) -> str:
