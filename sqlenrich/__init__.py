@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from sqlenrich.prompt import render_prompt
     from sqlenrich.quality.compare import compare
     from sqlenrich.quality.comparison import Comparison
-    from sqlenrich.quality.report import QualityReport, report
+    from sqlenrich.quality.quality_report import QualityReport
+    from sqlenrich.quality.report import report
     from sqlenrich.quality.review import Review, review
     from sqlenrich.renderer.expressions import check_sql, prompt_sql, repair_sql
     from sqlenrich.renderer.script import render
@@ -49,7 +50,8 @@ _MODULES = {
     "prompt": ("render_prompt",),
     "quality.compare": ("compare",),
     "quality.comparison": ("Comparison",),
-    "quality.report": ("QualityReport", "report"),
+    "quality.quality_report": ("QualityReport",),
+    "quality.report": ("report",),
     "quality.review": ("Review", "review"),
     "renderer.expressions": ("check_sql", "prompt_sql", "repair_sql"),
     "renderer.script": ("render",),

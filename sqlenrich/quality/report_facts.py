@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 from sqlenrich.core.types import BIGINT, BOOLEAN, Coerced
@@ -273,7 +274,7 @@ def _of_rows(stored: Stored) -> tuple[Answers, ...]:
 
 
 def _answers(name: str, levels: Sequence[tuple[str, int, int]], sql: str) -> Answers:
-    now, earlier = (sum(level[place] for level in levels) for place in (1, 2))
+    now, earlier = sum(rows for _, rows, _ in levels), sum(rows for _, _, rows in levels)
     shown = list(levels)
     if len(levels) > MOST_LEVELS:
         rest = levels[MOST_LEVELS - 1 :]
@@ -336,7 +337,8 @@ def read_accuracy(stored: Stored, *, with_rows: bool) -> Accuracy | None:
             {"key": key, "wrong": list(zip(names, map(_value, labels), map(_value, answers), strict=True))}
             for key, _, names, labels, answers in stored.rows(sql[-1])
         ]
-    return Accuracy(*map(str, head[0]), fields, tuple(worst), tuple(sql))
+    evaluation, at, truth, model = map(str, head[0])
+    return Accuracy(evaluation, at, truth, model, fields, tuple(worst), tuple(sql))
 
 
 def _value(text: Any) -> str:
@@ -369,8 +371,8 @@ def read_refusals(stored: Stored, table: Table) -> Refusals:
     return Refusals(found, (sql,))
 
 
-def read_sample(stored: Stored, rows: int, most_characters: int) -> SampleRows:
-    """Give accepted rows, those with the smallest hashes first, as many as fit into some characters."""
+def read_sample(stored: Stored, rows: int, most_bytes: int) -> SampleRows:
+    """Give accepted rows, those with the smallest hashes first, as many as fit into some bytes of HTML."""
     from sqlenrich.quality.page import cut_text
 
     names = [*stored.shown_columns, *stored.fields]
@@ -386,8 +388,8 @@ def read_sample(stored: Stored, rows: int, most_characters: int) -> SampleRows:
     used = 0
     for row in found:
         line = tuple(cut_text("" if text is None else _value(text)) for text in row)
-        used += sum(map(len, line))
-        if used > most_characters:
+        used += sum(len(escape(text).encode()) for text in line)
+        if used > most_bytes:
             break
         lines.append(line)
     return SampleRows(tuple(names), tuple(lines), len(found) - len(lines), sql)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlenrich.quality.comparison import printed
 from sqlenrich.quality.page import render_page
-from sqlenrich.quality.report import QualityReport
+from sqlenrich.quality.quality_report import QualityReport
 from sqlenrich.quality.report_facts import RunLine
 from sqlenrich.quality.review import WHOLE_ROW, share_text
 from sqlenrich.quality.review_verdicts import Verdict

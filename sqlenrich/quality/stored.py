@@ -176,12 +176,16 @@ def opened(enrichment: Enrichment, output: str | Path) -> Iterator[Stored]:
     if not database.is_file():
         raise ConfigError(f"{output}: no run has written it; run {enrichment.place} with --output {output} first")
     with scratch_folder() as folder:
-        config = {"memory_limit": f"{MEMORY_MIB}MiB", "temp_directory": str(folder), "threads": THREADS}
+        config: dict[str, str | bool | int | float | list[str]] = {
+            "memory_limit": f"{MEMORY_MIB}MiB", "temp_directory": str(folder), "threads": THREADS,
+        }  # fmt: skip
         try:
             db = duckdb.connect(str(database), read_only=True, config=config)
         except duckdb.Error as error:
             raise cannot_open(database, error) from None
         try:
+            if db.execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
+                db.execute("SET enable_progress_bar = false")  # it goes to stdout, which is for data
             stored = Stored(db, enrichment, str(output))
             if stored.table_name("enriched") not in stored.tables:
                 known = sorted(one for one in stored.tables if f"{one}_quarantine" in stored.tables)
