@@ -49,10 +49,11 @@ Classify. {{ body }}
 HASH = "sha256((i - CASE WHEN i % 10 = 1 THEN 1 ELSE 0 END)::VARCHAR)"
 SUMMARY = "'The customer ' || i || ' asks for ' || repeat('something ', (i % 20)::INTEGER)"
 ENRICHED = f"""SELECT i::VARCHAR AS id, 'mail' AS channel,
-    ['refund', 'bug', 'billing', 'outage', 'other'][1 + i // 10 % 5] AS intent, 1 + i // 10 % 5 AS urgency, ['good', 'neutral', 'bad'][1 + i // 10 % 3] AS sentiment,
-    i // 10 % 7 = 0 AS has_pii, i // 10 % 2 = 0 AS needs_human, i // 10 / 8 AS amount, ['a', 'b'] AS products,
-    'en' AS language, {SUMMARY} AS summary, i // 10 % 101 AS score, {HASH} AS _request_hash, 'mock' AS _model,
-    '1' AS _version, 'f' AS _fingerprint FROM range(ROWS) AS numbers (i) WHERE i % 100 <> 7"""
+    ['refund', 'bug', 'billing', 'outage', 'other'][1 + i // 10 % 5] AS intent, 1 + i // 10 % 5 AS urgency,
+    ['good', 'neutral', 'bad'][1 + i // 10 % 3] AS sentiment, i // 10 % 7 = 0 AS has_pii,
+    i // 10 % 2 = 0 AS needs_human, i // 10 / 8 AS amount, ['a', 'b'] AS products, 'en' AS language,
+    {SUMMARY} AS summary, i // 10 % 101 AS score, {HASH} AS _request_hash, 'mock' AS _model, '1' AS _version,
+    'f' AS _fingerprint FROM range(ROWS) AS numbers (i) WHERE i % 100 <> 7"""
 QUARANTINE = f"""SELECT i::VARCHAR AS id, 'mail' AS channel, 'BAD_JSON' AS _error, 'no JSON' AS _error_detail,
     false AS _repaired, repeat('x', 3000) AS response, 'Classify. ' || i AS prompt, 1 AS _attempts,
     {HASH} AS _request_hash FROM range(ROWS) AS numbers (i) WHERE i % 100 = 7"""
