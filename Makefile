@@ -3,6 +3,7 @@
 # make check   style, types and tests: what a change must pass
 # make docs    builds the documentation as a site in build/site; a link that leads nowhere fails
 # make vllm    installs vLLM for the CPU (2.4 GB) and runs a fleet of it
+# make page    looks at the pages in an installed Chromium
 # make golden  rewrites the golden SQL; review the diff
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ PYTEST_ARGS ?= -n 2
 
 VLLM ?= .cache/vllm
 
-.PHONY: demo test check lint docs vllm golden clean
+.PHONY: demo test check lint docs vllm page golden clean
 
 demo: $(VENV)/.demo
 	@mkdir -p .demo
@@ -35,6 +36,9 @@ docs: $(VENV)/.docs
 
 vllm: $(VENV)/.dev $(VLLM)/.installed
 	SQLENRICH_VLLM=$(abspath $(VLLM))/bin/vllm $(BIN)/python -m pytest -m vllm -n 0 tests/spark/test_vllm.py
+
+page: $(VENV)/.dev
+	$(BIN)/python -m pytest -m browser -n 0 tests/quality/test_pages_in_browser.py
 
 golden: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/renderer/test_golden.py tests/dbt/test_write.py --update-golden

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from sqlenrich.prompt import render_prompt
     from sqlenrich.quality.compare import compare
     from sqlenrich.quality.comparison import Comparison
+    from sqlenrich.quality.quality_report import QualityReport
+    from sqlenrich.quality.report import report
+    from sqlenrich.quality.review import Review, review
     from sqlenrich.renderer.expressions import check_sql, prompt_sql, repair_sql
     from sqlenrich.renderer.script import render
     from sqlenrich.runner.estimate import Estimate, estimate
@@ -47,6 +50,9 @@ _MODULES = {
     "prompt": ("render_prompt",),
     "quality.compare": ("compare",),
     "quality.comparison": ("Comparison",),
+    "quality.quality_report": ("QualityReport",),
+    "quality.report": ("report",),
+    "quality.review": ("Review", "review"),
     "renderer.expressions": ("check_sql", "prompt_sql", "repair_sql"),
     "renderer.script": ("render",),
     "runner.estimate": ("Estimate", "estimate"),
@@ -76,7 +82,9 @@ __all__ = [
     "Plan",
     "ProbeReport",
     "PromptError",
+    "QualityReport",
     "Report",
+    "Review",
     "RunError",
     "SpecError",
     "SqlenrichError",
@@ -98,7 +106,9 @@ __all__ = [
     "render",
     "render_prompt",
     "repair_sql",
+    "report",
     "retry",
+    "review",
     "run",
     "tune",
     "usage",

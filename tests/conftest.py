@@ -13,10 +13,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+ON_DEMAND = ("vllm", "browser")
+"""Markers of tests that run only if they are asked for: ``-m vllm``."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the tests of vLLM out unless they are asked for: ``-m vllm``."""
-    if "vllm" in config.getoption("-m"):
-        return
-    asked = [item for item in items if item.get_closest_marker("vllm") is None]
+    """Leave out the tests of what few machines have, unless they are asked for."""
+    left_out = [name for name in ON_DEMAND if name not in config.getoption("-m")]
+    asked = [item for item in items if not any(map(item.get_closest_marker, left_out))]
     config.hook.pytest_deselected(items=[item for item in items if item not in asked])
     items[:] = asked

@@ -37,6 +37,14 @@ _COMMANDS = {
         "sqlenrich compare a.prompt b.prompt --input tickets.csv --truth intent=label",
         "sqlenrich compare a.prompt --model small --model large --input tickets.csv -n 200",
     ),
+    "report": (
+        "sqlenrich report tickets.prompt --output out.duckdb",
+        "sqlenrich report tickets.prompt --output out.duckdb --page tickets.html --no-rows",
+    ),
+    "review": (
+        "sqlenrich review tickets.prompt --output out.duckdb --sheet review.html --reviewers ana,ben",
+        "sqlenrich review tickets.prompt --output out.duckdb --read tickets.review-ana.json",
+    ),
     "render": (
         "sqlenrich render tickets.prompt --engine bigquery -o tickets.sql",
         "sqlenrich render tickets.prompt --target prod --retry",
