@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sqlenrich.prompt import render_prompt
     from sqlenrich.quality.compare import compare
     from sqlenrich.quality.comparison import Comparison
+    from sqlenrich.quality.evaluate import evaluate
+    from sqlenrich.quality.evaluation import Evaluation
     from sqlenrich.renderer.expressions import check_sql, prompt_sql, repair_sql
     from sqlenrich.renderer.script import render
     from sqlenrich.runner.estimate import Estimate, estimate
@@ -47,6 +49,8 @@ _MODULES = {
     "prompt": ("render_prompt",),
     "quality.compare": ("compare",),
     "quality.comparison": ("Comparison",),
+    "quality.evaluate": ("evaluate",),
+    "quality.evaluation": ("Evaluation",),
     "renderer.expressions": ("check_sql", "prompt_sql", "repair_sql"),
     "renderer.script": ("render",),
     "runner.estimate": ("Estimate", "estimate"),
@@ -72,6 +76,7 @@ __all__ = [
     "Endpoint",
     "Enrichment",
     "Estimate",
+    "Evaluation",
     "Mock",
     "Plan",
     "ProbeReport",
@@ -91,6 +96,7 @@ __all__ = [
     "compile_plan",
     "enrichment",
     "estimate",
+    "evaluate",
     "load",
     "loads",
     "probe",
