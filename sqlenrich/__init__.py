@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from sqlenrich.prompt import render_prompt
     from sqlenrich.quality.compare import compare
     from sqlenrich.quality.comparison import Comparison
+    from sqlenrich.quality.drift import drift
     from sqlenrich.quality.evaluate import evaluate
     from sqlenrich.quality.evaluation import Evaluation
     from sqlenrich.renderer.expressions import check_sql, prompt_sql, repair_sql
     from sqlenrich.renderer.script import render
+    from sqlenrich.runner.drift import Drift
     from sqlenrich.runner.estimate import Estimate, estimate
     from sqlenrich.runner.probe import probe
     from sqlenrich.runner.probe_report import ProbeReport
@@ -49,10 +51,12 @@ _MODULES = {
     "prompt": ("render_prompt",),
     "quality.compare": ("compare",),
     "quality.comparison": ("Comparison",),
+    "quality.drift": ("drift",),
     "quality.evaluate": ("evaluate",),
     "quality.evaluation": ("Evaluation",),
     "renderer.expressions": ("check_sql", "prompt_sql", "repair_sql"),
     "renderer.script": ("render",),
+    "runner.drift": ("Drift",),
     "runner.estimate": ("Estimate", "estimate"),
     "runner.probe": ("probe",),
     "runner.probe_report": ("ProbeReport",),
@@ -73,6 +77,7 @@ __all__ = [
     "Caps",
     "Comparison",
     "ConfigError",
+    "Drift",
     "Endpoint",
     "Enrichment",
     "Estimate",
@@ -94,6 +99,7 @@ __all__ = [
     "check_sql",
     "compare",
     "compile_plan",
+    "drift",
     "enrichment",
     "estimate",
     "evaluate",

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
-from sqlenrich.core.names import column, identifier
-from sqlenrich.core.sql import Sql, all_of, case, literal
+from sqlenrich.core.sql import all_of, case, literal
 from sqlenrich.core.types import BOOLEAN, STRING, TIMESTAMP, Type
+from sqlenrich.plan.references import References
 from sqlenrich.plan.relations import symbol
 
 EVALUATIONS: Mapping[str, Type] = {
@@ -33,36 +33,36 @@ EVALUATIONS: Mapping[str, Type] = {
 
 def accuracy(engine: Engine) -> exp.Select:
     """Per field of the last evaluation: rows, and those that are right."""
-    names = _Names(engine)
-    last = exp.select(exp.Max(this=names.of("evaluation"))).from_(symbol("evaluations")).subquery(copy=False)
-    right = exp.Sum(this=case((names.of("is_right"), literal(1)), default=literal(0)))
+    names = References(engine)
+    last = exp.select(exp.Max(this=names.col("evaluation"))).from_(symbol("evaluations")).subquery(copy=False)
+    right = exp.Sum(this=case((names.col("is_right"), literal(1)), default=literal(0)))
     return (
         exp.select(
-            names.of("field"),
+            names.col("field"),
             names.named(exp.Count(this=exp.Star()), "labelled_rows"),
             names.named(right, "right_rows"),
         )
         .from_(symbol("evaluations"))
-        .where(exp.EQ(this=names.of("evaluation"), expression=last))
-        .group_by(names.of("field"))
-        .order_by(names.of("field"))
+        .where(exp.EQ(this=names.col("evaluation"), expression=last))
+        .group_by(names.col("field"))
+        .order_by(names.col("field"))
     )
 
 
 def changes(engine: Engine, evaluation: str) -> exp.Select:
     """Per earlier evaluation and field: the rows of the same label that this evaluation has too, those that were right
     only then, and those that are right only now."""
-    names = _Names(engine)
+    names = References(engine)
     same = [
-        exp.EQ(this=names.of(one, "this_one"), expression=names.of(one, "that_one"))
+        exp.EQ(this=names.col(one, "this_one"), expression=names.col(one, "that_one"))
         for one in ("row_key", "field", "label")
     ]
-    then, now = names.of("is_right", "that_one"), names.of("is_right", "this_one")
+    then, now = names.col("is_right", "that_one"), names.col("is_right", "this_one")
     only_then, only_now = (
         exp.Sum(this=case((all_of(first, exp.Not(this=second)), literal(1)), default=literal(0)))
         for first, second in ((then, now), (now.copy(), then.copy()))
     )
-    group = [names.of(one, "that_one") for one in ("evaluation", "model", "fingerprint", "field")]
+    group = [names.col(one, "that_one") for one in ("evaluation", "model", "fingerprint", "field")]
     return (
         exp.select(
             *group,
@@ -73,22 +73,9 @@ def changes(engine: Engine, evaluation: str) -> exp.Select:
         .from_(symbol("evaluations", "this_one"))
         .join(symbol("evaluations", "that_one"), on=all_of(*same))
         .where(
-            exp.EQ(this=names.of("evaluation", "this_one"), expression=literal(evaluation)),
-            exp.LT(this=names.of("evaluation", "that_one"), expression=literal(evaluation)),
+            exp.EQ(this=names.col("evaluation", "this_one"), expression=literal(evaluation)),
+            exp.LT(this=names.col("evaluation", "that_one"), expression=literal(evaluation)),
         )
         .group_by(*(one.copy() for one in group))
         .order_by(group[0].copy(), group[3].copy())
     )
-
-
-class _Names:
-    """The columns of the table as an engine writes them."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-
-    def of(self, name: str, table: str | None = None) -> exp.Column:
-        return column(self.engine, name, table)
-
-    def named(self, value: Sql, name: str) -> exp.Alias:
-        return exp.Alias(this=value, alias=identifier(self.engine, name))
