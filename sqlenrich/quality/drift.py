@@ -81,7 +81,7 @@ def _accept(backend: Backend, plan: Plan, known: dict[str, bool], name: str, run
     if run not in known:
         newest = ", ".join(list(known)[:SHOWN])
         raise ConfigError(
-            f'{backend.place} has no run "{run}"{did_you_mean(run, known)} of {name}; the newest: {newest}'
+            f'{backend.place} has no run "{run}"{did_you_mean(run, known)} of {name}; the newest are: {newest}'
         )
     engine = get_engine(backend.engine)
     started = utc(engine, _started(backend, plan, run))
