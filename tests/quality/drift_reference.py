@@ -83,12 +83,12 @@ def paulson(ratio: float, above: float, below: float) -> float:
     return ((1 - b) * ratio ** (1 / 3) - (1 - a)) / math.sqrt(b * ratio ** (2 / 3) + a)
 
 
-def random_runs(numbers: random.Random) -> list[Run]:
-    """Give runs of several sizes, the newest first, whose levels vary."""
+def random_runs(numbers: random.Random, most: int = 45) -> list[Run]:
+    """Give at most so many runs of several sizes, the newest first, whose levels vary."""
     levels = {f"f{i}": [f"v{j}" for j in range(numbers.randint(1, 12))] for i in range(4)}
     weights = {field: [numbers.random() ** 3 + 0.001 for _ in names] for field, names in levels.items()}
     runs: list[Run] = []
-    for _ in range(numbers.randint(1, 45)):
+    for _ in range(numbers.randint(1, most)):
         rows = numbers.choice((20, 90, 150, 199, 200, 300, 2000))
         shares = {field: [w * numbers.uniform(0.7, 1.4) for w in given] for field, given in weights.items()}
         run: dict[str, dict[str, int]] = {"_error": {"accepted": rows}}
