@@ -40,116 +40,110 @@ of these, the levels that are compared, the share of rows that changed their lev
 alarm (0 or 1)."""
 
 _RANKED = """
-WITH sums AS (
-  SELECT run_name, MAX(begun) AS begun,
-    MAX(CASE WHEN fld = MARKS AND lvl = ACCEPTED THEN 1 ELSE 0 END) AS is_accepted,
-    MAX(CASE WHEN fld = MARKS AND lvl = ALARM THEN 1 ELSE 0 END) AS is_alarm,
-    SUM(CASE WHEN fld = VERDICT THEN cnt ELSE 0E0 END) AS total
-  FROM lines GROUP BY run_name
+WITH marked AS (
+  SELECT run_name, fld, lvl, cnt,
+    MAX(begun) OVER (PARTITION BY run_name) AS begun,
+    MAX(CASE WHEN fld = MARKS AND lvl = ACCEPTED THEN 1 ELSE 0 END) OVER (PARTITION BY run_name) AS is_accepted,
+    MAX(CASE WHEN fld = MARKS AND lvl = ALARM THEN 1 ELSE 0 END) OVER (PARTITION BY run_name) AS is_alarm,
+    SUM(CASE WHEN fld = VERDICT THEN cnt ELSE 0E0 END) OVER (PARTITION BY run_name) AS total
+  FROM lines
 ), ranked AS (
-  SELECT run_name, begun, is_accepted, is_alarm, total,
-    ROW_NUMBER() OVER (ORDER BY begun DESC, run_name DESC) AS place
-  FROM sums WHERE total > 0
+  SELECT run_name, fld, lvl, cnt, begun, is_accepted, is_alarm, total,
+    DENSE_RANK() OVER (ORDER BY begun DESC, run_name DESC) AS place
+  FROM marked WHERE total > 0
 )
 """
-_RUNS = f"{_RANKED} SELECT run_name, total, is_accepted, is_alarm FROM ranked ORDER BY place"
+_RUNS = f"""{_RANKED}
+SELECT run_name, MAX(total) AS total, MAX(is_accepted) AS is_accepted, MAX(is_alarm) AS is_alarm
+FROM ranked GROUP BY run_name, place ORDER BY place
+"""
+# Each part reads the one before it alone: engines that compute a common table expression at each of its uses would
+# otherwise compute the first parts many times.
 _STATISTICS = (
     _RANKED
-    + """, base AS (
-  SELECT MAX(CASE WHEN is_accepted = 1 THEN begun END) AS begun FROM ranked
+    + """, based AS (
+  SELECT run_name, fld, lvl, cnt, begun, is_accepted, is_alarm, total, place,
+    MAX(CASE WHEN is_accepted = 1 THEN begun END) OVER () AS base,
+    MAX(CASE WHEN place = 1 THEN run_name END) OVER () AS newest
+  FROM ranked
 ), usable AS (
-  SELECT ranked.run_name AS run_name, ranked.place AS place, ranked.total AS total,
-    CASE WHEN ranked.total < WINDOW_ROWS THEN ranked.total ELSE 0E0 END AS small_rows
-  FROM ranked CROSS JOIN base
-  WHERE ranked.place = 1 OR (
-    (base.begun IS NULL OR ranked.begun >= base.begun) AND (ranked.is_accepted = 1 OR ranked.is_alarm = 0)
-  )
-), placed AS (
-  SELECT run_name, place, total, small_rows, SUM(small_rows) OVER (ORDER BY place) AS upto FROM usable
+  SELECT newest, fld, lvl, cnt, total, place,
+    SUM(CASE WHEN fld = VERDICT AND total < WINDOW_ROWS THEN cnt ELSE 0E0 END) OVER (ORDER BY place) AS upto
+  FROM based
+  WHERE place = 1 OR ((base IS NULL OR begun >= base) AND (is_accepted = 1 OR is_alarm = 0))
 ), joined AS (
-  SELECT run_name, place,
-    CASE WHEN total < WINDOW_ROWS THEN -1E0 - FLOOR((upto - small_rows) / WINDOW_ROWS) ELSE CAST(place AS DOUBLE) END
-      AS win
-  FROM placed
-), wins AS (
-  SELECT win, ROW_NUMBER() OVER (ORDER BY first_place) AS nth
-  FROM (SELECT win, MIN(place) AS first_place FROM joined GROUP BY win) AS firsts
-), chosen AS (
-  SELECT joined.run_name AS run_name, wins.nth AS nth
-  FROM joined JOIN wins ON joined.win = wins.win WHERE wins.nth <= WINDOWS
+  SELECT newest, fld, lvl, cnt, place,
+    CASE WHEN total < WINDOW_ROWS THEN -1 - CAST(FLOOR((upto - total) / WINDOW_ROWS) AS BIGINT) ELSE place END AS win
+  FROM usable
+), firsts AS (
+  SELECT newest, fld, lvl, cnt, MIN(place) OVER (PARTITION BY win) AS first_place FROM joined
+), numbered AS (
+  SELECT newest, fld, lvl, cnt, DENSE_RANK() OVER (ORDER BY first_place) AS nth FROM firsts
 ), counts AS (
-  SELECT chosen.nth AS nth, lines.fld AS fld, lines.lvl AS lvl, SUM(lines.cnt) AS cnt
-  FROM lines JOIN chosen ON lines.run_name = chosen.run_name
-  WHERE lines.fld <> MARKS GROUP BY chosen.nth, lines.fld, lines.lvl
-), sizes AS (
-  SELECT nth, fld, SUM(cnt) AS size FROM counts GROUP BY nth, fld
-), fields AS (
-  SELECT fld,
-    SUM(CASE WHEN nth = 1 THEN size ELSE 0E0 END) AS new_rows,
-    SUM(CASE WHEN nth > 1 THEN size ELSE 0E0 END) AS old_rows,
-    SUM(CASE WHEN nth > 1 THEN size * size ELSE 0E0 END) AS old_squares,
-    SUM(CASE WHEN nth > 1 THEN 1E0 ELSE 0E0 END) AS windows
-  FROM sizes GROUP BY fld
-), levels AS (
-  SELECT fld, lvl, SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) AS old_cnt FROM counts GROUP BY fld, lvl
+  SELECT newest, nth, fld, lvl, SUM(cnt) AS cnt
+  FROM numbered WHERE nth <= WINDOWS AND fld <> MARKS GROUP BY newest, nth, fld, lvl
+), sized AS (
+  SELECT newest, nth, fld, lvl, cnt, SUM(cnt) OVER (PARTITION BY nth, fld) AS size,
+    SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY fld, lvl) AS old_cnt,
+    SUM(CASE WHEN nth = 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY fld) AS new_rows,
+    SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY fld) AS old_rows
+  FROM counts
 ), pools AS (
-  SELECT levels.fld AS fld, levels.lvl AS lvl,
-    CASE WHEN levels.old_cnt < RARE_SHARE * fields.old_rows
-      OR levels.old_cnt * fields.new_rows < RARE_ROWS * fields.old_rows THEN 1 ELSE 0 END AS is_pooled
-  FROM levels JOIN fields ON levels.fld = fields.fld WHERE fields.new_rows > 0 AND fields.old_rows > 0
+  SELECT newest, nth, fld, lvl, cnt, size, new_rows, old_rows,
+    CASE WHEN old_cnt < RARE_SHARE * old_rows OR old_cnt * new_rows < RARE_ROWS * old_rows THEN 1 ELSE 0 END
+      AS is_pooled
+  FROM sized WHERE new_rows > 0 AND old_rows > 0
 ), cells AS (
-  SELECT counts.nth AS nth, counts.fld AS fld, pools.is_pooled AS is_pooled,
-    CASE WHEN pools.is_pooled = 1 THEN '' ELSE counts.lvl END AS lvl, SUM(counts.cnt) AS cnt
-  FROM counts JOIN pools ON counts.fld = pools.fld AND counts.lvl = pools.lvl
-  GROUP BY counts.nth, counts.fld, pools.is_pooled, CASE WHEN pools.is_pooled = 1 THEN '' ELSE counts.lvl END
+  SELECT newest, nth, fld, is_pooled, CASE WHEN is_pooled = 1 THEN '' ELSE lvl END AS own_lvl, SUM(cnt) AS cnt,
+    MAX(size) AS size, MAX(new_rows) AS new_rows, MAX(old_rows) AS old_rows
+  FROM pools GROUP BY newest, nth, fld, is_pooled, CASE WHEN is_pooled = 1 THEN '' ELSE lvl END
 ), parts AS (
-  SELECT cells.fld AS fld, cells.is_pooled AS is_pooled, cells.lvl AS lvl,
-    SUM(CASE WHEN cells.nth = 1 THEN cells.cnt ELSE 0E0 END) AS new_cnt,
-    SUM(CASE WHEN cells.nth > 1 THEN cells.cnt ELSE 0E0 END) AS old_cnt,
-    SUM(CASE WHEN cells.nth > 1 THEN cells.cnt * cells.cnt / sizes.size ELSE 0E0 END) AS old_squared
-  FROM cells JOIN sizes ON cells.nth = sizes.nth AND cells.fld = sizes.fld
-  GROUP BY cells.fld, cells.is_pooled, cells.lvl
+  SELECT newest, fld, is_pooled, own_lvl, MAX(new_rows) AS new_rows, MAX(old_rows) AS old_rows,
+    SUM(CASE WHEN nth = 1 THEN cnt ELSE 0E0 END) AS new_cnt,
+    SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) AS old_cnt,
+    SUM(CASE WHEN nth > 1 THEN cnt * cnt / size ELSE 0E0 END) AS old_squared,
+    SUM(CASE WHEN nth > 1 THEN cnt * size ELSE 0E0 END) AS old_sizes,
+    SUM(CASE WHEN nth > 1 THEN cnt / size ELSE 0E0 END) AS old_parts
+  FROM cells GROUP BY newest, fld, is_pooled, own_lvl
 ), shares AS (
-  SELECT parts.fld AS fld, fields.new_rows AS new_rows, fields.old_rows AS old_rows,
-    fields.old_squares AS old_squares, fields.windows AS windows,
-    parts.new_cnt / fields.new_rows - parts.old_cnt / fields.old_rows AS change,
-    parts.old_squared - parts.old_cnt * parts.old_cnt / fields.old_rows AS varied,
+  SELECT newest, fld, new_rows, old_rows, old_sizes, old_parts,
+    new_cnt / new_rows - old_cnt / old_rows AS change,
+    old_squared - old_cnt * old_cnt / old_rows AS varied,
     CASE
-      WHEN parts.is_pooled = 0 THEN parts.old_cnt / fields.old_rows
-      WHEN parts.old_cnt / fields.old_rows >= RARE_SHARE
-        AND parts.old_cnt / fields.old_rows >= RARE_ROWS / fields.new_rows THEN parts.old_cnt / fields.old_rows
-      WHEN RARE_SHARE * fields.new_rows >= RARE_ROWS THEN RARE_SHARE
-      ELSE RARE_ROWS / fields.new_rows
+      WHEN is_pooled = 0 THEN old_cnt / old_rows
+      WHEN old_cnt / old_rows >= RARE_SHARE AND old_cnt / old_rows >= RARE_ROWS / new_rows THEN old_cnt / old_rows
+      WHEN RARE_SHARE * new_rows >= RARE_ROWS THEN RARE_SHARE
+      ELSE RARE_ROWS / new_rows
     END AS share
-  FROM parts JOIN fields ON parts.fld = fields.fld
+  FROM parts
 ), totals AS (
-  SELECT fld, new_rows, old_rows, windows, COUNT(*) AS levels, CAST(COUNT(*) - 1 AS DOUBLE) AS freedom,
-    old_squares / old_rows AS weighted, SUM(ABS(change)) / 2E0 AS moved, SUM(change * change / share) AS squares,
-    SUM(varied / share) AS varied
-  FROM shares GROUP BY fld, new_rows, old_rows, old_squares, windows
+  SELECT newest, fld, MAX(new_rows) AS new_rows, MAX(old_rows) AS old_rows, ROUND(SUM(old_parts)) AS windows,
+    COUNT(*) AS levels, CAST(COUNT(*) - 1 AS DOUBLE) AS freedom, SUM(old_sizes) / MAX(old_rows) AS weighted,
+    SUM(ABS(change)) / 2E0 AS moved, SUM(change * change / share) AS squares, SUM(varied / share) AS varied
+  FROM shares GROUP BY newest, fld
 ), dispersion AS (
-  SELECT fld, new_rows, old_rows, windows, levels, freedom, weighted, moved, squares,
+  SELECT newest, fld, new_rows, old_rows, windows, levels, freedom, weighted, moved, squares,
     CASE WHEN windows < 2 OR freedom = 0 THEN USUAL
       ELSE (RUNS * USUAL + (windows - 1E0) * (varied / freedom - (windows - 1E0)) / (old_rows - weighted))
         / (RUNS + windows - 1E0) END AS extra
   FROM totals
 ), ratios AS (
-  SELECT fld, new_rows, old_rows, windows, levels, moved,
+  SELECT newest, fld, new_rows, old_rows, windows, levels, moved,
     POWER(freedom, TOGETHER) AS above, (windows - 1E0 + RUNS) * freedom AS below,
     CASE WHEN freedom = 0 THEN 0E0 ELSE squares / freedom / (1E0 / new_rows + 1E0 / old_rows
       + CASE WHEN extra > 0 THEN extra ELSE 0E0 END * (1E0 + weighted / old_rows)) END AS ratio
   FROM dispersion
 ), scores AS (
-  SELECT fld, new_rows, old_rows, windows, levels, moved,
+  SELECT newest, fld, new_rows, old_rows, windows, levels, moved,
     CASE WHEN above = 0 OR ratio = 0 THEN 0E0 ELSE
       ((1E0 - 2E0 / (9E0 * below)) * POWER(ratio, THIRD) - (1E0 - 2E0 / (9E0 * above)))
         / SQRT(2E0 / (9E0 * below) * POWER(ratio, TWO_THIRDS) + 2E0 / (9E0 * above)) END AS score
   FROM ratios
 )
-SELECT ranked.run_name AS run, fld AS field, CAST(new_rows AS BIGINT) AS new_rows, CAST(old_rows AS BIGINT) AS old_rows,
+SELECT newest AS run, fld AS field, CAST(new_rows AS BIGINT) AS new_rows, CAST(old_rows AS BIGINT) AS old_rows,
   CAST(windows AS BIGINT) AS windows, levels, moved, CASE WHEN score > 0 THEN score ELSE 0E0 END AS sigma,
   CASE WHEN score >= THRESHOLD AND moved >= MOVED THEN 1 ELSE 0 END AS is_alarm
-FROM scores CROSS JOIN ranked WHERE ranked.place = 1
+FROM scores
 """
 )
 
