@@ -26,8 +26,12 @@ if TYPE_CHECKING:
     from sqlenrich.quality.quality_report import QualityReport
     from sqlenrich.quality.report import report
     from sqlenrich.quality.review import Review, review
+    from sqlenrich.quality.drift import drift
+    from sqlenrich.quality.evaluate import evaluate
+    from sqlenrich.quality.evaluation import Evaluation
     from sqlenrich.renderer.expressions import check_sql, prompt_sql, repair_sql
     from sqlenrich.renderer.script import render
+    from sqlenrich.runner.drift import Drift
     from sqlenrich.runner.estimate import Estimate, estimate
     from sqlenrich.runner.probe import probe
     from sqlenrich.runner.probe_report import ProbeReport
@@ -53,8 +57,12 @@ _MODULES = {
     "quality.quality_report": ("QualityReport",),
     "quality.report": ("report",),
     "quality.review": ("Review", "review"),
+    "quality.drift": ("drift",),
+    "quality.evaluate": ("evaluate",),
+    "quality.evaluation": ("Evaluation",),
     "renderer.expressions": ("check_sql", "prompt_sql", "repair_sql"),
     "renderer.script": ("render",),
+    "runner.drift": ("Drift",),
     "runner.estimate": ("Estimate", "estimate"),
     "runner.probe": ("probe",),
     "runner.probe_report": ("ProbeReport",),
@@ -75,9 +83,11 @@ __all__ = [
     "Caps",
     "Comparison",
     "ConfigError",
+    "Drift",
     "Endpoint",
     "Enrichment",
     "Estimate",
+    "Evaluation",
     "Mock",
     "Plan",
     "ProbeReport",
@@ -97,8 +107,10 @@ __all__ = [
     "check_sql",
     "compare",
     "compile_plan",
+    "drift",
     "enrichment",
     "estimate",
+    "evaluate",
     "load",
     "loads",
     "probe",

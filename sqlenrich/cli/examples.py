@@ -37,6 +37,14 @@ _COMMANDS = {
         "sqlenrich compare a.prompt b.prompt --input tickets.csv --truth intent=label",
         "sqlenrich compare a.prompt --model small --model large --input tickets.csv -n 200",
     ),
+    "drift": (
+        "sqlenrich drift tickets.prompt --output out.duckdb",
+        "sqlenrich drift tickets.prompt --output out.duckdb --accept 20260131T101500-1f2e3d4c",
+    ),
+    "evaluate": (
+        "sqlenrich evaluate tickets.prompt --truth labels.csv --input tickets.csv --require intent=0.92",
+        "sqlenrich evaluate tickets.prompt --truth sample.csv --field intent=category --model small",
+    ),
     "report": (
         "sqlenrich report tickets.prompt --output out.duckdb",
         "sqlenrich report tickets.prompt --output out.duckdb --page tickets.html --no-rows",

@@ -19,6 +19,7 @@ from sqlenrich.runner.observer import PlanLine, Stopper
 from sqlenrich.runner.tally import Tally, clock
 
 if TYPE_CHECKING:
+    from sqlenrich.quality.evaluation import Evaluation
     from sqlenrich.runner.report import Report
 
 LOG_EVERY_S = 10.0
@@ -106,6 +107,11 @@ class Progress:
             print(f"{terminal.WARNING}{line}{terminal.PLAIN}" if warns else line, file=self.out)
         self.out.flush()
 
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """Print the evaluation before a run."""
+        for line in evaluation.to_text(terminal.width(most=120)).splitlines():
+            self.note(line)
+
     def note(self, line: str) -> None:
         """Print a line."""
         with self._lock:
@@ -191,6 +197,10 @@ class JsonLog(Progress):
         self._event("error", kind=type(error).__name__, text=str(error))
         return True
 
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """Write the evaluation before a run."""
+        self._event("evaluation", exit_status=evaluation.exit_status, **evaluation.to_dict())
+
     def note(self, line: str) -> None:
         """Write a note."""
         self._event("note", text=line)
@@ -208,7 +218,7 @@ class JsonLog(Progress):
         told = {"event": event, "at": datetime.now(UTC).isoformat(timespec="milliseconds"), **facts}
         with self._lock:
             print(
-                json.dumps({name: value for name, value in told.items() if name != "waiting" or value}),
+                json.dumps({name: value for name, value in told.items() if name != "waiting" or value}, default=float),
                 file=self.out,
                 flush=True,
             )

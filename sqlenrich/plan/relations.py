@@ -27,6 +27,8 @@ RELATIONS = {
     "checked": "{}_checked",
     "enriched": "{}",
     "quarantine": "{}_quarantine",
+    "evaluations": "{}_evaluations",
+    "profiles": "{}_profiles",
 }
 """The relations that a plan makes, and the pattern of each name: ``{}`` is the enrichment's name."""
 

@@ -97,10 +97,10 @@ def compare(
             prepare_side(letter, one, sample, responses, {**shared, "model": model, "endpoint": place})
             for letter, (one, model, place) in zip("AB", sides, strict=True)
         ]
-        drop_tables(database)
+        drop_tables(database, "AB")
         reports = [run_side(database, side, sample, observer, stopper) for side in prepared]
         read = [read_side(database, side, report, config) for side, report in zip(prepared, reports, strict=True)]
-        drop_tables(database)
+        drop_tables(database, "AB")
         metrics = compute_metrics(files, [results for results, _ in read], sample, compared_fields, truth)
         inputs = read_inputs(files, sample, [change.row for change in metrics.changes])
     a_side, b_side = (side for _, side in read)

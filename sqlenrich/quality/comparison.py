@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from sqlenrich.core.text_table import cut, flat, from_difference, padded, shown, table, width_of
-from sqlenrich.quality.statistics import sign_test, wilson_interval
+from sqlenrich.quality.statistics import p_value_text, sign_test, wilson_interval
 
 EXIT_DONE, EXIT_STOPPED = 0, 4
 NOT_ASKED, NO_INPUT = "NOT_ASKED", "NO_INPUT"
@@ -214,7 +214,7 @@ class Comparison:
         for one in self.accuracy:
             counts = (f"{count:,}" for count in (one.both, one.only_a, one.only_b, one.neither))
             shares = (percent_with_interval(right, one.rows) for right in (one.a, one.b))
-            lines.append((f"{one.field} = {one.label}", f"{one.rows:,}", *shares, *counts, p_value_text(one)))
+            lines.append((f"{one.field} = {one.label}", f"{one.rows:,}", *shares, *counts, accuracy_p_text(one)))
         if max(map(width_of, whole := list(table(lines, 10_000)))) <= width:
             yield from whole
         else:  # each name on a line of its own
@@ -328,9 +328,8 @@ def percent_with_interval(right: int, rows: int) -> str:
     return "-" if bounds is None else f"{100 * right / rows:.1f} % ({100 * bounds[0]:.0f}–{100 * bounds[1]:.0f})"
 
 
-def p_value_text(accuracy: Accuracy) -> str:
+def accuracy_p_text(accuracy: Accuracy) -> str:
     """Give the p-value with two or three digits; a dash where no row has one side right."""
     if accuracy.only_a == accuracy.only_b == 0:
         return "-"
-    p = accuracy.p_value
-    return "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+    return p_value_text(accuracy.p_value)

@@ -1,4 +1,4 @@
-"""The sample of a comparison: rows of the input, drawn once for both sides."""
+"""The sample of a comparison or an evaluation: rows of the input, drawn once for all sides."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAMPLE_TABLE = "sample"
 
 
 class Sample(NamedTuple):
-    """The rows that both sides ask: their database, and their keys and labels as text."""
+    """The rows that each side asks: their database, and their keys and labels as text."""
 
     path: Path
     row_column: str
@@ -45,8 +45,8 @@ def draw_sample(
         raise ConfigError("the files read different sources; both sides must be asked about the same rows")
     with Database(path) as db:
         types = open_source(db, input, table, query, number_rows=False)
-        _check_columns(files, types, truth, input)
-        row = _unused_name("_row", (*types, *(name for one in files for name in (*one.output_columns, *one.columns))))
+        check_columns(files, types, truth, input)
+        row = unused_name("_row", (*types, *(name for one in files for name in (*one.output_columns, *one.columns))))
         types = {row: BIGINT, **types}
         engine = get_engine("duckdb")
         tests = dict.fromkeys(
@@ -65,7 +65,7 @@ def draw_sample(
         except duckdb.Error as error:
             raise failure(error, f"{input_name(input)} can't be sampled: ") from None
         keys = list(dict.fromkeys(one.source_name(name) for one in files for name in one.key if name != row))
-        texts = {name: _as_text(name, types[name]) for name in (*keys, *truth.values())}
+        texts = {name: as_text(name, types[name]) for name in (*keys, *truth.values())}
         select = ", ".join((quote(row), *texts.values()))
         values = [
             dict(zip((row, *texts), line, strict=True))
@@ -81,9 +81,10 @@ def draw_sample(
     )
 
 
-def _check_columns(
+def check_columns(
     files: Sequence[Enrichment], types: Mapping[str, Type], truth: Mapping[str, str], input: Input
 ) -> None:
+    """Refuse a key or a column of labels that the input lacks. Raises ConfigError."""
     wanted = [one.source_name(name) for one in files for name in one.key]
     for name in (*wanted, *truth.values()):
         if name not in types and not (name == "_row" and name in wanted):
@@ -92,14 +93,15 @@ def _check_columns(
             )
 
 
-def _unused_name(name: str, taken: Iterable[str]) -> str:
+def unused_name(name: str, taken: Iterable[str]) -> str:
+    """Give the name, with underscores appended until it differs from all that are taken, whatever the case."""
     known = {other.lower() for other in taken}
     while name.lower() in known:
         name += "_"
     return name
 
 
-def _as_text(name: str, kind: Type) -> str:
+def as_text(name: str, kind: Type) -> str:
     """Give the SQL of a column as text: an array or a struct as JSON."""
     from sqlenrich.runner.backends.duckdb.database import quote
 
@@ -113,7 +115,7 @@ def read_inputs(files: Sequence[Enrichment], sample: Sample, rows: Sequence[int]
 
     used = (one.source_name(name) for one in files for name in one.prompt().columns)
     names = [name for name in dict.fromkeys(used) if name != sample.row_column and name in sample.types]
-    select = ", ".join((quote(sample.row_column), *(_as_text(name, sample.types[name]) for name in names)))
+    select = ", ".join((quote(sample.row_column), *(as_text(name, sample.types[name]) for name in names)))
     with Database(sample.path) as db:
         found = db.db.execute(
             f"SELECT {select} FROM {SAMPLE_TABLE} WHERE {quote(sample.row_column)} IN (SELECT unnest(?::BIGINT[]))",

@@ -1,9 +1,9 @@
-"""One side of a comparison: a prompt file and a model over the sample. It is prepared, run and read."""
+"""One side of a comparison, or an evaluation: a prompt file and a model over a sample. It is prepared, run, read."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,8 +28,10 @@ from sqlenrich.runner.session import MODEL_OPTIONS, chosen
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.settings import Config
 
-TABLES = "_sqlenrich_compare_{}"
-"""The name of a side's tables: ``{}`` is its letter."""
+ONLY = ""
+"""The letter of a side without another one."""
+TABLES = {"A": "_sqlenrich_compare_a", "B": "_sqlenrich_compare_b", ONLY: "_sqlenrich_evaluate"}
+"""The name of each side's tables, by its letter."""
 IN_REQUESTS = "request_hash IN (SELECT UNNEST(CAST(? AS VARCHAR[])))"
 """The condition that a row is of one of the requests that the statement's parameter lists."""
 ANSWER_COLUMNS = ("request_hash", "model", "tokens_in", "tokens_cached", "tokens_out", "latency_ms")
@@ -55,14 +57,14 @@ class PreparedSide:
 
 
 class StoppableObserver:
-    """An observer that forwards all calls, and declines each plan once the comparison is stopped."""
+    """An observer that forwards all calls, and declines each plan once it is stopped."""
 
     def __init__(self, inner: Observer, stopper: Stopper) -> None:
         self.inner, self.stopper = inner, stopper
         self.answered, self.progressed, self.note = inner.answered, inner.progressed, inner.note
 
     def plan(self, line: PlanLine, /) -> bool:
-        """Give the answer of the inner observer; False once the comparison is stopped."""
+        """Give the answer of the inner observer; False once it is stopped."""
         return not self.stopper.requested and self.inner.plan(line)
 
 
@@ -72,7 +74,7 @@ def prepare_side(
     """Compile a side over the sample. Nothing is asked. Raises as a run does."""
     from sqlenrich.runner.backends.duckdb.database import Database
 
-    tables = TABLES.format(letter.lower())
+    tables = TABLES[letter]
     responses = responses or RELATIONS["responses"].format(enrichment.name)
     # The sample is filtered and the key is only shown, so neither changes a request.
     own = replace(enrichment, source=SAMPLE_TABLE, query=None, key=(sample.row_column,), keep=(), where=None)
@@ -80,7 +82,7 @@ def prepare_side(
         wanted = wanted_model(options["model"], **chosen(options, MODEL_OPTIONS))
         choice = choose_model(own, options["config"], wanted)
     except ConfigError as error:
-        raise ConfigError(f"side {letter}: {error}") from None
+        raise ConfigError(f"side {letter}: {error}" if letter else str(error)) from None
     relations = {**{step: form.format(tables) for step, form in RELATIONS.items()}, "responses": responses}
     plan = compile_plan(
         own,
@@ -102,7 +104,7 @@ def prepare_side(
 def run_side(database: Path, side: PreparedSide, sample: Sample, observer: Observer, stopper: Stopper) -> Report:
     """Run a side over the sample. Its answers are stored like those of any run."""
     _copy_known_answers(database, side)
-    observer.note(f"{side.letter}: {side.enrichment.place}")
+    observer.note(f"{side.letter}: {side.enrichment.place}" if side.letter else f"scoring {side.enrichment.place}")
     return run(
         side.enrichment,
         input=sample.path,
@@ -145,15 +147,15 @@ def _copy_known_answers(database: Path, side: PreparedSide) -> None:
             db.db.execute(side.plan.relations.sql(insert), [side.requests])
 
 
-def drop_tables(database: Path) -> None:
-    """Drop the tables of a comparison except those of the answers."""
+def drop_tables(database: Path, letters: Iterable[str]) -> None:
+    """Drop the tables of some sides except those of the answers."""
     from sqlenrich.runner.backends.duckdb.database import Database
 
     with Database(database) as db:
-        for letter in "ab":
+        for letter in letters:
             for step, form in RELATIONS.items():
                 if step != "responses":
-                    table = exp.table_(form.format(TABLES.format(letter)), quoted=True)
+                    table = exp.table_(form.format(TABLES[letter]), quoted=True)
                     db.execute(exp.Drop(tables=[table], kind="TABLE", exists=True).sql("duckdb"))
 
 
@@ -180,7 +182,7 @@ def read_side(database: Path, side: PreparedSide, report: Report, config: Config
             results[row] = RowResult(hashed, {}, code, detail)
         answers = db.db.execute(relations.sql(answers_query), [side.requests]).fetchall()
     if {row: result.request_hash for row, result in results.items()} != dict(side.hashes):
-        raise RunError(f"{database}: another run changed the rows of this comparison; run it again")
+        raise RunError(f"{database}: another run changed these rows meanwhile; run it again")
     requests = len({answer[0] for answer in answers})
     # A failed call is not billed.
     costs = [cost_of(config, model, *tokens) for _, model, *tokens, _, answered, _ in answers if answered]

@@ -26,3 +26,21 @@ def sign_test(a: int, b: int) -> float:
         for k in range(min(a, b) + 1)
     )
     return min(1.0, 2 * math.fsum(map(math.exp, logs)))
+
+
+def p_value_text(p: float) -> str:
+    """Give a p-value with two or three digits."""
+    return "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+
+
+def rows_to_tell(share: float, least: float) -> int | None:
+    """Give about how many rows put Wilson's interval of a share on one side of ``least``; None where none do.
+
+    Inside the interval are the shares whose score test does not reject: its bound is reached where
+    ``n (share - least)² = z² least (1 - least)``.
+    """
+    distance = abs(share - least)
+    if distance == 0:
+        return None
+    needed = Z95 * Z95 * least * (1 - least) / (distance * distance)
+    return math.ceil(needed) if needed < 1e9 else None

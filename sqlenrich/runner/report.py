@@ -18,6 +18,8 @@ from sqlenrich.spec.prices import money
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sqlenrich.runner.drift import Drift
+
 EXIT_DONE, EXIT_ERROR, EXIT_USAGE, EXIT_OVER_LIMIT, EXIT_STOPPED = 0, 1, 2, 3, 4
 NOT_COUNTED = ("NO_INPUT", "NOT_ASKED")
 """Error codes that the model does not cause. They don't count towards ``max_quarantine``."""
@@ -95,6 +97,8 @@ class Report:
     """Whether the caller declined to send the requests."""
     unchanged: bool = False
     """Whether the tables are those of an earlier run."""
+    drift: Drift | None = None
+    """How far the answers have moved from those of earlier runs, where the header has ``drift``."""
     unasked: int = 0
     """The pending requests that only a run asks, not a retry."""
 
@@ -132,21 +136,31 @@ class Report:
 
     @property
     def exit_status(self) -> int:
-        """The command's exit status: 0 done, 3 over ``max_quarantine`` (or all refused), 4 stopped before the end."""
+        """The command's exit status: 0 done, 3 over ``max_quarantine`` (or all refused) or an alarm of ``drift``, 4
+        stopped before the end."""
         if self.stopped or self.pending:
             return EXIT_STOPPED
+        if self._over_limit:
+            return EXIT_OVER_LIMIT
+        return EXIT_DONE if self.drift is None else self.drift.exit_status
+
+    @property
+    def _over_limit(self) -> bool:
+        """Whether too many rows were refused."""
         refused = sum(count for code, count in self.quarantine.items() if code not in NOT_COUNTED)
         asked = refused + self.enriched
-        if asked and (refused == asked or (self.max_quarantine is not None and refused / asked > self.max_quarantine)):
-            return EXIT_OVER_LIMIT
-        return EXIT_DONE
+        over = self.max_quarantine is not None and asked > 0 and refused / asked > self.max_quarantine
+        return asked > 0 and (refused == asked or over)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the facts by name, as the JSON has them."""
-        hidden = ("name", "output", "again", "results", "max_quarantine", "stopped", "declined", "unchanged", "unasked")
+        hidden = ("name", "output", "again", "results", "max_quarantine", "stopped", "declined", "unchanged", "unasked",
+                  "drift")  # fmt: skip
         facts = {each.name: _plain(getattr(self, each.name)) for each in fields(self) if each.name not in hidden}
         if not self.statements:
             del facts["statements"]
+        if self.drift is not None:
+            facts["drift"] = self.drift.to_dict()
         return {**facts, "cost_unknown": self.cost_unknown or None}
 
     def to_json(self) -> str:
@@ -182,7 +196,9 @@ class Report:
             )
         if self.unasked:
             lines.append(f"{counted(self.unasked, 'request')} never asked: sqlenrich run asks them, retry does not")
-        if self.exit_status == EXIT_OVER_LIMIT:
+        if self.drift is not None and self.drift.run:
+            lines += [f"drift: {self.drift.verdict()}", *self.drift.notes]
+        if self._over_limit and not (self.stopped or self.pending):
             limit = f"over max_quarantine {self.max_quarantine}" if self.enriched else "all rows were refused"
             lines.append(f"too many refused: {limit}; see {self._refused_place()}")
             lines += self._next()

@@ -12,6 +12,7 @@ from sqlenrich.core.errors import ConfigError, SqlenrichError
 from sqlenrich.plan.compile import snapshot_digest
 from sqlenrich.plan.plan import Plan
 from sqlenrich.runner.backends.base import Backend, Counts, Results, Snapshot
+from sqlenrich.runner.drift import Drift, mark_alarm, read_drift, store_profile
 from sqlenrich.runner.inputs import Input, input_of
 from sqlenrich.runner.model_choice import wanted_model
 from sqlenrich.runner.notebook import default_observer
@@ -150,11 +151,28 @@ def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool)
     # A run without an answer leaves the tables of an earlier run as they were.
     unchanged = (not confirmed or failure is not None) and not loop.stored and backend.exists(plan.step("enriched"))
     results = _unasked(counts) if unchanged else backend.finish(plan, [plan.responses])
+    drift = None if unchanged or not loop.stored else _watch_answers(session, plan)
     try:
-        return session.close(start, plan, counts, results, loop, failure, cached=cached, publish=not unchanged)
+        return session.close(
+            start, plan, counts, results, loop, failure, cached=cached, publish=not unchanged, drift=drift
+        )
     finally:
         if not session.enrichment.keep_prompts:
             backend.drop_prompts(plan)
+
+
+def _watch_answers(session: Session, plan: Plan) -> Drift | None:
+    """Store the profile of the run's answers; where the header has ``drift``, compare it with earlier runs."""
+    enrichment, backend = session.enrichment, session.backend
+    if session.name != enrichment.name:  # tables of a comparison, say
+        return None
+    store_profile(backend, plan, enrichment, session.run_id, session.started)
+    if not enrichment.quality.drift.alarms:
+        return None
+    found = read_drift(backend, plan, enrichment)
+    if found.alarms:
+        mark_alarm(backend, plan, found, session.started)
+    return found
 
 
 def _unasked(counts: Counts) -> Results:

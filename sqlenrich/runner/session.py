@@ -16,6 +16,7 @@ from sqlenrich.plan.compile import compile_plan
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.runner.backends.base import Backend, Counts, Origin, Results, RunStart, Snapshot
+from sqlenrich.runner.drift import Drift
 from sqlenrich.runner.inputs import Input, input_name
 from sqlenrich.runner.model_choice import MOCK, ModelChoice, ModelOptions, WantedModel, choose_model, sql_model
 from sqlenrich.runner.observer import NullObserver, Observer, PlanLine, Stopper
@@ -245,6 +246,7 @@ class Session:
         cached: int,
         unasked: int = 0,
         publish: bool = True,
+        drift: Drift | None = None,
     ) -> Report:
         """Write the results and the line of the ledger; give the report, or raise the failure that ended the verb."""
         report = Report(
@@ -272,6 +274,7 @@ class Session:
             statements=self.backend.statements_run(),
             again=self._again(),
             results=self.backend.result_tables(plan),
+            drift=drift,
         )
         if publish:
             self.backend.publish(plan)

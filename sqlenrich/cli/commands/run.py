@@ -36,6 +36,7 @@ from sqlenrich.cli.root import cli, status_of
 from sqlenrich.core.errors import SqlenrichError
 
 if TYPE_CHECKING:
+    from sqlenrich.cli.progress import Progress
     from sqlenrich.runner.report import Report
 
 
@@ -115,6 +116,9 @@ def _plan(
 @prices_option
 @yes_option
 @log_option
+@click.option(
+    "--evaluate", "scored", is_flag=True, help="Score the prompt by its labels first; end where a requirement fails."
+)
 @click.option("--dry-run", is_flag=True, help="Estimate calls, cost and time as sqlenrich plan does; ask nothing.")
 @json_option("report")
 def run(file: str, input_: str | None, yes: bool, as_json: bool, dry_run: bool, **options: Any) -> int:
@@ -154,7 +158,7 @@ def retry(file: str, yes: bool, as_json: bool, **options: Any) -> int:
     return _report(se.retry, file, yes=yes, as_json=as_json, **options)
 
 
-NOT_PLANNED = ("chunk_rows", "take_over", "incremental", "replace", "prefix_order", "log")
+NOT_PLANNED = ("chunk_rows", "take_over", "incremental", "replace", "prefix_order", "log", "scored")
 """The options of a run that change nothing in its plan."""
 
 
@@ -176,8 +180,11 @@ def _report(function: Callable[..., Report], file: str, *, yes: bool, as_json: b
     if as_json and printed:
         raise click.UsageError("--json prints the report to stdout, where --output - prints the rows: give one of them")
     shown = JsonLog if options.pop("log") == "json" else Progress
+    scored = options.pop("scored", False)
     with shown.of_command(yes=yes, waits=True) as progress:
         try:
+            if scored and (status := _evaluate_first(enrichment, progress, as_json, output=output, **options)):
+                return status
             report = function(enrichment, output=output, observer=progress, stopper=progress.stopper, **options)
         except SqlenrichError as error:
             if progress.fail(error):
@@ -187,6 +194,19 @@ def _report(function: Callable[..., Report], file: str, *, yes: bool, as_json: b
     if as_json:
         click.echo(report.to_json())
     return report.exit_status
+
+
+def _evaluate_first(enrichment: se.Enrichment, progress: Progress, as_json: bool, **options: Any) -> int:
+    """Score a prompt before its run. Give the exit status with which the run ends before it asks, or 0."""
+    from sqlenrich.quality.evaluate import evaluate_before_run
+
+    found = evaluate_before_run(enrichment, observer=progress, stopper=progress.stopper, **options)
+    progress.evaluated(found)
+    if found.exit_status:
+        progress.note("the run is not begun: nothing else was sent")
+        if as_json:
+            click.echo(found.to_json())
+    return found.exit_status
 
 
 @cli.command(epilog=EXAMPLES["show"])

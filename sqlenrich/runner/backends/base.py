@@ -202,6 +202,12 @@ class Backend(Protocol):
     def read(self, plan: Plan, query: exp.Query) -> list[tuple[Any, ...]]:
         """Run a query over a plan's relations; it may read the source."""
 
+    def has_profiles(self, plan: Plan) -> bool:
+        """Tell whether NAME_profiles is there. Raises ConfigError where another version made it."""
+
+    def append_profile(self, plan: Plan, query: exp.Query) -> None:
+        """Append lines of a query to NAME_profiles, and commit."""
+
     def publish(self, plan: Plan) -> None:
         """Write the results to files, where the output is one."""
 

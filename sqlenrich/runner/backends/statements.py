@@ -17,8 +17,9 @@ from sqlenrich.core.types import STRING, Type
 from sqlenrich.engines import get_engine
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import RESPONSES, Plan, Step
+from sqlenrich.plan.profiles import PROFILES
 from sqlenrich.plan.relations import RELATIONS
-from sqlenrich.renderer.statements import create_responses, create_table_as
+from sqlenrich.renderer.statements import create_if_missing, create_responses, create_table_as
 from sqlenrich.renderer.tables import drop_table
 from sqlenrich.runner.backends import queries
 from sqlenrich.runner.backends.base import Connection, Counts, ModelUsage, Origin, Results, RunStart, Snapshot, Source
@@ -299,6 +300,15 @@ class StatementBackend:
         for step in plan.steps:
             self._check_table(step.relation, step.columns, whole=step.kind == "append")
         self._check_table(plan.relations.text("pending"), ("request_hash",))
+        self.has_profiles(plan)
+
+    def has_profiles(self, plan: Plan) -> bool:
+        """Tell whether NAME_profiles is there. Raises ConfigError where another version made it."""
+        table = plan.relations.text("profiles")
+        found = self.connection.columns(table)
+        if found is not None and {name.lower() for name in found} != set(PROFILES):
+            self.refuse_table(f"{table} was made by another version of sqlenrich; give another --output")
+        return found is not None
 
     def _check_table(self, table: str, columns: Iterable[str], *, whole: bool = False) -> None:
         found = self.connection.columns(table)
@@ -322,6 +332,14 @@ class StatementBackend:
     def record(self, start: RunStart, status: str, facts: Mapping[str, Any]) -> None:
         """Complete a run's line of the ledger."""
         self.ledger.record(start, status, facts)
+        self.connection.commit()
+
+    def append_profile(self, plan: Plan, query: exp.Query) -> None:
+        """Append lines of a query to NAME_profiles, and commit."""
+        table = plan.relations.table("profiles")
+        self.connection.execute(print_sql(self.dialect, create_if_missing(self.dialect, table, PROFILES)))
+        into = exp.Schema(this=table, expressions=[identifier(self.dialect, name) for name in PROFILES])
+        self.connection.execute(plan.relations.sql(exp.Insert(this=into, expression=query)))
         self.connection.commit()
 
     def publish(self, plan: Plan) -> None:

@@ -198,6 +198,10 @@ class DuckDBBackend(StatementBackend):
             self.run_step(plan.step(name))
         self.database.commit()
 
+    def append_profile(self, plan: Plan, query: exp.Query) -> None:
+        """Append lines of a query to NAME_profiles, with more memory where that is needed."""
+        self.database.roomy(partial(super().append_profile, plan, query))
+
     # Requests and answers --------------------------------------------------------------------------------------------
 
     def count(self, calls: Iterable[Step]) -> int:

@@ -18,6 +18,7 @@ from sqlenrich.core.names import column
 from sqlenrich.core.printer import print_sql
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import RESPONSES, Plan, Step
+from sqlenrich.plan.profiles import PROFILES
 from sqlenrich.runner.backends import queries
 from sqlenrich.runner.backends.base import Counts, Origin, RunStart, Source
 from sqlenrich.runner.backends.ledger import LEDGER
@@ -238,6 +239,12 @@ class SparkBackend(StatementBackend):
         for step in results:
             self._make(step, step.name, step.query)
         self.tables.publish([step.relations.table(step.name) for step in results])
+
+    def append_profile(self, plan: Plan, query: exp.Query) -> None:
+        """Append lines of a query to NAME_profiles."""
+        table = plan.relations.table("profiles")
+        self.tables.create(table.copy(), PROFILES)
+        self.tables.append(table, self.spark.query(plan.relations.sql(query)).coalesce(1))
 
     def drop(self, table: exp.Table) -> None:
         """Drop a table if it is there."""

@@ -1,0 +1,31 @@
+"""The command ``drift``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import sqlenrich as se
+from sqlenrich.cli import terminal
+from sqlenrich.cli.examples import EXAMPLES
+from sqlenrich.cli.options import json_option, place_options, spark_option
+from sqlenrich.cli.root import cli
+
+
+@cli.command(epilog=EXAMPLES["drift"])
+@click.argument("file")
+@click.option("--output", metavar="PATH", help="What the runs wrote: a .duckdb, a file; a warehouse's schema.")
+@click.option("--accept", metavar="RUN", help="Compare later runs with this one and those after it alone.")
+@place_options
+@spark_option
+@json_option("comparison")
+def drift(file: str, as_json: bool, **options: Any) -> int:
+    """Compare the newest run's answers with earlier runs.
+
+    Asks nothing. Shows per field how many rows of 100 changed their value, and by how many σ that is more than chance
+    and the usual variation explain. The status is 3 for an alarm.
+    """
+    found = se.drift(se.load(file), **options)
+    click.echo(found.to_json() if as_json else found.to_text(terminal.width(most=120)))
+    return found.exit_status
