@@ -52,6 +52,8 @@ class RetryCall(NamedTuple):
     step: Step
     what: str
     """A description of the requests."""
+    constant: str
+    """The 64 hexadecimal digits before each prompt in its ``sent_hash``."""
 
 
 def compile_plan(
@@ -117,7 +119,8 @@ def compile_retry(
         return _Compiler(enrichment, target, model, tables, None, options, carried=carried, run_id=run_id)
 
     found = retry_selections(target, resolved, codes, attempts, reports_finish=compiler(resolved).reports_finish())
-    return tuple(RetryCall(one.model, compiler(one.model).retry_step(one), one.what) for one in found)
+    compiled = ((one, compiler(one.model)) for one in found)
+    return tuple(RetryCall(one.model, made.retry_step(one), one.what, made.constant) for one, made in compiled)
 
 
 def snapshot_digest(enrichment: Enrichment, engine: str, model: ResolvedModel) -> str:

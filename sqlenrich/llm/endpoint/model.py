@@ -132,6 +132,11 @@ class EndpointModel:
         """Give the exact bytes of the request for a prompt."""
         return self._body.of(prompt)
 
+    @property
+    def form_changes(self) -> tuple[datetime, ...]:
+        """When the endpoint refused a form of the output: requests from then on have the next one."""
+        return tuple(self._body.given_up_at)
+
     async def open(self) -> None:
         """Make the pool of connections; nothing is sent yet."""
         endpoint = self.endpoint
@@ -223,6 +228,8 @@ class EndpointModel:
         while True:
             permit = limiter.try_acquire(size) or await limiter.acquire(size, again=calls > 0)
             url = self.endpoint_urls[permit.endpoint.number]
+            if given_up != self._body.given_up:  # while this one waited: the time tells the form of each request
+                body, given_up = self._body.of(request.prompt), self._body.given_up
             asked_at = datetime.now(UTC)
             started = time.monotonic()
             self.health.sent(again=calls > 0)

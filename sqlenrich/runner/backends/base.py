@@ -77,6 +77,8 @@ class Snapshot:
     """Whether the warehouse's own function asked."""
     file: str | None = None
     """The prompt file, relative to the folder of a DuckDB database."""
+    outputs: Sequence[str] = ()
+    """The files that the run wrote besides, relative to the folder of a DuckDB database."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class RunStart:
     name: str
     at: datetime
     snapshot: Snapshot
+    request: str | None = None
+    """What all its requests share, as JSON (:mod:`sqlenrich.runner.shared_request`)."""
 
 
 class ModelUsage(NamedTuple):
@@ -156,6 +160,9 @@ class Backend(Protocol):
 
     def file_name(self, enrichment: Enrichment) -> str | None:
         """Give the prompt file as the ledger names it; None for none."""
+
+    def written_files(self) -> tuple[str, ...]:
+        """Give the files that a run writes besides its tables, as the ledger names them."""
 
     def result_tables(self, plan: Plan) -> ResultTables | None:
         """Give where the results can be read when the backend is closed; None where only it can read them."""

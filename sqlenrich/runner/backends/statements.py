@@ -167,6 +167,10 @@ class StatementBackend:
         """A database is shared by machines on which files have other places."""
         return None
 
+    def written_files(self) -> tuple[str, ...]:
+        """The results are tables."""
+        return ()
+
     def result_tables(self, plan: Plan) -> ResultTables | None:  # noqa: ARG002
         """The connection is the caller's."""
         return None

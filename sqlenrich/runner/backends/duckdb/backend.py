@@ -118,11 +118,16 @@ class DuckDBBackend(StatementBackend):
 
     def file_name(self, enrichment: Enrichment) -> str | None:
         """Give the prompt file relative to the folder of the database: both may be moved together."""
-        if enrichment.path is None:
-            return None
+        return None if enrichment.path is None else self._beside(enrichment.path)
+
+    def written_files(self) -> tuple[str, ...]:
+        """Give the output files relative to the folder of the database."""
+        return tuple(map(self._beside, self.outputs.written))
+
+    def _beside(self, path: Path) -> str:
         with suppress(ValueError):  # on another drive
-            return os.path.relpath(enrichment.path.resolve(), self.database.path.resolve().parent)
-        return str(enrichment.path.resolve())
+            return os.path.relpath(path.resolve(), self.database.path.resolve().parent)
+        return str(path.resolve())
 
     def last_file(self, name: str) -> str | None:
         """Give the prompt file of the last run, if it is still there."""
