@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sqlenrich.plan.compile import compile_plan
     from sqlenrich.plan.plan import Plan, Step
     from sqlenrich.prompt import render_prompt
+    from sqlenrich.quality.audit import Audit, audit
     from sqlenrich.quality.compare import compare
     from sqlenrich.quality.comparison import Comparison
     from sqlenrich.renderer.expressions import check_sql, prompt_sql, repair_sql
@@ -45,6 +46,7 @@ _MODULES = {
     "plan.compile": ("compile_plan",),
     "plan.plan": ("Plan", "Step"),
     "prompt": ("render_prompt",),
+    "quality.audit": ("Audit", "audit"),
     "quality.compare": ("compare",),
     "quality.comparison": ("Comparison",),
     "renderer.expressions": ("check_sql", "prompt_sql", "repair_sql"),
@@ -66,6 +68,7 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
+    "Audit",
     "Caps",
     "Comparison",
     "ConfigError",
@@ -85,6 +88,7 @@ __all__ = [
     "UnsupportedError",
     "Usage",
     "__version__",
+    "audit",
     "check_response",
     "check_sql",
     "compare",

@@ -37,6 +37,10 @@ _COMMANDS = {
         "sqlenrich compare a.prompt b.prompt --input tickets.csv --truth intent=label",
         "sqlenrich compare a.prompt --model small --model large --input tickets.csv -n 200",
     ),
+    "audit": (
+        "sqlenrich audit tickets.prompt --output out.duckdb",
+        "sqlenrich audit tickets.prompt --output out.duckdb --row id=17",
+    ),
     "render": (
         "sqlenrich render tickets.prompt --engine bigquery -o tickets.sql",
         "sqlenrich render tickets.prompt --target prod --retry",

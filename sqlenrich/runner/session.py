@@ -308,7 +308,7 @@ class Session:
         if publish:
             self.backend.publish(plan)
         status = "failed" if failure is not None else "stopped" if report.stopped or report.pending else "done"
-        self.backend.record(start, status, report.to_dict())
+        self.backend.record(start, status, {**report.to_dict(), "answers": loop.stored})
         if failure is not None:
             raise failure
         return report

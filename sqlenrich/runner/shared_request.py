@@ -87,8 +87,6 @@ class SharedRequest:
     """The price of a million tokens by ``input``, ``cached`` and ``output``; None without one."""
     withheld: tuple[str, ...] = ()
     """The fields whose values are not kept."""
-    shares_form: bool = True
-    """Whether one process sent all requests: only then ``changed_at`` tells the form of each."""
 
     def constant_of(self, call: SharedCall) -> str | None:
         """Give the constant of a call as its parts give it; None where a part of it is withheld."""
@@ -209,7 +207,6 @@ def shared_request(
         limit=enrichment.limit,
         price=None if price is None else {name: str(amount) for name, amount in asdict(price).items()},
         withheld=tuple(dict.fromkeys(withheld)),
-        shares_form=engine != "spark" or asked != ENDPOINT,
     )
 
 
