@@ -12,7 +12,16 @@ from sqlglot import exp
 from sqlenrich.core.text_table import shown
 from sqlenrich.plan.relations import RELATIONS
 from sqlenrich.quality.differing_rows import DifferingRows, column_types, differing_rows
-from sqlenrich.quality.rebuilt_requests import KNOWN, PROMPTS, RESPONSES, SENT, WHY_NOT_STORED, judging, make_sent
+from sqlenrich.quality.rebuilt_requests import (
+    KNOWN,
+    PROMPTS,
+    RESPONSES,
+    SENT,
+    WHY_NOT_STORED,
+    constants,
+    judging,
+    make_sent,
+)
 from sqlenrich.quality.stored_output import FORGOTTEN, FORGOTTEN_COLUMNS, FORGOTTEN_KINDS, RunLine, StoredOutput
 from sqlenrich.runner.backends import queries
 from sqlenrich.runner.backends.base import ModelUsage
@@ -121,15 +130,7 @@ def count_problems(stored: StoredOutput) -> Iterator[Problem]:
 
 def hash_problems(stored: StoredOutput) -> Iterator[Problem]:
     """Check the hash of each row's request: that of a run's constant and the row's prompt."""
-    constants = list(
-        dict.fromkeys(
-            call.constant
-            for line in reversed(list(stored.lines.values()))
-            if line.request is not None and (line.name == stored.name)
-            for call in line.request.calls
-        )
-    )
-    tests = " AND ".join(f"sha256({text(one)} || prompt) <> request_hash" for one in constants) or "TRUE"
+    tests = " AND ".join(f"sha256({text(one)} || prompt) <> request_hash" for one in constants(stored)) or "TRUE"
     rows = stored.rows(
         f"SELECT {_key(stored)}, request_hash FROM {PROMPTS} "
         f"WHERE prompt IS NOT NULL AND request_hash IS NOT NULL AND {tests} ORDER BY ALL"

@@ -91,7 +91,14 @@ def make_sent(stored: StoredOutput) -> None:
                 f"AND s.request_hash = k.request_hash AND sha256({text(call.constant)} || k.prompt) = s.sent_hash",
                 [run_id],
             )
-        if request.feedback:
+        if not request.retry:
+            others = " OR ".join(f"sha256({text(one)} || k.prompt) = s.sent_hash" for one in constants(stored))
+            db.execute(
+                f"UPDATE {SENT} AS s SET call = 0 FROM {KNOWN} AS k WHERE s.run_id = ? AND s.call IS NULL "
+                f"AND s.request_hash = k.request_hash AND s.sent_hash = s.request_hash AND ({others})",
+                [run_id],
+            )
+        elif request.feedback:
             attempts = stored.rows(
                 f"SELECT DISTINCT attempt FROM {SENT} SEMI JOIN {KNOWN} USING (request_hash) "
                 "WHERE run_id = ? AND call IS NULL AND attempt > 1 ORDER BY attempt",
@@ -99,6 +106,13 @@ def make_sent(stored: StoredOutput) -> None:
             )
             for (attempt,) in attempts:
                 _add_feedback(stored, request, run_id, attempt)
+
+
+def constants(stored: StoredOutput) -> list[str]:
+    """Give what precedes the prompts in the hashes of all runs of the enrichment, the newest first."""
+    lines = [line for line in reversed(list(stored.lines.values())) if line.name == stored.name]
+    calls = [call for line in lines if line.request is not None for call in line.request.calls]
+    return list(dict.fromkeys(call.constant for call in calls))
 
 
 def _add_feedback(stored: StoredOutput, request: SharedRequest, run_id: str, attempt: int) -> None:

@@ -124,7 +124,7 @@ def _retry(
     calls = calls_of(enrichment, session.model, backend, relations, codes, max_attempts, session.run_id)
     steps = [call.step for call in calls]
     check_tables_of_last_run(backend, plan)
-    start = session.start(last, plan, [(call.model.resolved, call.constant) for call in calls])
+    start = session.start(last, plan, [(call.model.resolved, call.constant) for call in calls], retry=True)
     backend.begin(start, known=True)
     # The last run may have been killed, or the checks be others: the stored answers decide, not an old verdict.
     backend.judge(plan)

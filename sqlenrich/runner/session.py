@@ -220,12 +220,20 @@ class Session:
         policy = SparkChunkPolicy(self.chunk_rows)
         return SparkAskLoop(self.backend, plan, self.origin, self.observer, self.stopper, policy)
 
-    def start(self, snapshot: Snapshot, plan: Plan, calls: Iterable[tuple[ResolvedModel, str]]) -> RunStart:
+    def start(
+        self, snapshot: Snapshot, plan: Plan, calls: Iterable[tuple[ResolvedModel, str]], *, retry: bool = False
+    ) -> RunStart:
         """Give the line of the ledger with which the verb begins; ``calls`` are its models with their constants."""
         from sqlenrich.runner.shared_request import shared_request
 
         self.request = shared_request(
-            self.enrichment, self.model, self.backend.engine, calls, self.config.prices, plan.responses.request
+            self.enrichment,
+            self.model,
+            self.backend.engine,
+            calls,
+            self.config.prices,
+            plan.responses.request,
+            retry=retry,
         )
         written = tuple(dict.fromkeys((*snapshot.outputs, *self.backend.written_files())))
         self.line = RunStart(

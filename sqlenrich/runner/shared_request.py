@@ -85,6 +85,8 @@ class SharedRequest:
     limit: Limit | None
     price: Mapping[str, str] | None
     """The price of a million tokens by ``input``, ``cached`` and ``output``; None without one."""
+    retry: bool = False
+    """Whether refused rows were asked again. A run asks each request under its own hash, also one of an earlier run."""
     withheld: tuple[str, ...] = ()
     """The fields whose values are not kept."""
 
@@ -164,6 +166,8 @@ def shared_request(
     calls: Iterable[tuple[ResolvedModel, str]],
     prices: Prices | None,
     in_sql: ModelCall | None = None,
+    *,
+    retry: bool = False,
 ) -> SharedRequest:
     """Give what the requests of a run share; ``in_sql`` is the call of the engine's own function, where it asks.
 
@@ -206,6 +210,7 @@ def shared_request(
         keep_prompts=enrichment.keep_prompts,
         limit=enrichment.limit,
         price=None if price is None else {name: str(amount) for name, amount in asdict(price).items()},
+        retry=retry,
         withheld=tuple(dict.fromkeys(withheld)),
     )
 
