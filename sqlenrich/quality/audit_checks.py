@@ -25,6 +25,7 @@ from sqlenrich.quality.rebuilt_requests import (
 from sqlenrich.quality.stored_output import FORGOTTEN, FORGOTTEN_COLUMNS, FORGOTTEN_KINDS, RunLine, StoredOutput
 from sqlenrich.runner.backends import queries
 from sqlenrich.runner.backends.base import ModelUsage
+from sqlenrich.runner.backends.duckdb.answers_digest import ANSWERS_DIGEST, digest_text, digest_without
 from sqlenrich.runner.backends.duckdb.database import name_parts, quote, text
 from sqlenrich.runner.report import counted
 from sqlenrich.runner.shared_request import MOCK_MODEL
@@ -43,6 +44,7 @@ TOKENS = {
     "tokens_out": "sum(tokens_out)",
 }
 """The sums of a run's answers, as a report has them."""
+GONE_DIGEST = "bit_xor(digest)"
 _MOST = 20
 """The rows of one kind of problem that are named; the others are counted."""
 
@@ -268,15 +270,21 @@ def _usage_of(stored: StoredOutput, line: RunLine) -> Iterator[Problem]:
     own, gone = (
         stored.rows(f"SELECT {', '.join(sums)} FROM {table} WHERE run_id = ?", line.run_id)[0]
         for table, sums in (
-            (RESPONSES, ("count(*)", *TOKENS.values(), queries.UNCOUNTED)),
-            (forgotten(stored), ("sum(count)", *(f"sum({name})" for name in (*TOKENS, "uncounted")))),
+            (RESPONSES, ("count(*)", *TOKENS.values(), queries.UNCOUNTED, ANSWERS_DIGEST)),
+            (forgotten(stored), ("sum(count)", *(f"sum({name})" for name in (*TOKENS, "uncounted")), GONE_DIGEST)),
         )
     )
     found = {
         name: None if a is None and b is None else int(a or 0) + int(b or 0)
-        for name, a, b in zip(("answers", *TOKENS, "uncounted"), own, gone, strict=True)
+        for name, a, b in zip(("answers", *TOKENS, "uncounted"), own[:-1], gone[:-1], strict=True)
     }
-    for name in ("answers", *TOKENS):
+    at_the_end = report.get("stored") or {}
+    if at_the_end.get("answers", found["answers"]) != found["answers"]:
+        told = f"{counted(at_the_end['answers'], 'answer')} stored, there are {found['answers']:,}"
+        yield Problem("answers", place, told)
+    elif at_the_end.get("digest") not in (None, digest_without(digest_text(own[-1]), digest_text(gone[-1]))):
+        yield Problem("answers", place, "the answers of the run are not as it stored them: their digest differs")
+    for name in TOKENS:
         if name in report and report[name] != found[name]:
             yield Problem("tokens", place, f"{name} is {_shown(report[name])}, its answers have {_shown(found[name])}")
     yield from _cost_of(line, place, found)

@@ -39,6 +39,7 @@ FORGOTTEN_COLUMNS: Mapping[str, str] = {
     "tokens_cached": "BIGINT",
     "tokens_out": "BIGINT",
     "uncounted": "BIGINT",
+    "digest": "UHUGEINT",
 }
 
 

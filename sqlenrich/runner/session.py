@@ -316,7 +316,8 @@ class Session:
         if publish:
             self.backend.publish(plan)
         status = "failed" if failure is not None else "stopped" if report.stopped or report.pending else "done"
-        self.backend.record(start, status, {**report.to_dict(), "answers": loop.stored})
+        stored = {"answers": loop.stored, "digest": self.backend.answers_digest(plan, self.run_id)}
+        self.backend.record(start, status, {**report.to_dict(), "stored": stored})
         if failure is not None:
             raise failure
         return report

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.endpoint import ScriptedEndpoint, Seen
+from tests.support.endpoint import ScriptedEndpoint
 from tests.support.runs import OUTPUT, ask, call, write_csv, write_prompt
 
 TEXTS = ('say "yes"\n\tand 1 < 2', "Größe 10 €", "\u2028 back\\slash", "👍 ok", "{{ not a value }}", "a" * 500)
@@ -19,8 +19,10 @@ CONTENTS = (
     '{"label":"a","urgency":9}', "The text does not say.", '{"label":"c","urgency":1}', '{"label":"b"}',
 )  # fmt: skip
 """Accepted, repaired and refused answers."""
-FAULTS = {"500": 0.02, "429": 0.02, "reset": 0.01, "no_choices": 0.01, "400_policy": 0.02, "refusal": 0.02, "cut_short": 0.03,
-          "empty": 0.01}  # fmt: skip
+FAULTS = {
+    "500": 0.02, "429": 0.02, "reset": 0.01, "no_choices": 0.01, "400_policy": 0.02, "refusal": 0.02,
+    "cut_short": 0.03, "empty": 0.01,
+}  # fmt: skip
 """Each fault and its share of the requests."""
 VERSIONS: tuple[tuple[str, str, str], ...] = (
     ("version: 1\nparams: {temperature: 0, max_tokens: 64}\n", "Classify: {{ body }}", OUTPUT),
@@ -30,7 +32,8 @@ VERSIONS: tuple[tuple[str, str, str], ...] = (
         OUTPUT,
     ),
     (
-        'version: "3"\nparams: {max_tokens: 32}\nmessages: [{role: user, content: "hé"}, {role: assistant, content: "{}"}]\n',
+        'version: "3"\nparams: {max_tokens: 32}\n'
+        'messages: [{role: user, content: "hé"}, {role: assistant, content: "{}"}]\n',
         "{{ body }}\nWhich label?",
         OUTPUT.replace("[a, b, c]", "[a, b, c, d]"),
     ),
@@ -43,11 +46,7 @@ class ChangingEndpoint(ScriptedEndpoint):
 
     def __init__(self, seed: int, **options: Any) -> None:
         super().__init__(rates=FAULTS, calm=20, models=("mock", "small"), seed=seed, **options)
-        self.seen_of: Counter[str] = Counter()
         self.chance = random.Random(seed)
-
-    def fault(self, seen: Seen) -> str:
-        return super().fault(seen)
 
     def text(self, prompt: str, body: Mapping[str, Any]) -> str:  # noqa: ARG002
         return self.chance.choice(CONTENTS)

@@ -206,6 +206,9 @@ class Backend(Protocol):
     def latencies(self, plan: Plan, run_id: str, shares: Sequence[int]) -> list[int] | None:
         """Give percentiles of a run's latencies in milliseconds; None without an answer."""
 
+    def answers_digest(self, plan: Plan, run_id: str) -> str | None:
+        """Give a digest of all that a run stored of its answers; None where that is not computed."""
+
     def read(self, plan: Plan, query: exp.Query) -> list[tuple[Any, ...]]:
         """Run a query over a plan's relations; it may read the source."""
 
