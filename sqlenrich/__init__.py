@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sqlenrich.quality.audit import Audit, audit
     from sqlenrich.quality.compare import compare
     from sqlenrich.quality.comparison import Comparison
+    from sqlenrich.quality.forget import Forgotten, forget
     from sqlenrich.renderer.expressions import check_sql, prompt_sql, repair_sql
     from sqlenrich.renderer.script import render
     from sqlenrich.runner.estimate import Estimate, estimate
@@ -49,6 +50,7 @@ _MODULES = {
     "quality.audit": ("Audit", "audit"),
     "quality.compare": ("compare",),
     "quality.comparison": ("Comparison",),
+    "quality.forget": ("Forgotten", "forget"),
     "renderer.expressions": ("check_sql", "prompt_sql", "repair_sql"),
     "renderer.script": ("render",),
     "runner.estimate": ("Estimate", "estimate"),
@@ -75,6 +77,7 @@ __all__ = [
     "Endpoint",
     "Enrichment",
     "Estimate",
+    "Forgotten",
     "Mock",
     "Plan",
     "ProbeReport",
@@ -95,6 +98,7 @@ __all__ = [
     "compile_plan",
     "enrichment",
     "estimate",
+    "forget",
     "load",
     "loads",
     "probe",

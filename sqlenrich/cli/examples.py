@@ -41,6 +41,10 @@ _COMMANDS = {
         "sqlenrich audit tickets.prompt --output out.duckdb",
         "sqlenrich audit tickets.prompt --output out.duckdb --row id=17",
     ),
+    "forget": (
+        "sqlenrich forget tickets.prompt --output out.duckdb --row id=17",
+        "sqlenrich forget tickets.prompt --output out.duckdb --before 2026-01-01 --dry-run",
+    ),
     "render": (
         "sqlenrich render tickets.prompt --engine bigquery -o tickets.sql",
         "sqlenrich render tickets.prompt --target prod --retry",

@@ -271,7 +271,10 @@ def _usage_of(stored: StoredOutput, line: RunLine) -> Iterator[Problem]:
         stored.rows(f"SELECT {', '.join(sums)} FROM {table} WHERE run_id = ?", line.run_id)[0]
         for table, sums in (
             (RESPONSES, ("count(*)", *TOKENS.values(), queries.UNCOUNTED, ANSWERS_DIGEST)),
-            (forgotten(stored), ("sum(count)", *(f"sum({name})" for name in (*TOKENS, "uncounted")), GONE_DIGEST)),
+            (
+                f"(FROM {forgotten(stored)} WHERE kind = 'answers')",
+                ("sum(count)", *(f"sum({name})" for name in (*TOKENS, "uncounted")), GONE_DIGEST),
+            ),
         )
     )
     found = {
@@ -337,7 +340,8 @@ def forgotten(stored: StoredOutput) -> str:
     kinds = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in FORGOTTEN_COLUMNS.items())
     if stored.columns(FORGOTTEN) is None:
         return f"(SELECT {kinds} WHERE FALSE)"
-    return f"(FROM {FORGOTTEN} WHERE name = {text(stored.name)})"
+    answers = text(name_parts(stored.last.responses)[-1])
+    return f"(FROM {FORGOTTEN} WHERE name = IF(kind = 'rows', {text(stored.name)}, {answers}))"
 
 
 def _forgotten_rows(stored: StoredOutput) -> dict[str, int]:
