@@ -165,9 +165,10 @@ class ForgottenRows:
         )
         for table in self.tables:
             if table.holds_answers:
+                sums = ", ".join(("count(*)", *TOKENS.values(), queries.UNCOUNTED, ANSWERS_DIGEST))
                 db.execute(
-                    f"INSERT INTO {LINES} ({names}) SELECT {now}, {text(table.name)}, 'answers', run_id, NULL, "
-                    f"count(*), {', '.join(TOKENS.values())}, {queries.UNCOUNTED}, {ANSWERS_DIGEST} FROM ({self.gone(table)}) GROUP BY run_id"
+                    f"INSERT INTO {LINES} ({names}) SELECT {now}, {text(table.name)}, 'answers', run_id, NULL, {sums} "
+                    f"FROM ({self.gone(table)}) GROUP BY run_id"
                 )
 
     def counts(self) -> dict[str, int]:

@@ -184,7 +184,8 @@ def shared_request(
     elif isinstance(choice.model, EndpointModel):
         sent, endpoint = choice.model.config, choice.model.endpoint
         asked, extra = ENDPOINT, endpoint.extra_body
-        forms = (SharedForm("first", sent.response_format, sent.hint), *(SharedForm(*form) for form in sent.fallbacks))
+        kind = "none" if sent.response_format is None else str(sent.response_format["type"])
+        forms = (SharedForm(kind, sent.response_format, sent.hint), *(SharedForm(*form) for form in sent.fallbacks))
         known = endpoint.resolve_key() if endpoint.api_key_command is None else None
         headers = (value for name, value in endpoint.resolve_headers().items() if _SECRET_HEADER.search(name))
         secrets = frozenset(value for value in (known, *headers) if value)

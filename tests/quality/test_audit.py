@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+from email.message import Message
 from pathlib import Path
 
 import duckdb
 import pytest
 
+import sqlenrich as se
 from sqlenrich.quality.rebuilt_requests import make_sent, make_views, rebuilt_requests
 from sqlenrich.quality.stored_output import stored_output
 from tests.support.audited_runs import AuditedRuns, audited_runs
-from tests.support.runs import call
+from tests.support.endpoint import ScriptedEndpoint
+from tests.support.networks import serving
+from tests.support.runs import GOOD, ask, call, rows, run, write_csv, write_prompt
 
 
 @pytest.fixture(scope="module")
@@ -183,3 +187,204 @@ def test_tampering_is_found_and_named(tmp_path: Path, audited: AuditedRuns, kind
     assert result.status == 3, result.err
     problems = json.loads(result.out)["problems"]
     assert any(one["check"] == check and told in f"{one['place']}: {one['text']}" for one in problems), problems
+
+
+def test_the_trail_of_a_row_tells_all_of_it(audited: AuditedRuns) -> None:
+    found = rows(
+        audited.output,
+        "SELECT id FROM intent JOIN intent_responses ON _request_hash = request_hash "
+        "WHERE attempt > 1 AND sent_hash <> request_hash ORDER BY id LIMIT 1",
+    )
+    key = found[0][0]
+    result = call("audit", audited.prompt, "--output", audited.output, "--row", f"id={key}", "--json")
+    assert result.status == 0, result.err
+    (trail,) = json.loads(result.out)["trails"]
+    (stored,) = rows(audited.output, f"SELECT prompt, request_hash FROM intent_prompts WHERE id = '{key}'")
+    values = rows(audited.output, f"SELECT label, urgency FROM intent WHERE id = '{key}'")[0]
+    assert (trail["row"], trail["prompt"], trail["request_hash"]) == ({"id": key}, *stored)
+    assert (trail["table"], trail["verdict"], tuple(trail["values"].values())) == ("intent", "accepted", values)
+    assert [one["attempt"] for one in trail["attempts"]] == list(range(1, len(trail["attempts"]) + 1))
+    assert all(one["body"].encode() in audited.bodies for one in trail["attempts"])
+    assert [one["verdict"] == "accepted" for one in trail["attempts"]][-1] is True
+    assert all(one["verdict"] != "accepted" for one in trail["attempts"][:-1])
+    text = call("audit", audited.prompt, "--output", audited.output, "--row", f"id={key}").out
+    for one in trail["attempts"]:
+        assert f"attempt {one['attempt']}: " in text
+        assert f"verdict: {one['verdict']}" in text
+        assert one["body"] in text
+    assert text.splitlines()[0] == f"id={key} of intent: accepted"
+
+
+def test_the_trail_has_the_repairs_and_the_reviews(audited: AuditedRuns, tmp_path: Path) -> None:
+    output = tmp_path / "out.duckdb"
+    shutil.copy(audited.output, output)
+    found = "SELECT id, request_hash FROM intent_checked WHERE _repaired AND _error IS NULL ORDER BY id LIMIT 1"
+    with duckdb.connect(str(output)) as db:
+        key, request_hash = db.execute(found).fetchall()[0]
+        db.execute("CREATE TABLE intent_reviews (request_hash VARCHAR, reviewer VARCHAR, verdict VARCHAR)")
+        db.execute("INSERT INTO intent_reviews VALUES (?, 'ana', 'wrong'), ('x', 'ben', 'right')", [request_hash])
+    audit = se.audit(se.load(audited.prompt), output=output, row={"id": key})
+    (trail,) = audit.trails
+    assert trail.attempts[-1].repairs == ("fence",)
+    assert [dict(review) for review in trail.reviews] == [
+        {"request_hash": request_hash, "reviewer": "ana", "verdict": "wrong"}
+    ]
+    assert audit.holds
+
+
+def test_it_works_when_the_prompt_file_has_changed(audited: AuditedRuns, tmp_path: Path) -> None:
+    changed = write_prompt(tmp_path, "key: [other]\nversion: 99\n", "{{ other }}!", output="output: {x: string}\n")
+    facts = json.loads(call("audit", changed, "--output", audited.output, "--json").out)
+    assert (facts["holds"], facts["rows"]) == (True, 300)
+
+
+@pytest.fixture
+def mocked(tmp_path: Path) -> Path:
+    """Give the database of a small run of the mock model."""
+    data = write_csv(tmp_path / "in.csv", [(i, f"text {i}") for i in range(9)])
+    assert run(write_prompt(tmp_path), data, tmp_path / "out.duckdb").status == 0
+    return tmp_path / "out.duckdb"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "statement", "status", "told"),
+    [
+        (("--row", "id=99"), "", 2, "has no row id=99 of intent"),
+        (("--row", "nr=9"), "", 2, '"nr" is no column of the key, which is id'),
+        (("--output", "gone.duckdb"), "", 2, "gone.duckdb: no run has written it"),
+        ((), "DELETE FROM _sqlenrich_runs", 2, "holds no run of intent: run it first"),
+        ((), "DROP TABLE _sqlenrich_runs", 2, "holds no run of sqlenrich"),
+        ((), "ALTER TABLE _sqlenrich_runs DROP COLUMN request", 2, "no column request, for it was made by another"),
+        ((), "ALTER TABLE intent_responses DROP COLUMN request_id", 2, "no column request_id, for it was made by"),
+        ((), "DROP TABLE intent_quarantine", 2, "has no table intent_quarantine: the last run of intent made none"),
+        ((), "UPDATE _sqlenrich_runs SET request = NULL", 2, "does not tell what the last run of intent asked"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(
+    mocked: Path, arguments: tuple[str, ...], statement: str, status: int, told: str
+) -> None:
+    if statement:
+        with duckdb.connect(str(mocked)) as db:
+            db.execute(statement)
+    options = arguments if "--output" in arguments else ("--output", mocked, *arguments)
+    result = call("audit", mocked.parent / "intent.prompt", *options)
+    assert result.status == status
+    assert told in result.error
+
+
+def test_what_cannot_be_rebuilt_says_why(tmp_path: Path) -> None:
+    prompt, output = write_prompt(tmp_path, "key: [id]\nkeep_prompts: false\n"), tmp_path / "out.duckdb"
+    lines = [(i, f"text {i}" if i else None) for i in range(9)]
+    with ScriptedEndpoint(content=GOOD, models=("mock",)) as endpoint:
+        ask(prompt, write_csv(tmp_path / "in.csv", lines), output, endpoint.url)
+    facts = json.loads(call("audit", prompt, "--output", output, "--json").out)
+    assert (facts["holds"], facts["rows"], facts["answers"]) == (True, 9, 8)
+    assert facts["not_rebuilt"] == [
+        {
+            "number": 8,
+            "what": "request",
+            "why": "the prompt is not stored: keep_prompts is false: only hashes are kept",
+        }
+    ]
+    (trail,) = se.audit(se.load(prompt), output=output, row={"id": 3}).trails
+    assert (trail.prompt, trail.attempts[0].body, trail.verdict) == (None, None, "accepted")
+    assert trail.attempts[0].why == "its prompt is not stored: keep_prompts is false: only hashes are kept"
+    with duckdb.connect(str(output)) as db:
+        db.execute("UPDATE intent SET urgency = 5 WHERE id = '4'")
+    assert call("audit", prompt, "--output", output).status == 3
+
+
+def test_answers_of_an_earlier_input_are_counted_and_told(tmp_path: Path) -> None:
+    prompt, output = write_prompt(tmp_path), tmp_path / "out.duckdb"
+    with ScriptedEndpoint(content=GOOD, models=("mock",)) as endpoint:
+        for first in (0, 5):
+            data = write_csv(tmp_path / "in.csv", [(i, f"text {i}") for i in range(first, first + 9)])
+            ask(prompt, data, output, endpoint.url)
+    facts = json.loads(call("audit", prompt, "--output", output, "--json").out)
+    why = "the prompt is not stored: the last run's input or prompt no longer has it"
+    assert (facts["holds"], facts["answers"], facts["not_rebuilt"]) == (
+        True, 14, [{"number": 5, "what": "request", "why": why}],
+    )  # fmt: skip
+
+
+class Forms:
+    """Takes some forms of the output alone, and keeps each body that it answered."""
+
+    def __init__(self, *takes: str) -> None:
+        self.takes, self.answered = takes, list[bytes]()
+
+    def __call__(self, _: Message, sent: bytes) -> tuple[int, dict[str, str], bytes]:
+        if json.loads(sent).get("response_format", {"type": "none"})["type"] not in self.takes:
+            return 400, {}, b'{"error": {"message": "unsupported", "param": "response_format"}}'
+        self.answered.append(sent)
+        choice = {"message": {"content": GOOD}, "finish_reason": "stop"}
+        return 200, {}, json.dumps({"choices": [choice]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("takes", "form"),
+    [(("json_schema", "none"), "json_schema"), (("json_object", "none"), "json_object"), (("none",), "none")],
+)
+def test_the_form_of_each_request_is_known_where_the_endpoint_refuses_one(
+    tmp_path: Path, takes: tuple[str, ...], form: str
+) -> None:
+    prompt, output, server = write_prompt(tmp_path), tmp_path / "out.duckdb", Forms(*takes)
+    data = write_csv(tmp_path / "in.csv", [(i, f"text {i}") for i in range(40)])
+    with serving(server) as url:
+        result = ask(prompt, data, output, url)
+    assert result.status == 0, result.err
+    with stored_output("intent", output) as stored:
+        make_views(stored)
+        make_sent(stored)
+        found = list(rebuilt_requests(stored))
+    assert sorted(one.body or b"" for one in found) == sorted(server.answered)
+    assert {one.form for one in found} == {form}
+    assert call("audit", prompt, "--output", output).status == 0
+
+
+def test_no_secret_is_in_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THEIR_KEY", "sk-header-secret")
+    prompt, output = write_prompt(tmp_path), tmp_path / "out.duckdb"
+    data = write_csv(tmp_path / "in.csv", [(1, "text")])
+    body = {"api_key": "sk-body-secret", "metadata": {"copy": "Bearer sk-own-secret", "max_tokens": 9}}
+    with ScriptedEndpoint(content=GOOD, models=("mock",)) as server:
+        endpoint = se.Endpoint(
+            server.url, api_key="sk-own-secret", headers={"x-key": "env:THEIR_KEY"}, extra_body=body, model="mock"
+        )
+        se.run(se.load(prompt), input=data, output=output, model=endpoint)
+        assert b"sk-body-secret" in server.asked[0].body
+    ((request,),) = rows(output, "SELECT request FROM _sqlenrich_runs")
+    assert "sk-" not in request
+    assert json.loads(request)["extra_body"]["metadata"]["max_tokens"] == 9
+    audit = se.audit(se.load(prompt), output=output)
+    assert audit.holds
+    assert [one.why.partition(" of run")[0] for one in audit.not_rebuilt] == ["api_key, metadata.copy"]
+
+
+def test_a_ledger_of_an_earlier_version_gets_the_column(mocked: Path) -> None:
+    with duckdb.connect(str(mocked)) as db:
+        db.execute("ALTER TABLE _sqlenrich_runs DROP COLUMN request")
+    result = run(mocked.parent / "intent.prompt", mocked.parent / "in.csv", mocked)
+    assert (result.status, result.report["calls"]) == (0, 0)
+    facts = json.loads(call("audit", mocked.parent / "intent.prompt", "--output", mocked, "--json").out)
+    assert (facts["holds"], facts["not_rebuilt"][0]["number"]) == (True, 9)
+    assert facts["not_rebuilt"][0]["why"].endswith("was made by another version, which kept no request")
+
+
+def test_an_answer_of_an_earlier_version_of_the_prompt_is_asked_again_under_its_hash(tmp_path: Path) -> None:
+    """A run asks what an earlier version left without an answer, with its own parameters."""
+    output = tmp_path / "out.duckdb"
+    with ScriptedEndpoint(content=GOOD, models=("mock",), by_prompt={"busy": "500"}) as endpoint:
+        lines = [(i, f"text {i}") for i in range(9)]
+        first = write_prompt(tmp_path, "key: [id]\nretry: {max_attempts: 1}\n")
+        ask(first, write_csv(tmp_path / "in.csv", [*lines, (9, "busy")]), output, endpoint.url)
+        endpoint.by_prompt = {}
+        second = write_prompt(tmp_path, "key: [id]\nparams: {temperature: 0.5}\n")
+        result = ask(second, write_csv(tmp_path / "in.csv", [(10, "more")]), output, endpoint.url, "--incremental")
+        assert (result.status, result.report["calls"], result.report["quarantined"]) == (0, 2, 0)
+        bodies = {seen.body for seen in endpoint.asked}
+    with stored_output("intent", output) as stored:
+        make_views(stored)
+        make_sent(stored)
+        assert {one.body for one in rebuilt_requests(stored)} == bodies
+    assert call("audit", second, "--output", output).status == 0
