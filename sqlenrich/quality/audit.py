@@ -6,28 +6,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlenrich.core.errors import ConfigError, did_you_mean
-from sqlenrich.quality.audit_checks import (
-    NotRebuilt,
-    Problem,
-    answer_problems,
-    count_problems,
-    hash_problems,
-    ledger_problems,
-    not_rebuilt,
-    usage_problems,
-    value_problems,
-)
-from sqlenrich.quality.rebuilt_requests import PROMPTS, RESPONSES, make_views
-from sqlenrich.quality.stored_output import StoredOutput, stored_output
-from sqlenrich.quality.trail import Trail, key_test, trails
+from sqlenrich.core.errors import ConfigError
 from sqlenrich.runner.report import counted
 from sqlenrich.spec.enrichment import Enrichment
 
+if TYPE_CHECKING:  # a name needs no driver
+    from sqlenrich.quality.audit_checks import NotRebuilt, Problem
+    from sqlenrich.quality.stored_output import StoredOutput
+    from sqlenrich.quality.trail import Trail
+
 EXIT_FAILED = 3
-CHECKS = (ledger_problems, count_problems, hash_problems, answer_problems, value_problems, usage_problems)
 
 
 @dataclass(frozen=True)
@@ -98,6 +88,10 @@ def audit(enrichment: Enrichment, *, output: str | Path, row: Mapping[str, Any] 
     as their answers give them, tokens and cost. It needs neither the input nor the prompt file as it was, and changes
     nothing. Raises ConfigError where there is no run, no such row, or a table of another version.
     """
+    from sqlenrich.quality.audit_checks import CHECKS, not_rebuilt
+    from sqlenrich.quality.rebuilt_requests import make_views
+    from sqlenrich.quality.stored_output import checked_key, stored_output
+
     with stored_output(enrichment.name, output) as stored:
         if row is not None:
             return _audit_of_row(stored, str(output), checked_key(stored, row))
@@ -107,6 +101,10 @@ def audit(enrichment: Enrichment, *, output: str | Path, row: Mapping[str, Any] 
 
 
 def _audit_of_row(stored: StoredOutput, output: str, key: Mapping[str, str]) -> Audit:
+    from sqlenrich.quality.audit_checks import answer_problems, hash_problems, ledger_problems, value_problems
+    from sqlenrich.quality.rebuilt_requests import make_views
+    from sqlenrich.quality.trail import key_test, trails
+
     test = key_test(stored, key)
     make_views(stored, test)
     rows, answers, runs = _counts(stored)
@@ -119,16 +117,7 @@ def _audit_of_row(stored: StoredOutput, output: str, key: Mapping[str, str]) -> 
 
 def _counts(stored: StoredOutput) -> tuple[int, int, int]:
     """Give the rows, the answers to their requests, and the runs that gave these."""
+    from sqlenrich.quality.rebuilt_requests import PROMPTS, RESPONSES
+
     answers, runs = stored.rows(f"SELECT count(*), count(DISTINCT run_id) FROM {RESPONSES}")[0]
     return int(stored.one(f"SELECT count(*) FROM {PROMPTS}")), int(answers), int(runs)
-
-
-def checked_key(stored: StoredOutput, row: Mapping[str, Any]) -> dict[str, str]:
-    """Give the key of a row as texts. Raises ConfigError for a column that is no part of the key."""
-    key = stored.request.key
-    if not row:
-        raise ConfigError(f"which row? Give a value of its key: {', '.join(f'--row {name}=...' for name in key)}")
-    for name in row:
-        if name not in key:
-            raise ConfigError(f'"{name}"{did_you_mean(name, key)} is no column of the key, which is {", ".join(key)}')
-    return {name: str(value) for name, value in row.items()}

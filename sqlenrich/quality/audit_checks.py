@@ -382,3 +382,7 @@ def _literal(value: str | None) -> str:
 
 def _shown(value: Any) -> str:
     return shown(None if value is None else f"{value:,}" if type(value) is int else str(value), SHOWN_WIDTH)
+
+
+CHECKS = (ledger_problems, count_problems, hash_problems, answer_problems, value_problems, usage_problems)
+"""The checks of all rows, in their order."""

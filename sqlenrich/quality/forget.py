@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import date
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sqlenrich.core.errors import ConfigError
-from sqlenrich.quality.audit import checked_key
-from sqlenrich.quality.database_copy import COPY, copied
-from sqlenrich.quality.forgotten_rows import LINES, ForgottenRows
-from sqlenrich.quality.stored_output import FORGOTTEN, FORGOTTEN_COLUMNS, StoredOutput, check_version, read_ledger
-from sqlenrich.runner.backends.duckdb.database import Database, Policy, quote
-from sqlenrich.runner.backends.duckdb.files import Outputs, check_replaceable, outputs_of, quarantine_file, write_rows
 from sqlenrich.runner.report import counted
 from sqlenrich.spec.enrichment import Enrichment
-
-MEMORY_MIB = 4096
-"""The memory of the copy; what does not fit is on the disk until the end."""
 
 
 @dataclass(frozen=True)
@@ -81,112 +71,18 @@ def forget(
     changed: a run over it asks its rows anew. Raises ConfigError where there is no run, no such row, or a table of
     another version, and RunError where another process has the database open.
     """
-    outputs, day = outputs_of(output), _checked_choice(row, where, before)
-    if not outputs.database.is_file():
-        raise ConfigError(f"{outputs}: no run has written it")
-    with Database(outputs.database, Policy(memory_mib=MEMORY_MIB)) as database:
-        stored = StoredOutput(
-            database.db, outputs.database, enrichment.name, read_ledger(database.db, outputs.database)
-        )
-        check_version(stored)
-        chosen = ForgottenRows(stored)
-        if row is not None:
-            chosen.choose_by_key(checked_key(stored, row))
-        elif where is not None:
-            chosen.choose_by_condition(where)
-        else:
-            assert day is not None
-            chosen.choose_before(day)
-        chosen.make_lines()
-        counts = chosen.counts()
-        if row is not None and not counts["rows"]:
-            shown = ", ".join(f"{name}={value}" for name, value in row.items())
-            raise ConfigError(f"{stored.path} has no row {shown} of {stored.name}")
-        files, notes = output_files(stored, outputs)
-        result = Forgotten(
-            stored.name,
-            str(outputs),
-            counts["rows"],
-            counts["answers"],
-            counts["shared"],
-            counts["orphans"],
-            notes=(*notes, *_others(stored.path)),
-            dry_run=dry_run,
-        )
-        if dry_run or not (counts["rows"] or counts["answers"]):
-            return result
-        remaining: dict[str, Callable[[str], str]] = {}
-        for table in chosen.changed():
-            remaining[table.place] = partial(chosen.remaining, table)
-        with copied(database, remaining):
-            _write_lines(stored)
-            for file in files:  # before the database: a command that was killed finds the rows again
-                _write_file(stored, file)
-    return replace(result, files=tuple(map(str, files)))
+    from sqlenrich.quality.forgetting import forget_rows
 
-
-def _checked_choice(row: Mapping[str, Any] | None, where: str | None, before: date | str | None) -> date | None:
-    """Give the day of ``before``. Raises ConfigError unless exactly one choice is given."""
-    if sum(one is not None for one in (row, where, before)) != 1:
+    if sum(choice is not None for choice in (row, where, before)) != 1:
         raise ConfigError("which rows? Give one of --row, --where and --before")
-    if before is None or isinstance(before, date):
-        return before
+    return forget_rows(enrichment.name, output, row=row, where=where, before=_day(before), dry_run=dry_run)
+
+
+def _day(written: date | str | None) -> date | None:
+    """Give a day. Raises ConfigError for a text that is none."""
+    if written is None or isinstance(written, date):
+        return written
     try:
-        return date.fromisoformat(before)
+        return date.fromisoformat(written)
     except ValueError:
-        raise ConfigError(f'"{before}" is no day: write it as 2026-11-30') from None
-
-
-def output_files(stored: StoredOutput, outputs: Outputs) -> tuple[list[Path], list[str]]:
-    """Give the files that hold rows of the results, and a note for each that no run wrote as it is now."""
-    folder, notes = stored.path.resolve().parent, []
-    named = [path.resolve() for path in outputs.written]
-    for line in stored.lines.values():
-        if line.name == stored.name and line.snapshot is not None:
-            named += [(folder / file).resolve() for file in line.snapshot.outputs]
-    found = []
-    for path in dict.fromkeys(named):
-        if not path.is_file():
-            continue
-        try:
-            check_replaceable(path)
-        except ConfigError:
-            notes.append(f"{path} was written by a run and is another file now: it stays as it is")
-        else:
-            found.append(path)
-    return found, notes
-
-
-def _write_file(stored: StoredOutput, file: Path) -> None:
-    """Write the rows that stay to an output file, and remove what a killed export left beside it."""
-    refused = file.stem.endswith("_quarantine") and quarantine_file(_accepted_file(file)) == file
-    name = f"{stored.name}_quarantine" if refused else stored.name
-    query = f"SELECT * FROM {COPY}.main.{quote(name)}"
-    kinds = {str(row[0]): str(row[1]) for row in stored.rows(f"DESCRIBE {query}")}
-    nested = [column for column, kind in kinds.items() if kind.endswith("]") or kind.startswith("STRUCT")]
-    for left in file.parent.glob(f".{file.name}.????????.tmp"):
-        left.unlink(missing_ok=True)
-
-    def execute(sql: str) -> None:
-        stored.db.execute(sql)
-
-    write_rows(execute, query, file, nested)
-
-
-def _accepted_file(file: Path) -> Path:
-    return file.with_name(f"{file.stem.removesuffix('_quarantine')}{file.suffix}")
-
-
-def _write_lines(stored: StoredOutput) -> None:
-    """Write into the copy what was forgotten."""
-    kinds = ", ".join(f"{name} {kind}" for name, kind in FORGOTTEN_COLUMNS.items())
-    stored.db.execute(f"CREATE TABLE IF NOT EXISTS {COPY}.main.{FORGOTTEN} ({kinds})")
-    stored.db.execute(f"INSERT INTO {COPY}.main.{FORGOTTEN} FROM {LINES}")
-
-
-def _others(database: Path) -> list[str]:
-    """Give a note for each other database of sqlenrich beside this one: it may hold the same texts."""
-    folder = database.resolve().parent
-    hidden = folder if folder.name == ".sqlenrich" else folder / ".sqlenrich"
-    found = sorted(path for path in hidden.glob("*.duckdb") if path.resolve() != database.resolve())
-    return [f"{path} may hold answers about the same rows: it stays as it is" for path in found]
+        raise ConfigError(f'"{written}" is no day: write it as 2026-11-30') from None

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.plan.plan import RESPONSES
 from sqlenrich.plan.relations import RELATIONS
 from sqlenrich.runner.backends.base import Snapshot
@@ -64,6 +64,11 @@ class RunLine:
         return None if self.read is None else self.read.request
 
     @property
+    def made_tables(self) -> bool:
+        """Whether it made the tables of results; False where it was declined or failed before its first answer."""
+        return bool(((self.report or {}).get("stored") or {}).get("tables", True))
+
+    @property
     def responses(self) -> str:
         """The table of the run's answers."""
         named = None if self.snapshot is None else self.snapshot.responses
@@ -82,11 +87,12 @@ class StoredOutput:
 
     @cached_property
     def last(self) -> RunLine:
-        """The last run of the enrichment. Raises ConfigError where there is none."""
+        """The last run of the enrichment that made its tables. Raises ConfigError where there is none."""
         found = [line for line in self.lines.values() if line.name == self.name]
         if not found:
             raise ConfigError(f"{self.path} holds no run of {self.name}: run it first")
-        return found[-1]
+        made = [line for line in found if line.made_tables]
+        return made[-1] if made else found[-1]
 
     @cached_property
     def tables(self) -> dict[str, str]:
@@ -198,3 +204,14 @@ def check_version(stored: StoredOutput) -> None:
     answers = stored.columns(tables["responses"]) or {}
     if missing := [name for name in RESPONSES if name not in answers]:
         raise ConfigError(f"{stored.path}: {tables['responses']} has no column {missing[0]}, for it {VERSION}")
+
+
+def checked_key(stored: StoredOutput, row: Mapping[str, Any]) -> dict[str, str]:
+    """Give the key of a row as texts. Raises ConfigError for a column that is no part of the key."""
+    key = stored.request.key
+    if not row:
+        raise ConfigError(f"which row? Give a value of its key: {', '.join(f'--row {name}=...' for name in key)}")
+    for name in row:
+        if name not in key:
+            raise ConfigError(f'"{name}"{did_you_mean(name, key)} is no column of the key, which is {", ".join(key)}')
+    return {name: str(value) for name, value in row.items()}

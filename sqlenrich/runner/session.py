@@ -316,7 +316,8 @@ class Session:
         if publish:
             self.backend.publish(plan)
         status = "failed" if failure is not None else "stopped" if report.stopped or report.pending else "done"
-        stored = {"answers": loop.stored, "digest": self.backend.answers_digest(plan, self.run_id)}
+        digest = self.backend.answers_digest(plan, self.run_id)
+        stored = {"answers": loop.stored, "digest": digest, "tables": publish}
         self.backend.record(start, status, {**report.to_dict(), "stored": stored})
         if failure is not None:
             raise failure

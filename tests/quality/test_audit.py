@@ -13,6 +13,7 @@ import pytest
 import sqlenrich as se
 from sqlenrich.quality.rebuilt_requests import make_sent, make_views, rebuilt_requests
 from sqlenrich.quality.stored_output import stored_output
+from sqlenrich.runner.observer import NullObserver, PlanLine
 from tests.support.audited_runs import AuditedRuns, audited_runs
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.networks import serving
@@ -388,3 +389,23 @@ def test_an_answer_of_an_earlier_version_of_the_prompt_is_asked_again_under_its_
         make_sent(stored)
         assert {one.body for one in rebuilt_requests(stored)} == bodies
     assert call("audit", second, "--output", output).status == 0
+
+
+def test_a_run_that_was_declined_changes_no_verdict(mocked: Path) -> None:
+    prompt, data = (
+        mocked.parent / "intent.prompt",
+        write_csv(mocked.parent / "in.csv", [(i, f"text {i}") for i in range(9)]),
+    )
+    write_prompt(mocked.parent, "key: [id]\nparams: {temperature: 0.5}\n")
+    se.run(se.load(prompt), input=data, output=mocked, mock=True, observer=Declining())
+    write_prompt(mocked.parent)
+    assert rows(mocked, "SELECT status FROM _sqlenrich_runs ORDER BY started_at") == [("done",), ("stopped",)]
+    problems = se.audit(se.load(prompt), output=mocked).problems
+    assert {one.check for one in problems} == {"value"}  # the prompts are those of the declined run
+    run(prompt, data, mocked)
+    assert se.audit(se.load(prompt), output=mocked).holds
+
+
+class Declining(NullObserver):
+    def plan(self, line: PlanLine, /) -> bool:  # noqa: ARG002
+        return False

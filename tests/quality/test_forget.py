@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 import sqlenrich as se
-import sqlenrich.quality.forget
+import sqlenrich.quality.forgetting
 import sqlenrich.runner.backends.duckdb.backend
 from sqlenrich.runner.backends.duckdb.database import Policy
 from tests.support import killed_forget
@@ -44,7 +44,7 @@ def done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give a folder with a run without compression, and the files that it wrote."""
     plain = partial(Policy, compression="uncompressed")
     monkeypatch.setattr(sqlenrich.runner.backends.duckdb.backend, "Policy", plain)
-    monkeypatch.setattr(sqlenrich.quality.forget, "Policy", plain)
+    monkeypatch.setattr(sqlenrich.quality.forgetting, "Policy", plain)
     folder = tmp_path / "done"
     folder.mkdir()
     prompt = write_prompt(tmp_path, "key: [id]\nkeep: [body]\n", output=OUTPUT)
@@ -232,3 +232,17 @@ def test_a_database_that_is_open_elsewhere_is_not_touched(done: Path) -> None:
         result = forget(done, "--row", "id=17")
     assert result.status == 1
     assert "is open in this process" in result.error
+
+
+def test_a_file_of_another_database_is_not_written_over(done: Path) -> None:
+    prompt, data = (
+        done.parent / "intent.prompt",
+        write_csv(done.parent / "in.csv", [(1, secret(1)), (2, "others007text")]),
+    )
+    with ScriptedEndpoint(content=answer, models=("mock",)) as endpoint:
+        outputs = ("--output", done.parent / "other.duckdb", "--output", done / "out.csv")
+        assert call("run", prompt, "--input", data, *outputs, "--endpoint", endpoint.url).status == 0
+    before = (done / "out.csv").read_text()
+    text = call("forget", prompt, "--output", done / "out.duckdb", "--row", "id=1").out
+    assert f"{done / 'out.csv'} holds rows that no run on" in text
+    assert (done / "out.csv").read_text() == before
