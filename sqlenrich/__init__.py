@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from sqlenrich.plan.compile import compile_plan
     from sqlenrich.plan.plan import Plan, Step
     from sqlenrich.prompt import render_prompt
+    from sqlenrich.quality.audit import Audit, audit
     from sqlenrich.quality.compare import compare
     from sqlenrich.quality.comparison import Comparison
-    from sqlenrich.quality.quality_report import QualityReport
-    from sqlenrich.quality.report import report
-    from sqlenrich.quality.review import Review, review
     from sqlenrich.quality.drift import drift
     from sqlenrich.quality.evaluate import evaluate
     from sqlenrich.quality.evaluation import Evaluation
+    from sqlenrich.quality.forget import Forgotten, forget
+    from sqlenrich.quality.quality_report import QualityReport
+    from sqlenrich.quality.report import report
+    from sqlenrich.quality.review import Review, review
     from sqlenrich.renderer.expressions import check_sql, prompt_sql, repair_sql
     from sqlenrich.renderer.script import render
     from sqlenrich.runner.drift import Drift
@@ -52,6 +54,7 @@ _MODULES = {
     "plan.compile": ("compile_plan",),
     "plan.plan": ("Plan", "Step"),
     "prompt": ("render_prompt",),
+    "quality.audit": ("Audit", "audit"),
     "quality.compare": ("compare",),
     "quality.comparison": ("Comparison",),
     "quality.quality_report": ("QualityReport",),
@@ -60,6 +63,7 @@ _MODULES = {
     "quality.drift": ("drift",),
     "quality.evaluate": ("evaluate",),
     "quality.evaluation": ("Evaluation",),
+    "quality.forget": ("Forgotten", "forget"),
     "renderer.expressions": ("check_sql", "prompt_sql", "repair_sql"),
     "renderer.script": ("render",),
     "runner.drift": ("Drift",),
@@ -80,6 +84,7 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
+    "Audit",
     "Caps",
     "Comparison",
     "ConfigError",
@@ -88,6 +93,7 @@ __all__ = [
     "Enrichment",
     "Estimate",
     "Evaluation",
+    "Forgotten",
     "Mock",
     "Plan",
     "ProbeReport",
@@ -103,6 +109,7 @@ __all__ = [
     "UnsupportedError",
     "Usage",
     "__version__",
+    "audit",
     "check_response",
     "check_sql",
     "compare",
@@ -111,6 +118,7 @@ __all__ = [
     "enrichment",
     "estimate",
     "evaluate",
+    "forget",
     "load",
     "loads",
     "probe",

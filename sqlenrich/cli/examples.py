@@ -37,6 +37,14 @@ _COMMANDS = {
         "sqlenrich compare a.prompt b.prompt --input tickets.csv --truth intent=label",
         "sqlenrich compare a.prompt --model small --model large --input tickets.csv -n 200",
     ),
+    "audit": (
+        "sqlenrich audit tickets.prompt --output out.duckdb",
+        "sqlenrich audit tickets.prompt --output out.duckdb --row id=17",
+    ),
+    "forget": (
+        "sqlenrich forget tickets.prompt --output out.duckdb --row id=17",
+        "sqlenrich forget tickets.prompt --output out.duckdb --before 2026-01-01 --dry-run",
+    ),
     "drift": (
         "sqlenrich drift tickets.prompt --output out.duckdb",
         "sqlenrich drift tickets.prompt --output out.duckdb --accept 20260131T101500-1f2e3d4c",

@@ -9,7 +9,7 @@ import click
 
 F = TypeVar("F", bound=Callable[..., Any])
 Option = Callable[[F], F]
-_EXAMPLES = {"columns": 'body="Message Text"', "truth": "intent=category"}
+_EXAMPLES = {"columns": 'body="Message Text"', "truth": "intent=category", "row": "id=17"}
 
 
 def parse_shares(_: click.Context, __: click.Parameter, value: str | None) -> dict[str, float]:

@@ -51,6 +51,8 @@ class RetryCall(NamedTuple):
     step: Step
     what: str
     """A description of the requests."""
+    constant: str
+    """The 64 hexadecimal digits before each prompt in its ``sent_hash``."""
 
 
 def compile_plan(
@@ -116,7 +118,22 @@ def compile_retry(
         return _Compiler(enrichment, target, model, tables, None, options, carried=carried, run_id=run_id)
 
     found = retry_selections(target, resolved, codes, attempts, reports_finish=compiler(resolved).reports_finish())
-    return tuple(RetryCall(one.model, compiler(one.model).retry_step(one), one.what) for one in found)
+    compiled = ((one, compiler(one.model)) for one in found)
+    return tuple(RetryCall(one.model, made.retry_step(one), one.what, made.constant) for one, made in compiled)
+
+
+def compile_judging(
+    enrichment: Enrichment, engine: str, relations: Mapping[str, str], *, tells_values: bool = False
+) -> tuple[Step, Step, Step]:
+    """Compile the steps that judge stored answers: ``checked``, ``enriched``, ``quarantine``.
+
+    They need no template. ``tells_values``: ``prompts`` says which value does not fit its declared type.
+    """
+    target = engine_of(enrichment, engine, asked_by_client=True)
+    tables = relations_of(enrichment, target, {"source": "source", **relations})
+    compiler = _Compiler(enrichment, target, resolve_model(enrichment, target), tables, None, None)
+    compiler.tells_values = tells_values
+    return compiler.judging()
 
 
 def snapshot_digest(enrichment: Enrichment, engine: str, model: ResolvedModel) -> str:
@@ -188,23 +205,13 @@ class _Compiler:
             check_column(self.engine, name)
         recorded: dict[str, Type] = dict.fromkeys(self.recorded, BOOLEAN)
         asked: dict[str, Type] = {**self.kept, "prompt": STRING, "request_hash": STRING}
-        verdict: dict[str, Type] = {"_error": STRING, "_error_detail": STRING, "_repaired": BOOLEAN}
         decided: dict[str, Type] = {} if self.enrichment.limit is None else {TOO_LONG: BOOLEAN, **recorded}
-        answer: dict[str, Type] = {"response": STRING, "answer": STRING, "_attempts": BIGINT, "_model": STRING}
-        origin: dict[str, Type] = {"_version": STRING, "_fingerprint": STRING}
-        hashed: dict[str, Type] = {"_request_hash": STRING}
-        shown: dict[str, Type] = {"response": STRING, "prompt": STRING, "_attempts": BIGINT}
-        shared = (self.enrichment, self.engine, self.names, tuple(self.kept), self.recorded, self.unused_name)
-        results, checked = ResultsStep(*shared), CheckedStep(*shared, tells_values=self.tells_values)
         if self.tells_values:
             decided[BAD_VALUE] = STRING
-        enriched = {**self.kept, **self.enrichment.output_columns, **hashed, "_model": STRING, **origin, **recorded}
         steps = (
             self.step("prompts", {**asked, **decided}, self.prompts()),
             self.call_step(unanswered(self.names, self.enrichment.max_attempts, shard), "request_hash"),
-            self.step("checked", {**asked, **answer, **verdict, **recorded}, checked.sql()),
-            self.step("enriched", enriched, results.enriched()),
-            self.step("quarantine", {**self.kept, **verdict, **shown, **hashed, **recorded}, results.quarantine()),
+            *self.judging(),
         )
         must_exist = (*source_notes(self.enrichment, self.tables), *self.engine.must_exist(self.call))
         return Plan(
@@ -216,6 +223,24 @@ class _Compiler:
             self.tables,
             must_exist,
             self.enrichment.keep_prompts,
+        )
+
+    def judging(self) -> tuple[Step, Step, Step]:
+        """Give the steps that judge stored answers."""
+        recorded: dict[str, Type] = dict.fromkeys(self.recorded, BOOLEAN)
+        asked: dict[str, Type] = {**self.kept, "prompt": STRING, "request_hash": STRING}
+        verdict: dict[str, Type] = {"_error": STRING, "_error_detail": STRING, "_repaired": BOOLEAN}
+        answer: dict[str, Type] = {"response": STRING, "answer": STRING, "_attempts": BIGINT, "_model": STRING}
+        origin: dict[str, Type] = {"_version": STRING, "_fingerprint": STRING}
+        hashed: dict[str, Type] = {"_request_hash": STRING}
+        shown: dict[str, Type] = {"response": STRING, "prompt": STRING, "_attempts": BIGINT}
+        shared = (self.enrichment, self.engine, self.names, tuple(self.kept), self.recorded, self.unused_name)
+        results, checked = ResultsStep(*shared), CheckedStep(*shared, tells_values=self.tells_values)
+        enriched = {**self.kept, **self.enrichment.output_columns, **hashed, "_model": STRING, **origin, **recorded}
+        return (
+            self.step("checked", {**asked, **answer, **verdict, **recorded}, checked.sql()),
+            self.step("enriched", enriched, results.enriched()),
+            self.step("quarantine", {**self.kept, **verdict, **shown, **hashed, **recorded}, results.quarantine()),
         )
 
     def step(self, name: str, columns: Mapping[str, Type], query: Sql) -> Step:

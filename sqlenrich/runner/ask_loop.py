@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.runner.backends.base import Backend, Origin
-from sqlenrich.runner.model_choice import ModelChoice
+from sqlenrich.runner.model_choice import ModelChoice, form_changes
 from sqlenrich.runner.observer import Observer, Stopper
 
 if TYPE_CHECKING:
@@ -60,6 +60,10 @@ class AskLoop:
     stored: int = 0
     """The answers stored."""
     limiters: dict[int, RateLimiter] = field(default_factory=dict)
+    on_form_change: Callable[[ModelChoice], None] = lambda _: None
+    """Called before the first answer to another form of the output is stored."""
+    _form_changes: dict[int, int] = field(default_factory=dict)
+    """How often each model took another form, as far as that was told."""
 
     def ask(self, choice: ModelChoice, call: Step, pending: int, *, repeat: bool, answered: bool = False) -> None:
         """Ask the pending relation; with ``repeat`` again while a retryable failure is pending.
@@ -81,9 +85,9 @@ class AskLoop:
                 self.limiters[id(client.limiter)] = client.limiter
             before = replace(client.stats)  # a model that was asked before counts on
             try:
-                failed = self._round(client, call, pending, preflight=True, answered=answered)
+                failed = self._round(client, choice, call, pending, preflight=True, answered=answered)
                 while repeat and not client.stopped and failed and (pending := self._refreshed(choice, call)):
-                    failed = self._further_round(client, call, pending)
+                    failed = self._further_round(client, choice, call, pending)
             finally:
                 self._warn(client)
                 self.stopper.watch(None)
@@ -99,14 +103,16 @@ class AskLoop:
     def _refreshed(self, choice: ModelChoice, call: Step) -> int:
         return self.backend.refresh(self.plan, call, None, ordered=choice.prefix_order)
 
-    def _further_round(self, client: Client, call: Step, pending: int) -> int:
+    def _further_round(self, client: Client, choice: ModelChoice, call: Step, pending: int) -> int:
         """Ask again what failed: each request sent is a retry."""
         first_sends = client.stats.calls - client.stats.retries
-        failed = self._round(client, call, pending, preflight=False, answered=False)
+        failed = self._round(client, choice, call, pending, preflight=False, answered=False)
         self.retries += client.stats.calls - client.stats.retries - first_sends
         return failed
 
-    def _round(self, client: Asker, call: Step, pending: int, *, preflight: bool, answered: bool) -> int:
+    def _round(
+        self, client: Asker, choice: ModelChoice, call: Step, pending: int, *, preflight: bool, answered: bool
+    ) -> int:
         """Ask all pending requests once; give how many answers are retryable failures."""
         self.total += pending
         failed = 0
@@ -115,17 +121,20 @@ class AskLoop:
             # Neighbours are alike: three of them that fail would say nothing of the others.
             head = self.backend.spread(call, pending, PREFLIGHT_REQUESTS)
             answers = client.preflight([request for request in head if answered or request.attempt == 1])
-            failed += self._store(answers)
+            failed += self._store(choice, answers)
             if asked := {answer.request_hash for answer in answers}:
                 requests = (request for request in requests if request.request_hash not in asked)
         for batch in client.stream(requests):
-            failed += self._store(batch)
+            failed += self._store(choice, batch)
             self._warn(client)
         return failed
 
-    def _store(self, answers: Sequence[Answer]) -> int:
+    def _store(self, choice: ModelChoice, answers: Sequence[Answer]) -> int:
         if not answers:
             return 0
+        if (changes := len(form_changes(choice))) != self._form_changes.get(id(choice.model), 0):
+            self._form_changes[id(choice.model)] = changes
+            self.on_form_change(choice)
         self.backend.append(self.plan, answers, self.origin)
         self.stored += len(answers)
         self.observer.answered(answers, self.total)

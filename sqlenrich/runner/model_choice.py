@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from sqlenrich.core.embedding import DEFAULT_ALIASES
@@ -116,6 +117,12 @@ class ModelChoice:
         config = replace(self.model.config, params=resolved.params)
         model = endpoint_model(self.model.endpoint, config, limiter=self.model.limiter)
         return replace(self, model=model, resolved=resolved)
+
+
+def form_changes(choice: ModelChoice) -> tuple[datetime, ...]:
+    """Give when the endpoint of a model refused a form of the output; none for a model without forms."""
+    found: tuple[datetime, ...] = getattr(choice.model, "form_changes", ())
+    return found
 
 
 def choose_model(

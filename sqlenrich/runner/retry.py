@@ -126,7 +126,7 @@ def _retry(
     calls = calls_of(enrichment, session.model, backend, relations, codes, max_attempts, session.run_id)
     steps = [call.step for call in calls]
     check_tables_of_last_run(backend, plan)
-    start = session.start(last)
+    start = session.start(last, plan, [(call.model.resolved, call.constant) for call in calls], retry=True)
     backend.begin(start, known=True)
     # The last run may have been killed, or the checks be others: the stored answers decide, not an old verdict.
     backend.judge(plan)
@@ -163,7 +163,7 @@ def _ask_until_done(session: Session, loop: Loop, calls: Sequence[Call], start: 
 def _ask_round(session: Session, loop: Loop, calls: Sequence[Call]) -> int:
     """Ask all calls once; give how many requests that were. No request is in two of them."""
     before, most = loop.total, session.caps.max_rows
-    for choice, step, answered in calls:
+    for choice, step, answered, _ in calls:
         left = None if most is None else most - loop.total
         if not _over(session) and (
             pending := session.backend.refresh(loop.plan, step, left, ordered=choice.prefix_order)
@@ -246,6 +246,7 @@ class Call(NamedTuple):
     model: ModelChoice
     step: Step
     answered: bool
+    constant: str
 
 
 def calls_of(
@@ -270,7 +271,7 @@ def calls_of(
             asked_by_client=not choice.asks_in_sql,
             run_id=run_id,
         )
-        return [Call(choice.with_params(call.model), call.step, answered) for call in found]
+        return [Call(choice.with_params(call.model), call.step, answered, call.constant) for call in found]
 
     refused = tuple(code for code in reasons if code != "CALL_ERROR")
     calls = compiled(refused, answered=True) if refused else []

@@ -123,7 +123,7 @@ def run(
 
 def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool) -> Report:
     backend, caps = session.backend, session.caps
-    start = session.start(snapshot)
+    start = session.start(snapshot, plan, [(session.model.resolved, plan.constant)])
     # The backend needs no Python while it makes the prompts.
     if not session.model.asks_in_sql:
         threading.Thread(target=_import_client, name="sqlenrich-imports").start()

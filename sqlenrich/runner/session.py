@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,15 @@ from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.runner.backends.base import Backend, Counts, Origin, Results, RunStart, Snapshot
 from sqlenrich.runner.drift import Drift
 from sqlenrich.runner.inputs import Input, input_name
-from sqlenrich.runner.model_choice import MOCK, ModelChoice, ModelOptions, WantedModel, choose_model, sql_model
+from sqlenrich.runner.model_choice import (
+    MOCK,
+    ModelChoice,
+    ModelOptions,
+    WantedModel,
+    choose_model,
+    form_changes,
+    sql_model,
+)
 from sqlenrich.runner.observer import NullObserver, Observer, PlanLine, Stopper
 from sqlenrich.runner.output_forms import sends_schema
 from sqlenrich.runner.place import Output, RunPlaceOptions
@@ -32,6 +40,7 @@ from sqlenrich.spec.settings import Config, find_config, with_prices
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.throttle.budget import Budget
     from sqlenrich.runner.backends.warehouse import WarehouseBackend
+    from sqlenrich.runner.shared_request import SharedRequest
 
 
 class SourceOptions(TypedDict, total=False):
@@ -145,6 +154,10 @@ class Session:
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     clock: float = field(default_factory=time.monotonic)
     run_id: str = ""
+    line: RunStart | None = None
+    """The line of the ledger, once the verb has begun."""
+    request: SharedRequest | None = None
+    """What all its requests share, once the verb has begun."""
     declined: bool = False
     """Whether the observer declined to send the requests."""
 
@@ -181,7 +194,9 @@ class Session:
                 return found
             from sqlenrich.runner.ask_loop import AskLoop
 
-            return AskLoop(self.backend, plan, self.origin, self.observer, self.stopper)
+            return AskLoop(
+                self.backend, plan, self.origin, self.observer, self.stopper, on_form_change=self._form_changed
+            )
         from sqlenrich.runner.sql_ask_loop import ChunkPolicy, SqlAskLoop
 
         return SqlAskLoop(
@@ -206,9 +221,34 @@ class Session:
         policy = SparkChunkPolicy(self.chunk_rows)
         return SparkAskLoop(self.backend, plan, self.origin, self.observer, self.stopper, policy)
 
-    def start(self, snapshot: Snapshot) -> RunStart:
-        """Give the line of the ledger with which the verb begins."""
-        return RunStart(self.run_id, self.name, self.started, snapshot)
+    def start(
+        self, snapshot: Snapshot, plan: Plan, calls: Iterable[tuple[ResolvedModel, str]], *, retry: bool = False
+    ) -> RunStart:
+        """Give the line of the ledger with which the verb begins; ``calls`` are its models with their constants."""
+        from sqlenrich.runner.shared_request import shared_request
+
+        self.request = shared_request(
+            self.enrichment,
+            self.model,
+            self.backend.engine,
+            calls,
+            self.config.prices,
+            plan.responses.request,
+            retry=retry,
+        )
+        written = tuple(dict.fromkeys((*snapshot.outputs, *self.backend.written_files())))
+        self.line = RunStart(
+            self.run_id, self.name, self.started, replace(snapshot, outputs=written), self.request.to_json()
+        )
+        return self.line
+
+    def _form_changed(self, choice: ModelChoice) -> None:
+        """Write into the ledger that the requests have another form from now on."""
+        assert self.line is not None
+        assert self.request is not None
+        self.request = self.request.with_changes(choice.resolved.params, form_changes(choice))
+        self.line = replace(self.line, request=self.request.to_json())
+        self.backend.begin(self.line, known=True)
 
     def confirm(self, counts: Counts, cached: int) -> bool:
         """Show what is about to be asked; False where the observer or a signal declined it."""
@@ -279,7 +319,9 @@ class Session:
         if publish:
             self.backend.publish(plan)
         status = "failed" if failure is not None else "stopped" if report.stopped or report.pending else "done"
-        self.backend.record(start, status, report.to_dict())
+        digest = self.backend.answers_digest(plan, self.run_id)
+        stored = {"answers": loop.stored, "digest": digest, "tables": publish}
+        self.backend.record(start, status, {**report.to_dict(), "stored": stored})
         if failure is not None:
             raise failure
         return report

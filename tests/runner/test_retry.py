@@ -604,7 +604,9 @@ def test_the_function_gives_the_report_and_the_ledger_its_line(done: Path) -> No
     assert (report.exit_status, report.quarantine, report.enriched) == (0, {}, 30)
     ledger = rows(done / "out.duckdb", "SELECT status, report::JSON, snapshot FROM _sqlenrich_runs ORDER BY started_at")
     assert [row[0] for row in ledger] == ["done", "done"]
-    assert json.loads(ledger[1][1]) == report.to_dict()
+    facts = json.loads(ledger[1][1])
+    assert facts.pop("stored")["answers"] == report.calls
+    assert facts == report.to_dict()
     assert ledger[0][2] == ledger[1][2]
     with pytest.raises(se.ConfigError, match="max_attempts is at least 1"):
         se.retry(se.load(done / "intent.prompt"), output=done / "out.duckdb", mock=True, max_attempts=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import orjson
@@ -35,13 +36,13 @@ class Vectors:
 class EmbeddingBody:
     """Writes the body of each request: the constant fields, then the inputs.
 
-    ``dimensions`` is sent until an endpoint refuses it; ``given_up`` is then 1.
+    ``dimensions`` is sent until an endpoint refuses it, at ``given_up_at``.
     """
 
     page = PAGE
 
     def __init__(self, config: RequestConfig, embedding: Embedding, extra_body: Mapping[str, object]) -> None:
-        self.given_up = 0
+        self.given_up_at: list[datetime] = []
         self._embedding = embedding
         fields = {"model": config.model, **dict(sorted(config.params.items()))}
         after = {"encoding_format": "float", **dict(sorted(extra_body.items()))}
@@ -54,6 +55,11 @@ class EmbeddingBody:
             raise ConfigError(f"the request's parameters can't be written as JSON: {error}") from None
         self.fields = frozenset({**fields, "dimensions": 0, **after}) - {"model"}
 
+    @property
+    def given_up(self) -> int:
+        """How many forms of the request the endpoint refused: at most 1."""
+        return len(self.given_up_at)
+
     def of(self, prompts: Sequence[str]) -> bytes:
         """Give the exact bytes of the request for some prompts."""
         try:
@@ -64,7 +70,8 @@ class EmbeddingBody:
 
     def give_up(self, given_up: int) -> bool:
         """Ask without ``dimensions`` from now on; False where that was done before the request was sent."""
-        self.given_up = 1
+        if not self.given_up:
+            self.given_up_at.append(datetime.now(UTC))
         return given_up == 0
 
     def about_form(self, message: str, param: str) -> bool:

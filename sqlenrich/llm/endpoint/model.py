@@ -153,6 +153,11 @@ class EndpointModel:
         """Give the writer of bodies."""
         return RequestBody(self.config, self.endpoint.extra_body)
 
+    @property
+    def form_changes(self) -> tuple[datetime, ...]:
+        """When the endpoint refused a form of the output: requests from then on have the next one."""
+        return tuple(self._body.given_up_at)
+
     async def open(self) -> None:
         """Make the pool of connections; nothing is sent yet."""
         endpoint = self.endpoint
@@ -257,6 +262,8 @@ class EndpointModel:
         while True:
             permit = limiter.try_acquire(size) or await limiter.acquire(size, again=calls > 0)
             url = self.endpoint_urls[permit.endpoint.number]
+            if given_up != self._body.given_up:  # while this one waited: the time tells the form of each request
+                body, given_up = self._body.of(prompts), self._body.given_up
             asked_at = datetime.now(UTC)
             started = time.monotonic()
             self.health.sent(again=calls > 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import orjson
 
@@ -14,14 +15,19 @@ PAGE = "/chat/completions"
 
 
 class RequestBody:
-    """Writes the body of each request. ``given_up`` counts the forms of the output that an endpoint refused."""
+    """Writes the body of each request. ``given_up_at``: when the endpoint refused each form of the output so far."""
 
     page = PAGE
 
     def __init__(self, config: RequestConfig, extra_body: Mapping[str, object]) -> None:
         self._config, self._extra_body = config, extra_body
         self._before, self._after, self.fields = body_parts(config, extra_body)
-        self.given_up = 0
+        self.given_up_at: list[datetime] = []
+
+    @property
+    def given_up(self) -> int:
+        """How many forms of the output the endpoint refused."""
+        return len(self.given_up_at)
 
     def of(self, prompts: Sequence[str]) -> bytes:
         """Give the exact bytes of the request for one prompt."""
@@ -42,7 +48,7 @@ class RequestBody:
             form = fallbacks[self.given_up]
             config = replace(self._config, response_format=form.response_format, hint=form.hint)
             self._before, self._after, self.fields = body_parts(config, self._extra_body)
-            self.given_up += 1
+            self.given_up_at.append(datetime.now(UTC))
         return given_up < self.given_up
 
     def about_form(self, message: str, param: str) -> bool:

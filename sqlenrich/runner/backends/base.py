@@ -77,6 +77,8 @@ class Snapshot:
     """Whether the warehouse's own function asked."""
     file: str | None = None
     """The prompt file, relative to the folder of a DuckDB database."""
+    outputs: Sequence[str] = ()
+    """The files that the run wrote besides, relative to the folder of a DuckDB database."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class RunStart:
     name: str
     at: datetime
     snapshot: Snapshot
+    request: str | None = None
+    """What all its requests share, as JSON (:mod:`sqlenrich.runner.shared_request`)."""
 
 
 class ModelUsage(NamedTuple):
@@ -157,6 +161,9 @@ class Backend(Protocol):
     def file_name(self, enrichment: Enrichment) -> str | None:
         """Give the prompt file as the ledger names it; None for none."""
 
+    def written_files(self) -> tuple[str, ...]:
+        """Give the files that a run writes besides its tables, as the ledger names them."""
+
     def result_tables(self, plan: Plan) -> ResultTables | None:
         """Give where the results can be read when the backend is closed; None where only it can read them."""
 
@@ -198,6 +205,9 @@ class Backend(Protocol):
 
     def latencies(self, plan: Plan, run_id: str, shares: Sequence[int]) -> list[int] | None:
         """Give percentiles of a run's latencies in milliseconds; None without an answer."""
+
+    def answers_digest(self, plan: Plan, run_id: str) -> str | None:
+        """Give a digest of all that a run stored of its answers; None where that is not computed."""
 
     def read(self, plan: Plan, query: exp.Query) -> list[tuple[Any, ...]]:
         """Run a query over a plan's relations; it may read the source."""

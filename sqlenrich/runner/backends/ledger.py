@@ -30,6 +30,7 @@ COLUMNS: Mapping[str, Type] = {
     "status": STRING,
     "report": STRING,
     "snapshot": STRING,
+    "request": STRING,
 }
 
 
@@ -43,10 +44,11 @@ class Ledger:
 
     def begin(self, start: RunStart, *, known: bool) -> None:
         """Write a run's line, or again: with the snapshot where it is ``known``."""
-        self._execute(create_if_missing(self.engine, self._table(), COLUMNS))
+        self._create()
+        self.connection.begin()
         self._execute(exp.Delete(this=self._table(), where=exp.Where(this=_is_run(start.run_id))))
         snapshot = json.dumps(asdict(start.snapshot)) if known else None
-        line = (start.run_id, start.name, start.at.replace(tzinfo=None), None, "started", None, snapshot)
+        line = (start.run_id, start.name, start.at.replace(tzinfo=None), None, "started", None, snapshot, start.request)
         self._execute(insert_rows(self.engine, self._table(), COLUMNS, [line]))
 
     def record(self, start: RunStart, status: str, facts: Mapping[str, Any]) -> None:
@@ -90,6 +92,17 @@ class Ledger:
         rows = self.connection.rows(print_sql(self.engine, query))
         file = json.loads(rows[0][0]).get("file") if rows else None
         return None if file is None else str(file)
+
+    def _create(self) -> None:
+        """Make the ledger where it is missing, and the columns that one of an earlier version lacks."""
+        found = self.connection.columns(self.table)
+        if found is None:
+            self._execute(create_if_missing(self.engine, self._table(), COLUMNS))
+            return
+        present = {name.lower() for name in found}
+        for name in (name for name in COLUMNS if name not in present):
+            added = exp.ColumnDef(this=exp.to_identifier(name), kind=self.engine.sql_type(COLUMNS[name]))
+            self._execute(exp.Alter(this=self._table(), kind="TABLE", actions=[added]))
 
     def _table(self) -> exp.Table:
         return relation(self.engine, self.table)

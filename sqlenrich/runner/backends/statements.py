@@ -168,6 +168,10 @@ class StatementBackend:
         """A database is shared by machines on which files have other places."""
         return None
 
+    def written_files(self) -> tuple[str, ...]:
+        """The results are tables."""
+        return ()
+
     def result_tables(self, plan: Plan) -> ResultTables | None:  # noqa: ARG002
         """The connection is the caller's."""
         return None
@@ -288,6 +292,10 @@ class StatementBackend:
         """Give percentiles of a run's latencies in milliseconds; None without an answer."""
         found = self.rows(plan, queries.percentiles(queries.latencies(run_id), shares))[0]
         return None if found[0] is None else [int(value) for value in found]
+
+    def answers_digest(self, plan: Plan, run_id: str) -> str | None:  # noqa: ARG002
+        """A statement in a database may cost money."""
+        return None
 
     # The tables and the ledger ---------------------------------------------------------------------------------------
 

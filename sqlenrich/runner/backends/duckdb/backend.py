@@ -22,6 +22,7 @@ from sqlenrich.plan.relations import RELATIONS, symbol
 from sqlenrich.renderer.statements import create_table_as
 from sqlenrich.runner.backends import queries
 from sqlenrich.runner.backends.base import Counts, Origin, RunStart, Source
+from sqlenrich.runner.backends.duckdb.answers_digest import ANSWERS_DIGEST, digest_text
 from sqlenrich.runner.backends.duckdb.database import Database, Policy, failure, name_parts
 from sqlenrich.runner.backends.duckdb.files import check_replaceable, export, outputs_of
 from sqlenrich.runner.backends.duckdb.input_files import among_files
@@ -118,11 +119,16 @@ class DuckDBBackend(StatementBackend):
 
     def file_name(self, enrichment: Enrichment) -> str | None:
         """Give the prompt file relative to the folder of the database: both may be moved together."""
-        if enrichment.path is None:
-            return None
+        return None if enrichment.path is None else self._beside(enrichment.path)
+
+    def written_files(self) -> tuple[str, ...]:
+        """Give the output files relative to the folder of the database."""
+        return tuple(map(self._beside, self.outputs.written))
+
+    def _beside(self, path: Path) -> str:
         with suppress(ValueError):  # on another drive
-            return os.path.relpath(enrichment.path.resolve(), self.database.path.resolve().parent)
-        return str(enrichment.path.resolve())
+            return os.path.relpath(path.resolve(), self.database.path.resolve().parent)
+        return str(path.resolve())
 
     def last_file(self, name: str) -> str | None:
         """Give the prompt file of the last run, if it is still there."""
@@ -244,6 +250,15 @@ class DuckDBBackend(StatementBackend):
             insert = exp.Insert(this=symbol("responses"), expression=select("*").from_(BATCH), by_name=True)
             self._inserts[table] = plan.relations.sql(insert)
         return self._inserts[table]
+
+    def answers_digest(self, plan: Plan, run_id: str) -> str | None:
+        """Give a digest of all that a run stored of its answers."""
+        found = self.database.roomy(
+            lambda: self.database.db.execute(
+                f"SELECT {ANSWERS_DIGEST} FROM {plan.responses.relation} WHERE run_id = ?", [run_id]
+            ).fetchall()
+        )
+        return digest_text(found[0][0])
 
     def repeated_keys(self, plan: Plan, key: Sequence[str]) -> tuple[int, int, int]:
         """Give the rows, how many of them repeat the key of another row, and how many have a NULL in it."""

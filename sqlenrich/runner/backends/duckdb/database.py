@@ -44,6 +44,8 @@ class Policy:
     """The rows of a row group. DuckDB works in parallel by groups: with its default of 122,880 one thread makes a
     table of 100,000 rows. Each commit writes to the last group, and a checkpoint compresses changed groups again. Both
     are cheaper with small groups."""
+    compression: str | None = None
+    """The compression of all columns; None: DuckDB chooses it for each."""
 
 
 OTHER_ENCODING = "or name its encoding, as in --encoding cp1252"
@@ -230,6 +232,8 @@ def _open(path: Path, policy: Policy) -> duckdb.DuckDBPyConnection:
         db.execute(f"ATTACH {text(str(path))}{named} (ROW_GROUP_SIZE {policy.row_group_rows})")
         name = db.execute("SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL").fetchall()[0][0]
         db.execute(f"USE {quote(name)}.main")
+        if policy.compression is not None:
+            db.execute(f"SET force_compression = {text(policy.compression)}")
     except duckdb.Error:
         db.close()
         raise

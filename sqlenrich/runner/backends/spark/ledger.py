@@ -14,6 +14,7 @@ from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.names import relation
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import literal
+from sqlenrich.core.types import Type
 from sqlenrich.runner.backends.base import RunStart, Snapshot
 from sqlenrich.runner.backends.ledger import AGAIN, COLUMNS
 from sqlenrich.runner.backends.spark.tables import SparkTables
@@ -29,10 +30,15 @@ class AppendedLedger:
         self.tables, self.table = tables, table
         self.relation = relation(tables.engine, table)
         self._known: set[str] = set()
+        self._columns: dict[str, Type] = {}
 
     def begin(self, start: RunStart, *, known: bool) -> None:
         """Write a run's line, or again: with the snapshot where it is ``known``."""
         self.tables.create(self.relation, COLUMNS)
+        if not self._columns:
+            found = self.tables.connection.columns(self.table)
+            # A ledger of an earlier version keeps the columns that it has.
+            self._columns = {n: kind for n, kind in COLUMNS.items() if found is None or n in found}
         if known:
             self._known.add(start.run_id)
         self._append(start, None, "started", None)
@@ -60,8 +66,10 @@ class AppendedLedger:
 
     def _append(self, start: RunStart, ended: datetime | None, status: str, report: str | None) -> None:
         snapshot = json.dumps(asdict(start.snapshot)) if start.run_id in self._known else None
-        line = (start.run_id, start.name, start.at, ended, status, report, snapshot)
-        kinds = ", ".join(f"{n} {self.tables.engine.sql_type(kind).sql('spark')}" for n, kind in COLUMNS.items())
+        line = (start.run_id, start.name, start.at, ended, status, report, snapshot, start.request)
+        known = dict(zip(COLUMNS, line, strict=True))
+        kinds = ", ".join(f"{n} {self.tables.engine.sql_type(kind).sql('spark')}" for n, kind in self._columns.items())
         connection = self.tables.connection
-        rows = connection.checked(lambda: connection.session.createDataFrame([line], kinds))
+        kept = tuple(known[name] for name in self._columns)
+        rows = connection.checked(lambda: connection.session.createDataFrame([kept], kinds))
         self.tables.append(self.relation.copy(), rows.coalesce(1))

@@ -1,0 +1,32 @@
+"""``sqlenrich audit``: what was asked and answered, rebuilt and checked."""
+
+from __future__ import annotations
+
+import click
+
+import sqlenrich as se
+from sqlenrich.cli.examples import EXAMPLES
+from sqlenrich.cli.options import json_option, output_option, parse_pairs
+from sqlenrich.cli.root import cli
+
+
+@cli.command(epilog=EXAMPLES["audit"])
+@click.argument("file")
+@output_option
+@click.option(
+    "--row",
+    metavar="COLUMN=VALUE",
+    multiple=True,
+    callback=parse_pairs,
+    help="The trail of one row, by its key; once for each column of the key.",
+)
+@json_option("audit")
+def audit(file: str, output: str, row: dict[str, str], as_json: bool) -> int:
+    """Show what was asked and answered for a row, or check all rows.
+
+    Rebuilds each request from what the run stored, reads each value again from its answer, and compares counts, tokens
+    and cost with the ledger. Exit status 3 where something does not hold.
+    """
+    found = se.audit(se.load(file), output=output, row=row or None)
+    click.echo(found.to_json() if as_json else found.to_text())
+    return found.exit_status

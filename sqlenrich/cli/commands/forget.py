@@ -1,0 +1,48 @@
+"""``sqlenrich forget``: the texts of rows are deleted."""
+
+from __future__ import annotations
+
+import click
+
+import sqlenrich as se
+from sqlenrich.cli.examples import EXAMPLES
+from sqlenrich.cli.options import json_option, parse_pairs
+from sqlenrich.cli.root import cli
+
+
+@cli.command(epilog=EXAMPLES["forget"])
+@click.argument("file")
+@click.option(
+    "--output",
+    metavar="PATH",
+    multiple=True,
+    required=True,
+    help="What a run wrote: a .duckdb database, or its files; may be repeated.",
+)
+@click.option(
+    "--row",
+    metavar="COLUMN=VALUE",
+    multiple=True,
+    callback=parse_pairs,
+    help="The rows of a key; once for each column of the key.",
+)
+@click.option("--where", metavar="SQL", help="The rows that meet a condition in DuckDB's SQL, as for sqlenrich show.")
+@click.option("--before", metavar="DAY", help="The rows and answers whose last answer came before this day (UTC).")
+@click.option("--dry-run", is_flag=True, help="Only count what would be forgotten.")
+@json_option("result")
+def forget(
+    file: str,
+    output: tuple[str, ...],
+    row: dict[str, str],
+    where: str | None,
+    before: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Delete the texts of rows: prompts, kept columns, answers.
+
+    From all tables of the database and from the files that its runs wrote. An answer that other rows share stays. The
+    input is not changed.
+    """
+    found = se.forget(se.load(file), output=output, row=row or None, where=where, before=before, dry_run=dry_run)
+    click.echo(found.to_json() if as_json else found.to_text())

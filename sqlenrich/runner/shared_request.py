@@ -1,0 +1,252 @@
+"""What all requests of a run share, as the ledger keeps it: any body can be rebuilt from it, and no key is in it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlenrich.core.embedding import Embedding
+from sqlenrich.core.json import canonical_json
+from sqlenrich.core.turn import Turn
+from sqlenrich.plan.request import ResolvedModel, request_constant
+from sqlenrich.schema.json_schema import hint_text
+from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.limits import Limit
+
+if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
+    from sqlenrich.core.engine import ModelCall
+    from sqlenrich.runner.model_choice import ModelChoice
+    from sqlenrich.spec.prices import Prices
+
+ENDPOINT, MOCK_MODEL, ENGINE = "endpoint", "mock", "engine"
+"""Who answers: an endpoint, the mock model, the engine's own function."""
+WITHHELD = "withheld: it may be a secret"
+"""What stands in the place of a value that may be a secret."""
+_SECRET = re.compile(
+    r"api.?key|secret|passw|credential|authoriz|private.?key|cookie|(access|auth|bearer|session|refresh|id).?token"
+    r"|^(token|key|bearer)$",
+    re.IGNORECASE,
+)
+"""The names of fields whose values are not kept. ``max_tokens`` and ``prompt_cache_key`` are none of them."""
+_SECRET_HEADER = re.compile("auth|key|token|secret|cookie|password", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class SharedForm:
+    """One way to ask for the form of an answer: what ``response_format`` holds, and what follows the prompt."""
+
+    name: str
+    response_format: Mapping[str, Any] | None
+    hint: str | None
+
+
+@dataclass(frozen=True)
+class SharedCall:
+    """The requests of one constant: those of a larger token limit have another one."""
+
+    constant: str
+    """The 64 hexadecimal digits before the prompt in each hash."""
+    params: Mapping[str, Any]
+    changed_at: tuple[str, ...] = ()
+    """When the endpoint refused a form, in UTC: from then on the next form is sent."""
+
+    def form_at(self, asked_at: datetime) -> int:
+        """Give the place of the form in which a request was sent at a time, in UTC without a time zone."""
+        return sum(datetime.fromisoformat(at) <= asked_at for at in self.changed_at)
+
+
+@dataclass(frozen=True)
+class SharedRequest:
+    """What all requests of a run share, and what their answers were judged by."""
+
+    asked: str
+    """One of ``endpoint``, ``mock``, ``engine``."""
+    engine: str
+    """The engine whose SQL made the prompts."""
+    model: str
+    calls: tuple[SharedCall, ...]
+    forms: tuple[SharedForm, ...]
+    extra_body: Mapping[str, Any]
+    turns: tuple[Turn, ...]
+    hint_hashed: bool
+    """Whether the constant covers a hint."""
+    schema: Mapping[str, Any]
+    repairs: tuple[str, ...]
+    feedback: bool
+    version: str | None
+    fingerprint: str
+    key: tuple[str, ...]
+    keep: tuple[str, ...]
+    keep_prompts: bool
+    limit: Limit | None
+    price: Mapping[str, str] | None
+    """The price of a million tokens by ``input``, ``cached`` and ``output``; None without one."""
+    embedding: Embedding | None = None
+    """The field and the length of the vector, where the answers are vectors."""
+    retry: bool = False
+    """Whether refused rows were asked again. A run asks each request under its own hash, also one of an earlier run."""
+    withheld: tuple[str, ...] = ()
+    """The fields whose values are not kept."""
+
+    def constant_of(self, call: SharedCall) -> str | None:
+        """Give the constant of a call as its parts give it; None where a part of it is withheld."""
+        if self.withheld:
+            return None
+        hint = hint_text(self.schema) if self.hint_hashed else None
+        model = ResolvedModel(self.model, call.params)
+        return request_constant(model, self.schema, hint, self.turns, self.embedding)
+
+    def enrichment(self, name: str) -> Enrichment:
+        """Give what the answers of the run are judged by."""
+        return Enrichment(
+            name,
+            "",
+            self.schema,
+            self.fingerprint,
+            version=self.version,
+            key=self.key,
+            keep=self.keep,
+            repairs=self.repairs,
+            feedback=self.feedback,
+            keep_prompts=self.keep_prompts,
+            limit=self.limit,
+            embedding=self.embedding,
+        )
+
+    def with_changes(self, params: Mapping[str, Any], changes: Sequence[datetime]) -> SharedRequest:
+        """Give it with the times at which the call of some parameters took another form."""
+        told = tuple(at.replace(tzinfo=None).isoformat() for at in changes)
+        kept = dict(_kept("", params, [], frozenset()))
+        calls = tuple(replace(call, changed_at=told) if call.params == kept else call for call in self.calls)
+        return replace(self, calls=calls)
+
+    def to_json(self) -> str:
+        """Give it as the ledger holds it, with a digest of the rest."""
+        facts = asdict(self)
+        facts["turns"] = [list(turn) for turn in self.turns]
+        facts = json.loads(json.dumps(facts))
+        return json.dumps({**facts, "digest": _digest(facts)})
+
+
+@dataclass(frozen=True)
+class ReadRequest:
+    """A text of the ledger: what it holds, and whether it is as the run wrote it."""
+
+    request: SharedRequest
+    intact: bool = field(default=True)
+
+
+def read_request(text: str) -> ReadRequest:
+    """Read what the ledger holds. Raises ValueError for anything else."""
+    try:
+        facts = json.loads(text)
+        digest = facts.pop("digest")
+        intact = digest == _digest(facts)
+        limit, embedding = facts["limit"], facts["embedding"]
+        listed = ("repairs", "key", "keep", "withheld")
+        found = SharedRequest(
+            **{
+                **facts,
+                **{name: tuple(facts[name]) for name in listed},
+                "calls": tuple(SharedCall(c["constant"], c["params"], tuple(c["changed_at"])) for c in facts["calls"]),
+                "forms": tuple(SharedForm(**form) for form in facts["forms"]),
+                "turns": tuple(Turn(*turn) for turn in facts["turns"]),
+                "limit": None if limit is None else Limit(**limit),
+                "embedding": None if embedding is None else Embedding(**embedding),
+            }
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"it can't be read: {error}") from None
+    return ReadRequest(found, intact)
+
+
+def shared_request(
+    enrichment: Enrichment,
+    choice: ModelChoice,
+    engine: str,
+    calls: Iterable[tuple[ResolvedModel, str]],
+    prices: Prices | None,
+    in_sql: ModelCall | None = None,
+    *,
+    retry: bool = False,
+) -> SharedRequest:
+    """Give what the requests of a run share; ``in_sql`` is the call of the engine's own function, where it asks.
+
+    ``calls`` are the models of the run's calls, each with its constant.
+    """
+    from sqlenrich.llm.endpoint.model import EndpointModel
+
+    forms: tuple[SharedForm, ...] = ()
+    extra: Mapping[str, Any] = {}
+    asked, secrets = MOCK_MODEL, frozenset[str]()
+    if in_sql is not None:
+        asked, forms = ENGINE, (SharedForm("engine", in_sql.response_format, in_sql.hint),)
+        enrichment = replace(enrichment, repairs=enrichment.repairs_of(sends_schema=in_sql.response_format is not None))
+    elif isinstance(choice.model, EndpointModel):
+        sent, endpoint = choice.model.config, choice.model.endpoint
+        asked, extra = ENDPOINT, endpoint.extra_body
+        kind = "none" if sent.response_format is None else str(sent.response_format["type"])
+        forms = (SharedForm(kind, sent.response_format, sent.hint), *(SharedForm(*form) for form in sent.fallbacks))
+        known = endpoint.resolve_key() if endpoint.api_key_command is None else None
+        headers = (value for name, value in endpoint.resolve_headers().items() if _SECRET_HEADER.search(name))
+        secrets = frozenset(value for value in (known, *headers) if value)
+    withheld: list[str] = []
+    price = None if prices is None else prices.models.get(choice.resolved.name)
+    of_params = {constant: _kept("", one.params, withheld, secrets) for one, constant in calls}
+    return SharedRequest(
+        asked=asked,
+        engine=engine,
+        model=choice.resolved.name,
+        calls=tuple(SharedCall(constant, params) for constant, params in of_params.items()),
+        forms=forms,
+        extra_body=_kept("", extra, withheld, secrets),
+        turns=enrichment.turns,
+        hint_hashed=enrichment.hint == "always" if in_sql is None else in_sql.hint is not None,
+        schema=enrichment.schema,
+        repairs=tuple(enrichment.repairs),
+        feedback=enrichment.feedback,
+        version=enrichment.version,
+        fingerprint=enrichment.fingerprint,
+        key=enrichment.key,
+        keep=enrichment.keep,
+        keep_prompts=enrichment.keep_prompts,
+        limit=enrichment.limit,
+        price=None if price is None else {name: str(amount) for name, amount in asdict(price).items()},
+        embedding=enrichment.embedding,
+        retry=retry,
+        withheld=tuple(dict.fromkeys(withheld)),
+    )
+
+
+def _kept(path: str, value: Any, withheld: list[str], secrets: frozenset[str]) -> Any:
+    """Give a value without what may be a secret; ``withheld`` gets the place of each."""
+    if isinstance(value, Mapping):
+        return {
+            name: _withheld(f"{path}{name}", withheld)
+            if _SECRET.search(str(name)) and isinstance(inner, str)
+            else _kept(f"{path}{name}.", inner, withheld, secrets)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_kept(path, inner, withheld, secrets) for inner in value]
+    if isinstance(value, str) and any(secret in value for secret in secrets if len(secret) >= _SHORTEST_SECRET):
+        return _withheld(path.rstrip("."), withheld)
+    return value
+
+
+_SHORTEST_SECRET = 8
+"""The characters of a key at least; the value of a header such as ``1`` is found in any text."""
+
+
+def _withheld(place: str, withheld: list[str]) -> str:
+    withheld.append(place)
+    return WITHHELD
+
+
+def _digest(facts: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical_json(facts).encode("utf-8", "surrogatepass")).hexdigest()
