@@ -24,7 +24,8 @@ from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import RunError
 from sqlenrich.core.limits import Limits
 from sqlenrich.llm.client import Client
-from sqlenrich.llm.endpoint.model import EndpointModel, EndpointPolicy
+from sqlenrich.llm.endpoint.model import EndpointModel
+from sqlenrich.llm.endpoint.policy import EndpointPolicy
 from sqlenrich.llm.endpoint.request_config import RequestConfig
 from sqlenrich.llm.health import HealthPolicy
 from sqlenrich.llm.messages import Answer, Request
