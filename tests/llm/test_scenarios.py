@@ -116,11 +116,11 @@ class Watched(EndpointModel):
 
     peak = under_way = 0
 
-    async def _send(self, request: Request, body: bytes, permit: Permit) -> Any:
+    async def _send(self, name: str, body: bytes, permit: Permit, texts: int) -> Any:
         self.under_way += 1
         self.peak = max(self.peak, self.under_way)
         try:
-            return await super()._send(request, body, permit)
+            return await super()._send(name, body, permit, texts)
         finally:
             self.under_way -= 1
 
