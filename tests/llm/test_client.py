@@ -16,7 +16,8 @@ import pytest
 
 from sqlenrich.core.errors import RunError
 from sqlenrich.llm.client import Client
-from sqlenrich.llm.endpoint.model import EndpointModel, EndpointPolicy
+from sqlenrich.llm.endpoint.model import EndpointModel
+from sqlenrich.llm.endpoint.policy import EndpointPolicy
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.mock.model import MockModel
 from sqlenrich.llm.stream import Stream, StreamPolicy

@@ -19,7 +19,8 @@ import pytest
 from sqlenrich.core.api_key import LiteralKey
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.llm.client import Client
-from sqlenrich.llm.endpoint.model import EndpointModel, EndpointPolicy
+from sqlenrich.llm.endpoint.model import EndpointModel
+from sqlenrich.llm.endpoint.policy import EndpointPolicy
 from sqlenrich.llm.endpoint.response import (
     Fault,
     classify_status,

@@ -19,7 +19,8 @@ from sqlenrich.llm.client import Client
 from sqlenrich.llm.endpoint.failure import RefusalCounter
 from sqlenrich.llm.endpoint.failure_reader import RefusalPolicy
 from sqlenrich.llm.endpoint.http import HttpPool, HttpResponse
-from sqlenrich.llm.endpoint.model import EndpointModel, EndpointPolicy
+from sqlenrich.llm.endpoint.model import EndpointModel
+from sqlenrich.llm.endpoint.policy import EndpointPolicy
 from sqlenrich.llm.endpoint.response import Fault
 from sqlenrich.llm.health import HealthPolicy
 from sqlenrich.llm.messages import Answer, Request

@@ -19,7 +19,8 @@ import uvloop
 
 import sqlenrich as se
 from sqlenrich.llm.client import Client
-from sqlenrich.llm.endpoint.model import EndpointModel, EndpointPolicy
+from sqlenrich.llm.endpoint.model import EndpointModel
+from sqlenrich.llm.endpoint.policy import EndpointPolicy
 from sqlenrich.llm.endpoint.route import find_route
 from sqlenrich.llm.endpoint.server_info import list_models
 from sqlenrich.llm.messages import Answer, Request

@@ -24,7 +24,8 @@ from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import RunError
 from sqlenrich.core.limits import Limits
 from sqlenrich.llm.client import Client
-from sqlenrich.llm.endpoint.model import EndpointModel, EndpointPolicy
+from sqlenrich.llm.endpoint.model import EndpointModel
+from sqlenrich.llm.endpoint.policy import EndpointPolicy
 from sqlenrich.llm.endpoint.request_config import RequestConfig
 from sqlenrich.llm.health import HealthPolicy
 from sqlenrich.llm.messages import Answer, Request
@@ -115,11 +116,11 @@ class Watched(EndpointModel):
 
     peak = under_way = 0
 
-    async def _send(self, request: Request, body: bytes, permit: Permit) -> Any:
+    async def _send(self, name: str, body: bytes, permit: Permit, texts: int) -> Any:
         self.under_way += 1
         self.peak = max(self.peak, self.under_way)
         try:
-            return await super()._send(request, body, permit)
+            return await super()._send(name, body, permit, texts)
         finally:
             self.under_way -= 1
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.llm.endpoint.connections import MakeTransport, http_pool
-from sqlenrich.llm.endpoint.model import EndpointModel, EndpointPolicy
+from sqlenrich.llm.endpoint.model import EndpointModel
+from sqlenrich.llm.endpoint.policy import EndpointPolicy
 from sqlenrich.llm.endpoint.request_config import RequestConfig
 from sqlenrich.llm.throttle.budget import Budget
 

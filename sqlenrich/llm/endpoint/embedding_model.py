@@ -13,7 +13,8 @@ from sqlenrich.core.errors import RunError
 from sqlenrich.llm.endpoint.embedding_body import EmbeddingBody, Vectors, divided
 from sqlenrich.llm.endpoint.failure import Failure
 from sqlenrich.llm.endpoint.http import MOST_BODY_BYTES
-from sqlenrich.llm.endpoint.model import EndpointModel, Reply
+from sqlenrich.llm.endpoint.model import EndpointModel
+from sqlenrich.llm.endpoint.reply import Reply
 from sqlenrich.llm.endpoint.request_config import RequestConfig
 from sqlenrich.llm.endpoint.response import Completion, Fault, load_object
 from sqlenrich.llm.health import Stopped

@@ -7,59 +7,29 @@ import random
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import RunError
-from sqlenrich.llm.endpoint.canary import Canary, CanaryPolicy
+from sqlenrich.llm.endpoint.canary import Canary
 from sqlenrich.llm.endpoint.connections import Connections, MakeTransport, http_pool
 from sqlenrich.llm.endpoint.embedding_body import EmbeddingBody, Vectors
 from sqlenrich.llm.endpoint.endpoint_warnings import EndpointWarnings
 from sqlenrich.llm.endpoint.failure import Failure
-from sqlenrich.llm.endpoint.failure_reader import FailureReader, RefusalPolicy
+from sqlenrich.llm.endpoint.failure_reader import FailureReader
 from sqlenrich.llm.endpoint.http import HttpError
+from sqlenrich.llm.endpoint.policy import EndpointPolicy
+from sqlenrich.llm.endpoint.reply import Reply
 from sqlenrich.llm.endpoint.request_body import RequestBody
 from sqlenrich.llm.endpoint.request_config import RequestConfig
 from sqlenrich.llm.endpoint.response import Completion, Fault, request_id
-from sqlenrich.llm.health import OUTAGE_S, EndpointHealth, HealthPolicy
+from sqlenrich.llm.health import OUTAGE_S, EndpointHealth
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.llm.throttle.endpoint_state import EndpointState, Permit
 from sqlenrich.llm.throttle.limiter import RateLimiter
 from sqlenrich.llm.throttle.rate_headers import read_quotas
-
-
-@dataclass(frozen=True)
-class EndpointPolicy:
-    """When requests are tried again, and when an endpoint is given up. Times are in seconds."""
-
-    backoff_s: float = 0.5
-    """The longest wait before the first retry; it doubles with each further one."""
-    largest_backoff_s: float = 30.0
-    """The longest wait during an outage."""
-    largest_backoff_answering_s: float = 5.0
-    """The longest wait while other requests are answered."""
-    probes: int = 3
-    """Requests whose failure ends a probe, ..."""
-    more_probes_s: float = 10.0
-    """... unless they failed within this time: then further ones are asked."""
-    probe_tries: int = 2
-    """Tries of each of them."""
-    unanswered: int = 10
-    """Requests that fail before the first answer, after which the list of models no longer shows a working endpoint."""
-    timeouts: int = 3
-    """Tries of one request that may end with a timeout."""
-    busy_s: float = 65.0
-    """A probe that meets a limit waits this long: until a minute that others used up is over."""
-    revive_s: tuple[float, ...] = (0.0, 0.25, 0.5, 1.0, 2.0, 5.0)
-    """The waits between the probes of an endpoint that is down; the last one repeats."""
-    warning_every_s: float = 60.0
-    """An endpoint that is down again gives no further warning within this time."""
-    refusals: RefusalPolicy = field(default_factory=RefusalPolicy)
-    canary: CanaryPolicy = field(default_factory=CanaryPolicy)
-    health: HealthPolicy = field(default_factory=HealthPolicy)
 
 
 class _Outcome(NamedTuple):
@@ -68,21 +38,6 @@ class _Outcome(NamedTuple):
     answer: Answer
     failure: Failure | None
     shown: str
-
-
-class Reply(NamedTuple):
-    """What came of the tries of one request, and what is known of the last of them."""
-
-    result: Completion | Vectors | Failure
-    request_id: str | None
-    shown: str
-    calls: int
-    began: float
-    """The monotonic time of the first try."""
-    asked_at: datetime
-    latency_ms: int
-    spent: bool
-    """Whether its timeouts allow no further try."""
 
 
 class EndpointModel:
