@@ -12,12 +12,13 @@ from sqlenrich.core.errors import ConfigError, SqlenrichError
 from sqlenrich.plan.compile import snapshot_digest
 from sqlenrich.plan.plan import Plan
 from sqlenrich.runner.backends.base import Backend, Counts, Results, Snapshot
-from sqlenrich.runner.drift import Drift, mark_alarm, read_drift, store_profile
+from sqlenrich.runner.drift import Drift
 from sqlenrich.runner.inputs import Input, input_of
 from sqlenrich.runner.model_choice import wanted_model
 from sqlenrich.runner.notebook import default_observer
 from sqlenrich.runner.observer import Observer, Stopper
 from sqlenrich.runner.place import Output, RunPlaceOptions, of_target, place_of
+from sqlenrich.runner.profiles import mark_alarm, read_drift, store_profile
 from sqlenrich.runner.report import Report
 from sqlenrich.runner.session import (
     MODEL_OPTIONS,

@@ -80,7 +80,8 @@ def paulson(ratio: float, above: float, below: float) -> float:
     if ratio == 0:
         return 0.0
     a, b = 2 / (9 * above), 2 / (9 * below)
-    return ((1 - b) * ratio ** (1 / 3) - (1 - a)) / math.sqrt(b * ratio ** (2 / 3) + a)
+    root = math.pow(ratio, 1 / 3)
+    return ((1 - b) * root - (1 - a)) / math.sqrt(b * root * root + a)
 
 
 def random_runs(numbers: random.Random, most: int = 45) -> list[Run]:

@@ -19,7 +19,7 @@ from sqlenrich.engines import ENGINES, get_engine
 from sqlenrich.plan.drift import COLUMNS, drift, field_threshold, run_sigma, runs
 from sqlenrich.plan.evaluations import EVALUATIONS, accuracy, changes
 from sqlenrich.plan.profiles import PROFILES, profile
-from sqlenrich.runner.drift import utc
+from sqlenrich.runner.profiles import utc
 from sqlenrich.spec.quality import DriftSettings
 from tests.quality.drift_reference import Run, paulson, random_runs, score, windows_of
 from tests.support.endpoint import ScriptedEndpoint
@@ -82,23 +82,24 @@ def test_the_select_equals_the_reference(engine: str) -> None:
     for seed in range(SEEDS[engine]):
         given = random_runs(random.Random(seed), MOST_RUNS[engine])
         windows = windows_of(given)
-        expected = {field: found for field in given[0] if (found := score(windows, field)) is not None}
+        expected = {field: one for field in given[0] if (one := score(windows, field)) is not None}
         found = {row[1]: dict(zip(COLUMNS, row, strict=True)) for row in filled(engine, lines_of(given), sql)}
         assert set(found) == (set(expected) if len(windows) > 1 else set())
-        for field, one in found.items():
+        for field, row in found.items():
             wanted = expected[field]
-            assert (one["run"], one["new_rows"], one["old_rows"], one["windows"]) == (
+            assert (row["run"], row["new_rows"], row["old_rows"], row["windows"]) == (
                 f"r{len(given):03}", wanted.new_rows, wanted.old_rows, wanted.windows,
             )  # fmt: skip
-            assert one["moved"] == pytest.approx(wanted.moved, abs=1e-9)
-            assert one["sigma"] == pytest.approx(wanted.sigma, abs=1e-9)
+            assert row["moved"] == pytest.approx(wanted.moved, abs=1e-9)
+            assert row["sigma"] == pytest.approx(wanted.sigma, abs=1e-9)
             alarm = wanted.sigma >= field_threshold(2.0, 5) and wanted.moved >= 0.05
-            assert one["is_alarm"] == alarm
+            assert row["is_alarm"] == alarm
 
 
 def test_sigma_is_near_the_exact_one() -> None:
     """Paulson's formula against scipy's F: within 0.25 from 1 to 3 σ, never 0.05 above."""
-    stats = pytest.importorskip("scipy.stats")
+    from scipy import stats
+
     for levels in range(2, 31):
         for windows in (1, 2, 3, 5, 10, 30):
             above, below = (levels - 1) ** (2 / 3), (windows + 3) * (levels - 1)

@@ -330,7 +330,8 @@ def test_a_table_of_another_version_is_refused(tmp_path: Path, prompt: Path, tru
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_numbers_equal_those_of_scikit_learn(seed: int) -> None:
-    metrics = pytest.importorskip("sklearn.metrics")
+    from sklearn import metrics
+
     numbers = random.Random(seed)
     for _ in range(50):
         count = numbers.randint(2, 25)
@@ -357,7 +358,8 @@ def test_the_numbers_equal_those_of_scikit_learn(seed: int) -> None:
 
 
 def test_the_intervals_equal_those_of_scipy() -> None:
-    stats = pytest.importorskip("scipy.stats")
+    from scipy import stats
+
     numbers = random.Random(7)
     for _ in range(1000):
         trials = numbers.choice((1, 5, 50, 1000, 100_000))

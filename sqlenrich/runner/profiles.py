@@ -1,0 +1,64 @@
+"""What a run does about its profile: it is stored, and compared with those of earlier runs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlglot import exp
+
+from sqlenrich.core.engine import Engine
+from sqlenrich.core.sql import Sql, literal
+from sqlenrich.core.types import TIMESTAMP
+from sqlenrich.engines import get_engine
+from sqlenrich.plan.drift import ALARM, COLUMNS, drift, mark
+from sqlenrich.plan.plan import Plan
+from sqlenrich.plan.profiles import profile, profile_fields
+from sqlenrich.runner.backends.base import Backend
+from sqlenrich.runner.drift import Drift, FieldDrift
+from sqlenrich.spec.enrichment import Enrichment
+
+FEW_WINDOWS = 3
+"""With fewer earlier windows the usual variation of the field is hardly known."""
+
+
+def utc(engine: Engine, moment: datetime) -> Sql:
+    """Give a time in UTC as a column of the type timestamp holds it."""
+    return exp.Cast(this=literal(str(moment.replace(tzinfo=None))), to=engine.sql_type(TIMESTAMP))
+
+
+def store_profile(backend: Backend, plan: Plan, enrichment: Enrichment, run_id: str, started: datetime) -> None:
+    """Append the profile of a run that ends to NAME_profiles."""
+    engine = get_engine(backend.engine)
+    backend.append_profile(plan, profile(enrichment, engine, literal(run_id), utc(engine, started)))
+
+
+def read_drift(backend: Backend, plan: Plan, enrichment: Enrichment) -> Drift:
+    """Compare the newest run that has a profile with those before it."""
+    settings, fields = enrichment.quality.drift, profile_fields(enrichment)
+    rows = backend.read(plan, drift(get_engine(backend.engine), settings, len(fields)))
+    found = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+    moved = [
+        FieldDrift(
+            str(one["field"]),
+            int(one["new_rows"]),
+            int(one["old_rows"]),
+            int(one["windows"]),
+            int(one["levels"]),
+            float(one["moved"]),
+            float(one["sigma"]),
+            bool(int(one["is_alarm"])),
+        )
+        for one in found
+    ]
+    moved.sort(key=lambda one: (-one.sigma, -one.moved, one.field))
+    notes: tuple[str, ...] = ()
+    if moved and (windows := max(one.windows for one in moved)) < FEW_WINDOWS:
+        runs = "one earlier run" if windows == 1 else f"{windows} earlier runs"
+        notes = (f"{runs}: how much the answers vary from run to run is hardly known, so only wide moves are told",)
+    return Drift(enrichment.name, str(found[0]["run"]) if found else "", tuple(moved), settings, notes)
+
+
+def mark_alarm(backend: Backend, plan: Plan, found: Drift, started: datetime) -> None:
+    """Write down that a run alarmed: it is no baseline of later runs."""
+    engine = get_engine(backend.engine)
+    backend.append_profile(plan, mark(engine, found.run, utc(engine, started), ALARM))
