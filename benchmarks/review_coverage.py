@@ -18,8 +18,8 @@ from itertools import product
 
 import numpy as np
 
-from sqlenrich.quality.proportion import Stratum, WrongRows, allocation, wrong_rows
-from sqlenrich.quality.review_sample import LEAST_OF_STRATUM
+from sqlenrich.quality.review.proportion import Stratum, WrongRows, allocation, wrong_rows
+from sqlenrich.quality.review.sample import LEAST_OF_STRATUM
 
 ROWS = (300, 1000, 3000, 10_000, 100_000)
 JUDGED = (50, 100, 300)

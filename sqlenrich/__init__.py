@@ -21,16 +21,17 @@ if TYPE_CHECKING:
     from sqlenrich.plan.compile import compile_plan
     from sqlenrich.plan.plan import Plan, Step
     from sqlenrich.prompt import render_prompt
-    from sqlenrich.quality.audit import Audit, audit
-    from sqlenrich.quality.compare import compare
-    from sqlenrich.quality.comparison import Comparison
+    from sqlenrich.quality.audit.audit import Audit, audit
+    from sqlenrich.quality.comparison.compare import compare
+    from sqlenrich.quality.comparison.comparison import Comparison
     from sqlenrich.quality.drift import drift
-    from sqlenrich.quality.evaluate import evaluate
-    from sqlenrich.quality.evaluation import Evaluation
-    from sqlenrich.quality.forget import Forgotten, forget
-    from sqlenrich.quality.quality_report import QualityReport
-    from sqlenrich.quality.report import report
-    from sqlenrich.quality.review import Review, review
+    from sqlenrich.quality.evaluation.evaluate import evaluate
+    from sqlenrich.quality.evaluation.evaluation import Evaluation
+    from sqlenrich.quality.forget.forget import forget
+    from sqlenrich.quality.forget.forgotten import Forgotten
+    from sqlenrich.quality.report.quality_report import QualityReport
+    from sqlenrich.quality.report.report import report
+    from sqlenrich.quality.review.review import Review, review
     from sqlenrich.renderer.expressions import check_sql, prompt_sql, repair_sql
     from sqlenrich.renderer.script import render
     from sqlenrich.runner.drift import Drift
@@ -54,16 +55,17 @@ _MODULES = {
     "plan.compile": ("compile_plan",),
     "plan.plan": ("Plan", "Step"),
     "prompt": ("render_prompt",),
-    "quality.audit": ("Audit", "audit"),
-    "quality.compare": ("compare",),
-    "quality.comparison": ("Comparison",),
-    "quality.quality_report": ("QualityReport",),
-    "quality.report": ("report",),
-    "quality.review": ("Review", "review"),
+    "quality.audit.audit": ("Audit", "audit"),
+    "quality.comparison.compare": ("compare",),
+    "quality.comparison.comparison": ("Comparison",),
+    "quality.report.quality_report": ("QualityReport",),
+    "quality.report.report": ("report",),
+    "quality.review.review": ("Review", "review"),
     "quality.drift": ("drift",),
-    "quality.evaluate": ("evaluate",),
-    "quality.evaluation": ("Evaluation",),
-    "quality.forget": ("Forgotten", "forget"),
+    "quality.evaluation.evaluate": ("evaluate",),
+    "quality.evaluation.evaluation": ("Evaluation",),
+    "quality.forget.forget": ("forget",),
+    "quality.forget.forgotten": ("Forgotten",),
     "renderer.expressions": ("check_sql", "prompt_sql", "repair_sql"),
     "renderer.script": ("render",),
     "runner.drift": ("Drift",),

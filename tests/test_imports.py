@@ -49,7 +49,7 @@ def test_every_public_name_is_there() -> None:
     assert set(sqlenrich.__all__) <= set(dir(sqlenrich))
 
 
-@pytest.mark.parametrize("room", ["runner.report", "renderer.script", "plan.plan", "quality.compare"])
+@pytest.mark.parametrize("room", ["runner.report", "renderer.script", "plan.plan", "quality.comparison.compare"])
 def test_a_public_function_stays_one_whatever_is_imported(room: str) -> None:
     calls = "print(all(map(callable, (se.run, se.render, se.compare, se.retry))))"
     done = subprocess.run(

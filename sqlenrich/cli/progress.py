@@ -19,7 +19,7 @@ from sqlenrich.runner.observer import PlanLine, Stopper
 from sqlenrich.runner.tally import Tally, clock
 
 if TYPE_CHECKING:
-    from sqlenrich.quality.evaluation import Evaluation
+    from sqlenrich.quality.evaluation.evaluation import Evaluation
     from sqlenrich.runner.report import Report
 
 LOG_EVERY_S = 10.0

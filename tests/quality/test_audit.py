@@ -11,8 +11,8 @@ import duckdb
 import pytest
 
 import sqlenrich as se
-from sqlenrich.quality.rebuilt_requests import make_sent, make_views, rebuilt_requests
-from sqlenrich.quality.stored_output import stored_output
+from sqlenrich.quality.audit.rebuilt_requests import make_sent, make_views, rebuilt_requests
+from sqlenrich.quality.audit.stored_output import stored_output
 from sqlenrich.runner.observer import NullObserver, PlanLine
 from tests.support.audited_runs import AuditedRuns, audited_runs
 from tests.support.endpoint import ScriptedEndpoint
@@ -267,7 +267,7 @@ def test_bad_input_is_told_in_one_line(
     if statement:
         with duckdb.connect(str(mocked)) as db:
             db.execute(statement)
-    options = arguments if "--output" in arguments else ("--output", mocked, *arguments)
+    options = arguments if "--output" in arguments else ("--output", str(mocked), *arguments)
     result = call("audit", mocked.parent / "intent.prompt", *options)
     assert result.status == status
     assert told in result.error

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import sqlenrich as se
-from sqlenrich.quality.evaluation import REFUSED, Verdict
-from sqlenrich.quality.scores import confusion_matrix, value_scores
+from sqlenrich.quality.evaluation.evaluation import REFUSED, RequirementResult
+from sqlenrich.quality.evaluation.scores import confusion_matrix, value_scores
 from sqlenrich.quality.statistics import rows_to_tell, wilson_interval
 from sqlenrich.runner.observer import NullObserver, PlanLine
 from sqlenrich.spec.quality import Requirement
@@ -99,7 +99,7 @@ def test_scores(tmp_path: Path, prompt: Path, truth: Path, endpoint: ScriptedEnd
     assert fields["label"]["matrix"] == {"a": {"a": 1, "b": 1}, "b": {"b": 1, REFUSED: 1}}
     assert fields["tags"]["matrix"] is None
     assert facts["notes"] == ["counted nowhere, since they have no input to ask about: 1 row (NO_INPUT)"]
-    assert (facts["rows"], facts["verdicts"], facts["failed"]) == (5, [], False)
+    assert (facts["rows"], facts["requirements"], facts["failed"]) == (5, [], False)
 
 
 def test_text(tmp_path: Path, prompt: Path, truth: Path, endpoint: ScriptedEndpoint) -> None:
@@ -139,7 +139,7 @@ def test_the_header_names_the_truth(tmp_path: Path, truth: Path, endpoint: Scrip
     header = "key: [id]\nevaluate: {truth: truth.csv, require: {label: 0.4, urgent: {recall: {true: 0.9}}}}\n"
     prompt = write_prompt(tmp_path, header, output=SCHEMA)
     facts = evaluate(endpoint, prompt, "--output", tmp_path / "e.duckdb", status=3)
-    assert [(one["field"], one["met"], one["certain"]) for one in facts["verdicts"]] == [
+    assert [(one["field"], one["met"], one["certain"]) for one in facts["requirements"]] == [
         ("label", True, False),
         ("urgent", False, True),  # 1 of 3 rows
     ]
@@ -382,7 +382,7 @@ def test_the_intervals_equal_those_of_scipy() -> None:
 )
 def test_whether_the_rows_suffice(right: int, rows: int, least: float, met: bool, certain: bool | None) -> None:
     share = right / rows if rows else None
-    found = Verdict(Requirement("label", "right", None, least), rows, share, wilson_interval(right, rows))
+    found = RequirementResult(Requirement("label", "right", None, least), rows, share, wilson_interval(right, rows))
     assert (found.met, found.certain) == (met, certain)
 
 

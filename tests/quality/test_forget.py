@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 import sqlenrich as se
-import sqlenrich.quality.forgetting
+import sqlenrich.quality.forget.forgetting
 import sqlenrich.runner.backends.duckdb.backend
 from sqlenrich.runner.backends.duckdb.database import Policy
 from tests.support import killed_forget
@@ -44,7 +44,7 @@ def done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give a folder with a run without compression, and the files that it wrote."""
     plain = partial(Policy, compression="uncompressed")
     monkeypatch.setattr(sqlenrich.runner.backends.duckdb.backend, "Policy", plain)
-    monkeypatch.setattr(sqlenrich.quality.forgetting, "Policy", plain)
+    monkeypatch.setattr(sqlenrich.quality.forget.forgetting, "Policy", plain)
     folder = tmp_path / "done"
     folder.mkdir()
     prompt = write_prompt(tmp_path, "key: [id]\nkeep: [body]\n", output=OUTPUT)

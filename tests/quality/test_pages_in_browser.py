@@ -12,7 +12,7 @@ import pytest
 
 import sqlenrich as se
 from sqlenrich.quality.page import render_page
-from sqlenrich.quality.report_page import report_page
+from sqlenrich.quality.report.page import report_page
 from tests.quality.test_report import full_page, hostile
 from tests.quality.test_review import STRINGS
 from tests.support.browser import CHROMIUM, Browser

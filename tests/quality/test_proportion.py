@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import beta, binomtest
 from sklearn.metrics import cohen_kappa_score
 
-from sqlenrich.quality.agreement import cohen_kappa
-from sqlenrich.quality.proportion import (
+from sqlenrich.quality.review.agreement import cohen_kappa
+from sqlenrich.quality.review.proportion import (
     Stratum,
     allocation,
     beta_quantile,

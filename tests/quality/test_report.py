@@ -13,8 +13,8 @@ import pytest
 
 import sqlenrich as se
 from sqlenrich.quality.page import cut_text
-from sqlenrich.quality.report_facts import FieldAccuracy
-from sqlenrich.quality.report_page import report_page
+from sqlenrich.quality.report.facts import FieldAccuracy
+from sqlenrich.quality.report.page import report_page
 from sqlenrich.spec.quality import Requirement
 from tests.quality.test_review import STRINGS
 from tests.support.html_page import Page

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 import sqlenrich as se
-import sqlenrich.quality.forget
+import sqlenrich.quality.forget.forget
 
 
 def forget(prompt: Path, output: Path, key: str, kill_at: int, counted: int | None = None) -> None:
@@ -29,7 +29,7 @@ def forget(prompt: Path, output: Path, key: str, kill_at: int, counted: int | No
             os.kill(os.getpid(), signal.SIGKILL)
 
     sys.setprofile(watch)
-    sqlenrich.quality.forget.forget(enrichment, output=output, row={"id": key})
+    sqlenrich.quality.forget.forget.forget(enrichment, output=output, row={"id": key})
     sys.setprofile(None)
     if counted is not None:
         os.write(counted, str(moments).encode())

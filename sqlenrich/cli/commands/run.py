@@ -198,7 +198,7 @@ def _report(function: Callable[..., Report], file: str, *, yes: bool, as_json: b
 
 def _evaluate_first(enrichment: se.Enrichment, progress: Progress, as_json: bool, **options: Any) -> int:
     """Score a prompt before its run. Give the exit status with which the run ends before it asks, or 0."""
-    from sqlenrich.quality.evaluate import evaluate_before_run
+    from sqlenrich.quality.evaluation.evaluate import evaluate_before_run
 
     found = evaluate_before_run(enrichment, observer=progress, stopper=progress.stopper, **options)
     progress.evaluated(found)

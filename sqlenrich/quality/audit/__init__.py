@@ -1,0 +1,1 @@
+"""What was asked, answered and accepted, rebuilt from what is stored."""

@@ -1,0 +1,123 @@
+"""``sqlenrich audit``: what was asked and answered, rebuilt from what a run stored, and what does not hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlenrich.core.errors import ConfigError
+from sqlenrich.runner.report import counted
+from sqlenrich.spec.enrichment import Enrichment
+
+if TYPE_CHECKING:  # a name needs no driver
+    from sqlenrich.quality.audit.checks import NotRebuilt, Problem
+    from sqlenrich.quality.audit.stored_output import StoredOutput
+    from sqlenrich.quality.audit.trail import Trail
+
+EXIT_FAILED = 3
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found. Of one row it has the trail; of all rows the counts."""
+
+    name: str
+    output: str
+    rows: int
+    answers: int
+    runs: int
+    problems: tuple[Problem, ...]
+    """What does not hold."""
+    not_rebuilt: tuple[NotRebuilt, ...] = ()
+    """What can't be rebuilt, and why."""
+    trails: tuple[Trail, ...] = ()
+    """One for each row of the key that was asked for."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing was found that does not hold."""
+        return not self.problems
+
+    @property
+    def exit_status(self) -> int:
+        """The command's exit status: 0, or 3 where something does not hold."""
+        return 0 if self.holds else EXIT_FAILED
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the facts by name."""
+        return {
+            "name": self.name,
+            "output": self.output,
+            "rows": self.rows,
+            "answers": self.answers,
+            "runs": self.runs,
+            "holds": self.holds,
+            "problems": [problem._asdict() for problem in self.problems],
+            "not_rebuilt": [one._asdict() for one in self.not_rebuilt],
+            "trails": [asdict(trail) for trail in self.trails],
+        }
+
+    def to_json(self) -> str:
+        """Give the audit as one line of JSON; values that JSON lacks as texts."""
+        return json.dumps(self.to_dict(), default=str)
+
+    def to_text(self) -> str:
+        """Give the audit for a terminal."""
+        lines = [line for trail in self.trails for line in (*trail.lines(), "")]
+        if not self.trails:
+            lines.append(
+                f"{self.name} in {self.output}: {counted(self.rows, 'row')}, {counted(self.answers, 'answer')} of "
+                f"{counted(self.runs, 'run')}"
+            )
+        lines += [one.to_text() for one in self.not_rebuilt]
+        lines += [problem.to_text() for problem in self.problems]
+        whole = (
+            "the audit holds" if self.holds else f"the audit does not hold: {counted(len(self.problems), 'problem')}"
+        )
+        return "\n".join([*lines, whole])
+
+
+def audit(enrichment: Enrichment, *, output: str | Path, row: Mapping[str, Any] | None = None) -> Audit:
+    """Rebuild what was asked and answered from ``output``, the database of a run or a file that it wrote.
+
+    With ``row``, a key's columns and their values, it gives the trail of each row of that key: prompt, request body as
+    sent, attempts, repairs, verdict, reviews. Without, all rows are checked: counts, hashes, what was sent, the values
+    as their answers give them, tokens and cost. It needs neither the input nor the prompt file as it was, and changes
+    nothing. Raises ConfigError where there is no run, no such row, or a table of another version.
+    """
+    from sqlenrich.quality.audit.checks import CHECKS, not_rebuilt
+    from sqlenrich.quality.audit.rebuilt_requests import make_views
+    from sqlenrich.quality.audit.stored_output import checked_key, stored_output
+
+    with stored_output(enrichment.name, output) as stored:
+        if row is not None:
+            return _audit_of_row(stored, str(output), checked_key(stored, row))
+        make_views(stored)
+        problems = tuple(problem for check in CHECKS for problem in check(stored))
+        return Audit(stored.name, str(output), *_counts(stored), problems, tuple(not_rebuilt(stored)))
+
+
+def _audit_of_row(stored: StoredOutput, output: str, key: Mapping[str, str]) -> Audit:
+    from sqlenrich.quality.audit.checks import answer_problems, hash_problems, ledger_problems, value_problems
+    from sqlenrich.quality.audit.rebuilt_requests import make_views
+    from sqlenrich.quality.audit.trail import key_test, trails
+
+    test = key_test(stored, key)
+    make_views(stored, test)
+    rows, answers, runs = _counts(stored)
+    if not rows:
+        shown = ", ".join(f"{name}={value}" for name, value in key.items())
+        raise ConfigError(f"{stored.path} has no row {shown} of {stored.name}")
+    found = [*ledger_problems(stored), *hash_problems(stored), *answer_problems(stored), *value_problems(stored, test)]
+    return Audit(stored.name, output, rows, answers, runs, tuple(found), trails=tuple(trails(stored)))
+
+
+def _counts(stored: StoredOutput) -> tuple[int, int, int]:
+    """Give the rows, the answers to their requests, and the runs that gave these."""
+    from sqlenrich.quality.audit.rebuilt_requests import PROMPTS, RESPONSES
+
+    answers, runs = stored.rows(f"SELECT count(*), count(DISTINCT run_id) FROM {RESPONSES}")[0]
+    return int(stored.one(f"SELECT count(*) FROM {PROMPTS}")), int(answers), int(runs)

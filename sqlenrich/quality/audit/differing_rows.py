@@ -1,0 +1,79 @@
+"""The rows in which a stored table differs from what it should hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sqlenrich.quality.audit.stored_output import StoredOutput
+from sqlenrich.runner.backends.duckdb.database import quote
+
+MOST_READ = 500
+"""The rows of each side that are read; all are counted."""
+
+
+class Pair(NamedTuple):
+    """A row as it is there and as it should be; None for a row that only the other side has."""
+
+    key: Sequence[Any]
+    there: Mapping[str, Any] | None
+    wanted: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class DifferingRows:
+    """The pairs that were read, and the number of all rows that differ."""
+
+    columns: Sequence[str]
+    rows: Sequence[Pair]
+    count: int
+
+
+def column_types(stored: StoredOutput, relation: str) -> dict[str, str]:
+    """Give the columns of a query in parentheses, and their types."""
+    return {str(row[0]): str(row[1]) for row in stored.rows(f"DESCRIBE SELECT * FROM {relation}")}
+
+
+def differing_rows(
+    stored: StoredOutput, role: str, columns: Sequence[str], hashed: str, wanted: str, where: str
+) -> DifferingRows:
+    """Compare the rows of a table that meet ``where`` with those of a query, over the columns that both have alike.
+
+    Rows are paired by key and request, then by key alone. ``hashed`` is the column of the request.
+    """
+    table = stored.tables[role]
+    there, made = stored.columns(table) or {}, column_types(stored, wanted)
+    shared = [name for name in columns if name in there and there[name] == made.get(name)]
+    key = [name for name in stored.request.key if name in shared]
+    listed = ", ".join(map(quote, shared))
+    order = ", ".join(map(quote, [*key, *(name for name in shared if name not in key)]))
+    now, then = (f"SELECT {listed} FROM {one} WHERE {where}" for one in (table, wanted))
+    sides, counts = [], []
+    for a, b in ((now, then), (then, now)):
+        only = f"({a} EXCEPT ALL {b})"
+        rows = stored.rows(f"SELECT * FROM {only} ORDER BY {order} LIMIT {MOST_READ}")
+        sides.append([dict(zip(shared, row, strict=True)) for row in rows])
+        counts.append(len(rows) if len(rows) < MOST_READ else int(stored.one(f"SELECT count(*) FROM {only}")))
+    extra, missing = sides
+    pairs = _paired(extra, missing, (*key, *([hashed] if hashed in shared else [])), key)
+    return DifferingRows(shared, [Pair([one[name] for name in key], a, b) for a, b in pairs for one in (a or b or {},)],
+                         max(counts))  # fmt: skip
+
+
+def _paired(
+    extra: list[dict[str, Any]], missing: list[dict[str, Any]], *keys: Sequence[str]
+) -> list[tuple[dict[str, Any] | None, dict[str, Any] | None]]:
+    """Pair two lists of rows by the first key, what is left by the next one; rows without a pair come last."""
+    pairs: list[tuple[dict[str, Any] | None, dict[str, Any] | None]] = []
+    for key in keys:
+        rest = []
+        for row in extra:
+            other = next((one for one in missing if all(one[name] == row[name] for name in key)), None)
+            if other is None or not key:
+                rest.append(row)
+                continue
+            missing.remove(other)
+            pairs.append((row, other))
+        extra = rest
+    return [*pairs, *((row, None) for row in extra), *((None, row) for row in missing)]

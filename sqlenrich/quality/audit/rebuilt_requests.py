@@ -1,0 +1,206 @@
+"""The requests of a run rebuilt from what is stored: the text that was sent, its hash, and the bytes of the body."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlenrich.llm.endpoint.request_body import RequestBody
+from sqlenrich.llm.endpoint.request_config import RequestConfig
+from sqlenrich.plan.compile import compile_judging
+from sqlenrich.plan.pending_step import FEEDBACK, NO_FEEDBACK
+from sqlenrich.plan.source_columns import BAD_VALUE
+from sqlenrich.quality.audit.stored_output import RunLine, StoredOutput
+from sqlenrich.runner.backends.duckdb.database import quote, text
+from sqlenrich.runner.shared_request import ENGINE, MOCK_MODEL, SharedRequest
+
+if TYPE_CHECKING:
+    from sqlenrich.plan.plan import Step
+
+PROMPTS, RESPONSES, KNOWN, PART, ANSWERS, JUDGED, SENT = (
+    f"sqlenrich_audit_{name}" for name in ("prompts", "responses", "known", "part", "answers", "judged", "sent")
+)
+"""Temporary tables: the rows with their prompts, the answers to them, the prompt of each request, some of both, the
+answers before an attempt, their verdicts, and what was sent for each answer."""
+PAGE_ROWS = 2048
+NOT_STORED = "its prompt is not stored"
+WHY_NOT_STORED = {
+    True: "the last run's input or prompt no longer has it",
+    False: "keep_prompts is false: only hashes are kept",
+}
+"""Why a prompt is not stored, by whether the last run kept prompts."""
+
+
+@dataclass(frozen=True)
+class RebuiltRequest:
+    """One stored answer's request. ``body`` is None where it can't be rebuilt, and ``why`` says why."""
+
+    request_hash: str
+    attempt: int
+    run_id: str
+    asked_at: datetime
+    sent: str | None
+    """The prompt as sent, with the feedback of a retry."""
+    body: bytes | None
+    form: str
+    """The form of the output that was asked for."""
+    why: str = ""
+
+
+def make_views(stored: StoredOutput, test: str = "TRUE") -> None:
+    """Make the views of the rows that meet a test, and of the answers to their requests; without one, of all."""
+    if "prompts" in stored.tables:
+        rows = f"FROM {stored.tables['prompts']}"
+    else:  # the last run kept none
+        request = stored.request
+        recorded = () if request.limit is None else request.limit.recorded
+        kept = ", ".join(map(quote, (*request.key, *request.keep, "prompt", "request_hash", *recorded)))
+        rows = f"SELECT {kept}, FALSE AS _too_long FROM {stored.tables['checked']}"
+    stored.db.execute(f"CREATE OR REPLACE TEMP VIEW {PROMPTS} AS FROM ({rows}) WHERE {test}")
+    answers = "" if test == "TRUE" else f" WHERE request_hash IN (SELECT request_hash FROM {PROMPTS})"
+    stored.db.execute(f"CREATE OR REPLACE TEMP VIEW {RESPONSES} AS FROM {stored.tables['responses']}{answers}")
+
+
+def judging(stored: StoredOutput, request: SharedRequest, tables: Mapping[str, str]) -> tuple[Step, Step, Step]:
+    """Give the steps by which a run judged its answers, over other tables."""
+    tells = BAD_VALUE in (stored.columns(PROMPTS) or {})
+    return compile_judging(request.enrichment(stored.name), "duckdb", tables, tells_values=tells)
+
+
+def make_sent(stored: StoredOutput) -> None:
+    """Make the table of what each stored answer was sent: its call and what was told behind the prompt, where known."""
+    db = stored.db
+    db.execute(
+        f"CREATE OR REPLACE TEMP TABLE {KNOWN} AS SELECT request_hash, any_value(prompt) AS prompt FROM {PROMPTS} "
+        "WHERE request_hash IS NOT NULL AND prompt IS NOT NULL GROUP BY request_hash"
+    )
+    db.execute(
+        f"CREATE OR REPLACE TEMP TABLE {SENT} AS SELECT request_hash, attempt, run_id, asked_at, sent_hash, "
+        f"CAST(NULL AS VARCHAR) AS told, CAST(NULL AS INTEGER) AS call FROM {RESPONSES}"
+    )
+    asked = {run_id for (run_id,) in stored.rows(f"SELECT DISTINCT run_id FROM {SENT}")}
+    for run_id, line in stored.lines.items():
+        request = line.request
+        if request is None or run_id not in asked:
+            continue
+        for place, call in enumerate(request.calls):
+            db.execute(
+                f"UPDATE {SENT} AS s SET call = {place} FROM {KNOWN} AS k WHERE s.run_id = ? AND s.call IS NULL "
+                f"AND s.request_hash = k.request_hash AND sha256({text(call.constant)} || k.prompt) = s.sent_hash",
+                [run_id],
+            )
+        if not request.retry:
+            others = " OR ".join(f"sha256({text(one)} || k.prompt) = s.sent_hash" for one in constants(stored))
+            db.execute(
+                f"UPDATE {SENT} AS s SET call = 0 FROM {KNOWN} AS k WHERE s.run_id = ? AND s.call IS NULL "
+                f"AND s.request_hash = k.request_hash AND s.sent_hash = s.request_hash AND ({others})",
+                [run_id],
+            )
+        elif request.feedback:
+            attempts = stored.rows(
+                f"SELECT DISTINCT attempt FROM {SENT} SEMI JOIN {KNOWN} USING (request_hash) "
+                "WHERE run_id = ? AND call IS NULL AND attempt > 1 ORDER BY attempt",
+                run_id,
+            )
+            for (attempt,) in attempts:
+                _add_feedback(stored, request, run_id, attempt)
+
+
+def constants(stored: StoredOutput) -> list[str]:
+    """Give what precedes the prompts in the hashes of all runs of the enrichment, the newest first."""
+    lines = [line for line in reversed(list(stored.lines.values())) if line.name == stored.name]
+    calls = [call for line in lines if line.request is not None for call in line.request.calls]
+    return list(dict.fromkeys(call.constant for call in calls))
+
+
+def _add_feedback(stored: StoredOutput, request: SharedRequest, run_id: str, attempt: int) -> None:
+    """Match the answers of an attempt whose prompt has the reason of the refusal before it."""
+    db = stored.db
+    wanted = f"SELECT request_hash FROM {SENT} WHERE run_id = ? AND attempt = ? AND call IS NULL"
+    db.execute(
+        f"CREATE OR REPLACE TEMP TABLE {PART} AS SELECT DISTINCT ON (request_hash) * FROM {PROMPTS} "
+        f"WHERE request_hash IN ({wanted})",
+        [run_id, attempt],
+    )
+    db.execute(
+        f"CREATE OR REPLACE TEMP TABLE {ANSWERS} AS FROM {RESPONSES} WHERE attempt < ? "
+        f"AND request_hash IN (SELECT request_hash FROM {PART})",
+        [attempt],
+    )
+    checked, _, _ = judging(stored, request, {"prompts": PART, "responses": ANSWERS, "checked": JUDGED})
+    db.execute(
+        f"CREATE OR REPLACE TEMP TABLE {JUDGED} AS SELECT request_hash, _error, {text(FEEDBACK[0])} || _error || "
+        f"coalesce(' ' || _error_detail, '') || {text(FEEDBACK[1])} AS told FROM ({checked.sql})"
+    )
+    codes = ", ".join(map(text, NO_FEEDBACK))
+    for place, call in enumerate(request.calls):
+        db.execute(
+            f"UPDATE {SENT} AS s SET told = j.told, call = {place} FROM {JUDGED} AS j JOIN {KNOWN} AS k "
+            "USING (request_hash) WHERE s.run_id = ? AND s.attempt = ? AND s.call IS NULL "
+            f"AND s.request_hash = k.request_hash AND j._error NOT IN ({codes}) "
+            f"AND sha256({text(call.constant)} || k.prompt || j.told) = s.sent_hash",
+            [run_id, attempt],
+        )
+
+
+def rebuilt_requests(stored: StoredOutput, where: str = "TRUE", values: Sequence[Any] = ()) -> Iterator[RebuiltRequest]:
+    """Give the request of each stored answer, by request and attempt; :func:`make_sent` came before.
+
+    No other query may run on the connection until the last one is given.
+    """
+    found = stored.db.execute(
+        "SELECT request_hash, attempt, run_id, asked_at, prompt IS NOT NULL, prompt || coalesce(told, ''), call "
+        f"FROM {SENT} LEFT JOIN {KNOWN} USING (request_hash) WHERE {where} "
+        "ORDER BY request_hash, attempt, asked_at, run_id",
+        list(values),
+    )
+    writers: dict[tuple[str, int, int], RequestBody] = {}
+    while rows := found.fetchmany(PAGE_ROWS):
+        for request_hash, attempt, run_id, asked_at, known, sent, call in rows:
+            line = stored.lines.get(run_id)
+            facts = (request_hash, attempt, run_id, asked_at)
+            why = why_not(stored, line, call, known=known)
+            if why or line is None or line.request is None:
+                yield RebuiltRequest(*facts, sent if call is not None else None, None, "", why)
+                continue
+            form = min(line.request.calls[call].form_at(asked_at), len(line.request.forms) - 1)
+            place = (run_id, call, form)
+            if place not in writers:
+                writers[place] = _writer(line.request, call, form)
+            yield RebuiltRequest(*facts, sent, writers[place].of(sent), line.request.forms[form].name)
+
+
+def why_not(stored: StoredOutput, line: RunLine | None, call: int | None, *, known: bool) -> str:
+    """Give why the body of a request can't be rebuilt, "" where it can."""
+    if line is None:
+        return "the ledger has no line of its run"
+    if line.request is None:
+        return line.problem or "its run was made by another version of sqlenrich, which kept no request"
+    if not known:
+        return f"{NOT_STORED}: {WHY_NOT_STORED['prompts' in stored.tables]}"
+    if call is None:
+        return "its hash is not that of what its run would have sent"
+    if line.request.asked == MOCK_MODEL:
+        return "no body was sent: the mock model invented the answer"
+    if line.request.asked == ENGINE:
+        return f"a function of {line.request.engine} made the request"
+    if line.request.embedding is not None:
+        return "a request for vectors has the texts of several rows, and which ones is not stored"
+    if line.request.withheld:
+        return f"{', '.join(line.request.withheld)} of the body may be a secret and is not kept"
+    return ""
+
+
+def _writer(request: SharedRequest, call: int, form: int) -> RequestBody:
+    """Give what writes the bodies of a call in one form of the output."""
+    chosen = request.forms[form]
+    config = RequestConfig(
+        request.model,
+        params=request.calls[call].params,
+        response_format=chosen.response_format,
+        hint=chosen.hint,
+        turns=request.turns,
+    )
+    return RequestBody(config, request.extra_body)

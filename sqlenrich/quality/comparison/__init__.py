@@ -1,0 +1,1 @@
+"""Two prompts or two models over the same rows."""

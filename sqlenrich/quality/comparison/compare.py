@@ -1,0 +1,186 @@
+"""``sqlenrich compare``: two prompts or two models over the same rows. No stored answer is asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack
+
+from sqlenrich.core.errors import ConfigError, did_you_mean
+from sqlenrich.quality.comparison.comparison import NOT_ASKED, Comparison, Side
+from sqlenrich.quality.comparison.metrics import compute_metrics
+from sqlenrich.quality.comparison.sample import draw_sample, read_inputs
+from sqlenrich.quality.comparison.side import PreparedSide, drop_tables, prepare_side, read_side, run_side
+from sqlenrich.runner.backends.duckdb.files import database_path
+from sqlenrich.runner.inputs import input_name, input_of
+from sqlenrich.runner.observer import NullObserver, Observer, Stopper
+from sqlenrich.runner.scratch import scratch_folder
+from sqlenrich.runner.session import (
+    SOURCE_OPTIONS,
+    InputOptions,
+    SourceOptions,
+    check_options,
+    chosen,
+    names_of,
+    settings_of,
+    with_source_options,
+)
+from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.prices import Prices
+from sqlenrich.spec.settings import Config
+
+DATABASE = Path(".sqlenrich") / "compare.duckdb"
+DEFAULT_ROWS = 100
+
+
+class CompareOptions(SourceOptions, InputOptions, total=False):
+    """The shorthands of a comparison: source, models, prices."""
+
+    mock: bool
+    mock_failures: Mapping[str, float] | None
+    concurrency: int | None
+    prices: str | Path | Prices | None
+
+
+def compare(
+    a: Enrichment,
+    b: Enrichment | None = None,
+    *,
+    input: Any = None,
+    rows: int = DEFAULT_ROWS,
+    truth: Mapping[str, str] | None = None,
+    fields: Sequence[str] | None = None,
+    models: str | Sequence[str] | None = None,
+    endpoint: str | Sequence[str] | None = None,
+    output: str | Path | None = None,
+    responses: str | None = None,
+    first: bool = False,
+    seed: int = 0,
+    config: Config | None = None,
+    observer: Observer | None = None,
+    stopper: Stopper | None = None,
+    **options: Unpack[CompareOptions],
+) -> Comparison:
+    """Ask two prompts or two models about the same rows, and give how the answers differ.
+
+    The sides are two enrichments, or one enrichment with two ``models``; a single model is compared with the file's
+    own. Of two models or endpoints each side has one. ``rows`` is the size of the sample. The sample has the rows with
+    the smallest hashes of ``seed`` and row number, so a larger sample contains a smaller one; with ``first`` it has the
+    first rows. ``truth`` maps output fields to the source's columns of labels. ``fields`` are the fields to compare, by
+    default all that both sides have. The answers are stored in NAME_responses of ``output`` (by default
+    ``.sqlenrich/compare.duckdb`` beside ``sqlenrich.toml``, else in the current folder). Runs and comparisons use each
+    other's answers. All other arguments are those of :func:`~sqlenrich.run`. Raises ConfigError before the first call.
+    """
+    check_options("compare", options, CompareOptions)
+    for side in (a, b):
+        if side is not None and side.embedding is not None:
+            raise ConfigError(f"{side.place}: a comparison counts equal answers, and vectors are never equal")
+    config = settings_of(config, a, options.get("prices"))
+    observer, stopper, truth = observer or NullObserver(), stopper or Stopper(), truth or {}
+    sides = [
+        (with_source_options(one, beside=b if one is a else a, **chosen(options, SOURCE_OPTIONS)), model, place)
+        for one, model, place in _sides(a, b, models, endpoint)
+    ]
+    files = [one for one, _, _ in sides]
+    database = database_path(Path(output)) if output is not None else default_database(config)
+    source = input_of(input, options.get("encoding"))
+    if source is None:
+        raise ConfigError("which rows? Give --input PATH")
+    if rows < 1:
+        raise ConfigError(f"rows is at least 1, not {rows}")
+    compared_fields = _fields(files, fields, truth)
+    shared = {**chosen(options, ("mock", "mock_failures", "concurrency")), "config": config}
+    with scratch_folder() as folder:
+        sample = draw_sample(files, folder / "sample.duckdb", source, rows, None if first else seed, truth)
+        prepared = [
+            prepare_side(letter, one, sample, responses, {**shared, "model": model, "endpoint": place})
+            for letter, (one, model, place) in zip("AB", sides, strict=True)
+        ]
+        drop_tables(database, "AB")
+        reports = [run_side(database, side, sample, observer, stopper) for side in prepared]
+        read = [read_side(database, side, report, config) for side, report in zip(prepared, reports, strict=True)]
+        drop_tables(database, "AB")
+        metrics = compute_metrics(files, [results for results, _ in read], sample, compared_fields, truth)
+        inputs = read_inputs(files, sample, [change.row for change in metrics.changes])
+    a_side, b_side = (side for _, side in read)
+    changes = (replace(change, input=inputs[change.row]) for change in metrics.changes)
+    how = "the first" if first else f"a repeatable spread sample, seed {seed}"
+    return Comparison(
+        a=a_side,
+        b=b_side,
+        input=input_name(source),
+        rows=len(sample.keys),
+        rows_in=sample.rows_in,
+        sample=how if sample.rows_in > len(sample.keys) else "all of them",
+        same_requests=sum(
+            hashed is not None and hashed == prepared[1].hashes[row] for row, hashed in prepared[0].hashes.items()
+        ),
+        agreement=metrics.agreement,
+        equal_rows=metrics.equal_rows,
+        accuracy=metrics.accuracy,
+        changes=tuple(changes),
+        notes=(*_notes(prepared, (a_side, b_side), files), *metrics.notes),
+        stopped=stopper.requested or any(report.pending for report in reports),
+        output=str(database),
+        currency=config.prices.currency if config.prices is not None else "",
+    )
+
+
+def default_database(config: Config) -> Path:
+    """Give the default database of comparisons: beside the settings, so that all prompts of a project share it."""
+    return (config.path.parent if config.path is not None else Path()) / DATABASE
+
+
+def _sides(
+    a: Enrichment, b: Enrichment | None, models: str | Sequence[str] | None, endpoint: str | Sequence[str] | None
+) -> list[tuple[Enrichment, str | None, str | None]]:
+    """Give each side's file, model and endpoint. Raises ConfigError where there are not two sides."""
+    names, places = (_as_list(given) for given in (models, endpoint))
+    if len(names) > 2 or len(places) > 2:
+        raise ConfigError("a comparison has two sides: give at most two models and two endpoints")
+    if b is None and not names and len(places) < 2:
+        raise ConfigError(
+            "compare with what? Give two prompt files, or --model twice (once: against the file's own model)"
+        )
+    if b is None and len(names) == 1 and len(places) < 2:
+        names = [None, *names]
+    pairs = (given if len(given) == 2 else [*given, None][:1] * 2 for given in (names, places))
+    return list(zip((a, b or a), *pairs, strict=True))
+
+
+def _as_list(given: str | Sequence[str] | None) -> list[str | None]:
+    return [given] if isinstance(given, str) else list(given or ())
+
+
+def _fields(files: Sequence[Enrichment], fields: Sequence[str] | None, truth: Mapping[str, str]) -> list[str]:
+    """Give the fields to compare. Raises ConfigError for a field that a side lacks."""
+    a, b = (one.readings for one in files)
+    for name in (*names_of(fields or ()), *truth):
+        for one, columns in zip(files, (a, b), strict=True):
+            if name not in columns:
+                known = ", ".join(columns)
+                raise ConfigError(
+                    f'{one.place}: no output field "{name}"{did_you_mean(name, columns)}; it has: {known}'
+                )
+    if fields is not None:
+        return list(dict.fromkeys(names_of(fields)))
+    return [name for name in a if name in b]
+
+
+def _notes(prepared: Sequence[PreparedSide], sides: Sequence[Side], files: Sequence[Enrichment]) -> Iterable[str]:
+    a, b = (one.readings for one in files)
+    for letter, own, other in (("A", a, b), ("B", b, a)):
+        if names := [name for name in own if name not in other]:
+            yield f"only {letter} gives: {', '.join(names)}"
+    for letter, side in zip("AB", sides, strict=True):
+        if left := side.refused.get(NOT_ASKED):
+            yield f"{letter}: not asked yet, and counted nowhere: {left:,} rows; run the same command again to continue"
+        if side.retried:
+            yield f"{letter}: asked otherwise by sqlenrich retry: {side.retried:,} requests; such answers count too"
+    first, second = prepared
+    if first.requests and first.requests == second.requests and first.options["endpoint"] != second.options["endpoint"]:
+        yield (
+            "both endpoints serve a model of the same name: the requests are the same, and one answer serves both "
+            "sides; give one of the models another name"
+        )

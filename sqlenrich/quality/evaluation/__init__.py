@@ -1,0 +1,1 @@
+"""A prompt and a model against labels."""

@@ -1,0 +1,1 @@
+"""Rows whose texts leave all tables and output files."""

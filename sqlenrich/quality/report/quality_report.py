@@ -1,0 +1,115 @@
+"""The result of a report: what is known of a table of answers, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlenrich.core.text_table import table
+from sqlenrich.core.version import __version__
+from sqlenrich.quality.report.facts import Accuracy, Answers, Refusals, RunFigures, SampleRows, Table
+from sqlenrich.quality.report.tiles import Tile
+from sqlenrich.quality.review.estimate import ReviewEstimate
+from sqlenrich.spec.prices import money
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked: the prompt and the schema as the file has them now, and what the last run was asked with."""
+
+    prompt: str
+    turns: tuple[tuple[str, str], ...]
+    schema: Mapping[str, Any]
+    model: str
+    version: str | None
+    fingerprint: str
+    stored: Mapping[str, int]
+    """The accepted rows by fingerprint: other ones than the file's were asked with another file."""
+    shared: str | None
+    """What all requests of the last run share, as the ledger keeps it; None where it does not."""
+    sql: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class QualityReport:
+    """What is known of an enrichment's table of answers. Nothing is asked for it."""
+
+    name: str
+    file: str
+    output: str
+    description: str
+    tiles: tuple[Tile, ...]
+    runs: tuple[RunFigures, ...]
+    """The last runs, the oldest first."""
+    table: Table
+    answers: tuple[Answers, ...]
+    accuracy: Accuracy | None
+    review: ReviewEstimate
+    refusals: Refusals
+    sample: SampleRows | None
+    """None where no texts of rows are to be shown."""
+    request: Request
+    runs_sql: str
+    version: str = __version__
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the facts by name, as the JSON has them."""
+        facts = asdict(self)
+        facts["runs"] = [
+            {**asdict(line.run), "started_at": str(line.run.started_at), "ended_at": str(line.run.ended_at or "")}
+            for line in self.runs
+        ]
+        if self.accuracy is not None:
+            facts["accuracy"]["fields"] = [
+                {"field": one.field, "rows": one.rows, "right": one.right, "share": one.share, "interval": one.interval}
+                for one in self.accuracy.fields
+            ]
+        return facts
+
+    def to_json(self) -> str:
+        """Give the report as one line of JSON."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, default=str)
+
+    def to_text(self, width: int = 100) -> str:
+        """Give the ledger and the answers to the questions for a terminal of ``width`` columns."""
+        return "\n".join(line.rstrip() for line in (*self._runs(width), "", *self._tiles()))
+
+    def _runs(self, width: int) -> Iterator[str]:
+        if not self.runs:
+            yield f"{self.output} tells of no run of {self.name}"
+            return
+        head = ("run", "status", "rows", "refused", "calls", "tokens in", "tokens out", "cost", "right")
+        yield from table([head, *map(self._run, self.runs)], width)
+
+    def _run(self, line: RunFigures) -> tuple[str, ...]:
+        counts = ("rows_in", "quarantined", "calls", "tokens_in", "tokens_out")
+        shown = ("-" if (value := line.number(name)) is None else f"{int(value):,}" for name in counts)
+        cost = line.number("cost")
+        spent = "-" if cost is None else f"{money(cost)} {line.run.report.get('currency') or ''}".strip()
+        return (line.run.run_id, line.run.status, *shown, spent, self._right(line))
+
+    def _right(self, line: RunFigures) -> str:
+        """Give the least share right among the fields, in the last evaluation before the next run."""
+        share = self.accuracy_of(line)
+        return "-" if share is None else f"{100 * share:.1f} %"
+
+    def accuracy_of(self, line: RunFigures) -> float | None:
+        """Give the least share right of any field in the last evaluation before the run after this one."""
+        if self.accuracy is None:
+            return None
+        place = self.runs.index(line)
+        until = str(self.runs[place + 1].run.started_at)[:16] if place + 1 < len(self.runs) else "9"
+        since = str(line.run.started_at)[:16]
+        last = [[share for at, share in field.earlier if since <= at < until][-1:] for field in self.accuracy.fields]
+        return min((share for one in last for share in one), default=None)
+
+    def _tiles(self) -> Iterator[str]:
+        wide = max(len(tile.question) for tile in self.tiles)
+        for tile in self.tiles:
+            yield f"{tile.question:<{wide}}  {tile.figure}  ({tile.word})"
+            if tile.detail:
+                yield f"{'':<{wide}}  {tile.detail}"
+            if tile.command:
+                yield f"{'':<{wide}}  {tile.command}"

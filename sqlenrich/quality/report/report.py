@@ -1,0 +1,136 @@
+"""``sqlenrich report``: what is known of a table of answers, as text, as JSON, or as one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlenrich.core.errors import ConfigError
+from sqlenrich.quality.page import check_page, write_file
+from sqlenrich.quality.report.facts import (
+    DRIFT_MARKS,
+    PROFILES,
+    RUNS_SHOWN,
+    Refusals,
+    RunFigures,
+    read_accuracy,
+    read_answers,
+    read_refusals,
+    read_sample,
+    read_table,
+    runs_sql,
+)
+from sqlenrich.quality.report.page import report_page
+from sqlenrich.quality.report.quality_report import QualityReport, Request
+from sqlenrich.quality.report.tiles import tiles
+from sqlenrich.quality.review.estimate import review_estimate
+from sqlenrich.quality.stored import ALL_RUNS, Stored, opened
+from sqlenrich.runner.backends.ledger import LEDGER
+from sqlenrich.spec.enrichment import Enrichment
+
+DEFAULT_ROWS = 500
+ROW_BYTES = 400_000
+"""The most bytes that the sampled rows take on a page."""
+ALARM = "alarm"
+"""The level that drift writes for a run that moved too far."""
+
+
+def report(
+    enrichment: Enrichment,
+    *,
+    output: str | Path,
+    page: str | Path | None = None,
+    rows: int = DEFAULT_ROWS,
+    with_rows: bool = True,
+) -> QualityReport:
+    """Give what is known of an enrichment's table of answers, and write it as a page.
+
+    ``output`` is what a run wrote. ``page`` is an HTML file to write: one file without requests, with ``rows`` sampled
+    rows. Without ``with_rows`` it has no text of any row: no sample, no example. What is not measured says which
+    command measures it. Raises ConfigError for an output without the enrichment's results, and for a page that another
+    program wrote.
+    """
+    if page is not None:
+        if Path(page).suffix.lower() not in (".html", ".htm"):
+            raise ConfigError(f"{page}: a page is an .html file")
+        check_page(Path(page))
+    with opened(enrichment, output) as stored:
+        lines = tuple(map(RunFigures, stored.runs))
+        facts = read_table(stored)
+        answers = read_answers(stored)
+        accuracy = read_accuracy(stored, with_rows=with_rows)
+        review = review_estimate(stored, _reviewed_run(stored))
+        found = QualityReport(
+            name=enrichment.name,
+            file=enrichment.place,
+            output=str(output),
+            description=enrichment.description,
+            tiles=tiles(
+                enrichment,
+                str(output),
+                runs=lines,
+                table=facts,
+                answers=answers,
+                accuracy=accuracy,
+                review=review,
+                alarm=_alarm(stored),
+            ),
+            runs=lines[-RUNS_SHOWN:],
+            table=facts,
+            answers=answers,
+            accuracy=accuracy,
+            review=review,
+            refusals=read_refusals(stored, facts) if with_rows else Refusals(),
+            sample=read_sample(stored, rows, ROW_BYTES) if with_rows and rows else None,
+            request=_request(stored),
+            runs_sql=runs_sql(stored),
+        )
+    if page is not None:
+        write_file(Path(page), report_page(found))
+    return found
+
+
+def _reviewed_run(stored: Stored) -> str:
+    """Give the sample to show: that of all runs, or else that of the newest run that has one."""
+    name = f"{stored.enrichment.name}_reviews"
+    if name not in stored.tables or "of_run" not in stored.columns(name):
+        return ALL_RUNS
+    samples = {str(run) for (run,) in stored.rows(f"SELECT DISTINCT of_run FROM {stored.quoted(name)}")}
+    return ALL_RUNS if ALL_RUNS in samples or not samples else max(samples)
+
+
+def _alarm(stored: Stored) -> bool | None:
+    """Tell whether the newest run of the profiles raised an alarm; None where drift was never asked for."""
+    name = PROFILES.format(stored.enrichment.name)
+    if name not in stored.tables or not stored.enrichment.quality.drift.alarms:
+        return None
+    table = stored.quoted(name)
+    newest = f"SELECT MAX(run) FROM {table}"
+    found = stored.rows(f"SELECT level FROM {table} WHERE field = '{DRIFT_MARKS}' AND run = ({newest})")
+    return (ALARM,) in found
+
+
+def _request(stored: Stored) -> Request:
+    enrichment = stored.enrichment
+    by_file = (
+        f"SELECT _model, _version, _fingerprint, COUNT(*) AS rows FROM {stored.table('enriched')} "
+        "GROUP BY ALL ORDER BY rows DESC"
+    )
+    found = stored.rows(by_file)
+    sql, shared = [by_file], None
+    if "request" in stored.columns(LEDGER) and stored.runs:
+        from sqlenrich.runner.backends.duckdb.database import text
+
+        sql.append(f"SELECT request FROM {LEDGER} WHERE run_id = {text(stored.runs[-1].run_id)}")
+        shared = stored.rows(sql[-1])[0][0]
+    model = stored.runs[-1].snapshot.get("model") if stored.runs else None
+    return Request(
+        prompt=enrichment.template,
+        turns=tuple((turn.role, turn.content) for turn in enrichment.turns),
+        schema=enrichment.schema,
+        model=str(model or enrichment.model),
+        version=enrichment.version,
+        fingerprint=enrichment.fingerprint,
+        stored={f"{model}, version {version}, {digest}": int(rows) for model, version, digest, rows in found},
+        shared=None if shared is None else str(shared),
+        sql=tuple(sql),
+    )
