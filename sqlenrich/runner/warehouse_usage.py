@@ -275,7 +275,7 @@ def _runs(backend: WarehouseBackend | SparkBackend, run: str | None) -> list[_Ru
     ledger, found = backend.named(LEDGER), list[tuple[Any, ...]]()
     if backend.connection.columns(ledger) is not None:
         query = select("run_id", "name", "status", "started_at", "ended_at", "snapshot", "report")
-        query = query.from_(relation(backend.dialect, ledger)).order_by("started_at DESC", "ended_at IS NULL")
+        query = query.from_(relation(backend.dialect, ledger)).order_by("started_at DESC")
         query = query.limit(LAST_RUNS * (1 if isinstance(backend, WarehouseBackend) else LEDGER_LINES))
         if run is not None:
             query = query.where(exp.EQ(this=exp.column("run_id"), expression=literal(run)))
@@ -286,10 +286,10 @@ def _runs(backend: WarehouseBackend | SparkBackend, run: str | None) -> list[_Ru
         _Run(str(id), str(name), str(status), _naive(started), None if ended is None else _naive(ended), *texts)
         for id, name, status, started, ended, *texts in found
     ]
-    # Of several lines of a run the first one here tells its end.
     last: dict[str, _Run] = {}
     for line in lines:
-        last.setdefault(line.run_id, line)
+        if line.run_id not in last or last[line.run_id].ended is None:  # of several lines of a run one tells its end
+            last[line.run_id] = line
     return list(reversed(list(last.values())[:LAST_RUNS]))
 
 
