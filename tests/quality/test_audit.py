@@ -118,8 +118,7 @@ TAMPERING: dict[str, tuple[str, str, str]] = {
         "its sent_hash is not that of what its run would have sent",
     ),
     "a retry that hides its feedback": (
-        "UPDATE intent_responses SET sent_hash = request_hash WHERE sent_hash <> request_hash "
-        f"AND request_hash = {RETRIED}",
+        "UPDATE intent_responses SET sent_hash = request_hash WHERE sent_hash <> request_hash AND attempt = 2",
         "sent",
         "its sent_hash is not that of what its run would have sent",
     ),

@@ -85,7 +85,8 @@ def make_sent(stored: StoredOutput) -> None:
         request = line.request
         if request is None or run_id not in asked:
             continue
-        for place, call in enumerate(request.calls):
+        told = request.retry and request.feedback  # then the verdict before says what stood behind the prompt
+        for place, call in enumerate(() if told else request.calls):
             db.execute(
                 f"UPDATE {SENT} AS s SET call = {place} FROM {KNOWN} AS k WHERE s.run_id = ? AND s.call IS NULL "
                 f"AND s.request_hash = k.request_hash AND sha256({text(call.constant)} || k.prompt) = s.sent_hash",
@@ -98,7 +99,7 @@ def make_sent(stored: StoredOutput) -> None:
                 f"AND s.request_hash = k.request_hash AND s.sent_hash = s.request_hash AND ({others})",
                 [run_id],
             )
-        elif request.feedback:
+        elif told:
             attempts = stored.rows(
                 f"SELECT DISTINCT attempt FROM {SENT} SEMI JOIN {KNOWN} USING (request_hash) "
                 "WHERE run_id = ? AND call IS NULL AND attempt > 1 ORDER BY attempt",
@@ -130,16 +131,17 @@ def _add_feedback(stored: StoredOutput, request: SharedRequest, run_id: str, att
         [attempt],
     )
     checked, _, _ = judging(stored, request, {"prompts": PART, "responses": ANSWERS, "checked": JUDGED})
-    db.execute(
-        f"CREATE OR REPLACE TEMP TABLE {JUDGED} AS SELECT request_hash, _error, {text(FEEDBACK[0])} || _error || "
-        f"coalesce(' ' || _error_detail, '') || {text(FEEDBACK[1])} AS told FROM ({checked.sql})"
-    )
     codes = ", ".join(map(text, NO_FEEDBACK))
+    db.execute(
+        f"CREATE OR REPLACE TEMP TABLE {JUDGED} AS SELECT request_hash, CASE WHEN _error IN ({codes}) THEN '' ELSE "
+        f"{text(FEEDBACK[0])} || _error || coalesce(' ' || _error_detail, '') || {text(FEEDBACK[1])} END AS told "
+        f"FROM ({checked.sql})"
+    )
     for place, call in enumerate(request.calls):
         db.execute(
             f"UPDATE {SENT} AS s SET told = j.told, call = {place} FROM {JUDGED} AS j JOIN {KNOWN} AS k "
             "USING (request_hash) WHERE s.run_id = ? AND s.attempt = ? AND s.call IS NULL "
-            f"AND s.request_hash = k.request_hash AND j._error NOT IN ({codes}) "
+            "AND s.request_hash = k.request_hash "
             f"AND sha256({text(call.constant)} || k.prompt || j.told) = s.sent_hash",
             [run_id, attempt],
         )
