@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any, NoReturn, Self
 
 from sqlglot import exp
@@ -31,6 +31,10 @@ from sqlenrich.spec.enrichment import Enrichment
 
 INCOMING = "_incoming"
 """What the name of the prompts has besides while they are joined with those of earlier runs."""
+
+
+PROFILE_LINES = 1000
+"""The lines of a profile that one INSERT writes."""
 
 
 @dataclass(frozen=True)
@@ -346,8 +350,14 @@ class StatementBackend:
         """Append lines of a query to NAME_profiles, and commit."""
         table = plan.relations.table("profiles")
         self.connection.execute(print_sql(self.dialect, create_if_missing(self.dialect, table, PROFILES)))
-        into = exp.Schema(this=table, expressions=[identifier(self.dialect, name) for name in PROFILES])
-        self.connection.execute(plan.relations.sql(exp.Insert(this=into, expression=query)))
+        # Not INSERT ... SELECT: not every database takes a WITH inside it, and the lines are few.
+        lines = [
+            (run, _moment(at), field, level, int(count)) for run, at, field, level, count in self.rows(plan, query)
+        ]
+        for start in range(0, len(lines), PROFILE_LINES):
+            part = lines[start : start + PROFILE_LINES]
+            insert = queries.insert_rows(self.dialect, table.copy(), PROFILES, part)
+            self.connection.execute(print_sql(self.dialect, insert, pretty=False))
         self.connection.commit()
 
     def publish(self, plan: Plan) -> None:
@@ -363,6 +373,12 @@ class StatementBackend:
     def last_snapshot(self, name: str) -> Snapshot:
         """Give what made the stored prompts. Raises ConfigError where there are none, or where it is unknown."""
         return self.ledger.last_snapshot(name)
+
+
+def _moment(value: object) -> datetime:
+    """Give a time as a driver gives it, in UTC without a time zone."""
+    found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
 
 
 def _as_mentioned(engine: Engine, columns: Mapping[str, Type | None], enrichment: Enrichment) -> dict[str, Type | None]:

@@ -18,8 +18,9 @@ from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql, func, literal
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan, Step
+from sqlenrich.plan.profiles import PROFILES
 from sqlenrich.plan.relations import RELATIONS, symbol
-from sqlenrich.renderer.statements import create_table_as
+from sqlenrich.renderer.statements import create_if_missing, create_table_as
 from sqlenrich.runner.backends import queries
 from sqlenrich.runner.backends.base import Counts, Origin, RunStart, Source
 from sqlenrich.runner.backends.duckdb.answers_digest import ANSWERS_DIGEST, digest_text
@@ -206,7 +207,10 @@ class DuckDBBackend(StatementBackend):
 
     def append_profile(self, plan: Plan, query: exp.Query) -> None:
         """Append lines of a query to NAME_profiles, with more memory where that is needed."""
-        self.database.roomy(partial(super().append_profile, plan, query))
+        table = plan.relations.table("profiles")
+        self.database.execute(print_sql(self.dialect, create_if_missing(self.dialect, table, PROFILES)))
+        insert = plan.relations.sql(exp.Insert(this=table, expression=query, by_name=True))
+        self.database.roomy(partial(self.database.execute, insert))
 
     # Requests and answers --------------------------------------------------------------------------------------------
 
