@@ -25,7 +25,10 @@ EVALUATIONS = (
     "fingerprint VARCHAR, truth VARCHAR, row_key VARCHAR, request_hash VARCHAR, field VARCHAR, label VARCHAR, "
     "answer VARCHAR, error VARCHAR, is_right BOOLEAN)"
 )
-PROFILES = "CREATE TABLE intent_profiles (run VARCHAR, started_at TIMESTAMP, field VARCHAR, level VARCHAR, rows BIGINT)"
+PROFILES = (
+    "CREATE OR REPLACE TABLE intent_profiles "
+    "(run VARCHAR, started_at TIMESTAMP, field VARCHAR, level VARCHAR, rows BIGINT)"
+)
 Pairs = Sequence[tuple[str | None, str | None]]
 """Labels and answers; an answer None is a refused row."""
 LAST: Pairs = (("a", "a"), ("a", "a"), ("a", "b"), ("b", "b"), ("b", None), ("c", "c"))
@@ -184,6 +187,8 @@ def test_answers_that_moved(
 
 
 def test_answers_without_profiles_are_those_of_the_rows(output: Path) -> None:
+    with duckdb.connect(str(output)) as db:
+        db.execute("DROP TABLE intent_profiles")
     found = report(output)
     with opened(output) as db:
         for answers in found.answers:

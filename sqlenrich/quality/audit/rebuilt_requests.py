@@ -171,7 +171,7 @@ def rebuilt_requests(stored: StoredOutput, where: str = "TRUE", values: Sequence
             place = (run_id, call, form)
             if place not in writers:
                 writers[place] = _writer(line.request, call, form)
-            yield RebuiltRequest(*facts, sent, writers[place].of(sent), line.request.forms[form].name)
+            yield RebuiltRequest(*facts, sent, writers[place].of((sent,)), line.request.forms[form].name)
 
 
 def why_not(stored: StoredOutput, line: RunLine | None, call: int | None, *, known: bool) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from sqlenrich.core.errors import ConfigError
-from sqlenrich.quality.forget.forgetting import forget_rows
 from sqlenrich.quality.forget.forgotten import Forgotten
 from sqlenrich.spec.enrichment import Enrichment
 
@@ -31,6 +30,8 @@ def forget(
     changed: a run over it asks its rows anew. Raises ConfigError where there is no run, no such row, or a table of
     another version, and RunError where another process has the database open.
     """
+    from sqlenrich.quality.forget.forgetting import forget_rows  # loads DuckDB
+
     if sum(choice is not None for choice in (row, where, before)) != 1:
         raise ConfigError("which rows? Give one of --row, --where and --before")
     return forget_rows(enrichment.name, output, row=row, where=where, before=_day(before), dry_run=dry_run)

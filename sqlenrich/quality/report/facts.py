@@ -244,16 +244,12 @@ def _of_profiles(stored: Stored, table: str) -> tuple[Answers, ...]:
         "SELECT field, level, SUM(CASE WHEN run = newest THEN rows ELSE 0 END) AS now, "
         "SUM(CASE WHEN run <> newest THEN rows ELSE 0 END) AS earlier "
         f"FROM {stored.quoted(table)} CROSS JOIN ({newest}) AS last (newest) "
-        f"WHERE field <> {text(DRIFT_MARKS)} GROUP BY ALL ORDER BY field, now DESC, level"
+        f"WHERE field IN ({', '.join(map(text, stored.fields))}) GROUP BY ALL ORDER BY field, now DESC, level"
     )
     counts: dict[str, list[tuple[str, int, int]]] = {}
     for name, level, now, earlier in stored.rows(sql):
         counts.setdefault(str(name), []).append((str(level), int(now), int(earlier)))
-    order = [
-        *(name for name in stored.fields if name in counts),
-        *(name for name in counts if name not in stored.fields),
-    ]
-    return tuple(_answers(name, counts[name], sql) for name in order)
+    return tuple(_answers(name, counts[name], sql) for name in stored.fields if name in counts)
 
 
 def _of_rows(stored: Stored) -> tuple[Answers, ...]:

@@ -14,6 +14,9 @@ from sqlenrich.quality.report.tiles import Tile
 from sqlenrich.quality.review.estimate import ReviewEstimate
 from sqlenrich.spec.prices import money
 
+WHOLE_RUN_IDS = 100
+"""The width in which no id of a run is cut: other commands take it."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -81,7 +84,7 @@ class QualityReport:
             yield f"{self.output} tells of no run of {self.name}"
             return
         head = ("run", "status", "rows", "refused", "calls", "tokens in", "tokens out", "cost", "right")
-        yield from table([head, *map(self._run, self.runs)], width)
+        yield from table([head, *map(self._run, self.runs)], max(width, WHOLE_RUN_IDS))
 
     def _run(self, line: RunFigures) -> tuple[str, ...]:
         counts = ("rows_in", "quarantined", "calls", "tokens_in", "tokens_out")
