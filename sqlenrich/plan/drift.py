@@ -209,16 +209,19 @@ def _bound(engine: Engine, statement: str, settings: DriftSettings, fields: int)
 
 def field_threshold(sigma: float, fields: int) -> float:
     """Give the score of a field that is as rare among several fields as ``sigma`` is for one (Šidák)."""
-    normal = NormalDist()
-    return normal.inv_cdf(normal.cdf(sigma) ** (1 / max(fields, 1)))
+    # By the tails: a cdf near 1 has lost its digits.
+    return -NormalDist().inv_cdf(-math.expm1(math.log1p(-_tail(sigma)) / max(fields, 1)))
 
 
 def run_sigma(score: float, fields: int) -> float:
     """Give the score of a run whose highest score of a field is ``score``: the inverse of :func:`field_threshold`."""
-    normal = NormalDist()
-    # 1 - (1 - p)^k, from the tail: a cdf near 1 has lost its digits.
-    tail = -math.expm1(fields * math.log1p(-normal.cdf(-score)))
-    return max(0.0, -normal.inv_cdf(tail)) if tail > 0 else score
+    tail = -math.expm1(fields * math.log1p(-_tail(score)))
+    return max(0.0, -NormalDist().inv_cdf(tail)) if tail > 0 else score
+
+
+def _tail(score: float) -> float:
+    """Give the chance of a normal score above this one."""
+    return math.erfc(score / math.sqrt(2)) / 2
 
 
 @cache

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from sqlglot import exp
 
@@ -34,8 +36,17 @@ def store_profile(backend: Backend, plan: Plan, enrichment: Enrichment, run_id: 
 
 def read_drift(backend: Backend, plan: Plan, enrichment: Enrichment) -> Drift:
     """Compare the newest run that has a profile with those before it."""
-    settings, fields = enrichment.quality.drift, profile_fields(enrichment)
-    rows = backend.read(plan, drift(get_engine(backend.engine), settings, len(fields)))
+    return drift_of(enrichment, backend.read(plan, drift_query(enrichment, get_engine(backend.engine))))
+
+
+def drift_query(enrichment: Enrichment, engine: Engine) -> exp.Select:
+    """Give the SELECT whose rows :func:`drift_of` reads."""
+    return drift(engine, enrichment.quality.drift, len(profile_fields(enrichment)))
+
+
+def drift_of(enrichment: Enrichment, rows: Sequence[tuple[Any, ...]]) -> Drift:
+    """Give the drift that the rows of :func:`drift_query` tell."""
+    settings = enrichment.quality.drift
     found = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
     moved = [
         FieldDrift(

@@ -110,7 +110,7 @@ def test_sigma_is_near_the_exact_one() -> None:
 
 
 @pytest.mark.parametrize("fields", [1, 5, 40])
-@pytest.mark.parametrize("sigma", [0.5, 2.0, 3.5])
+@pytest.mark.parametrize("sigma", [0.5, 2.0, 3.5, 10.0])
 def test_sidak(sigma: float, fields: int) -> None:
     assert run_sigma(field_threshold(sigma, fields), fields) == pytest.approx(sigma, abs=1e-9)
 

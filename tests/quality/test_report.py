@@ -161,23 +161,26 @@ def test_measures(measure: str, value: str | None, expected: float | None) -> No
 
 
 @pytest.mark.parametrize(
-    ("header", "marks", "expected"),
-    [
-        ("", [], ("told", "25.0 of 100 rows")),
-        ("drift: {sigma: 2}\n", [], ("good", "25.0 of 100 rows")),
-        ("drift: {sigma: 2}\n", [("_drift", "alarm", 1)], ("bad", "25.0 of 100 rows")),
-    ],
+    ("header", "status", "outcome"),
+    [("", "told", ""), ("drift: {sigma: 10}\n", "good", "; no alarm"), ("drift: {sigma: 0.01}\n", "bad", "; ALARM")],
 )
-def test_answers_that_moved(
-    output: Path, header: str, marks: list[tuple[str, str, int]], expected: tuple[str, str]
-) -> None:
+def test_answers_that_moved(output: Path, header: str, status: str, outcome: str) -> None:
+    accepted = ("_error", "accepted", 100)
     with duckdb.connect(str(output)) as db:
         db.execute(PROFILES)
-        add_profile(db, "1", [("label", "a", 60), ("label", "b", 40), ("urgency", "1", 9), ("urgency", "2", 1)])
-        add_profile(db, "2", [("label", "a", 50), ("label", "b", 50), ("urgency", "1", 19), ("urgency", "2", 1)])
-        add_profile(db, "3", [("label", "a", 70), ("label", "b", 20), ("label", "c", 10), ("urgency", "1", 10), *marks])
+        add_profile(
+            db, "1", [("label", "a", 60), ("label", "b", 40), ("urgency", "1", 9), ("urgency", "2", 1), accepted]
+        )
+        add_profile(
+            db, "2", [("label", "a", 50), ("label", "b", 50), ("urgency", "1", 19), ("urgency", "2", 1), accepted]
+        )
+        add_profile(
+            db, "3", [("label", "a", 70), ("label", "b", 20), ("label", "c", 10), ("urgency", "1", 10), accepted]
+        )
     found = report(output, header)
-    assert tile(found, "moved")[:2] == expected
+    assert tile(found, "moved")[:2] == (status, "25.0 of 100 rows")
+    (detail,) = [one.detail for one in found.tiles if "moved" in one.question]
+    assert detail == f"label moved most, of 2 fields; 0.4 σ for all fields together{outcome}"
     label, urgency = found.answers
     assert [(one.name, one.share, one.earlier) for one in label.levels] == [
         ("a", 0.7, 0.55), ("b", 0.2, 0.45), ("c", 0.1, 0.0),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.engines import get_engine
+from sqlenrich.plan.relations import relations_of
 from sqlenrich.quality.page import check_page, write_file
 from sqlenrich.quality.report.facts import (
-    DRIFT_MARKS,
     PROFILES,
     RUNS_SHOWN,
     Refusals,
@@ -25,13 +26,13 @@ from sqlenrich.quality.report.tiles import tiles
 from sqlenrich.quality.review.estimate import review_estimate
 from sqlenrich.quality.stored import ALL_RUNS, Stored, opened
 from sqlenrich.runner.backends.ledger import LEDGER
+from sqlenrich.runner.drift import Drift
+from sqlenrich.runner.profiles import drift_of, drift_query
 from sqlenrich.spec.enrichment import Enrichment
 
 DEFAULT_ROWS = 500
 ROW_BYTES = 400_000
 """The most bytes that the sampled rows take on a page."""
-ALARM = "alarm"
-"""The level that drift writes for a run that moved too far."""
 
 
 def report(
@@ -72,7 +73,7 @@ def report(
                 answers=answers,
                 accuracy=accuracy,
                 review=review,
-                alarm=_alarm(stored),
+                drift=_drift(stored),
             ),
             runs=lines[-RUNS_SHOWN:],
             table=facts,
@@ -98,15 +99,15 @@ def _reviewed_run(stored: Stored) -> str:
     return ALL_RUNS if ALL_RUNS in samples or not samples else max(samples)
 
 
-def _alarm(stored: Stored) -> bool | None:
-    """Tell whether the newest run of the profiles raised an alarm; None where drift was never asked for."""
-    name = PROFILES.format(stored.enrichment.name)
-    if name not in stored.tables or not stored.enrichment.quality.drift.alarms:
+def _drift(stored: Stored) -> Drift | None:
+    """Compare the newest run with those before it; None without two profiles."""
+    enrichment, engine = stored.enrichment, get_engine("duckdb")
+    name = PROFILES.format(enrichment.name)
+    if name not in stored.tables:
         return None
-    table = stored.quoted(name)
-    newest = f"SELECT MAX(run) FROM {table}"
-    found = stored.rows(f"SELECT level FROM {table} WHERE field = '{DRIFT_MARKS}' AND run = ({newest})")
-    return (ALARM,) in found
+    relations = relations_of(enrichment, engine, {"source": "source", "profiles": stored.quoted(name)})
+    found = drift_of(enrichment, stored.rows(relations.sql(drift_query(enrichment, engine))))
+    return found if found.fields else None
 
 
 def _request(stored: Stored) -> Request:

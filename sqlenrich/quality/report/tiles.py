@@ -10,6 +10,7 @@ from typing import Literal
 from sqlenrich.quality.report.facts import Accuracy, Answers, RunFigures, Table
 from sqlenrich.quality.review.estimate import ReviewEstimate
 from sqlenrich.quality.review.review import share_text
+from sqlenrich.runner.drift import Drift
 from sqlenrich.runner.report import counted
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.prices import money
@@ -56,15 +57,15 @@ def tiles(
     answers: Sequence[Answers],
     accuracy: Accuracy | None,
     review: ReviewEstimate,
-    alarm: bool | None,
+    drift: Drift | None,
 ) -> tuple[Tile, ...]:
-    """Give the tiles in their order. ``alarm`` is whether the newest run moved too far; None where it is not told."""
+    """Give the tiles in their order. ``drift`` is that of the newest run; None where there is no earlier one."""
     command = Commands(enrichment.place, output)
     return (
         _accounted(runs, table, command),
         _accurate(enrichment, accuracy, command),
         _wrong(review, command),
-        _moved(answers, alarm, command),
+        _moved(enrichment, answers, drift, command),
         _refused(enrichment, table),
         _cost(runs, command),
     )
@@ -120,7 +121,7 @@ def _wrong(review: ReviewEstimate, command: Commands) -> Tile:
     return Tile(question, "told", share, f"{interval}: {rows} of {of}; {counted(review.requests, 'answer')} judged")
 
 
-def _moved(answers: Sequence[Answers], alarm: bool | None, command: Commands) -> Tile:
+def _moved(enrichment: Enrichment, answers: Sequence[Answers], drift: Drift | None, command: Commands) -> Tile:
     question = "Have the answers moved?"
     measured = [(moved, one.field) for one in answers if (moved := one.moved) is not None]
     if not measured:
@@ -129,9 +130,12 @@ def _moved(answers: Sequence[Answers], alarm: bool | None, command: Commands) ->
     moved, field = max(measured)
     figure = f"{100 * moved:.1f} of 100 rows"
     detail = f"{field} moved most, of {counted(len(measured), 'field')}"
-    if alarm is None:
+    if drift is None:
         return Tile(question, "told", figure, detail)
-    return Tile(question, "bad" if alarm else "good", figure, f"{detail}; {'an alarm' if alarm else 'no alarm'}")
+    detail += f"; {drift.sigma:.1f} σ for all fields together"
+    if not enrichment.quality.drift.alarms:
+        return Tile(question, "told", figure, detail)
+    return Tile(question, "bad" if drift.alarms else "good", figure, f"{detail}; {drift.verdict().partition(':')[0]}")
 
 
 def _refused(enrichment: Enrichment, table: Table) -> Tile:
