@@ -162,7 +162,7 @@ def test_measures(measure: str, value: str | None, expected: float | None) -> No
 
 @pytest.mark.parametrize(
     ("header", "status", "outcome"),
-    [("", "told", ""), ("drift: {sigma: 10}\n", "good", "; no alarm"), ("drift: {sigma: 0.01}\n", "bad", "; ALARM")],
+    [("", "told", ""), ("drift: {sigma: 10}\n", "good", "; no alarm")],
 )
 def test_answers_that_moved(output: Path, header: str, status: str, outcome: str) -> None:
     accepted = ("_error", "accepted", 100)
@@ -187,6 +187,19 @@ def test_answers_that_moved(output: Path, header: str, status: str, outcome: str
     ]  # fmt: skip
     assert label.moved == pytest.approx(0.25)
     assert urgency.moved == pytest.approx(2 / 30)
+
+
+def test_answers_that_moved_too_far_are_red(output: Path) -> None:
+    with duckdb.connect(str(output)) as db:
+        db.execute(PROFILES)
+        for number, a in enumerate([600, 605, 595, 602, 598, 50]):
+            lines = [("label", "a", a), ("label", "b", 1000 - a), ("_error", "accepted", 1000)]
+            add_profile(db, str(number), lines)
+    found = report(output, "drift: {sigma: 2, moved: 0.05}\n")
+    assert tile(found, "moved")[:2] == ("bad", "55.0 of 100 rows")
+    assert [one.detail.partition("; ")[2] for one in found.tiles if "moved" in one.question] == [
+        "4.9 σ for all fields together; ALARM"
+    ]
 
 
 def test_answers_without_profiles_are_those_of_the_rows(output: Path) -> None:
