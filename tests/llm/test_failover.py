@@ -72,9 +72,9 @@ def test_what_one_endpoint_leaves_the_other_takes_and_gives_back() -> None:
             one.revive()
 
         with Client(model(one, two), concurrency=16, batch_rows=20) as client:
-            seen = stream(client, 3_000, {300: one.die, 1_000: revive})
-        assert Counter(answer.call_error for answer in seen) == {None: 3_000}
-        assert len({answer.request_hash for answer in seen}) == 3_000
+            seen = stream(client, 6_000, {300: one.die, 1_000: revive})
+        assert Counter(answer.call_error for answer in seen) == {None: 6_000}
+        assert len({answer.request_hash for answer in seen}) == 6_000
         heard = client.new_warnings()
         assert len(one.asked) > before[0] + 300, "it got nothing after it came back"
         assert [line.removeprefix(one.url)[:24] for line in heard] == [" can't be reached (conne", " answers again"]
