@@ -78,6 +78,8 @@ def evaluate(
     All other arguments are those of :func:`~sqlenrich.run`. Raises ConfigError before the first call.
     """
     check_options("evaluate", options, EvaluateOptions)
+    if enrichment.embedding is not None:
+        raise ConfigError(f"{enrichment.place}: an evaluation counts right answers, and a vector is neither")
     config = settings_of(config, enrichment, options.get("prices"))
     observer, stopper = observer or NullObserver(), stopper or Stopper()
     enrichment = with_source_options(enrichment, **chosen(options, SOURCE_OPTIONS))

@@ -135,6 +135,8 @@ def review(
     labelled rows. Raises ConfigError for an output without the enrichment's results, for a sheet of another database,
     and for verdicts that can't be.
     """
+    if enrichment.embedding is not None:
+        raise ConfigError(f"{enrichment.place}: people can't judge vectors")
     if sheet is not None and read:
         raise ConfigError("--sheet makes what reviewers fill in, --read takes it: give one of them")
     if truth is not None and input is None:
