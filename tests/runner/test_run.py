@@ -307,7 +307,10 @@ def test_the_report(tmp_path: Path) -> None:
     assert report["tokens_in"] > 0
     ledger = rows(tmp_path / "out.duckdb", "SELECT run_id, name, status, report FROM _sqlenrich_runs")
     assert [row[:3] for row in ledger] == [(report["run_id"], "intent", "done")]
-    assert json.loads(ledger[0][3]) == report
+    kept = json.loads(ledger[0][3])
+    stored = kept.pop("stored")  # what an audit compares
+    assert kept == report
+    assert (stored["answers"], stored["tables"]) == (1, True)
     assert rows(tmp_path / "out.duckdb", "SELECT DISTINCT run_id FROM intent_responses") == [(report["run_id"],)]
 
 
@@ -546,7 +549,7 @@ def test_a_run_that_keeps_no_prompts_leaves_their_hashes_alone(tmp_path: Path) -
     first = run(prompt, data, out, *failures)
     assert first.status == 3, first.err
     tables = {name for (name,) in rows(out, "SELECT table_name FROM duckdb_tables()")}
-    assert tables == {"_sqlenrich_runs", "bare", "bare_checked", "bare_quarantine", "bare_responses"}
+    assert tables == {"_sqlenrich_runs", "bare", "bare_checked", "bare_quarantine", "bare_responses", "bare_profiles"}
     for table in sorted(tables):
         assert not any(body in str(rows(out, f"FROM {table}")) for _, body in ROWS), table
     found = rows(out, "SELECT id, prompt, _request_hash IS NULL, _error FROM bare_quarantine ORDER BY id")
