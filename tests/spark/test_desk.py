@@ -15,6 +15,7 @@ import orjson
 import pytest
 
 import sqlenrich.spark.worker as workers
+from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.limits import Limits
 from sqlenrich.core.turn import Turn
@@ -110,7 +111,7 @@ def test_what_is_asked_travels_as_json() -> None:
     form = OutputForm("json_object", {"type": "json_object"}, "Answer in JSON")
     config = RequestConfig(
         "m", {"top_p": 0.5}, {"type": "text"}, "Hint", fallbacks=(form,), turns=(Turn("system", "Be short."),),
-        max_tries=2, max_refusals=3,
+        max_tries=2, max_refusals=3, embedding=Embedding("vector", 4),
     )  # fmt: skip
     assert all(getattr(config, one.name) != one.default for one in fields(config))
     more: dict[str, Any] = {"headers": {"X-Team": "t"}, "extra_body": {"n_best": 1}, "timeout": 5}

@@ -36,6 +36,16 @@ from tests.standins.snowflake.values import (
     to_scale,
 )
 
+
+@typed("YEAR")
+def year(name: str, arguments: list[Node]) -> Node:
+    """https://docs.snowflake.com/en/sql-reference/functions/year, from memory: of a date or a time, as a NUMBER."""
+    (moment,) = arguments
+    if moment.type not in (DATE, TIMESTAMP):
+        raise SnowflakeError(f"{name}: {moment.type} is no date")
+    return strict(NUMBER, lambda value: Decimal(value.year), moment)
+
+
 # Numbers --------------------------------------------------------------------------------------------------------------
 
 
