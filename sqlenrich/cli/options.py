@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
-Option = Callable[[F], F]
 _EXAMPLES = {"columns": 'body="Message Text"', "truth": "intent=category", "row": "id=17"}
 
 

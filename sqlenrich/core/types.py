@@ -87,6 +87,11 @@ def parse_type(written: object) -> Type:
     raise ValueError(f"unknown type {written!r}: write a name, {{array: T}} or {{struct: {{name: T}}}}")
 
 
+def uncoerced(value: Type) -> Type:
+    """Give a type without the coercions around it."""
+    return uncoerced(value.type) if isinstance(value, Coerced) else value
+
+
 def stored(value: Type) -> Type:
     """Give the type of a column in a table, for the type by which its values are read."""
     match value:

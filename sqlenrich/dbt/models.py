@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from sqlenrich.dbt.macros import macro_name
 from sqlenrich.plan.relations import RELATIONS
 
-NODES = ("prompts", "pending", "responses", "checked", "quarantine", "enriched")
-"""The steps that are models, in the order in which dbt builds them."""
 RESULTS = ("enriched", "quarantine")
 """The steps whose models have versions."""
 

@@ -178,10 +178,7 @@ def _requirements(given: Any, fields: Mapping[str, Type], problems: list[Problem
                     if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= 1:
                         problems.append((f"a share is from 0 to 1, not {least!r}", path))
                     else:
-                        shown = (
-                            value if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-                        )
-                        found.append(Requirement(name, str(measure), shown, float(least)))
+                        found.append(Requirement(name, str(measure), _value_text(value), float(least)))
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.core.json import canonical_json
-from sqlenrich.core.types import BIGINT, BOOLEAN, Array, Coerced, Type
+from sqlenrich.core.types import BIGINT, BOOLEAN, Array, Type, uncoerced
 from sqlenrich.quality.comparison.comparison import NO_INPUT, NOT_ASKED, RowResult
 from sqlenrich.quality.comparison.metrics import values_equal
 from sqlenrich.quality.evaluation.evaluation import (
@@ -53,7 +53,7 @@ def judge(labels: Mapping[int, Any], results: Mapping[int, RowResult], field: st
 
 def score_field(enrichment: Enrichment, field: str, column: str, judged: Sequence[Judged]) -> FieldScore:
     """Give the score of a field whose labels are in ``column``."""
-    kind = _plain_type(enrichment.readings[field])
+    kind = uncoerced(enrichment.readings[field])
     pairs = [
         (value_text(one.label), REFUSED if one.error is not None else value_text(one.answer))
         for one in judged
@@ -128,10 +128,6 @@ def _counted_values(
     return tuple(sorted(names, key=order))
 
 
-def _plain_type(kind: Type) -> Type:
-    return _plain_type(kind.type) if isinstance(kind, Coerced) else kind
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | Number) and not isinstance(value, bool)
 
@@ -170,7 +166,7 @@ def check_requirements(
         if one.value is None:
             continue
         form = enrichment.schema["properties"][one.field]
-        kind = _plain_type(enrichment.readings[one.field])
+        kind = uncoerced(enrichment.readings[one.field])
         known = list(map(value_text, form.get("enum") or (("true", "false") if kind == BOOLEAN else ())))
         known = known or sorted({value_text(label) for label in labels[one.field].values()})
         if one.value not in known:

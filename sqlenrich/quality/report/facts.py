@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from sqlenrich.core.types import BIGINT, BOOLEAN, Coerced
+from sqlenrich.core.types import BIGINT, BOOLEAN, uncoerced
 from sqlenrich.quality.comparison.comparison import printed
+from sqlenrich.quality.evaluation.evaluation import ValueScore
 from sqlenrich.quality.statistics import wilson_interval
 from sqlenrich.quality.stored import LedgerRun, Stored
 from sqlenrich.runner.backends.ledger import LEDGER
@@ -158,11 +159,8 @@ class FieldAccuracy:
         """Give ``right`` of the field, or ``precision``, ``recall`` or ``f1`` of a value; None where no row tells."""
         if value is None:
             return self.share
-        right, labelled, answered = self.count(value, value), self.labelled(value), self.answered(value)
-        above, below = {
-            "precision": (right, answered), "recall": (right, labelled), "f1": (2 * right, labelled + answered),
-        }[name]  # fmt: skip
-        return above / below if below else None
+        score = ValueScore(value, self.labelled(value), self.answered(value), self.count(value, value))
+        return {"precision": score.precision, "recall": score.recall, "f1": score.f1}[name]
 
     def unmet(self, requirements: Iterable[Requirement]) -> list[Requirement]:
         """Give the requirements of this field that are not met."""
@@ -255,8 +253,7 @@ def _of_profiles(stored: Stored, table: str) -> tuple[Answers, ...]:
 def _of_rows(stored: Stored) -> tuple[Answers, ...]:
     found = []
     for name in stored.fields:
-        kind = stored.enrichment.readings[name]
-        kind = kind.type if isinstance(kind, Coerced) else kind
+        kind = uncoerced(stored.enrichment.readings[name])
         listed = "enum" in stored.enrichment.schema["properties"][name]
         if listed or kind in (BOOLEAN, BIGINT):
             sql = (

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.json import canonical_json, compact_json
-from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, Coerced, Type
+from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, Type, uncoerced
 from sqlenrich.quality.page import check_page, render_page, write_file
 from sqlenrich.quality.review.sample import ReviewSample, SampledRow
 from sqlenrich.schema import value_test
@@ -93,7 +93,7 @@ def choices_of(enrichment: Enrichment, field: str) -> list[Any] | None:
     """Give the values from which a reviewer chooses; None for a field of too many."""
     schema = enrichment.schema["properties"][field]
     kind = enrichment.readings[field]
-    kind = kind.type if isinstance(kind, Coerced) else kind
+    kind = uncoerced(kind)
     low, high = schema.get("minimum"), schema.get("maximum")
     found: list[Any] | None = None
     if (listed := schema.get("enum")) is not None:
@@ -116,7 +116,7 @@ def may_be_null(enrichment: Enrichment, field: str) -> bool:
 
 def is_text(kind: Type) -> bool:
     """Tell whether the values of a field are written as they are, not as JSON."""
-    return (kind.type if isinstance(kind, Coerced) else kind) == STRING
+    return uncoerced(kind) == STRING
 
 
 def fold(prompts: Sequence[str]) -> tuple[str, list[str], str]:
