@@ -11,12 +11,12 @@ from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.engine import Engine, ResponseFormat
 from sqlenrich.core.errors import ConfigError, SqlenrichError
 from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
-from sqlenrich.core.turn import text_before
+from sqlenrich.core.turn import ROW_SYSTEM, text_before
 from sqlenrich.engines import engine_names, get_engine
 from sqlenrich.plan.compile import compile_plan
 from sqlenrich.plan.model import engine_of, output_of
 from sqlenrich.plan.request import ResolvedModel
-from sqlenrich.prompt import Prompt
+from sqlenrich.prompt import Prompt, PromptWithSystem
 from sqlenrich.prompt.layout import layout
 from sqlenrich.renderer.script import model_for
 from sqlenrich.runner.output_forms import sends_schema
@@ -55,6 +55,8 @@ def check(file: str | Path, *, model: str | None = None, engines: Sequence[str] 
     compiled = enrichment.prompt()
     lines = [f"{enrichment.place}: {enrichment.description or enrichment.name}"]
     lines.append(f"  reads       {', '.join(compiled.columns)}")
+    if isinstance(compiled, PromptWithSystem):
+        lines.append(f"  system      differs by row: it reads {', '.join(compiled.system.columns)}")
     lines.append(f"  key         {', '.join(enrichment.key) or '_row (files only)'}")
     lines.append(f"  gives       {', '.join(enrichment.output_columns)}")
     lines.append(f"  settings    {config.path or 'no sqlenrich.toml'}")
@@ -70,20 +72,20 @@ def check(file: str | Path, *, model: str | None = None, engines: Sequence[str] 
 
 def _prompt(enrichment: Enrichment, compiled: Prompt) -> list[str]:
     """Give the constant part of the prompts, and a warning if it is where prefix caches cannot use it."""
-    same = layout(compiled.expr, lambda text: len(text.encode())).constant
+    same = layout(compiled.printed, lambda text: len(text.encode())).constant
     line = f"  tokens      about {-(-same // BYTES_PER_TOKEN):,} of each prompt are constant"
     if enrichment.embedding is None:
         line += f", the schema has {estimate_tokens(hint_text(enrichment.schema)):,}"
     if (limit := enrichment.limit) is not None:
         longer = "is not asked" if limit.cut is None else f"has its {limit.cut} cut"
         line += f"; a request of over {limit.tokens:,} {longer}"
-    if turns := enrichment.turns:
+    if turns := [turn for turn in enrichment.turns if turn != ROW_SYSTEM]:
         before = estimate_tokens(text_before(turns))
         line += (
             f"\n  messages    {len(turns)} before each prompt, about {before:,} tokens; "
             "the function of a warehouse gets them as text before it"
         )
-    _, value, behind, column = layout(compiled.expr)
+    _, value, behind, column = layout(compiled.printed)
     if value is None or enrichment.embedding is not None or behind < LONG_CONSTANT_CHARACTERS:
         return [line]
     place = f" (line {compiled.lines[value]})" if value in compiled.lines else ""

@@ -70,7 +70,7 @@ def fitted(text: str, enrichment: Enrichment, types: Mapping[str, Type]) -> Fitt
     """
     names = {_plain(name): name for name in reversed(list(types))}
     found = {column: names[_plain(column)] for column in enrichment.prompt().columns if _plain(column) in names}
-    main = (enrichment.require or enrichment.prompt().columns)[0]
+    main = (enrichment.require or enrichment.prompt().inputs)[0]
     key = [names[_plain(name)] for name in enrichment.key if _plain(name) in names]
     key = key if len(key) == len(enrichment.key) else [name for name in (key_of(list(types)),) if name is not None]
     if main not in found:

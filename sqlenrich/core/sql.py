@@ -8,6 +8,8 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
+from sqlenrich.core.turn import SEPARATOR
+
 Sql: TypeAlias = exp.Expr
 
 Build = Callable[..., Sql]
@@ -114,6 +116,11 @@ def concat(*parts: Sql) -> Sql:
     for part in parts[1:]:
         result = exp.DPipe(this=result, expression=part, safe=False)
     return result
+
+
+def record_separator() -> Sql:
+    """Give the text U+001E. A console or an editor may lose the character itself from a literal."""
+    return func("CHR", literal(ord(SEPARATOR)))
 
 
 def cast(value: Sql, to: str | exp.DataType, *, safe: bool = False) -> Sql:

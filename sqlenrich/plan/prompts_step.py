@@ -102,7 +102,7 @@ class PromptsStep:
         rendered = exp.select(
             *(named(self.columns.value(name), name) for name in self.kept),
             named(prompt, "prompt"),
-            named(self.columns.no_input(compiled.columns), "_no_input"),
+            named(self.columns.no_input(compiled.inputs), "_no_input"),
             *([named(self.columns.bad_value(compiled.columns), BAD_VALUE)] if self.tells_values else []),
             copy=False,
         )

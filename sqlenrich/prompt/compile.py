@@ -43,6 +43,16 @@ class Prompt:
     lines: Mapping[Expr, int] = field(default_factory=dict, compare=False)
     """The line of the file that prints an expression first."""
 
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The columns that decide whether a row has input."""
+        return self.columns
+
+    @property
+    def printed(self) -> Expr:
+        """What the template prints, for its layout."""
+        return self.expr
+
 
 def compile_prompt(
     template: str,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
-from sqlenrich.core.turn import as_messages
+from sqlenrich.core.turn import ROW_SYSTEM, as_messages, shown_text
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.model import resolve_model
 from sqlenrich.plan.request import ResolvedModel
@@ -162,7 +162,10 @@ def _prompts(
 ) -> str:
     lines: list[str] = []
     for number, row in enumerate(rows, start=1):
-        lines += [_title(enrichment, row, number), _state(enrichment, row) or row["prompt"]]
+        lines += [
+            _title(enrichment, row, number),
+            _state(enrichment, row) or shown_text(enrichment.turns, row["prompt"]),
+        ]
     lines += [RULE, f"each is sent as POST {_page(enrichment)}:"]
     lines.append(json.dumps(_body(enrichment, resolved, endpoint), indent=2, ensure_ascii=False))
     lines += [RULE, f"{len(rows)} of {total:,} rows; nothing was sent"]
@@ -184,7 +187,8 @@ def _body(enrichment: Enrichment, resolved: ResolvedModel, endpoint: Endpoint | 
     content = "<the prompt>" + (f"\n\n{form.hint}" if form.hint else "")
     if form.response_format is not None:
         body["response_format"] = form.response_format
-    return {**body, **extra, "messages": [*as_messages(enrichment.turns), {"role": "user", "content": content}]}
+    turns = [turn._replace(content="<the row's system>") if turn == ROW_SYSTEM else turn for turn in enrichment.turns]
+    return {**body, **extra, "messages": [*as_messages(turns), {"role": "user", "content": content}]}
 
 
 def _shown(enrichment: Enrichment, response: str | None) -> str | None:
@@ -233,7 +237,7 @@ def _answers(
             continue
         asked += 1
         answer = answers[row["request_hash"]]
-        lines += [row["prompt"], ""]
+        lines += [shown_text(enrichment.turns, row["prompt"]), ""]
         if answer.call_error is not None:
             lines.append(f"CALL_ERROR: {answer.call_error}")
             continue

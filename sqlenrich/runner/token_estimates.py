@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlenrich.core.json import compact_json
 from sqlenrich.core.sql import literal
 from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
-from sqlenrich.core.turn import text_before
+from sqlenrich.core.turn import ROW_SYSTEM, sent_text, text_before
 from sqlenrich.llm.endpoint.request_config import OutputForm
 from sqlenrich.plan.model import engine_of
 from sqlenrich.plan.plan import Plan
@@ -166,8 +166,10 @@ class PendingRequests:
 
     def prefix_bytes(self) -> int:
         """The bytes of the constant beginning of all prompts, which an endpoint with a prefix cache reads once."""
-        turns = len(text_before(self.enrichment.turns).encode())
-        return turns + layout(self.enrichment.prompt().expr, lambda text: len(text.encode())).before
+        # Constant messages follow a system message that differs by row.
+        turns = () if ROW_SYSTEM in self.enrichment.turns else self.enrichment.turns
+        before = layout(self.enrichment.prompt().printed, lambda text: len(text.encode())).before
+        return len(text_before(turns).encode()) + before
 
     def tokens_beside(self) -> int:
         """The estimated tokens beside each prompt: the messages before it, the schema or the hint."""
@@ -177,7 +179,7 @@ class PendingRequests:
 
     @property
     def turns_tokens(self) -> int:
-        """The estimated tokens of the messages before each prompt."""
+        """The estimated tokens of the constant messages before each prompt."""
         return estimate_tokens(text_before(self.enrichment.turns))
 
     @property
@@ -218,8 +220,7 @@ class PendingRequests:
             return [], why[0]
         texts = self.requests.sample(sample)
         hint = "\n\n" + self.form.hint if self.form.hint else ""
-        before = text_before(self.enrichment.turns)
-        counts = count([before + prompt + hint for prompt in texts])
+        counts = count([sent_text(self.enrichment.turns, prompt) + hint for prompt in texts])
         known = [(len(p.encode()), tokens) for p, tokens in zip(texts, counts, strict=True) if tokens is not None]
         return (
             known,

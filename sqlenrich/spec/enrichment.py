@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from sqlenrich.core.embedding import Embedding
+from sqlenrich.core.errors import PromptError
 from sqlenrich.core.turn import Turn
 from sqlenrich.core.types import STRING, Type, stored
-from sqlenrich.prompt import Prompt, compile_prompt
+from sqlenrich.prompt import Prompt, compile_prompt, with_system
 from sqlenrich.schema import Checks, build_checks, output_columns
 from sqlenrich.schema.checks.repairs import REPAIRS
 from sqlenrich.spec.condition import columns_of_condition, parse_condition
@@ -60,7 +62,9 @@ class Enrichment:
     engine_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     vars: Mapping[str, Any] = field(default_factory=dict)
     turns: tuple[Turn, ...] = ()
-    """The messages before each prompt, their constants filled in."""
+    """The messages before each prompt, their constants filled in; the content of ``system`` is None."""
+    system: str | None = None
+    """The template of a system message that differs by row; None: it is constant or there is none."""
     hint: str = "auto"
     repairs: tuple[str, ...] = DEFAULT_REPAIRS
     declares_repairs: bool = True
@@ -87,17 +91,33 @@ class Enrichment:
         return tuple(name for name in REPAIRS if name in (*self.repairs, "reasoning"))
 
     def prompt(self, types: Mapping[str, Type] | None = None) -> Prompt:
-        """Compile the template. ``types`` are the source's real column types by template name, if known."""
+        """Compile the template, and that of a system message that differs by row.
+
+        ``types`` are the source's real column types by template name, if known.
+        """
         declared = {name: column.type for name, column in self.columns.items() if column.type is not None}
-        return compile_prompt(
-            self.template,
+        compiled = functools.partial(
+            compile_prompt,
             columns={**(types or {}), **declared},
             vars={"output": self.schema.get("properties", {}), **self.vars},
             default=STRING if types is None else None,
-            source=self.place,
-            first_line=self.template_line,
             folder=self.path.resolve().parent if self.path is not None else None,
         )
+        if self.system is None:
+            return compiled(self.template, source=self.place, first_line=self.template_line)
+        problems: list[PromptError] = []
+        parts: list[Prompt] = []
+        for template, source, line in (
+            (self.system, f"{self.place} @ system", 1),
+            (self.template, self.place, self.template_line),
+        ):
+            try:
+                parts.append(compiled(template, source=source, first_line=line))
+            except PromptError as error:
+                problems += error.problems
+        if problems:
+            raise PromptError.of(problems)
+        return with_system(*parts)
 
     def used_columns(self, compiled: Prompt | None = None) -> tuple[str, ...]:
         """Give the columns that the prompt, the key, ``keep``, ``require`` and ``where`` name, each once.

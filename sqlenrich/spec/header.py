@@ -62,7 +62,10 @@ HEADER: dict[str, dict[str, Any]] = {
         "description": "temperature, max_tokens, top_p, seed, stop. A vendor's own: under its engine's name.",
     },
     "vars": {"type": "object", "description": "Constants of the template."},
-    "system": {"type": "string", "description": "What the model is told before each prompt. The same for all rows."},
+    "system": {
+        "type": "string",
+        "description": "What the model is told before each prompt: a template, constant or with columns of the row.",
+    },
     "messages": {
         "type": "array",
         "items": {

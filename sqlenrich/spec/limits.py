@@ -82,7 +82,7 @@ def read_limit(
     if limit.bytes <= 0:
         message = (
             f"max_input_tokens {tokens} leaves nothing for a prompt: the output's schema "
-            f"{'and the messages before it are' if turns else 'alone is'} about {limit.beside}"
+            f"{'and the messages before it are' if text_before(turns) else 'alone is'} about {limit.beside}"
         )
         problems.append((message, "max_input_tokens"))
     return limit, problems

@@ -15,7 +15,7 @@ from typing import Any
 from sqlenrich.core.embedding import DEFAULT_ALIASES, Embedding
 from sqlenrich.core.errors import PromptError, SpecError, did_you_mean
 from sqlenrich.core.json import compact_json
-from sqlenrich.core.turn import Turn
+from sqlenrich.core.turn import ROW_SYSTEM, Turn
 from sqlenrich.core.types import STRING, parse_type, stored
 from sqlenrich.engines import is_engine
 from sqlenrich.prompt import compile_prompt
@@ -118,7 +118,8 @@ class _Loader:
         keep_prompts = self.values.get("keep_prompts", True)
         if not isinstance(keep_prompts, bool):
             self.report(f"keep_prompts must be true or false, not {keep_prompts!r}", ("keep_prompts",))
-        turns = self.turns(schema)
+        columns = self.columns()
+        turns = self.turns(schema, columns)
         made = Enrichment(
             name=self.name,
             template=template,
@@ -132,7 +133,7 @@ class _Loader:
             query=query,
             key=self.names("key"),
             keep=self.names("keep"),
-            columns=self.columns(),
+            columns=columns,
             require=self.names("require") if "require" in self.values else None,
             where=self.where(),
             model=self.value("model", str, DEFAULT_ALIASES[embedding is not None]),
@@ -149,6 +150,7 @@ class _Loader:
             keep_prompts=bool(keep_prompts),
             limit=self.limit(schema if embedding is None else None, turns),
             turns=turns,
+            system=self.values["system"] if ROW_SYSTEM in turns else None,
             quality=self.quality(schema),
             embedding=embedding,
         )
@@ -253,11 +255,12 @@ class _Loader:
                 )
         return tuple(repair for repair in REPAIRS if repair in value)
 
-    def turns(self, schema: Mapping[str, Any]) -> tuple[Turn, ...]:
+    def turns(self, schema: Mapping[str, Any], columns: Mapping[str, SourceColumn]) -> tuple[Turn, ...]:
         given = self.values.get("vars")
         constants = {"output": schema.get("properties", {}), **(given if isinstance(given, dict) else {})}
         folder = self.path.resolve().parent if self.path is not None else None
-        turns, problems = read_turns(self.values, constants, folder)
+        types = {name: column.type for name, column in columns.items() if column.type is not None}
+        turns, problems = read_turns(self.values, constants, types, folder)
         for message, place in problems:
             self.report(message, place)
         return turns
@@ -425,7 +428,8 @@ class _Loader:
             for name, column in enrichment.columns.items():
                 near = did_you_mean(name, used)
                 # A typed column may be there for the option --where.
-                if name not in used and (near or column.type in (None, STRING)):
+                unused = name not in used and "system" not in self.wrong  # which may read it
+                if unused and (near or column.type in (None, STRING)):
                     self.report(f'the column "{name}"{near} is not used by the prompt', ("columns", name))
             cut = enrichment.limit.cut if enrichment.limit is not None else None
             if cut is not None and (problem := cut_problem(cut, compiled.expr)):

@@ -1,4 +1,4 @@
-"""``system`` and ``messages`` of a header: what the model is told before each prompt, the same for all rows."""
+"""``system`` and ``messages`` of a header: what the model is told first. Only ``system`` may read a row."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from sqlenrich.core.errors import PromptError
-from sqlenrich.core.turn import ASSISTANT, SYSTEM, USER, Turn
+from sqlenrich.core.turn import ASSISTANT, ROW_SYSTEM, SYSTEM, USER, Turn
+from sqlenrich.core.types import Type
 from sqlenrich.prompt import compile_prompt, render_prompt
 
 Problem = tuple[str, tuple[str, ...]]
@@ -15,9 +16,12 @@ Problem = tuple[str, tuple[str, ...]]
 
 
 def read_turns(
-    header: Mapping[str, Any], constants: Mapping[str, Any], folder: Path | None
+    header: Mapping[str, Any], constants: Mapping[str, Any], columns: Mapping[str, Type], folder: Path | None
 ) -> tuple[tuple[Turn, ...], list[Problem]]:
-    """Give the messages of a header, their templates rendered with constants, and its problems."""
+    """Give the messages of a header, their templates rendered with constants, and its problems.
+
+    ``columns`` are the declared types of the source's columns. A ``system`` that reads columns is ROW_SYSTEM.
+    """
     turns: list[Turn] = []
     problems: list[Problem] = []
     written: list[tuple[str, Any, tuple[str, ...]]] = []
@@ -42,9 +46,11 @@ def read_turns(
         problems.append(("messages must end with the assistant's: the prompt is the user's next one", ("messages",)))
     for role, template, path in written:
         try:
-            columns = compile_prompt(template, vars=constants, folder=folder).columns
-            if columns:
-                text = f'{path[0]} is the same for all rows: write "{columns[0]}" into the prompt, or into vars'
+            read = compile_prompt(template, columns=columns, vars=constants, folder=folder).columns
+            if read and role == SYSTEM:
+                turns.append(ROW_SYSTEM)
+            elif read:
+                text = f'{path[0]} is the same for all rows: write "{read[0]}" into the prompt, or into vars'
                 problems.append((text, path))
             else:
                 turns.append(Turn(role, render_prompt(template.removesuffix("\n"), {}, constants, folder)))

@@ -13,7 +13,7 @@ from sqlenrich.core.engine import CallResult, ModelCall, OutputSpec, ResponseFor
 from sqlenrich.core.errors import UnsupportedError
 from sqlenrich.core.json import compact_json
 from sqlenrich.core.sql import Sql, any_of, func, literal
-from sqlenrich.engines.bigquery.text import safe_cast
+from sqlenrich.engines.bigquery.text import TEXT, safe_cast
 from sqlenrich.engines.shared.model_call import request_text, select_carried
 from sqlenrich.engines.shared.reading import AnswerFacts, StoredJson, joined, reading
 from sqlenrich.schema.columns import nullable_items
@@ -180,7 +180,7 @@ def call(pending: Sql, request: ModelCall) -> CallResult:
 
     AI.GENERATE is asked by the option ``function``, and where the model's name is an endpoint of Gemini.
     """
-    prompt, quota = request_text(request), request.options.get("request_type")
+    prompt, quota = request_text(request, TEXT), request.options.get("request_type")
     if quota is not None and quota not in REQUEST_TYPES.value:
         raise UnsupportedError(
             "bigquery", f'no request_type "{quota}"', f"write one of {', '.join(REQUEST_TYPES.value)}"
@@ -289,7 +289,7 @@ def count_tokens(request: ModelCall) -> Sql:
     """
     named = ENDPOINT.fullmatch(request.model) is not None and not request.model.startswith("https:")
     arguments = {"endpoint": literal(request.model)} if named else {}
-    counted = func("AI.COUNT_TOKENS", request_text(request), **arguments)
+    counted = func("AI.COUNT_TOKENS", request_text(request, TEXT), **arguments)
     return exp.Dot(this=counted, expression=exp.to_identifier("result"))
 
 

@@ -11,6 +11,7 @@ from sqlenrich.core.engine import CallResult, EmbeddingFunction, ModelCall, Read
 from sqlenrich.core.errors import UnsupportedError
 from sqlenrich.core.sql import Sql, func, literal
 from sqlenrich.engines.bigquery.call import REFERENCE, STORED, asked_over
+from sqlenrich.engines.bigquery.text import TEXT
 from sqlenrich.engines.shared.model_call import request_text, select_carried
 from sqlenrich.engines.shared.reading import AnswerFacts, reading
 
@@ -49,7 +50,7 @@ def embed(pending: Sql, request: ModelCall) -> CallResult:
             "bigquery", f"the parameter {', '.join(unknown)} of AI.GENERATE_EMBEDDING", f"it takes {known}"
         )
     settings = {"output_dimensionality": request.embedding.dimensions, **request.params}
-    asked = select_carried(pending, request, request_text(request), CONTENT)
+    asked = select_carried(pending, request, request_text(request, TEXT), CONTENT)
     return asked_over(exp.GenerateEmbedding, request, asked, {name: literal(value) for name, value in settings.items()})
 
 

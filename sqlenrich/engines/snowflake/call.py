@@ -11,7 +11,7 @@ from sqlenrich.core.engine import CallResult, ModelCall, OutputSpec, ResponseFor
 from sqlenrich.core.sql import Sql, any_of, func, given, literal
 from sqlenrich.engines.shared.model_call import request_text
 from sqlenrich.engines.shared.reading import AnswerFacts, StoredJson, joined, reading
-from sqlenrich.engines.snowflake.text import matches, string_of
+from sqlenrich.engines.snowflake.text import TEXT, matches, string_of
 from sqlenrich.schema.json_schema import json_schema
 from sqlenrich.schema.vendor.dialects import SNOWFLAKE
 from sqlenrich.schema.vendor.openai_strict import strict_part
@@ -94,7 +94,7 @@ def response_format(output: OutputSpec) -> ResponseFormat:
 
 def call(pending: Sql, request: ModelCall) -> CallResult:
     """Ask through ``AI_COMPLETE``."""
-    arguments: dict[str, Sql] = {"model": literal(request.model), "prompt": request_text(request)}
+    arguments: dict[str, Sql] = {"model": literal(request.model), "prompt": request_text(request, TEXT)}
     if request.params:
         arguments["model_parameters"] = exp.var(_constant(request.params))
     if request.response_format is not None:
@@ -106,7 +106,7 @@ def call(pending: Sql, request: ModelCall) -> CallResult:
 
 def count_tokens(request: ModelCall) -> Sql:
     """Count a request's text by ``AI_COUNT_TOKENS``, without the response format. Some models it does not count."""
-    return func("AI_COUNT_TOKENS", literal("ai_complete"), literal(request.model.lower()), request_text(request))
+    return func("AI_COUNT_TOKENS", literal("ai_complete"), literal(request.model.lower()), request_text(request, TEXT))
 
 
 def must_exist(request: ModelCall) -> list[str]:

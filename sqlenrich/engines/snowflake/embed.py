@@ -11,6 +11,7 @@ from sqlenrich.core.sql import Sql, func, literal
 from sqlenrich.engines.shared.model_call import check_length, request_text
 from sqlenrich.engines.shared.reading import AnswerFacts, reading
 from sqlenrich.engines.snowflake.call import DOCS, STORED
+from sqlenrich.engines.snowflake.text import TEXT
 
 EMBED_DOCS = DOCS + "ai_embed"
 VECTOR_DOCS = "https://docs.snowflake.com/en/sql-reference/data-types-vector"
@@ -49,7 +50,7 @@ def embed(pending: Sql, request: ModelCall) -> CallResult:
         names = ", ".join(request.params)
         raise UnsupportedError("snowflake", f"the parameter {names} of AI_EMBED, which has none", "leave it out")
     check_length("snowflake", request, LENGTHS.value.get(request.model.lower()))
-    vector = func("AI_EMBED", literal(request.model), request_text(request))
+    vector = func("AI_EMBED", literal(request.model), request_text(request, TEXT))
     array = exp.Cast(this=vector, to=exp.DataType.build("ARRAY", dialect="snowflake"))
     # A VARIANT can't hold a VECTOR. NULL is kept: it tells that the row was asked and failed.
     return CallResult(pending, func("TO_JSON", func("OBJECT_CONSTRUCT_KEEP_NULL", literal("value"), array)))

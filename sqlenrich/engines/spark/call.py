@@ -10,6 +10,7 @@ from sqlenrich.core.json import compact_json
 from sqlenrich.core.sql import Sql, any_of, func, given, literal
 from sqlenrich.engines.shared.model_call import request_text
 from sqlenrich.engines.shared.reading import AnswerFacts, StoredJson, joined, reading
+from sqlenrich.engines.spark.text import TEXT
 
 _NINE_FILES = "nine public files; the vendor's page names none"
 
@@ -48,7 +49,7 @@ def call(pending: Sql, request: ModelCall) -> CallResult:
     if request.params:
         arguments["modelParameters"] = parameter(request.params)
     arguments["failOnError"] = literal(False)
-    answer = func("ai_query", literal(request.model), request_text(request), **arguments)
+    answer = func("ai_query", literal(request.model), request_text(request, TEXT), **arguments)
     kept = func("map", literal("ignoreNullFields"), literal("false"))
     return CallResult(pending, func("COALESCE", func("to_json", answer, kept), literal("null")))
 

@@ -12,6 +12,7 @@ from sqlenrich.engines.shared.model_call import check_length, request_text
 from sqlenrich.engines.shared.reading import AnswerFacts, reading
 from sqlenrich.engines.spark.call import ANSWERS as TEXTS
 from sqlenrich.engines.spark.call import STORED, parameter
+from sqlenrich.engines.spark.text import TEXT
 
 RETURN_TYPE = VendorFact(
     "ARRAY<FLOAT>",
@@ -34,7 +35,7 @@ def embed(pending: Sql, request: ModelCall, *, lengths: Mapping[str, int] | None
     if params := {**length, **request.params}:
         arguments["modelParameters"] = parameter(params)
     arguments["failOnError"] = literal(False)
-    answer = func("ai_query", literal(request.model), request_text(request), **arguments)
+    answer = func("ai_query", literal(request.model), request_text(request, TEXT), **arguments)
     kept = func("map", literal("ignoreNullFields"), literal("false"))
     return CallResult(pending, func("COALESCE", func("to_json", answer, kept), literal("null")))
 

@@ -8,10 +8,18 @@ from datetime import UTC, datetime
 
 import orjson
 
+from sqlenrich.core.turn import split_system
 from sqlenrich.llm.endpoint.request_config import OutputForm, RequestConfig, body_parts
 from sqlenrich.llm.endpoint.response import Completion, is_about_form, read_completion, storable
 
 PAGE = "/chat/completions"
+
+
+def _json(text: str) -> bytes:
+    try:
+        return orjson.dumps(text)
+    except TypeError:
+        return orjson.dumps(storable(text))
 
 
 class RequestBody:
@@ -21,8 +29,13 @@ class RequestBody:
 
     def __init__(self, config: RequestConfig, extra_body: Mapping[str, object]) -> None:
         self._config, self._extra_body = config, extra_body
-        self._before, self._after, self.fields = body_parts(config, extra_body)
+        self._parts = body_parts(config, extra_body)
         self.given_up_at: list[datetime] = []
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """The names of the fields beside the model and the messages."""
+        return self._parts.fields
 
     @property
     def given_up(self) -> int:
@@ -31,12 +44,13 @@ class RequestBody:
 
     def of(self, prompts: Sequence[str]) -> bytes:
         """Give the exact bytes of the request for one prompt."""
-        (prompt,) = prompts
-        try:
-            content = orjson.dumps(prompt)
-        except TypeError:
-            content = orjson.dumps(storable(prompt))
-        return self._before + content[:-1] + self._after
+        (text,) = prompts
+        head, before, after, _ = self._parts
+        if head:
+            system, text = split_system(self._config.turns, text)
+            if system:
+                head += b'{"role":"system","content":' + _json(system) + b"},"
+        return head + before + _json(text)[:-1] + after
 
     def give_up(self, given_up: int) -> bool:
         """Take the next form, after the one behind ``given_up`` others was refused; False where there is none.
@@ -47,7 +61,7 @@ class RequestBody:
         if given_up == self.given_up and self.given_up < len(fallbacks):
             form = fallbacks[self.given_up]
             config = replace(self._config, response_format=form.response_format, hint=form.hint)
-            self._before, self._after, self.fields = body_parts(config, self._extra_body)
+            self._parts = body_parts(config, self._extra_body)
             self.given_up_at.append(datetime.now(UTC))
         return given_up < self.given_up
 

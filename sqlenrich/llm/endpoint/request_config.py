@@ -11,7 +11,7 @@ import orjson
 from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.endpoint import own_field_problems
 from sqlenrich.core.errors import ConfigError
-from sqlenrich.core.turn import Turn, as_messages
+from sqlenrich.core.turn import ROW_SYSTEM, Turn, as_messages
 
 
 class OutputForm(NamedTuple):
@@ -26,10 +26,11 @@ class OutputForm(NamedTuple):
 class RequestConfig:
     """The model, what is sent with every prompt, and how often a request is tried. It can be pickled.
 
-    ``params`` are in the endpoint's own names. ``turns`` are the messages before the prompt. ``response_format`` is
-    sent as it is; ``hint`` follows the prompt after an empty line. ``fallbacks`` replace both, one after another, where
-    an endpoint refuses them. ``max_tries`` bounds the failed tries of one request, ``max_refusals`` those that met a
-    limit (429, 503). With ``embedding`` vectors are asked for. Raises ConfigError.
+    ``params`` are in the endpoint's own names. ``turns`` are the messages before the prompt; with ROW_SYSTEM the text
+    of each request has its own system message before the prompt. ``response_format`` is sent as it is; ``hint``
+    follows the prompt after an empty line. ``fallbacks`` replace both, one after another, where an endpoint refuses
+    them. ``max_tries`` bounds the failed tries of one request, ``max_refusals`` those that met a limit (429, 503). With
+    ``embedding`` vectors are asked for. Raises ConfigError.
     """
 
     model: str
@@ -58,8 +59,21 @@ class RequestConfig:
         return next((limit for limit in limits if isinstance(limit, int)), None)
 
 
-def body_parts(config: RequestConfig, extra_body: Mapping[str, object]) -> tuple[bytes, bytes, frozenset[str]]:
-    """Give the bytes before and after the prompt's JSON text (less its last quote), and the fields' names.
+class BodyParts(NamedTuple):
+    """The constant bytes of a body."""
+
+    head: bytes
+    """What comes before a row's own system message; empty where a row has none."""
+    before: bytes
+    """What comes before the prompt's JSON text."""
+    after: bytes
+    """What comes after the prompt's JSON text less its last quote."""
+    fields: frozenset[str]
+    """The names of the fields beside the model and the messages."""
+
+
+def body_parts(config: RequestConfig, extra_body: Mapping[str, object]) -> BodyParts:
+    """Give the constant bytes of a body.
 
     The order of the fields is fixed: model, parameters, response_format, extra_body, messages. A schema keeps
     its own order, for models write the properties in it. Raises ConfigError.
@@ -75,5 +89,9 @@ def body_parts(config: RequestConfig, extra_body: Mapping[str, object]) -> tuple
         raise ConfigError(f"the request's parameters can't be written as JSON: {error}") from None
     tail = b'"' if config.hint is None else orjson.dumps("\n\n" + config.hint)[1:]
     sent = frozenset(fields) - {"model"}
-    before = b"".join(orjson.dumps(message) + b"," for message in as_messages(config.turns))
-    return constant[:-1] + b',"messages":[' + before + b'{"role":"user","content":', tail + b"}]}", sent
+    head = constant[:-1] + b',"messages":['
+    constant_turns = [turn for turn in config.turns if turn != ROW_SYSTEM]
+    before = b"".join(orjson.dumps(message) + b"," for message in as_messages(constant_turns))
+    before += b'{"role":"user","content":'
+    own = len(constant_turns) < len(config.turns)
+    return BodyParts(head if own else b"", before if own else head + before, tail + b"}]}", sent)

@@ -12,8 +12,9 @@ from itertools import islice
 from sqlglot import exp
 
 from sqlenrich.core.errors import PromptError
-from sqlenrich.core.sql import Sql, case, concat, double, literal
+from sqlenrich.core.sql import Sql, case, concat, double, literal, record_separator
 from sqlenrich.core.text_functions import Body, TextFunctions, text_function
+from sqlenrich.core.turn import SEPARATOR
 from sqlenrich.core.types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, Decimal, Type
 from sqlenrich.prompt.ir.failures import assuming, facts_of, failure, failure_without_null
 from sqlenrich.prompt.ir.nodes import (
@@ -141,7 +142,7 @@ class _Printer:
             case Const(float() as number):
                 return double(number)
             case Const(value):
-                return literal(value)
+                return record_separator() if value == SEPARATOR else literal(value)
             case Column(name, _):
                 return self.column(name)
             case Field(base, name, kind):

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import literal
+from sqlenrich.core.turn import shown_text
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.relations import RELATIONS
 from sqlenrich.quality.audit.checks import REBUILT
@@ -144,7 +145,7 @@ def _trail(stored: StoredOutput, row: Mapping[str, Any], attempts: Sequence[Atte
     others = int(stored.one(f"SELECT count(*) FROM {asked} WHERE request_hash = ?", hash_)) - 1 if hash_ else 0
     return Trail(
         {name: row[name] for name in request.key},
-        row["prompt"],
+        None if row["prompt"] is None else shown_text(request.turns, row["prompt"]),
         hash_,
         tuple(attempts),
         RELATIONS[role].format(stored.name),

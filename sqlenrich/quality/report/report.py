@@ -126,7 +126,7 @@ def _request(stored: Stored) -> Request:
     model = stored.runs[-1].snapshot.get("model") if stored.runs else None
     return Request(
         prompt=enrichment.template,
-        turns=tuple((turn.role, turn.content) for turn in enrichment.turns),
+        turns=tuple((turn.role, turn.content or enrichment.system or "") for turn in enrichment.turns),
         schema=enrichment.schema,
         model=str(model or enrichment.model),
         version=enrichment.version,

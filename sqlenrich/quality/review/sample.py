@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.turn import shown_text
 from sqlenrich.core.types import BOOLEAN
 from sqlenrich.quality.review.proportion import allocation
 from sqlenrich.quality.stored import ALL_RUNS, NULL_STRATUM, Stored, answer_hash
@@ -139,7 +140,8 @@ def _prompts(stored: Stored, requests: list[str]) -> dict[str, str]:
             f"SELECT request_hash, ANY_VALUE(prompt) FROM {stored.quoted(table)} WHERE prompt IS NOT NULL "
             "AND request_hash IN (SELECT UNNEST(?::VARCHAR[])) GROUP BY 1"
         )
-        found = {str(request): str(prompt) for request, prompt in stored.rows(sql, [requests])}
+        turns = stored.enrichment.turns
+        found = {str(request): shown_text(turns, str(prompt)) for request, prompt in stored.rows(sql, [requests])}
     if missing := len(set(requests) - set(found)):
         why = (
             "keep_prompts is false"

@@ -21,7 +21,7 @@ def response_format(output: OutputSpec) -> ResponseFormat:
 
 def call(pending: Sql, request: ModelCall) -> CallResult:
     """Ask through ``toy_complete``, which gives NULL for a failure."""
-    answer = func("toy_complete", literal(request.model), request_text(request))
+    answer = func("toy_complete", literal(request.model), request_text(request, DUCKDB.text))
     return CallResult(pending, cast(func("JSON_OBJECT", literal("text"), answer), "VARCHAR"))
 
 
