@@ -8,6 +8,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,10 +17,13 @@ import pytest
 
 import sqlenrich as se
 from sqlenrich.core.names import identifier
+from sqlenrich.core.text_functions import BLANK
+from sqlenrich.core.turn import ASSISTANT, ROW_SYSTEM, SEPARATOR, SYSTEM, USER, Turn, text_before
 from sqlenrich.core.types import BIGINT, STRING, Array, Scalar, Struct, Type
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.plan import RESPONSES
 from sqlenrich.plan.request import request_hash
+from sqlenrich.prompt import render_with_system
 from sqlenrich.renderer.script import script
 from sqlenrich.renderer.statements import step_statements
 from sqlenrich.schema import CODES, evaluate_checks
@@ -320,6 +324,90 @@ def test_prompts_and_hashes_equal_the_reference(template: str, engine: str) -> N
     assert_rows(found, expected)
     assert sum(row[-1] is not None for row in expected) > 40
     assert sum(row[-1] is None for row in expected) > 4
+
+
+SEPARATED = ["\x1e", "a\x1eb", "\x1e\x1e a", "a\x1e", " \x1e\n", "\x1e'\x1e"]
+"""Texts with the character that ends a system message."""
+OWN_SYSTEMS = {
+    "a value": ("{{ lang }}", "Say {{ body }}"),
+    "text and values": (
+        "For {{ lang | default('any', true) }} \x1e it's {{ body[:3] if body else '' }}\n",
+        "{{ body }}\n",
+    ),
+    "a condition": ("{% if lang %}\n  Answer in {{ lang | trim }}.\n{% endif %}\n", "{{ lang }}{{ body }}"),
+    "may fail": ("{{ lang.strip()[0] }}", "Say {{ body }}"),
+    "the prompt may fail": ("In {{ lang }}", "{{ body.strip()[0] }}"),
+}
+SHOTS = (Turn(USER, "Hé?"), Turn(ASSISTANT, "it's \\"))
+
+
+def own_system(name: str, turns: Sequence[Turn] = SHOTS) -> se.Enrichment:
+    system, template = OWN_SYSTEMS[name]
+    shots = [turn._asdict() for turn in turns]
+    output = {"n?": "integer"}
+    made = se.enrichment("own", prompt=template, output=output, key=["id"], system=system, messages=shots)
+    assert made.turns == (ROW_SYSTEM, *turns)
+    return made
+
+
+def own_system_rows() -> list[Row]:
+    texts = [text for name, text in HOSTILE.items() if name != "100 KB"] + SEPARATED
+    pairs = [(texts[(place * 7) % len(texts)], text) for place, text in enumerate(texts)]
+    pairs += [(lang, "x") for lang in texts] + [("de", None), ("de", " "), (None, None)]
+    return [(f"k{number}", *pair) for number, pair in enumerate(pairs)]
+
+
+def own_text(enrichment: se.Enrichment, row: Mapping[str, Any]) -> str | None:
+    """The reference: the stripped system message without separators, the separator, the prompt."""
+    assert enrichment.system is not None
+    system = rendered(enrichment.system, row, {})
+    prompt = rendered(enrichment.template, row, {})
+    return None if system is None or prompt is None else f"{system.replace(SEPARATOR, '').strip(BLANK)}\x1e{prompt}"
+
+
+@each_script
+@pytest.mark.parametrize("name", OWN_SYSTEMS)
+def test_a_system_of_the_row_equals_the_reference(name: str, engine: str) -> None:
+    """Its text and hash; a row is NO_INPUT where the columns of the prompt are blank, whatever the system reads."""
+    enrichment, rows = own_system(name), own_system_rows()
+    plan = se.compile_plan(enrichment, engine, {"source": "source"})
+    columns = ("id", "lang", "body")
+    prompt_reads = [name for name in columns if name in enrichment.template]
+    expected = []
+    for values in rows:
+        row = dict(zip(columns, values, strict=True))
+        text, no_input = own_text(enrichment, row), all(blank(row[name]) for name in prompt_reads)
+        hash_ = None if no_input else request_hash(plan.constant, text)
+        expected.append((row["id"], (text or "") if no_input else text, hash_))
+        if text is not None:
+            assert text == render_with_system(enrichment.system, enrichment.template, row)
+    assert_rows(select(engine, plan.step("prompts").sql, dict.fromkeys(columns, STRING), rows), expected)
+    assert len({hash_ for *_, hash_ in expected}) > 50
+
+
+@pytest.mark.parametrize("turns", [(), SHOTS])
+@pytest.mark.parametrize("engine", [one for one in SCRIPTS if one != "duckdb"])
+def test_a_warehouse_sends_a_system_of_the_row_before_the_examples(engine: str, turns: tuple[Turn, ...]) -> None:
+    """What the function gets is what constant messages would give; without a message no empty line stands first."""
+    enrichment, rows, sent = own_system("text and values", turns), own_system_rows(), []
+    empty = replace(own_system("a condition", turns), name="empty")
+
+    def reply(prompt: str) -> Outcome:
+        sent.append(prompt)
+        return Outcome('{"n":1}')
+
+    for one in (enrichment, empty):
+        sent.clear()
+        (tables,) = run_script(engine, one, dict.fromkeys(("id", "lang", "body"), STRING), rows, reply)
+        expected = set()
+        for row in tables["prompts"]:
+            if row["request_hash"] is not None:
+                system, _, prompt = row["prompt"].partition(SEPARATOR)
+                constant = (Turn(SYSTEM, system), *turns) if system else turns
+                expected.add(text_before(constant) + prompt)
+        assert set(sent) == expected
+        assert len(tables["enriched"]) == sum(row["request_hash"] is not None for row in tables["prompts"])
+    assert any(text.startswith("User: " if turns else "x") for text in sent)
 
 
 def assert_rows(found: Iterable[Row], expected: Iterable[Row]) -> None:

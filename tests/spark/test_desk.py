@@ -18,7 +18,7 @@ import sqlenrich.spark.worker as workers
 from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.limits import Limits
-from sqlenrich.core.turn import Turn
+from sqlenrich.core.turn import ROW_SYSTEM, Turn
 from sqlenrich.core.version import __version__
 from sqlenrich.llm.endpoint.request_config import OutputForm, RequestConfig
 from sqlenrich.llm.messages import Request
@@ -110,7 +110,7 @@ def test_what_is_asked_travels_as_json() -> None:
     """Each field of a request's settings, and of the endpoint those that workers need."""
     form = OutputForm("json_object", {"type": "json_object"}, "Answer in JSON")
     config = RequestConfig(
-        "m", {"top_p": 0.5}, {"type": "text"}, "Hint", fallbacks=(form,), turns=(Turn("system", "Be short."),),
+        "m", {"top_p": 0.5}, {"type": "text"}, "Hint", fallbacks=(form,), turns=(ROW_SYSTEM, Turn("user", "Hi")),
         max_tries=2, max_refusals=3, embedding=Embedding("vector", 4),
     )  # fmt: skip
     assert all(getattr(config, one.name) != one.default for one in fields(config))

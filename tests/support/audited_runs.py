@@ -27,12 +27,13 @@ FAULTS = {
 VERSIONS: tuple[tuple[str, str, str], ...] = (
     ("version: 1\nparams: {temperature: 0, max_tokens: 64}\n", "Classify: {{ body }}", OUTPUT),
     (
-        "version: 2\nparams: {temperature: 0.25, max_tokens: 48}\nsystem: You label.\n",
+        "version: 2\nparams: {temperature: 0.25, max_tokens: 48}\n"
+        'system: "{% if id | length > 2 %}You label no. {{ id }}: {{ body[:9] }}{% endif %}"\n',
         "Label {{ id }}: {{ body }}",
         OUTPUT,
     ),
     (
-        'version: "3"\nparams: {max_tokens: 32}\n'
+        'version: "3"\nparams: {max_tokens: 32}\nsystem: You label.\n'
         'messages: [{role: user, content: "hé"}, {role: assistant, content: "{}"}]\n',
         "{{ body }}\nWhich label?",
         OUTPUT.replace("[a, b, c]", "[a, b, c, d]"),
