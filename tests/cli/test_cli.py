@@ -332,6 +332,25 @@ def test_check_says_where_each_setting_comes_from(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("system", "reads", "line"),
+    [
+        ("For {{ 'Acme' }}", "reads       body", None),
+        ("For {{ lang }} of {{ body }}", "reads       body, lang", "system      differs by row: it reads lang, body"),
+    ],
+)
+def test_check_says_what_the_system_reads(tmp_path: Path, system: str, reads: str, line: str | None) -> None:
+    messages = "messages: [{role: user, content: Hi}, {role: assistant, content: Yes}]\n"
+    prompt = write_prompt(tmp_path, f'key: [id]\nsystem: "{system}"\n{messages}')
+    result = call("check", prompt)
+    assert result.status == 0, result.out
+    lines = [one.strip() for one in result.out.splitlines()]
+    assert lines[1] == reads
+    assert [one for one in lines if one.startswith("system ")] == ([] if line is None else [line])
+    (before,) = [one for one in lines if one.startswith("messages ")]
+    assert before.startswith(f"messages    {3 if line is None else 2} before each prompt, about ")
+
+
 def test_check_says_which_part_of_the_schema_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prompt = tmp_path / "part.prompt"
     fields = "a: {type: string, maxLength: 9}, b: {type: integer, minimum: 1}, c: {type: object}"

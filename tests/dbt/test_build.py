@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import subprocess
@@ -9,8 +10,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pytest
 
+import sqlenrich as se
 from tests.support.dbt_projects import DATABASE, ROWS, DbtProject, copy_consumer, dbt_command
 from tests.support.endpoint import ScriptedEndpoint
 
@@ -99,6 +102,22 @@ def test_new_rows_and_a_changed_prompt_are_asked_within_the_budget(
     assert asked(endpoint) - before == ROWS + 100
     assert project.dbt("build").success
     assert asked(endpoint) - before == ROWS + 100
+
+
+def test_a_system_of_the_row_is_its_message(project: DbtProject, endpoint: ScriptedEndpoint, tmp_path: Path) -> None:
+    """What the plugin sends, and the requests' hashes, are those of a run."""
+    project.change_prompt("key: [id]", 'key: [id]\nsystem: "{% if subject %}About {{ subject }}.{% endif %}"')
+    before = asked(endpoint)
+    assert project.dbt("build").success
+    sent = [seen.body for seen in endpoint.asked[before:]]
+    roles = {tuple(one["role"] for one in json.loads(body)["messages"]) for body in sent}
+    assert roles == {("system", "user"), ("user",)}
+    data, output = project.folder / "seeds" / "messages.csv", tmp_path / "run.duckdb"
+    se.run(se.load(project.prompt), input=data, output=output, endpoint=endpoint.url, model="small")
+    assert sorted(seen.body for seen in endpoint.asked[before + len(sent) :]) == sorted(sent)
+    hashes = "SELECT request_hash FROM {}tickets_responses ORDER BY 1"
+    with duckdb.connect(str(output)) as db:
+        assert project.rows(hashes.format("dev.")) == db.execute(hashes.format("")).fetchall()
 
 
 def test_too_many_refused_rows_leave_the_accepted_ones_as_they_were(project: DbtProject) -> None:

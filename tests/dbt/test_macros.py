@@ -64,6 +64,12 @@ def test_a_ready_made_enrichment_equals_its_script(name: str) -> None:
     check(se.load(name))
 
 
+def test_a_system_of_the_row_equals_its_script() -> None:
+    shots = [{"role": "user", "content": "it's"}, {"role": "assistant", "content": "{{ what }}"}]
+    header: dict[str, Any] = {"source": "messages", "key": ["id"], "vars": {"what": "x"}, "messages": shots}
+    check(se.enrichment("own", prompt="{{ body }}", output={"n": "integer"}, system="For {{ lang }}", **header))
+
+
 @pytest.mark.parametrize("part", range(PARTS))
 def test_hostile_prompts_equal_their_scripts(part: int, tmp_path: Path) -> None:
     texts = {name.replace(" ", "_"): text for name, text in [*HOSTILE.items()][part::PARTS]}

@@ -149,6 +149,18 @@ def test_the_fields_of_a_sheet(tmp_path: Path) -> None:
     assert by_id["1"]["values"] == list(stored)
 
 
+def test_the_system_of_a_row_is_shown_before_its_text(tmp_path: Path) -> None:
+    system = "system: \"{% if id != '2' %}For {{ id }}{% endif %}\"\n"
+    prompt = write_prompt(tmp_path, f"key: [id]\n{system}", "Text: {{ body }}")
+    output, sheet = tmp_path / "out.duckdb", tmp_path / "review.html"
+    run(prompt, write_csv(tmp_path / "in.csv", [(1, "x"), (2, "z")], ("id", "body")), output)
+    assert call("review", prompt, "--output", output, "--sheet", sheet).status == 0
+    shown = sorted(row["text"] for row in page_data(sheet)["rows"])
+    assert shown == ["System: For 1\n\nText: x", "Text: z"]
+    assert call("report", prompt, "--output", output, "--page", tmp_path / "report.html").status == 0
+    assert "For {{ id }}" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 MARKUP = (
     "<script>alert(1)</script>", "</pre><img src=x onerror=alert(1)>", "</script><script>alert(1)", "<!--", "]]>",
     "&lt;b&gt;", "\" onload=\"x", "' autofocus onfocus='x", "<svg/onload=alert(1)>", "javascript:alert(1)",

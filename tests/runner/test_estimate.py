@@ -379,6 +379,19 @@ def test_the_constant_beginning_as_the_endpoint_counts(
     assert facts["tokens_in"]["shared"] == shared
 
 
+def test_the_constant_beginning_of_a_system_of_the_row(tmp_path: Path, counter: Counter) -> None:
+    """Only what comes before its first value is shared; examples follow it. Each request counts with all its text."""
+    data = write_csv(tmp_path / "in.csv", [(10 + n, "bb" * n) for n in range(10)])
+    header = f"key: [id]\nsystem: {'x' * 400}{{{{ id }}}}\n"
+    facts = plan(write_prompt(tmp_path, header), data, endpoint=counter.url)
+    assert facts["tokens_in"]["shared"] == 9 * 200
+    shots = "messages: [{role: user, content: Hi}, {role: assistant, content: Yes}]\n"
+    more = plan(write_prompt(tmp_path, header + shots), data, endpoint=counter.url)
+    assert more["tokens_in"]["shared"] == 9 * 200
+    added = more["tokens_in"]["total"] - facts["tokens_in"]["total"]
+    assert added == pytest.approx(10 * len("User: Hi\n\nAssistant: Yes\n\nUser: ") / 2, abs=10)
+
+
 @pytest.mark.parametrize(
     ("limits", "low", "limit"),
     [

@@ -41,6 +41,23 @@ def test_prompts_only(tmp_path: Path, data: Path) -> None:
     assert {**shown, "model": "mock"} == sent
 
 
+def test_the_system_of_each_row_is_shown_apart(tmp_path: Path, data: Path) -> None:
+    header = "key: [id]\nsystem: \"{% if body != 'x' %}For {{ id }}{% endif %}\"\n"
+    prompt = write_prompt(tmp_path, header)
+    with ScriptedEndpoint(content=GOOD) as endpoint:
+        options: tuple[tuple[object, ...], ...] = (("--prompt-only",), ("--endpoint", endpoint.url, "--model", "mock"))
+        shown = [call("preview", prompt, "--input", data, "-n", 3, *more).out for more in options]
+        sent = [json.loads(seen.body)["messages"] for seen in endpoint.asked]
+    for text in shown:
+        assert "row 1: id k0\nSystem: For k0\n\nClassify: one\n" in text
+        assert "row 3: id k2\nClassify: x\n" in text
+        assert "\x1e" not in text
+    body = json.loads(shown[0][shown[0].index("{\n") : shown[0].rindex("}") + 1])
+    roles = [{"role": "system", "content": "<the row's system>"}, {"role": "user", "content": "<the prompt>"}]
+    assert body["messages"] == roles
+    assert sorted(len(messages) for messages in sent) == [1, 2]
+
+
 def test_answers_and_totals(tmp_path: Path, data: Path) -> None:
     answers = {"Classify: x": "no", "Classify: last": GOOD}
     with ScriptedEndpoint(content=lambda prompt: answers.get(prompt, GOOD)) as endpoint:

@@ -123,6 +123,24 @@ def test_executors_ask_an_endpoint(
             assert plain(found.collect()) == plain(own), name
 
 
+def test_executors_send_the_system_of_each_row(spark: SparkSession, messages: Path, tmp_path: Path) -> None:
+    """The same bodies as the DuckDB backend sends, and the same hashes."""
+    header = 'key: [id]\nsystem: "{% if id % 3 %}{{ body }} for {{ id % 5 }}{% endif %}"\ncolumns: {id: bigint}\n'
+    enrichment, folder = se.load(write_prompt(tmp_path, header)), f"{tmp_path}/out"
+    with ScriptedEndpoint() as server:
+        endpoint = se.Endpoint(server.url, model="mock", concurrency=8)
+        report = se.run(enrichment, spark=spark, input=messages, output=folder, model=endpoint)
+        sent = sorted(seen.body for seen in server.asked)
+        se.run(enrichment, input=messages, output=tmp_path / "own.duckdb", model=endpoint)
+        assert sorted(seen.body for seen in server.asked[len(sent) :]) == sent
+        assert se.run(enrichment, spark=spark, input=messages, output=folder, model=endpoint).calls == 0
+    assert {len(json.loads(body)["messages"]) for body in sent} == {1, 2}
+    hashes = spark.read.parquet(f"{folder}/intent_prompts").select("request_hash", "prompt")
+    own = duckdb_rows(tmp_path / "own.duckdb", "SELECT request_hash, prompt FROM intent_prompts")
+    assert plain(hashes.collect()) == plain(own)
+    assert report.calls == len(sent) > 50
+
+
 def test_executors_ask_for_vectors(spark: SparkSession, messages: Path, tmp_path: Path) -> None:
     header = "---\nkey: [id]\ncolumns: {id: bigint}\noutput: {v: {dimensions: 4}}\n---\n"
     enrichment = se.loads(header + "{{ body }}", name="vectors")
