@@ -381,7 +381,7 @@ def test_the_constant_beginning_as_the_endpoint_counts(
 
 def test_the_constant_beginning_of_a_system_of_the_row(tmp_path: Path, counter: Counter) -> None:
     """Only what comes before its first value is shared; examples follow it. Each request counts with all its text."""
-    data = write_csv(tmp_path / "in.csv", [(10 + n, "bb" * n) for n in range(10)])
+    data = write_csv(tmp_path / "in.csv", [(10 + n, "bb" * n) for n in range(1, 11)])
     header = f"key: [id]\nsystem: {'x' * 400}{{{{ id }}}}\n"
     facts = plan(write_prompt(tmp_path, header), data, endpoint=counter.url)
     assert facts["tokens_in"]["shared"] == 9 * 200
