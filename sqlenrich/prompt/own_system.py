@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from sqlenrich.core.text_functions import BLANK
 from sqlenrich.core.turn import SEPARATOR
 from sqlenrich.core.types import STRING
 from sqlenrich.prompt.compile import Prompt
 from sqlenrich.prompt.ir.nodes import Concat, Const, Expr, Op
-from sqlenrich.prompt.reference import render_prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,19 +41,7 @@ def with_system(system: Prompt, prompt: Prompt) -> PromptWithSystem:
     return PromptWithSystem(
         Concat((stripped, Const(SEPARATOR), prompt.expr)),
         tuple(dict.fromkeys((*prompt.columns, *system.columns))),
-        {**system.lines, **prompt.lines},
+        {value: line for value, line in prompt.lines.items() if value not in system.lines},
         system=system,
         own=prompt,
     )
-
-
-def render_with_system(
-    system: str,
-    template: str,
-    row: Mapping[str, Any],
-    vars: Mapping[str, Any] | None = None,
-    folder: Path | None = None,
-) -> str:
-    """Render both templates for one row, as every engine does in SQL. Raises as :func:`render_prompt` does."""
-    message = render_prompt(system, row, vars, folder).replace(SEPARATOR, "").strip(BLANK)
-    return message + SEPARATOR + render_prompt(template, row, vars, folder)
