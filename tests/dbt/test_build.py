@@ -104,8 +104,9 @@ def test_new_rows_and_a_changed_prompt_are_asked_within_the_budget(
     assert asked(endpoint) - before == ROWS + 100
 
 
-def test_a_system_of_the_row_is_its_message(project: DbtProject, endpoint: ScriptedEndpoint, tmp_path: Path) -> None:
+def test_a_system_of_the_row_is_its_message(endpoint: ScriptedEndpoint, tmp_path: Path) -> None:
     """What the plugin sends, and the requests' hashes, are those of a run."""
+    project = copy_consumer(tmp_path / "app", {"own": {"endpoint": endpoint.url, "model": "small"}})
     project.change_prompt("key: [id]", 'key: [id]\nsystem: "{% if subject %}About {{ subject }}.{% endif %}"')
     before = asked(endpoint)
     assert project.dbt("build").success
@@ -117,7 +118,7 @@ def test_a_system_of_the_row_is_its_message(project: DbtProject, endpoint: Scrip
     assert sorted(seen.body for seen in endpoint.asked[before + len(sent) :]) == sorted(sent)
     hashes = "SELECT request_hash FROM {}tickets_responses ORDER BY 1"
     with duckdb.connect(str(output)) as db:
-        assert project.rows(hashes.format("dev.")) == db.execute(hashes.format("")).fetchall()
+        assert project.rows(hashes.format("own.")) == db.execute(hashes.format("")).fetchall()
 
 
 def test_too_many_refused_rows_leave_the_accepted_ones_as_they_were(project: DbtProject) -> None:
