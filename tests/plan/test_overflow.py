@@ -14,7 +14,9 @@ import pytest
 
 import sqlenrich as se
 from sqlenrich.core.errors import PromptError, SpecError
+from sqlenrich.core.text_functions import BLANK
 from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
+from sqlenrich.core.turn import SEPARATOR
 from sqlenrich.core.types import BIGINT, STRING, Array, Struct, Type
 from sqlenrich.plan.compile import snapshot_digest
 from sqlenrich.plan.request import ResolvedModel, request_hash
@@ -43,7 +45,12 @@ def rendering(e: se.Enrichment) -> Callable[[Mapping[str, Any]], str | None]:
 
     def render(row: Mapping[str, Any]) -> str | None:
         try:
-            return se.render_prompt(e.template, row)
+            system = (
+                ""
+                if e.system is None
+                else se.render_prompt(e.system, row).replace(SEPARATOR, "").strip(BLANK) + SEPARATOR
+            )
+            return system + se.render_prompt(e.template, row)
         except PromptError:
             return None
 
@@ -131,7 +138,7 @@ ROWS = [
 def expected_rows(e: se.Enrichment, constant: str, rows: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     """The rows of the step ``prompts`` by the reference."""
     assert e.limit is not None
-    columns = e.prompt().columns
+    columns = e.prompt().inputs
     for values in rows:
         row = dict(zip(COLUMNS, values, strict=True))
         blank = all(not (row[name] or "").strip(" \t\r\n") for name in columns)  # NO_INPUT
@@ -156,6 +163,18 @@ def test_every_engine_decides_as_the_reference(engine: str, template: str, cut: 
     assert e.limit is not None
     for _, prompt, hashed, *_ in expected:
         assert hashed is None or estimate_tokens(prompt) + TOLD <= e.limit.tokens
+
+
+@pytest.mark.parametrize("cut", ["title", "body"])
+@each_expression
+def test_a_system_of_the_row_counts(engine: str, cut: str) -> None:
+    """Its bytes count, and a column of it may be cut, where both texts print it in both."""
+    e = enrichment("It says: {{ body }}", 10, cut, 'system: "For {{ title }}{{ body[:2] if body else title }}"\n')
+    plan = se.compile_plan(e, engine, {"source": "source"})
+    found = select(engine, plan.step("prompts").sql, COLUMNS, ROWS)
+    expected = list(expected_rows(e, plan.constant, ROWS))
+    assert sorted(found) == expected
+    assert {row[3:] for row in expected} == {(False, False), (False, True), (True, False)}
 
 
 def test_random_texts() -> None:

@@ -215,6 +215,21 @@ def test_the_trail_of_a_row_tells_all_of_it(audited: AuditedRuns) -> None:
     assert text.splitlines()[0] == f"id={key} of intent: accepted"
 
 
+def test_the_trail_shows_the_system_of_a_row_apart(tmp_path: Path) -> None:
+    prompt = write_prompt(tmp_path, "key: [id]\nsystem: \"{% if id != '2' %}For {{ id }}{% endif %}\"\n")
+    output = tmp_path / "out.duckdb"
+    assert call("run", prompt, "--input", write_csv(tmp_path / "in.csv", [(1, "x"), (2, "y")]), "--output", output,
+                "--mock").status == 0  # fmt: skip
+    for key, shown, system, stored in (
+        (1, "  system:\n    For 1\n  prompt:\n    Classify: x\n", "For 1", "For 1\x1eClassify: x"),
+        (2, ": accepted\n  prompt:\n    Classify: y\n", "", "\x1eClassify: y"),
+    ):
+        options = ("audit", prompt, "--output", output, "--row", f"id={key}")
+        assert shown in call(*options).out
+        (trail,) = json.loads(call(*options, "--json").out)["trails"]
+        assert (trail["system"], trail["prompt"]) == (system, stored)
+
+
 def test_the_trail_has_the_repairs_and_the_reviews(audited: AuditedRuns, tmp_path: Path) -> None:
     output = tmp_path / "out.duckdb"
     shutil.copy(audited.output, output)

@@ -134,7 +134,7 @@ def test_an_endpoint_gets_them_as_messages(tmp_path: Path) -> None:
 
 
 OWN = "{% if lang %}Answer in {{ lang }}.{% endif %}"
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"id": 1, "lang": "de", "body": "a"},
     {"id": 2, "lang": None, "body": "a"},
     {"id": 3, "lang": "de", "body": "a"},

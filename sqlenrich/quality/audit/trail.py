@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import literal
-from sqlenrich.core.turn import shown_text
+from sqlenrich.core.turn import ROW_SYSTEM, SEPARATOR, split_system
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.relations import RELATIONS
 from sqlenrich.quality.audit.checks import REBUILT
@@ -78,11 +78,16 @@ class Trail:
     reviews: tuple[Mapping[str, Any], ...]
     others: int = 0
     """The other rows of the same request."""
+    system: str | None = None
+    """The row's own system message, with which ``prompt`` begins; None where all rows are told the same."""
 
     def lines(self) -> Iterator[str]:
         """Give the trail for a terminal."""
         yield ", ".join(f"{name}={value}" for name, value in self.row.items()) + f" of {self.table}: {self.verdict}"
-        yield from _block("prompt", "not stored" if self.prompt is None else self.prompt)
+        if self.system:
+            yield from _block("system", self.system)
+        own = 0 if self.system is None else len(self.system) + len(SEPARATOR)
+        yield from _block("prompt", "not stored" if self.prompt is None else self.prompt[own:])
         shared = f", shared with {self.others:,} other rows" if self.others else ""
         yield f"  request {self.request_hash or 'none: the row was not asked'}{shared}"
         for one in self.attempts:
@@ -132,7 +137,7 @@ def trails(stored: StoredOutput) -> list[Trail]:
 
 
 def _trail(stored: StoredOutput, row: Mapping[str, Any], attempts: Sequence[Attempt]) -> Trail:
-    request, hash_ = stored.request, row["request_hash"]
+    request, hash_, prompt = stored.request, row["request_hash"], row["prompt"]
     accepted = row["_error"] is None
     role = "enriched" if accepted else "quarantine"
     key = " AND ".join(f"{quote(name)} IS NOT DISTINCT FROM ?" for name in (*request.key, "_request_hash"))
@@ -145,7 +150,7 @@ def _trail(stored: StoredOutput, row: Mapping[str, Any], attempts: Sequence[Atte
     others = int(stored.one(f"SELECT count(*) FROM {asked} WHERE request_hash = ?", hash_)) - 1 if hash_ else 0
     return Trail(
         {name: row[name] for name in request.key},
-        None if row["prompt"] is None else shown_text(request.turns, row["prompt"]),
+        prompt,
         hash_,
         tuple(attempts),
         RELATIONS[role].format(stored.name),
@@ -153,6 +158,7 @@ def _trail(stored: StoredOutput, row: Mapping[str, Any], attempts: Sequence[Atte
         values,
         tuple(_reviews(stored, row)),
         others,
+        None if prompt is None or ROW_SYSTEM not in request.turns else split_system(request.turns, prompt)[0],
     )
 
 
