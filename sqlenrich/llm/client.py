@@ -33,6 +33,8 @@ from sqlenrich.llm.throttle.budget import Budget
 
 PROBES = 3
 """Requests that a preflight sends at most."""
+STOPPING = "waiting for what is in flight (again: without it)"
+"""What ends the asking of a stopped client."""
 SHORT_OUTAGE_S = 2.0
 """An outage is named as the reason for waiting after this time."""
 INSTANT_CHUNK = 16
@@ -205,7 +207,7 @@ class Client:
 
     def stopping(self) -> str:
         """Say what ends a stream after :meth:`stop`."""
-        return "waiting for what is in flight (again: without it)"
+        return STOPPING
 
     def waiting(self) -> str:
         """Say what the next answer waits for. For any thread."""

@@ -16,6 +16,7 @@ from sqlglot import exp
 from sqlenrich.core.errors import RunError
 from sqlenrich.core.sql import literal
 from sqlenrich.core.version import __version__
+from sqlenrich.llm.client import STOPPING
 from sqlenrich.llm.throttle.wait_times import share_of_time
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.runner.backends import queries
@@ -82,7 +83,7 @@ class SparkAskLoop:
 
     def stopping(self) -> str:
         """Tell what ends the run after a stop."""
-        return "waiting for what is in flight (again: without it)"
+        return STOPPING
 
     def waiting(self) -> str:
         """Tell what the next answer waits for."""

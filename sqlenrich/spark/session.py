@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 INSTALL = "pip install 'sqlenrich[spark]'"
+_EXCEPTION = re.compile(r"[\w.]*(Error|Exception): \S")
 
 
 def check_session(session: object) -> SparkSession:
@@ -120,7 +121,16 @@ def slots(session: SparkSession) -> int:
 
 def first_line(error: BaseException) -> str:
     """Give the first telling line of an error of Spark."""
+    return _lines(error)[0]
+
+
+def last_exception(error: BaseException) -> str:
+    """Give the last line of an error of Spark that names an exception: what Python said, if it was Python's."""
+    lines = _lines(error)
+    return next((line for line in reversed(lines) if _EXCEPTION.match(line)), lines[0])
+
+
+def _lines(error: BaseException) -> list[str]:
     described = getattr(error, "java_exception", None)
-    text = str(described.toString()) if described is not None else str(error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    text = str(error if described is None else described.toString())
+    return [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]

@@ -31,7 +31,7 @@ def session(master: str = "local-cluster[2,2,600]", **conf: str) -> Any:
     context = SimpleNamespace(
         master=master, getConf=lambda: conf, defaultParallelism=4, _jsc=SimpleNamespace(sc=lambda: java)
     )
-    return SimpleNamespace(sparkContext=context)
+    return SimpleNamespace(sparkContext=context, sql=None, createDataFrame=None)
 
 
 GPUS = {"spark.executor.resource.gpu.amount": "2"}

@@ -5,18 +5,23 @@ The program is ``.cache/vllm/bin/vllm``, or what SQLENRICH_VLLM names; CONTRIBUT
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import subprocess
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pyarrow.parquet as pq
 import pytest
 
 import sqlenrich as se
 import sqlenrich.spark
 from sqlenrich.spark import FleetPolicy, VLLMFleet
 from tests.spark.test_fleet import ROOT, page_block
+from tests.support.corpus import CORPORA
 from tests.support.vllm_processes import alive, family, kill, until
 
 pytestmark = [pytest.mark.vllm, pytest.mark.spark, pytest.mark.timeout(900)]
@@ -37,6 +42,7 @@ SMALL: dict[str, Any] = {
     "structured_outputs_config": {"backend": "xgrammar", "disable_any_whitespace": True},
     "served_model_name": "tiny",
 }
+MESSAGES = CORPORA / "banking77" / "test.csv"
 READY_S = 400.0
 ROWS = 50
 
@@ -92,6 +98,56 @@ def look(told: dict[str, Any], fleet: VLLMFleet) -> None:
     assert again, fleet.servers()
     assert not alive(first)
     told["processes"] = family(again.pid)
+
+
+LABELS = """---
+key: [id]
+params: {temperature: 0, max_tokens: 60}
+output:
+  type: object
+  properties:
+    topic: {type: string, enum: [card, transfer, top_up, cash, account, other]}
+    urgency: {type: integer, minimum: 1, maximum: 5}
+    asks: {type: boolean}
+    note: {type: string, maxLength: 12}
+  required: [topic, urgency, asks, note]
+---
+Classify the message of a customer of a bank.
+
+{{ text }}
+"""
+TIMES = {"asked_at", "latency_ms", "run_id", "request_id", "_asked_at", "_run_id"}
+
+
+def test_the_same_messages_on_duckdb_and_spark(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tables are equal but for times."""
+    from tests.standins.spark import spark_session
+
+    if not MESSAGES.exists():
+        pytest.skip("the corpus of customer messages is not there")
+    monkeypatch.chdir(tmp_path)
+    with MESSAGES.open(newline="", encoding="utf-8") as file:
+        messages = [{"id": n, "text": row["text"]} for n, row in enumerate(csv.DictReader(file))]
+    Path("messages.jsonl").write_text("\n".join(map(json.dumps, messages)))
+    Path("labels.prompt").write_text(LABELS)
+    e, spark = se.load("labels.prompt"), spark_session()
+    with fleet(tmp_path, spark, model) as servers:
+        on = {"input": "messages.jsonl", "model": servers.endpoint}
+        reports = [
+            se.run(e, output="labels.duckdb", **on),
+            se.run(e, spark=spark, output=str(tmp_path / "tables"), **on),
+        ]
+    assert {report.rows_in for report in reports} == {len(messages)}
+    assert min(report.enriched for report in reports) > len(messages) / 2
+    with duckdb.connect("labels.duckdb", read_only=True) as database:
+        for table in ("labels_prompts", "labels_responses", "labels_checked", "labels", "labels_quarantine"):
+            ours = database.table(table).to_arrow_table().to_pylist()
+            theirs = pq.read_table(tmp_path / "tables" / table).to_pylist()
+            assert comparable(ours) == comparable(theirs), table
+
+
+def comparable(rows: list[dict[str, Any]]) -> list[str]:
+    return sorted(str({name: value for name, value in sorted(row.items()) if name not in TIMES}) for row in rows)
 
 
 @pytest.mark.parametrize(("arguments", "message"), [

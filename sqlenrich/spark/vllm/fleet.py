@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import secrets
 import threading
 import warnings
@@ -18,7 +17,7 @@ from sqlenrich.core.api_key import LiteralKey
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.version import __version__
-from sqlenrich.spark.session import slots
+from sqlenrich.spark.session import check_session, last_exception, slots
 from sqlenrich.spark.vllm.attached import AttachedFleet
 from sqlenrich.spark.vllm.control import Control
 from sqlenrich.spark.vllm.keeper import ServerSettings
@@ -50,7 +49,6 @@ _ROOM = 256
 """The requests that vLLM works on at a time where --max-num-seqs is not given; more on the largest GPUs (default of
 vLLM 0.32, read in vllm/engine/arg_utils.py on 2026-11-23)."""
 _RANKS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
-_EXCEPTION = re.compile(r"[\w.]*(Error|Exception): \S")
 _PLACEMENTS_WITHOUT_GAIN = 3
 _LONGEST_WATCH_S = 60.0
 
@@ -209,7 +207,7 @@ class VLLMFleet:
                     f"sqlenrich is not installed for the Python of the executors: install sqlenrich {__version__} "
                     "there, or name a Python that has it as spark.pyspark.python"
                 ) from None
-            raise RunError(f"the tasks that start vLLM servers failed: {_telling_line(error)}") from error
+            raise RunError(f"the tasks that start vLLM servers failed: {last_exception(error)}") from error
         if problems:
             raise RunError(f"no server {problems[0]}")
 
@@ -238,22 +236,13 @@ class VLLMFleet:
 
 def _context(spark: SparkSession) -> SparkContext:
     """Give the session's context. Raises ConfigError for a session that can't have servers beside its executors."""
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
-        raise ConfigError("a Spark Connect session can't start servers: give a session whose driver is this process")
-    context = spark.sparkContext
+    context = check_session(spark).sparkContext
     if (context.getConf().get("spark.dynamicAllocation.enabled") or "").lower() == "true":
         raise ConfigError(
             "spark.dynamicAllocation.enabled ends idle executors, and their servers with them: set it to false, or use "
             "VLLMFleet.attach(urls)"
         )
     return context
-
-
-def _telling_line(error: Exception) -> str:
-    """Give the last line of an error of Spark that names an exception: what Python said, if it was Python's."""
-    described = getattr(error, "java_exception", None)
-    lines = [line.strip() for line in str(error if described is None else described.toString()).splitlines()]
-    return next((line for line in reversed(lines) if _EXCEPTION.match(line)), lines[0] if lines else repr(error))
 
 
 def _is_local(context: SparkContext) -> bool:
