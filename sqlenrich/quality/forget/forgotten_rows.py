@@ -12,8 +12,8 @@ import duckdb
 
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.quality.audit.checks import TOKENS
-from sqlenrich.quality.audit.stored_output import FORGOTTEN_COLUMNS, StoredOutput
 from sqlenrich.quality.audit.trail import key_test
+from sqlenrich.quality.stored_output import FORGOTTEN_COLUMNS, StoredOutput
 from sqlenrich.runner.backends import queries
 from sqlenrich.runner.backends.duckdb.answers_digest import ANSWERS_DIGEST
 from sqlenrich.runner.backends.duckdb.database import quote, reason, text

@@ -80,7 +80,7 @@ def _run(report: QualityReport, line: RunFigures) -> tuple[str, ...]:
         *map(figure, ("rows_in", "quarantined")),
         "–" if share is None else f"{100 * share:.2f} %",
         *map(figure, ("calls", "tokens_in", "tokens_out")),
-        "–" if cost is None else f"{money(cost)} {line.run.report.get('currency') or ''}",
+        "–" if cost is None else f"{money(cost)} {line.told.get('currency') or ''}",
         "–" if line.latency is None else f"{line.latency:,} ms",
         "–" if seconds is None else f"{seconds:,.0f} s",
         "–" if right is None else f"{100 * right:.1f} %",

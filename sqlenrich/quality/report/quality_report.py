@@ -61,7 +61,14 @@ class QualityReport:
         """Give the facts by name, as the JSON has them."""
         facts = asdict(self)
         facts["runs"] = [
-            {**asdict(line.run), "started_at": str(line.run.started_at), "ended_at": str(line.run.ended_at or "")}
+            {
+                "run_id": line.run.run_id,
+                "started_at": str(line.run.started_at),
+                "ended_at": str(line.run.ended_at or ""),
+                "status": line.run.status,
+                "report": dict(line.told),
+                "snapshot": {} if line.run.snapshot is None else asdict(line.run.snapshot),
+            }
             for line in self.runs
         ]
         if self.accuracy is not None:
@@ -90,7 +97,7 @@ class QualityReport:
         counts = ("rows_in", "quarantined", "calls", "tokens_in", "tokens_out")
         shown = ("-" if (value := line.number(name)) is None else f"{int(value):,}" for name in counts)
         cost = line.number("cost")
-        spent = "-" if cost is None else f"{money(cost)} {line.run.report.get('currency') or ''}".strip()
+        spent = "-" if cost is None else f"{money(cost)} {line.told.get('currency') or ''}".strip()
         return (line.run.run_id, line.run.status, *shown, spent, self._right(line))
 
     def _right(self, line: RunFigures) -> str:

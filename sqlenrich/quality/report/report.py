@@ -5,11 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from sqlenrich.core.errors import ConfigError
-from sqlenrich.engines import get_engine
-from sqlenrich.plan.relations import relations_of
 from sqlenrich.quality.page import check_page, write_file
 from sqlenrich.quality.report.facts import (
-    PROFILES,
     RUNS_SHOWN,
     Refusals,
     RunFigures,
@@ -24,7 +21,7 @@ from sqlenrich.quality.report.page import report_page
 from sqlenrich.quality.report.quality_report import QualityReport, Request
 from sqlenrich.quality.report.tiles import tiles
 from sqlenrich.quality.review.estimate import review_estimate
-from sqlenrich.quality.stored import ALL_RUNS, Stored, opened
+from sqlenrich.quality.stored_output import ALL_RUNS, StoredOutput, stored_results
 from sqlenrich.runner.backends.ledger import LEDGER
 from sqlenrich.runner.drift import Drift
 from sqlenrich.runner.profiles import drift_of, drift_query
@@ -54,7 +51,7 @@ def report(
         if Path(page).suffix.lower() not in (".html", ".htm"):
             raise ConfigError(f"{page}: a page is an .html file")
         check_page(Path(page))
-    with opened(enrichment, output) as stored:
+    with stored_results(enrichment, output) as stored:
         lines = tuple(map(RunFigures, stored.runs))
         facts = read_table(stored)
         answers = read_answers(stored)
@@ -90,27 +87,25 @@ def report(
     return found
 
 
-def _reviewed_run(stored: Stored) -> str:
+def _reviewed_run(stored: StoredOutput) -> str:
     """Give the sample to show: that of all runs, or else that of the newest run that has one."""
-    name = f"{stored.enrichment.name}_reviews"
-    if name not in stored.tables or "of_run" not in stored.columns(name):
+    table = stored.table("reviews")
+    if "of_run" not in (stored.columns(table) or ()):
         return ALL_RUNS
-    samples = {str(run) for (run,) in stored.rows(f"SELECT DISTINCT of_run FROM {stored.quoted(name)}")}
+    samples = {str(run) for (run,) in stored.rows(f"SELECT DISTINCT of_run FROM {table}")}
     return ALL_RUNS if ALL_RUNS in samples or not samples else max(samples)
 
 
-def _drift(stored: Stored) -> Drift | None:
+def _drift(stored: StoredOutput) -> Drift | None:
     """Compare the newest run with those before it; None without two profiles."""
-    enrichment, engine = stored.enrichment, get_engine("duckdb")
-    name = PROFILES.format(enrichment.name)
-    if name not in stored.tables:
+    if "profiles" not in stored.tables:
         return None
-    relations = relations_of(enrichment, engine, {"source": "source", "profiles": stored.quoted(name)})
-    found = drift_of(enrichment, stored.rows(relations.sql(drift_query(enrichment, engine))))
+    query = drift_query(stored.enrichment, stored.relations.engine)
+    found = drift_of(stored.enrichment, stored.rows(stored.relations.sql(query)))
     return found if found.fields else None
 
 
-def _request(stored: Stored) -> Request:
+def _request(stored: StoredOutput) -> Request:
     enrichment = stored.enrichment
     by_file = (
         f"SELECT _model, _version, _fingerprint, COUNT(*) AS rows FROM {stored.table('enriched')} "
@@ -118,17 +113,17 @@ def _request(stored: Stored) -> Request:
     )
     found = stored.rows(by_file)
     sql, shared = [by_file], None
-    if "request" in stored.columns(LEDGER) and stored.runs:
+    if "request" in (stored.columns(LEDGER) or ()) and stored.runs:
         from sqlenrich.runner.backends.duckdb.database import text
 
         sql.append(f"SELECT request FROM {LEDGER} WHERE run_id = {text(stored.runs[-1].run_id)}")
         shared = stored.rows(sql[-1])[0][0]
-    model = stored.runs[-1].snapshot.get("model") if stored.runs else None
+    snapshot = stored.runs[-1].snapshot if stored.runs else None
     return Request(
         prompt=enrichment.template,
         turns=tuple((turn.role, turn.content) for turn in enrichment.turns),
         schema=enrichment.schema,
-        model=str(model or enrichment.model),
+        model=str(snapshot.model if snapshot is not None else enrichment.model),
         version=enrichment.version,
         fingerprint=enrichment.fingerprint,
         stored={f"{model}, version {version}, {digest}": int(rows) for model, version, digest, rows in found},
