@@ -221,6 +221,7 @@ class _Compiler:
             self.constant,
             self.call.model,
             self.tables,
+            self.enrichment,
             must_exist,
             self.enrichment.keep_prompts,
         )

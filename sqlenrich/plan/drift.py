@@ -6,10 +6,8 @@ docs/quality.md has each formula and its source.
 from __future__ import annotations
 
 import math
-from functools import cache
 from statistics import NormalDist
 
-import sqlglot
 from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
@@ -19,6 +17,7 @@ from sqlenrich.core.types import DOUBLE
 from sqlenrich.plan.profiles import PROFILES, VERDICT
 from sqlenrich.plan.references import References
 from sqlenrich.plan.relations import symbol
+from sqlenrich.plan.sql_text import query_of
 from sqlenrich.spec.quality import DriftSettings
 
 MARKS = "_drift"
@@ -189,12 +188,6 @@ def _bound(engine: Engine, statement: str, settings: DriftSettings, fields: int)
         "THRESHOLD": double(field_threshold(settings.sigma, fields)),
         "MOVED": double(settings.moved),
     }
-    query = _parsed(statement).copy()
-    for node in list(query.find_all(exp.Column, exp.DataType)):
-        if isinstance(node, exp.Column) and not node.table and node.name in constants:
-            node.replace(constants[node.name].copy())
-        elif isinstance(node, exp.DataType) and node.is_type(exp.DataType.Type.DOUBLE):
-            node.replace(engine.sql_type(DOUBLE))
     names = References(engine)
     own = dict(zip(PROFILES, ("run_name", "begun", "fld", "lvl", "cnt"), strict=True))
     columns = [
@@ -202,9 +195,7 @@ def _bound(engine: Engine, statement: str, settings: DriftSettings, fields: int)
         for name, alias in own.items()
     ]
     lines = exp.select(*columns, copy=False).from_(symbol("profiles"), copy=False)
-    alias = exp.TableAlias(this=exp.to_identifier("lines"))
-    query.args["with_"].expressions.insert(0, exp.CTE(this=lines, alias=alias))
-    return query
+    return query_of(engine, statement, constants, "lines", lines)
 
 
 def field_threshold(sigma: float, fields: int) -> float:
@@ -222,12 +213,3 @@ def run_sigma(score: float, fields: int) -> float:
 def _tail(score: float) -> float:
     """Give the chance of a normal score above this one."""
     return math.erfc(score / math.sqrt(2)) / 2
-
-
-@cache
-def _parsed(statement: str) -> exp.Select:
-    parsed = sqlglot.parse_one(statement)
-    assert isinstance(parsed, exp.Select)
-    for ordered in parsed.find_all(exp.Ordered):  # nothing ordered is NULL
-        ordered.set("nulls_first", not ordered.args.get("desc"))
-    return parsed
