@@ -229,7 +229,7 @@ def test_options_of_the_script() -> None:
         assert se.render(enrichment, "snowflake", config=Config(), step=step.name) == step.sql + "\n"
     for options in ({"step": "drift"}, {"reread": True}):
         with pytest.raises(se.ConfigError, match="--quality goes with a whole script that asks"):
-            se.render(enrichment, "snowflake", config=Config(), quality=True, **options)  # type: ignore[arg-type]
+            se.render(enrichment, "snowflake", config=Config(), quality=True, **options)
     with pytest.raises(se.ConfigError, match=r"there are: prompts, .*, drift, sample, evaluation, pending"):
         se.render(enrichment, "snowflake", config=Config(), step="drfit")
 

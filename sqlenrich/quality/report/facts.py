@@ -14,6 +14,7 @@ from sqlenrich.quality.evaluation.evaluation import ValueScore
 from sqlenrich.quality.statistics import wilson_interval
 from sqlenrich.quality.stored_output import RunLine, StoredOutput
 from sqlenrich.runner.backends.ledger import LEDGER
+from sqlenrich.runner.drift import Drift, FieldDrift
 from sqlenrich.runner.report import NOT_COUNTED
 from sqlenrich.spec.quality import Requirement
 
@@ -31,9 +32,20 @@ WORST_ROWS = 20
 
 @dataclass(frozen=True)
 class RunFigures:
-    """One run of the ledger."""
+    """One run of the ledger, and how far its answers moved; None where there is no earlier run to compare it with."""
 
     run: RunLine
+    drift: Drift | None = None
+
+    @property
+    def sigma(self) -> float | None:
+        """The score of the run as a whole: by how many σ its answers moved from those of the runs before it."""
+        return None if self.drift is None else self.drift.sigma
+
+    @property
+    def moved_most(self) -> FieldDrift | None:
+        """The field with the highest score."""
+        return None if self.drift is None else self.drift.fields[0]
 
     @property
     def told(self) -> Mapping[str, Any]:

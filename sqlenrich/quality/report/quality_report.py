@@ -54,7 +54,7 @@ class QualityReport:
     sample: SampleRows | None
     """None where no texts of rows are to be shown."""
     request: Request
-    runs_sql: str
+    runs_sql: tuple[str, ...]
     version: str = __version__
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,6 +66,8 @@ class QualityReport:
                 "started_at": str(line.run.started_at),
                 "ended_at": str(line.run.ended_at or ""),
                 "status": line.run.status,
+                "sigma": line.sigma,
+                "moved_most": None if line.moved_most is None else asdict(line.moved_most),
                 "report": dict(line.told),
                 "snapshot": {} if line.run.snapshot is None else asdict(line.run.snapshot),
             }
@@ -90,7 +92,19 @@ class QualityReport:
         if not self.runs:
             yield f"{self.output} tells of no run of {self.name}"
             return
-        head = ("run", "status", "rows", "refused", "calls", "tokens in", "tokens out", "cost", "right")
+        head = (
+            "run",
+            "status",
+            "rows",
+            "refused",
+            "calls",
+            "tokens in",
+            "tokens out",
+            "cost",
+            "right",
+            "σ",
+            "moved most",
+        )
         yield from table([head, *map(self._run, self.runs)], max(width, WHOLE_RUN_IDS))
 
     def _run(self, line: RunFigures) -> tuple[str, ...]:
@@ -98,7 +112,15 @@ class QualityReport:
         shown = ("-" if (value := line.number(name)) is None else f"{int(value):,}" for name in counts)
         cost = line.number("cost")
         spent = "-" if cost is None else f"{money(cost)} {line.told.get('currency') or ''}".strip()
-        return (line.run.run_id, line.run.status, *shown, spent, self._right(line))
+        return (line.run.run_id, line.run.status, *shown, spent, self._right(line), *self._drift(line))
+
+    def _drift(self, line: RunFigures) -> tuple[str, str]:
+        """Give the score of a run, and the field that moved most with its rows of 100."""
+        if line.sigma is None or line.moved_most is None:
+            return "-", "-"
+        most = line.moved_most
+        alarm = " ALARM" if line.drift is not None and line.drift.alarms else ""
+        return f"{line.sigma:.1f}", f"{most.field} {100 * most.moved:.1f}{alarm}"
 
     def _right(self, line: RunFigures) -> str:
         """Give the least share right among the fields, in the last evaluation before the next run."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.plan.drift import runs
 from sqlenrich.quality.page import check_page, write_file
 from sqlenrich.quality.report.facts import (
     RUNS_SHOWN,
@@ -24,7 +26,7 @@ from sqlenrich.quality.review.estimate import review_estimate
 from sqlenrich.quality.stored_output import ALL_RUNS, StoredOutput, stored_results
 from sqlenrich.runner.backends.ledger import LEDGER
 from sqlenrich.runner.drift import Drift
-from sqlenrich.runner.profiles import drift_of, drift_query
+from sqlenrich.runner.profiles import drift_query, drifts_of
 from sqlenrich.spec.enrichment import Enrichment
 
 DEFAULT_ROWS = 500
@@ -52,7 +54,8 @@ def report(
             raise ConfigError(f"{page}: a page is an .html file")
         check_page(Path(page))
     with stored_results(enrichment, output) as stored:
-        lines = tuple(map(RunFigures, stored.runs))
+        drifts, newest, drift_sql = _drifts(stored)
+        lines = tuple(RunFigures(run, drifts.get(run.run_id)) for run in stored.runs)
         facts = read_table(stored)
         answers = read_answers(stored)
         accuracy = read_accuracy(stored, with_rows=with_rows)
@@ -70,7 +73,7 @@ def report(
                 answers=answers,
                 accuracy=accuracy,
                 review=review,
-                drift=_drift(stored),
+                drift=newest,
             ),
             runs=lines[-RUNS_SHOWN:],
             table=facts,
@@ -80,7 +83,7 @@ def report(
             refusals=read_refusals(stored, facts) if with_rows else Refusals(),
             sample=read_sample(stored, rows, ROW_BYTES) if with_rows and rows else None,
             request=_request(stored),
-            runs_sql=runs_sql(stored),
+            runs_sql=(runs_sql(stored), *drift_sql),
         )
     if page is not None:
         write_file(Path(page), report_page(found))
@@ -96,13 +99,15 @@ def _reviewed_run(stored: StoredOutput) -> str:
     return ALL_RUNS if ALL_RUNS in samples or not samples else max(samples)
 
 
-def _drift(stored: StoredOutput) -> Drift | None:
-    """Compare the newest run with those before it; None without two profiles."""
+def _drifts(stored: StoredOutput) -> tuple[Mapping[str, Drift], Drift | None, tuple[str, ...]]:
+    """Compare each of the last runs with those before it. Give the drifts, that of the newest run, and the SELECT."""
     if "profiles" not in stored.tables:
-        return None
-    query = drift_query(stored.enrichment, stored.relations.engine)
-    found = drift_of(stored.enrichment, stored.rows(stored.relations.sql(query)))
-    return found if found.fields else None
+        return {}, None, ()
+    relations = stored.relations
+    sql = relations.sql(drift_query(stored.enrichment, relations.engine, RUNS_SHOWN))
+    drifts = drifts_of(stored.enrichment, stored.rows(sql))
+    profiled = stored.rows(relations.sql(runs(relations.engine)))
+    return drifts, drifts.get(str(profiled[0][0])) if profiled else None, (sql,)
 
 
 def _request(stored: StoredOutput) -> Request:

@@ -351,29 +351,32 @@ WITH lines AS (
 ), ranked AS (
   SELECT run_name, fld, lvl, cnt, begun, is_accepted, is_alarm, total, DENSE_RANK() OVER (ORDER BY begun DESC, run_name DESC) AS place
   FROM marked WHERE total > 0
+), compared AS (
+  SELECT DISTINCT run_name AS newest, place AS first_place FROM ranked WHERE place <= 1
 ), based AS (
-  SELECT run_name, fld, lvl, cnt, begun, is_accepted, is_alarm, total, place, MAX(CASE WHEN is_accepted = 1 THEN begun END) OVER () AS base,
-    MAX(CASE WHEN place = 1 THEN run_name END) OVER () AS newest
-  FROM ranked
+  SELECT c.newest, r.fld, r.lvl, r.cnt, r.begun, r.is_accepted, r.is_alarm, r.total, r.place - c.first_place + 1 AS place,
+    MAX(CASE WHEN r.is_accepted = 1 THEN r.begun END) OVER (PARTITION BY c.newest) AS base
+  FROM ranked AS r JOIN compared AS c ON r.place >= c.first_place
 ), usable AS (
   SELECT newest, fld, lvl, cnt, total, place,
-    SUM(CASE WHEN fld = '_error' AND total < 200.0E0 THEN cnt ELSE 0E0 END) OVER (ORDER BY place) AS upto
+    SUM(CASE WHEN fld = '_error' AND total < 200.0E0 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest ORDER BY place) AS upto
   FROM based WHERE place = 1 OR ((base IS NULL OR begun >= base) AND (is_accepted = 1 OR is_alarm = 0))
 ), joined AS (
   SELECT newest, fld, lvl, cnt, place, CASE WHEN total < 200.0E0 THEN -1 - CAST(FLOOR((upto - total) / 200.0E0) AS BIGINT) ELSE place END AS win
   FROM usable
 ), firsts AS (
-  SELECT newest, fld, lvl, cnt, MIN(place) OVER (PARTITION BY win) AS first_place FROM joined
+  SELECT newest, fld, lvl, cnt, MIN(place) OVER (PARTITION BY newest, win) AS first_place FROM joined
 ), numbered AS (
-  SELECT newest, fld, lvl, cnt, DENSE_RANK() OVER (ORDER BY first_place) AS nth FROM firsts
+  SELECT newest, fld, lvl, cnt, DENSE_RANK() OVER (PARTITION BY newest ORDER BY first_place) AS nth
+  FROM firsts
 ), counts AS (
   SELECT newest, nth, fld, lvl, SUM(cnt) AS cnt
   FROM numbered WHERE nth <= 31 AND fld <> '_drift' GROUP BY newest, nth, fld, lvl
 ), sized AS (
-  SELECT newest, nth, fld, lvl, cnt, SUM(cnt) OVER (PARTITION BY nth, fld) AS size,
-    SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY fld, lvl) AS old_cnt,
-    SUM(CASE WHEN nth = 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY fld) AS new_rows,
-    SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY fld) AS old_rows
+  SELECT newest, nth, fld, lvl, cnt, SUM(cnt) OVER (PARTITION BY newest, nth, fld) AS size,
+    SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest, fld, lvl) AS old_cnt,
+    SUM(CASE WHEN nth = 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest, fld) AS new_rows,
+    SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest, fld) AS old_rows
   FROM counts
 ), pools AS (
   SELECT newest, nth, fld, lvl, cnt, size, new_rows, old_rows,
