@@ -14,7 +14,7 @@ import duckdb
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.quality.forget.database_copy import COPY, copied
 from sqlenrich.quality.forget.forgotten import Forgotten
-from sqlenrich.quality.forget.forgotten_rows import LINES, ForgottenRows
+from sqlenrich.quality.forget.forgotten_rows import LEVELS, LINES, ForgottenRows
 from sqlenrich.quality.stored_output import (
     FORGOTTEN,
     FORGOTTEN_COLUMNS,
@@ -74,6 +74,9 @@ def forget_rows(
         remaining: dict[str, Callable[[str], str]] = {}
         for table in chosen.changed():
             remaining[table.place] = partial(chosen.remaining, table)
+        chosen.make_levels()
+        if stored.one(f"SELECT count(*) FROM {LEVELS}"):
+            remaining[f"{quote('main')}.{stored.table('profiles')}"] = chosen.profile_lines
         with copied(database, remaining):
             _write_lines(stored)
             for file in files:  # before the database: a command that was killed finds the rows again
