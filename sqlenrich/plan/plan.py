@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -13,7 +13,6 @@ from sqlenrich.core.engine import ModelCall
 from sqlenrich.core.sql import Sql
 from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, Type
 from sqlenrich.plan.relations import Relations
-from sqlenrich.spec.enrichment import Enrichment
 
 STEPS = ("prompts", "responses", "checked", "enriched", "quarantine")
 
@@ -116,7 +115,8 @@ class Plan:
     """The 64 hexadecimal digits before the prompt in each ``request_hash``."""
     model: str
     relations: Relations = field(repr=False)
-    enrichment: Enrichment = field(repr=False)
+    measuring: Callable[[Relations], tuple[Step, ...]] = field(repr=False)
+    """Gives the steps of ``quality`` over tables."""
     must_exist: tuple[str, ...] = ()
     keep_prompts: bool = True
     """Whether ``prompts`` outlives a run."""
@@ -133,9 +133,7 @@ class Plan:
     @cached_property
     def quality(self) -> tuple[Step, ...]:
         """The steps that measure answers: ``profiles``, ``drift``, ``sample``, ``evaluation``. No run needs them."""
-        from sqlenrich.plan.quality import quality_steps
-
-        return quality_steps(self.enrichment, self.relations)
+        return self.measuring(self.relations)
 
     def bound(self, names: Mapping[str, str]) -> Plan:
         """Give the plan with other tables for some roles. Raises ConfigError for an invalid name."""

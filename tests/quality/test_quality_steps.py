@@ -197,7 +197,8 @@ def test_a_profile_counts_the_answers_that_none_has_counted() -> None:
 def test_what_is_drawn_of_each_stratum(
     sizes: Mapping[str | None, int], rows: int | None, taken: Mapping[str, int]
 ) -> None:
-    plan = se.compile_plan(se.loads(HEADER, name="t"), "duckdb")
+    enrichment = se.loads(HEADER, name="t")
+    plan = se.compile_plan(enrichment, "duckdb")
     names = list(plan.step("enriched").columns)
     kinds = [kind for kind, count in sizes.items() for _ in range(count)]
     enriched = [
@@ -206,7 +207,7 @@ def test_what_is_drawn_of_each_stratum(
     ]
     tables: Tables = {"enriched": (plan.step("enriched").columns, enriched)}
     queries = [
-        plan.relations.sql(sample(plan.enrichment, plan.relations.engine, rows=size, seed=seed))
+        plan.relations.sql(sample(enrichment, plan.relations.engine, rows=size, seed=seed))
         for size, seed in ((rows, 0), ((rows or 500) + 40, 0), (rows, 1))
     ]
     drawn, more, other = found("duckdb", plan, tables, queries)

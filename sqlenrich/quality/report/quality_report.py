@@ -7,15 +7,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlenrich.core.text_table import table
+from sqlenrich.core.text_table import cut, table
 from sqlenrich.core.version import __version__
 from sqlenrich.quality.report.facts import Accuracy, Answers, Refusals, RunFigures, SampleRows, Table
 from sqlenrich.quality.report.tiles import Tile
 from sqlenrich.quality.review.estimate import ReviewEstimate
 from sqlenrich.spec.prices import money
 
-WHOLE_RUN_IDS = 100
+WHOLE_RUN_IDS = 180
 """The width in which no id of a run is cut: other commands take it."""
+FIELD_WIDTH = 24
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class QualityReport:
             return "-", "-"
         most = line.moved_most
         alarm = " ALARM" if line.drift is not None and line.drift.alarms else ""
-        return f"{line.sigma:.1f}", f"{most.field} {100 * most.moved:.1f}{alarm}"
+        return f"{line.sigma:.1f}", f"{cut(most.field, FIELD_WIDTH)} {100 * most.moved:.1f}{alarm}"
 
     def _right(self, line: RunFigures) -> str:
         """Give the least share right among the fields, in the last evaluation before the next run."""
