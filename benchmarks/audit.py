@@ -22,7 +22,7 @@ from local import show
 
 import sqlenrich as se
 from sqlenrich.quality.audit.rebuilt_requests import make_sent, make_views, rebuilt_requests
-from sqlenrich.quality.audit.stored_output import stored_output
+from sqlenrich.quality.stored_output import stored_output
 from tests.support.audited_runs import audited_runs
 
 
@@ -36,7 +36,7 @@ def main() -> None:
         began = time.monotonic()
         runs = audited_runs(Path(name), given.rows, given.seed)
         ran = time.monotonic()
-        with stored_output("intent", runs.output) as stored:
+        with stored_output(se.load(runs.prompt), runs.output) as stored:
             make_views(stored)
             make_sent(stored)
             found = list(rebuilt_requests(stored))

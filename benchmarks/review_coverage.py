@@ -18,8 +18,8 @@ from itertools import product
 
 import numpy as np
 
-from sqlenrich.quality.review.proportion import Stratum, WrongRows, allocation, wrong_rows
-from sqlenrich.quality.review.sample import LEAST_OF_STRATUM
+from sqlenrich.plan.sample import LEAST_OF_STRATUM
+from sqlenrich.quality.review.proportion import Stratum, WrongRows, wrong_rows
 
 ROWS = (300, 1000, 3000, 10_000, 100_000)
 JUDGED = (50, 100, 300)
@@ -43,12 +43,13 @@ def coverage(rng: np.random.Generator, rows: int, judged: int, wrong: float, dra
     """Give how often the interval held the truth, and its mean width as a share of the rows. No request is shared."""
     strata = strata_of(rows, wrong)
     truth = sum(bad for _, bad in strata)
-    taken = allocation({str(i): size for i, (size, _) in enumerate(strata)}, min(judged, rows), LEAST_OF_STRATUM)
-    counts = [rng.hypergeometric(bad, size - bad, taken[str(i)], draws) for i, (size, bad) in enumerate(strata)]
+    # What the SELECT of the sample draws of each stratum: its part, rounded up, and at least a few.
+    taken = [min(size, max(LEAST_OF_STRATUM, -(-judged * size // rows))) for size, _ in strata]
+    counts = [rng.hypergeometric(bad, size - bad, taken[i], draws) for i, (size, bad) in enumerate(strata)]
     held = width = 0.0
     for found, times in Counter(zip(*(map(int, column) for column in counts), strict=True)).items():
         result = wrong_rows(
-            Stratum({1: size}, [(1, 1.0)] * bad + [(1, 0.0)] * (taken[str(i)] - bad))
+            Stratum({1: size}, [(1, 1.0)] * bad + [(1, 0.0)] * (taken[i] - bad))
             for i, ((size, _), bad) in enumerate(zip(strata, found, strict=True))
         )
         held += times * (result.least <= truth <= result.most)

@@ -157,6 +157,8 @@ class Engine:
     """The functions of the answer checks."""
     sha256: Unary
     """A text's SHA-256 over its UTF-8 bytes as 64 lower-case hexadecimal digits; NULL for NULL."""
+    hex_number: Unary
+    """The number that 13 lower-case hexadecimal digits give, as bigint."""
     sql_type: Callable[[Type], exp.DataType]
     """The engine's type of a portable type."""
     typed_column: Callable[[Sql, Type], Sql]

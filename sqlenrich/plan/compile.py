@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from sqlglot import exp
@@ -30,6 +31,7 @@ from sqlenrich.plan.pending_step import (
 from sqlenrich.plan.plan import READ, RESPONSES, Plan, Step
 from sqlenrich.plan.prompts_step import CTE_NAMES as PROMPTS_CTE_NAMES
 from sqlenrich.plan.prompts_step import PromptsStep
+from sqlenrich.plan.quality import quality_steps
 from sqlenrich.plan.references import References
 from sqlenrich.plan.relations import Relations, check_column, relations_of, source_notes, with_functions
 from sqlenrich.plan.request import ResolvedModel, request_constant
@@ -221,6 +223,7 @@ class _Compiler:
             self.constant,
             self.call.model,
             self.tables,
+            partial(quality_steps, self.enrichment),
             must_exist,
             self.enrichment.keep_prompts,
         )

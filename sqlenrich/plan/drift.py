@@ -1,4 +1,4 @@
-"""How far the answers of the newest run have moved from those of earlier runs: one SELECT over ``NAME_profiles``.
+"""How far the answers of runs have moved from those of earlier runs: one SELECT over ``NAME_profiles``.
 
 docs/quality.md has each formula and its source.
 """
@@ -6,10 +6,8 @@ docs/quality.md has each formula and its source.
 from __future__ import annotations
 
 import math
-from functools import cache
 from statistics import NormalDist
 
-import sqlglot
 from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
@@ -19,6 +17,7 @@ from sqlenrich.core.types import DOUBLE
 from sqlenrich.plan.profiles import PROFILES, VERDICT
 from sqlenrich.plan.references import References
 from sqlenrich.plan.relations import symbol
+from sqlenrich.plan.sql_text import query_of
 from sqlenrich.spec.quality import DriftSettings
 
 MARKS = "_drift"
@@ -35,7 +34,7 @@ USUAL_VARIATION, USUAL_RUNS = 0.0025, 4
 TOGETHER = 2 / 3
 """The levels of a field vary together: n degrees of freedom between them count as this power of n."""
 COLUMNS = ("run", "field", "new_rows", "old_rows", "windows", "levels", "moved", "sigma", "is_alarm")
-"""What the SELECT gives: the newest run; of a field the rows of the newest window and of the earlier ones, the number
+"""What the SELECT gives: the run; of a field the rows of the run's window and of the earlier ones, the number
 of these, the levels that are compared, the share of rows that changed their level, the score, and whether that is an
 alarm (0 or 1)."""
 
@@ -57,18 +56,21 @@ _RUNS = f"""{_RANKED}
 SELECT run_name, MAX(total) AS total, MAX(is_accepted) AS is_accepted, MAX(is_alarm) AS is_alarm
 FROM ranked GROUP BY run_name, place ORDER BY place
 """
-# Each part reads the one before it alone: engines that compute a common table expression at each of its uses would
-# otherwise compute the first parts many times.
+# Each part but one reads the one before it alone: engines that compute a common table expression at each of its uses
+# would otherwise compute the first parts many times.
 _STATISTICS = (
     _RANKED
-    + """, based AS (
-  SELECT run_name, fld, lvl, cnt, begun, is_accepted, is_alarm, total, place,
-    MAX(CASE WHEN is_accepted = 1 THEN begun END) OVER () AS base,
-    MAX(CASE WHEN place = 1 THEN run_name END) OVER () AS newest
-  FROM ranked
+    + """, compared AS (
+  SELECT DISTINCT run_name AS newest, place AS first_place FROM ranked WHERE place <= COMPARED
+), based AS (
+  SELECT c.newest, r.fld, r.lvl, r.cnt, r.begun, r.is_accepted, r.is_alarm, r.total,
+    r.place - c.first_place + 1 AS place,
+    MAX(CASE WHEN r.is_accepted = 1 THEN r.begun END) OVER (PARTITION BY c.newest) AS base
+  FROM ranked AS r JOIN compared AS c ON r.place >= c.first_place
 ), usable AS (
   SELECT newest, fld, lvl, cnt, total, place,
-    SUM(CASE WHEN fld = VERDICT AND total < WINDOW_ROWS THEN cnt ELSE 0E0 END) OVER (ORDER BY place) AS upto
+    SUM(CASE WHEN fld = VERDICT AND total < WINDOW_ROWS THEN cnt ELSE 0E0 END)
+      OVER (PARTITION BY newest ORDER BY place) AS upto
   FROM based
   WHERE place = 1 OR ((base IS NULL OR begun >= base) AND (is_accepted = 1 OR is_alarm = 0))
 ), joined AS (
@@ -76,17 +78,17 @@ _STATISTICS = (
     CASE WHEN total < WINDOW_ROWS THEN -1 - CAST(FLOOR((upto - total) / WINDOW_ROWS) AS BIGINT) ELSE place END AS win
   FROM usable
 ), firsts AS (
-  SELECT newest, fld, lvl, cnt, MIN(place) OVER (PARTITION BY win) AS first_place FROM joined
+  SELECT newest, fld, lvl, cnt, MIN(place) OVER (PARTITION BY newest, win) AS first_place FROM joined
 ), numbered AS (
-  SELECT newest, fld, lvl, cnt, DENSE_RANK() OVER (ORDER BY first_place) AS nth FROM firsts
+  SELECT newest, fld, lvl, cnt, DENSE_RANK() OVER (PARTITION BY newest ORDER BY first_place) AS nth FROM firsts
 ), counts AS (
   SELECT newest, nth, fld, lvl, SUM(cnt) AS cnt
   FROM numbered WHERE nth <= WINDOWS AND fld <> MARKS GROUP BY newest, nth, fld, lvl
 ), sized AS (
-  SELECT newest, nth, fld, lvl, cnt, SUM(cnt) OVER (PARTITION BY nth, fld) AS size,
-    SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY fld, lvl) AS old_cnt,
-    SUM(CASE WHEN nth = 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY fld) AS new_rows,
-    SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY fld) AS old_rows
+  SELECT newest, nth, fld, lvl, cnt, SUM(cnt) OVER (PARTITION BY newest, nth, fld) AS size,
+    SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest, fld, lvl) AS old_cnt,
+    SUM(CASE WHEN nth = 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest, fld) AS new_rows,
+    SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest, fld) AS old_rows
   FROM counts
 ), pools AS (
   SELECT newest, nth, fld, lvl, cnt, size, new_rows, old_rows,
@@ -148,13 +150,14 @@ FROM scores
 )
 
 
-def drift(engine: Engine, settings: DriftSettings, fields: int) -> exp.Select:
+def drift(engine: Engine, settings: DriftSettings, fields: int, compared: int = 1) -> exp.Select:
     """Give the SELECT of how far each field of the newest run has moved, with the columns of COLUMNS.
 
-    ``fields`` is the number of fields of a profile: by chance none of them reaches the threshold more often than one
-    field alone would reach ``sigma``. It gives no row where there is no earlier run.
+    ``compared`` is the number of runs that are each compared with those before it, the newest first. ``fields`` is the
+    number of fields of a profile: by chance none of them reaches the threshold more often than one
+    field alone would reach ``sigma``. A run without an earlier one has no row.
     """
-    return _bound(engine, _STATISTICS, settings, fields)
+    return _bound(engine, _STATISTICS, settings, fields, compared)
 
 
 def runs(engine: Engine) -> exp.Select:
@@ -171,12 +174,13 @@ def mark(engine: Engine, run: str, started_at: Sql, level: str) -> exp.Select:
     return exp.select(*named, copy=False)
 
 
-def _bound(engine: Engine, statement: str, settings: DriftSettings, fields: int) -> exp.Select:
+def _bound(engine: Engine, statement: str, settings: DriftSettings, fields: int, compared: int = 1) -> exp.Select:
     constants = {
         "MARKS": literal(MARKS),
         "ALARM": literal(ALARM),
         "ACCEPTED": literal(ACCEPTED),
         "VERDICT": literal(VERDICT),
+        "COMPARED": literal(compared),
         "WINDOW_ROWS": double(float(WINDOW_ROWS)),
         "WINDOWS": literal(EARLIER_WINDOWS + 1),
         "RARE_SHARE": double(RARE_SHARE),
@@ -189,12 +193,6 @@ def _bound(engine: Engine, statement: str, settings: DriftSettings, fields: int)
         "THRESHOLD": double(field_threshold(settings.sigma, fields)),
         "MOVED": double(settings.moved),
     }
-    query = _parsed(statement).copy()
-    for node in list(query.find_all(exp.Column, exp.DataType)):
-        if isinstance(node, exp.Column) and not node.table and node.name in constants:
-            node.replace(constants[node.name].copy())
-        elif isinstance(node, exp.DataType) and node.is_type(exp.DataType.Type.DOUBLE):
-            node.replace(engine.sql_type(DOUBLE))
     names = References(engine)
     own = dict(zip(PROFILES, ("run_name", "begun", "fld", "lvl", "cnt"), strict=True))
     columns = [
@@ -202,9 +200,7 @@ def _bound(engine: Engine, statement: str, settings: DriftSettings, fields: int)
         for name, alias in own.items()
     ]
     lines = exp.select(*columns, copy=False).from_(symbol("profiles"), copy=False)
-    alias = exp.TableAlias(this=exp.to_identifier("lines"))
-    query.args["with_"].expressions.insert(0, exp.CTE(this=lines, alias=alias))
-    return query
+    return query_of(engine, statement, constants, "lines", lines)
 
 
 def field_threshold(sigma: float, fields: int) -> float:
@@ -222,12 +218,3 @@ def run_sigma(score: float, fields: int) -> float:
 def _tail(score: float) -> float:
     """Give the chance of a normal score above this one."""
     return math.erfc(score / math.sqrt(2)) / 2
-
-
-@cache
-def _parsed(statement: str) -> exp.Select:
-    parsed = sqlglot.parse_one(statement)
-    assert isinstance(parsed, exp.Select)
-    for ordered in parsed.find_all(exp.Ordered):  # nothing ordered is NULL
-        ordered.set("nulls_first", not ordered.args.get("desc"))
-    return parsed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -58,7 +58,8 @@ class Step:
     """
 
     name: str
-    kind: Literal["table", "append"]
+    kind: Literal["table", "append", "select"]
+    """What is done with the rows: the table is made of them, they are added to it, or no table holds them."""
     columns: Mapping[str, Type]
     query: Sql = field(repr=False)
     relations: Relations = field(repr=False)
@@ -114,6 +115,8 @@ class Plan:
     """The 64 hexadecimal digits before the prompt in each ``request_hash``."""
     model: str
     relations: Relations = field(repr=False)
+    measuring: Callable[[Relations], tuple[Step, ...]] = field(repr=False)
+    """Gives the steps of ``quality`` over tables."""
     must_exist: tuple[str, ...] = ()
     keep_prompts: bool = True
     """Whether ``prompts`` outlives a run."""
@@ -127,7 +130,16 @@ class Plan:
         """The step that calls the model."""
         return self.step("responses")
 
+    @cached_property
+    def quality(self) -> tuple[Step, ...]:
+        """The steps that measure answers: ``profiles``, ``drift``, ``sample``, ``evaluation``. No run needs them."""
+        return self.measuring(self.relations)
+
     def bound(self, names: Mapping[str, str]) -> Plan:
         """Give the plan with other tables for some roles. Raises ConfigError for an invalid name."""
         relations = self.relations.renamed(names)
+        return self.over(relations)
+
+    def over(self, relations: Relations) -> Plan:
+        """Give the plan over the tables of a map."""
         return replace(self, steps=tuple(step.bound(relations) for step in self.steps), relations=relations)

@@ -30,6 +30,8 @@ OWN_FIELDS = (VERDICT, MODEL, TOKENS_IN, TOKENS_OUT)
 """What every profile has beside the output's fields: reason codes of rows; models and tokens of answers."""
 ACCEPTED, NULL, GIVEN = "accepted", "(null)", "(given)"
 """The levels of an accepted row, of NULL, and of an object."""
+ANSWERS = "new_answers"
+"""The common table expression of the answers that are counted."""
 MOST_VALUES = 20
 """The most integers of a range that are levels each; a wider range, or one of other numbers, is cut in bins."""
 BINS = 10
@@ -45,15 +47,19 @@ def profile_fields(enrichment: Enrichment) -> tuple[str, ...]:
     return (*enrichment.output_columns, *(name for name in OWN_FIELDS if name not in enrichment.output_columns))
 
 
-def profile(enrichment: Enrichment, engine: Engine, run: Sql, started_at: Sql, run_id: Sql | None = None) -> exp.Select:
+def profile(
+    enrichment: Enrichment, engine: Engine, run: Sql, started_at: Sql, answers: Sql | None = None
+) -> exp.Select:
     """Give the SELECT of a run's profile, with the columns of PROFILES.
 
-    ``run`` and ``started_at`` are the values of these columns, ``run_id`` is that of its answers where it is another.
+    ``run`` and ``started_at`` are the values of these columns. ``answers`` is the test of its answers; None: their run
+    is ``run``.
     """
     names = References(engine)
-    answered = exp.select(names.col("request_hash"), copy=False).from_(symbol("responses"), copy=False)
-    of_run = exp.EQ(this=names.col("run_id"), expression=(run if run_id is None else run_id).copy())
-    answered = answered.where(of_run, copy=False)
+    of_run = exp.EQ(this=names.col("run_id"), expression=run.copy()) if answers is None else answers
+    columns = map(names.col, ("request_hash", "run_id", "asked_at", "model", "tokens_in", "tokens_out", "call_error"))
+    asked = exp.select(*columns, copy=False).from_(symbol("responses"), copy=False).where(of_run, copy=False)
+    answered = exp.select(names.col("request_hash"), copy=False).from_(ANSWERS, copy=False)
 
     def rows(role: str, columns: Sequence[Sql]) -> exp.Select:
         hashes = exp.In(this=names.col("_request_hash"), query=answered.copy().subquery(copy=False))
@@ -73,9 +79,9 @@ def profile(enrichment: Enrichment, engine: Engine, run: Sql, started_at: Sql, r
             _counts(VERDICT, literal(ACCEPTED), accepted.copy()),
             _counts(VERDICT, names.col(VERDICT), rows("quarantine", [names.col(VERDICT)]).subquery("refused")),
         ],
-        MODEL: [_of_answers(names, MODEL, exp.Coalesce(this=names.col("model"), expressions=[literal(NULL)]), of_run)],
-        TOKENS_IN: [_of_answers(names, TOKENS_IN, _binned(names.col("tokens_in"), STEPS, whole=True), of_run)],
-        TOKENS_OUT: [_of_answers(names, TOKENS_OUT, _binned(names.col("tokens_out"), STEPS, whole=True), of_run)],
+        MODEL: [_of_answers(names, MODEL, exp.Coalesce(this=names.col("model"), expressions=[literal(NULL)]))],
+        TOKENS_IN: [_of_answers(names, TOKENS_IN, _binned(names.col("tokens_in"), STEPS, whole=True))],
+        TOKENS_OUT: [_of_answers(names, TOKENS_OUT, _binned(names.col("tokens_out"), STEPS, whole=True))],
     }
     parts += [part for name, found in own.items() if name not in levels for part in found]
     whole: exp.Query = parts[0]
@@ -86,6 +92,7 @@ def profile(enrichment: Enrichment, engine: Engine, run: Sql, started_at: Sql, r
         exp.Alias(this=value, alias=identifier(engine, name)) for value, name in zip(values, PROFILES, strict=True)
     ]
     found = exp.select(*selected, copy=False).from_(whole.subquery("counted", copy=False), copy=False)
+    found = found.with_(ANSWERS, as_=asked, copy=False)
     return found.with_("accepted_rows", as_=rows("enriched", named or [literal(1)]), copy=False)
 
 
@@ -104,10 +111,10 @@ def _counts(field: str, level: Sql, source: exp.Expr) -> exp.Select:
     )
 
 
-def _of_answers(names: References, field: str, level: Sql, of_run: Sql) -> exp.Select:
+def _of_answers(names: References, field: str, level: Sql) -> exp.Select:
     """Give the answers of each level: failed calls are none."""
-    answers = exp.select("*").from_(symbol("responses"), copy=False)
-    answers = answers.where(of_run.copy(), exp.Is(this=names.col("call_error"), expression=exp.Null()), copy=False)
+    answers = exp.select("*").from_(ANSWERS, copy=False)
+    answers = answers.where(exp.Is(this=names.col("call_error"), expression=exp.Null()), copy=False)
     return _counts(field, level, answers.subquery("answers", copy=False))
 
 

@@ -38,7 +38,7 @@ def with_repeated_functions(plan: Plan, printed: Sequence[Step]) -> Plan:
         return plan
     counts = Counter(function.name for function in _calls(syntax, printed))
     relations = replace(plan.relations, repeated=frozenset(name for name, count in counts.items() if count > 1))
-    return replace(plan, steps=tuple(step.bound(relations) for step in plan.steps), relations=relations)
+    return plan.over(relations)
 
 
 def needed_functions(plan: Plan) -> list[str]:

@@ -19,7 +19,14 @@ from sqlenrich.plan.plan import STEPS, Plan, Step
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.renderer.functions import function_statements, needed_functions, with_repeated_functions
 from sqlenrich.renderer.script_loop import can_loop, loop_notes, loop_statements
-from sqlenrich.renderer.statements import JUDGED, Statement, plan_statements, reread_statements, retry_statements
+from sqlenrich.renderer.statements import (
+    JUDGED,
+    Statement,
+    plan_statements,
+    quality_statements,
+    reread_statements,
+    retry_statements,
+)
 from sqlenrich.renderer.tables import clean_up, guards
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.settings import Config, find_config
@@ -42,6 +49,7 @@ def render(
     chunks: int | None = None,
     max_requests: int | None = None,
     functions: Functions | None = None,
+    quality: bool = False,
 ) -> str:
     """Give the SQL script of an enrichment for an engine, statements separated by ``;``.
 
@@ -56,12 +64,17 @@ def render(
     the same time. Without ``preflight`` the script has no scripting: plain statements for clients that can't run a
     block. ``functions`` tells where the expressions that every enrichment repeats stand: ``inline``, in ``temporary``
     functions at the head (the default of a script with scripting), or in ``installed`` ones, whose statements
-    ``step="functions"`` gives. Raises :class:`~sqlenrich.UnsupportedError` for what the engine can't do.
+    ``step="functions"`` gives. With ``quality`` statements follow that measure the answers: the profile of the new ones
+    is stored, and SELECTs give drift, a sample for people to judge, and the accuracy of the last evaluation;
+    ``step="drift"`` and so on gives one of them. Raises :class:`~sqlenrich.UnsupportedError` for what the engine
+    can't do.
     """
     if functions is None:
         plain = step is not None or not preflight or get_engine(engine).functions is None
         functions = "inline" if plain else "temporary"
     config = config if config is not None else find_config(enrichment.path)
+    if quality and (reread or step is not None):
+        raise ConfigError("--quality goes with a whole script that asks: leave out --reread and --step")
     if reread and (retry or step is not None):
         raise ConfigError("--reread asks nothing and has no single step: leave out --retry and --step")
     in_parts = chunks is not None or max_requests is not None
@@ -77,7 +90,7 @@ def render(
         calls = compile_retry(
             enrichment, engine, relations, model=asked, reasons=reasons, max_attempts=max_attempts, options=options
         )
-        return retry_script(plan, enrichment, calls)
+        return retry_script(plan, enrichment, calls, quality=quality)
     if reasons or max_attempts is not None:
         raise ConfigError("--reason and --max-attempts go with --retry")
     plan = compile_plan(
@@ -96,8 +109,9 @@ def render(
         plan = with_repeated_functions(plan, plan.steps)
         notes = (*RUN_NOTES, *loop_notes(plan))
         statements = [*_functions(plan, plan.steps), *loop_statements(plan, chunks, max_requests)]
+        statements += quality_statements(plan) if quality else []
         return _text(header(plan, enrichment, notes), statements)
-    return script(plan, enrichment)
+    return script(plan, enrichment, quality=quality)
 
 
 def model_for(enrichment: Enrichment, engine: str, config: Config, name: str | None = None) -> ResolvedModel:
@@ -129,25 +143,28 @@ def step_sql(plan: Plan, name: str) -> str:
         return ";\n".join(statement.sql for statement in function_statements(plan)) + ";"
     if name == "pending":
         return str(plan.step("responses").pending_sql)
-    if name not in STEPS:
-        raise ConfigError(f'no step "{name}"; there are: {", ".join(STEPS)}, pending')
-    return plan.step(name).sql
+    known = {step.name: step for step in (*plan.steps, *(() if name in STEPS else plan.quality))}
+    if name not in known:
+        raise ConfigError(f'no step "{name}"; there are: {", ".join(known)}, pending')
+    return known[name].sql
 
 
-def script(plan: Plan, enrichment: Enrichment) -> str:
+def script(plan: Plan, enrichment: Enrichment, *, quality: bool = False) -> str:
     """Give the whole script of a plan."""
     plan = with_repeated_functions(plan, plan.steps)
     statements = [*_functions(plan, plan.steps), *guards(plan), *plan_statements(plan), *clean_up(plan)]
+    statements += quality_statements(plan) if quality else []
     return _text(header(plan, enrichment), statements)
 
 
-def retry_script(plan: Plan, enrichment: Enrichment, calls: Sequence[RetryCall]) -> str:
+def retry_script(plan: Plan, enrichment: Enrichment, calls: Sequence[RetryCall], *, quality: bool = False) -> str:
     """Give the script that asks refused rows again."""
     judged = [plan.step(name) for name in (*JUDGED, "checked")]
     printed = [*judged, *(call.step for call in calls), _reading(plan), _reading(plan)]
     plan = with_repeated_functions(plan, printed)
     calls = [call._replace(step=call.step.bound(plan.relations)) for call in calls]
     statements = [*_functions(plan, printed), *retry_statements(plan, calls), *clean_up(plan)]
+    statements += quality_statements(plan) if quality else []
     return _text(header(plan, enrichment, RETRY_NOTES, "retry"), statements)
 
 

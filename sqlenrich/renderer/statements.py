@@ -16,7 +16,9 @@ from sqlenrich.core.sql import Sql, literal
 from sqlenrich.core.types import Type
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.compile import RetryCall
+from sqlenrich.plan.evaluations import EVALUATIONS
 from sqlenrich.plan.plan import Plan, Step
+from sqlenrich.plan.profiles import PROFILES
 
 TITLES = {
     "prompts": "one row per source row, its prompt and the hash of its request",
@@ -25,6 +27,15 @@ TITLES = {
     "quarantine": "the refused rows, each with its reason",
 }
 """The content of each table step in words."""
+QUALITY_TITLES = {
+    "profiles": "how often each level of each field is among the answers that no profile has counted yet",
+    "drift": "how far the newest profile has moved from those before it; is_alarm is 1 for an alarm",
+    "sample": "accepted requests for people to judge; those of the smallest draw are in each smaller sample too",
+    "evaluation": "the labelled rows of the last sqlenrich evaluate, and those that were right",
+}
+"""The content of each step that measures the answers."""
+QUALITY_TABLES = {"profiles": ("profiles", PROFILES), "evaluation": ("evaluations", EVALUATIONS)}
+"""The tables that such a step reads or writes and that no other step makes: the role, the columns."""
 RESULTS = ("enriched", "quarantine")
 """The steps whose tables users read."""
 
@@ -73,6 +84,21 @@ def reread_statements(plan: Plan) -> list[Statement]:
     found = [Statement(READ_TITLE, read_answers(engine, plan.responses, all_rows=True))]
     for name in JUDGED:
         found += table_statements(engine, plan.step(name))
+    return found
+
+
+def quality_statements(plan: Plan) -> list[Statement]:
+    """Give the statements that measure the answers. They ask nothing, and no step reads what they give."""
+    engine = get_engine(plan.engine)
+    found = []
+    for step in plan.quality:
+        title = f"{step.name}: {QUALITY_TITLES[step.name]}"
+        statements = [insert_into(engine, step) if step.kind == "append" else step.sql]
+        if (table := QUALITY_TABLES.get(step.name)) is not None:
+            role, columns = table
+            made = create_if_missing(engine, step.relations.table(role), columns)
+            statements.insert(0, print_sql(engine, made))
+        found += titled(title, statements)
     return found
 
 

@@ -39,15 +39,27 @@ def read_drift(backend: Backend, plan: Plan, enrichment: Enrichment) -> Drift:
     return drift_of(enrichment, backend.read(plan, drift_query(enrichment, get_engine(backend.engine))))
 
 
-def drift_query(enrichment: Enrichment, engine: Engine) -> exp.Select:
-    """Give the SELECT whose rows :func:`drift_of` reads."""
-    return drift(engine, enrichment.quality.drift, len(profile_fields(enrichment)))
+def drift_query(enrichment: Enrichment, engine: Engine, compared: int = 1) -> exp.Select:
+    """Give the SELECT whose rows :func:`drifts_of` reads: of the newest run, or of so many of the newest."""
+    return drift(engine, enrichment.quality.drift, len(profile_fields(enrichment)), compared)
 
 
 def drift_of(enrichment: Enrichment, rows: Sequence[tuple[Any, ...]]) -> Drift:
-    """Give the drift that the rows of :func:`drift_query` tell."""
-    settings = enrichment.quality.drift
-    found = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+    """Give the drift of the newest run that the rows of :func:`drift_query` tell."""
+    found = drifts_of(enrichment, rows)
+    return next(iter(found.values())) if found else Drift(enrichment.name, "", (), enrichment.quality.drift)
+
+
+def drifts_of(enrichment: Enrichment, rows: Sequence[tuple[Any, ...]]) -> dict[str, Drift]:
+    """Give the drift of each run that the rows of :func:`drift_query` tell; a run without an earlier one has none."""
+    of_runs: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        line = dict(zip(COLUMNS, row, strict=True))
+        of_runs.setdefault(str(line["run"]), []).append(line)
+    return {run: _drift(enrichment, run, lines) for run, lines in of_runs.items()}
+
+
+def _drift(enrichment: Enrichment, run: str, found: Sequence[dict[str, Any]]) -> Drift:
     moved = [
         FieldDrift(
             str(one["field"]),
@@ -63,10 +75,10 @@ def drift_of(enrichment: Enrichment, rows: Sequence[tuple[Any, ...]]) -> Drift:
     ]
     moved.sort(key=lambda one: (-one.sigma, -one.moved, one.field))
     notes: tuple[str, ...] = ()
-    if moved and (windows := max(one.windows for one in moved)) < FEW_WINDOWS:
+    if (windows := max(one.windows for one in moved)) < FEW_WINDOWS:
         runs = "one earlier run" if windows == 1 else f"{windows} earlier runs"
         notes = (f"{runs}: how much the answers vary from run to run is hardly known, so only wide moves are told",)
-    return Drift(enrichment.name, str(found[0]["run"]) if found else "", tuple(moved), settings, notes)
+    return Drift(enrichment.name, run, tuple(moved), enrichment.quality.drift, notes)
 
 
 def mark_alarm(backend: Backend, plan: Plan, found: Drift, started: datetime) -> None:

@@ -44,6 +44,8 @@ DOCUMENTED = {
     "TRY_TO_NUMBER('12.5', 38, 0)": 13,
     "TRY_TO_NUMBER('-0.5', 38, 0)": -1,
     "TRY_TO_NUMBER('1e3x')": None,
+    "TO_NUMBER('ae5', 'XXX')": 2789,  # the example of its documentation
+    "TO_NUMBER('0A', 'XXXXXXXXXXXXX')": 10,
     "GREATEST(1, NULL, 3)": None,
     "LEAST('b', 'a')": "a",
     "ROUND(2.5)::VARCHAR": "3",

@@ -12,7 +12,7 @@ import pytest
 
 import sqlenrich as se
 from sqlenrich.quality.audit.rebuilt_requests import make_sent, make_views, rebuilt_requests
-from sqlenrich.quality.audit.stored_output import stored_output
+from sqlenrich.quality.stored_output import stored_output
 from sqlenrich.runner.observer import NullObserver, PlanLine
 from tests.support.audited_runs import AuditedRuns, audited_runs
 from tests.support.endpoint import ScriptedEndpoint
@@ -26,7 +26,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> AuditedRuns:
 
 
 def test_each_body_is_that_which_the_endpoint_got(audited: AuditedRuns) -> None:
-    with stored_output("intent", audited.output) as stored:
+    with stored_output(se.load(audited.prompt), audited.output) as stored:
         make_views(stored)
         make_sent(stored)
         found = list(rebuilt_requests(stored))
@@ -348,7 +348,7 @@ def test_the_form_of_each_request_is_known_where_the_endpoint_refuses_one(
     with serving(server) as url:
         result = ask(prompt, data, output, url)
     assert result.status == 0, result.err
-    with stored_output("intent", output) as stored:
+    with stored_output(se.load(prompt), output) as stored:
         make_views(stored)
         make_sent(stored)
         found = list(rebuilt_requests(stored))
@@ -398,7 +398,7 @@ def test_an_answer_of_an_earlier_version_of_the_prompt_is_asked_again_under_its_
         result = ask(second, write_csv(tmp_path / "in.csv", [(10, "more")]), output, endpoint.url, "--incremental")
         assert (result.status, result.report["calls"], result.report["quarantined"]) == (0, 2, 0)
         bodies = {seen.body for seen in endpoint.asked}
-    with stored_output("intent", output) as stored:
+    with stored_output(se.load(second), output) as stored:
         make_views(stored)
         make_sent(stored)
         assert {one.body for one in rebuilt_requests(stored)} == bodies

@@ -96,6 +96,29 @@ def test_the_select_equals_the_reference(engine: str) -> None:
             assert row["is_alarm"] == alarm
 
 
+def test_each_run_is_compared_with_those_before_it() -> None:
+    """As if the later ones were not there: a run that is accepted or alarmed after it changes nothing."""
+    words, settings = get_engine("duckdb"), DriftSettings()
+    newest, all_runs = (select("duckdb", drift(words, settings, 5, compared)) for compared in (1, 30))
+    given = random_runs(random.Random(5), 45)
+    assert len(given) > 31
+    lines = lines_of(given)
+    begun = {line[0]: line[1] for line in lines}
+    runs = sorted(begun, reverse=True)
+    marks = [(runs[2], "alarm"), (runs[5], "accepted"), (runs[9], "alarm"), (runs[20], "accepted")]
+    lines += [(run, begun[run], "_drift", level, 1) for run, level in marks]
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for row in filled("duckdb", lines, all_runs):
+        found.setdefault(row[0], []).append(row)
+    for place in (0, 1, 2, 4, 5, 6, 9, 19, 20, 29):
+        run = runs[place]
+        alone = sorted(filled("duckdb", [line for line in lines if line[0] <= run], newest))
+        assert [row[:6] for row in sorted(found.get(run, []))] == [row[:6] for row in alone]
+        assert [row[7] for row in sorted(found.get(run, []))] == pytest.approx([row[7] for row in alone], abs=1e-9)
+    assert set(found) <= {*runs[:30]} - {runs[5], runs[20]}
+    assert len(found) > 20
+
+
 def test_sigma_is_near_the_exact_one() -> None:
     """Paulson's formula against scipy's F: within 0.25 from 1 to 3 σ, never 0.05 above."""
     from scipy import stats

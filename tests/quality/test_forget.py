@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -115,6 +116,79 @@ def test_no_byte_of_a_forgotten_text_stays(done: Path, arguments: tuple[str, ...
     for row in set(range(50)) - gone:
         assert "out.duckdb" in holding(done, secret(row))
     assert (audit(done).status, audit(done).report["problems"]) == (0, [])
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a folder with two runs of a prompt whose texts are counted, evaluated and reviewed; nothing is compressed.
+
+    The second version of the prompt has other hashes and other answers; those of the first are repaired. Row 9 has the
+    answer of row 8.
+    """
+    plain = partial(Policy, compression="uncompressed")
+    duckdb_rooms = sqlenrich.runner.backends.duckdb
+    for module in (duckdb_rooms.backend, duckdb_rooms.database, sqlenrich.quality.forget.forgetting):
+        monkeypatch.setattr(module, "Policy", plain)
+    folder = tmp_path / "measured"
+    folder.mkdir()
+    output, sheet = folder / "out.duckdb", tmp_path / "sheet.csv"
+    data = write_csv(tmp_path / "in.csv", [(i, secret(i)) for i in range(10)])
+    labels = write_csv(tmp_path / "labels.csv", [(i, f"right{i:03}label") for i in range(10)], ("id", "expected_note"))
+    with ScriptedEndpoint(models=("mock",)) as endpoint:
+        asks = ("--output", output, "--endpoint", endpoint.url, "--model", "mock", "--input", data)
+        for version in ("v1", "v2"):
+            header = f"key: [id]\nversion: {version}\ndrift: {{values: [note]}}\n"
+            prompt = write_prompt(tmp_path, header, f"{version} {{{{ body }}}}", output="output: {note: string}\n")
+
+            def answered(text: str, version: str = version) -> str:
+                row = min(8, int(text.partition("secret")[2][:3]))
+                note = json.dumps({"note": f"note{version}{row:03}text"})
+                return f"```json\n{note}\n```" if version == "v1" else note
+
+            endpoint.content = answered
+            assert call("run", prompt, *asks).status == 0
+            assert call("evaluate", prompt, *asks, "--truth", labels).status == 0
+    assert call("review", prompt, "--output", output, "--sheet", sheet).status == 0
+    with sheet.open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    for line in lines:
+        line |= {"verdict: note": "n", "right value: note": f"better{int(line['id']):03}text"}
+    with sheet.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(lines[0]))
+        writer.writeheader()
+        writer.writerows(lines)
+    assert call("review", prompt, "--output", output, "--read", sheet).status == 0
+    return folder
+
+
+def test_no_text_stays_in_evaluations_reviews_and_profiles(measured: Path) -> None:
+    texts = [pattern.format(4) for pattern in (
+        "secret{:03}text", "notev1{:03}text", "notev2{:03}text", "right{:03}label", "better{:03}text"
+    )]  # fmt: skip
+    output = measured / "out.duckdb"
+    assert [text for text in texts if not holding(measured, text)] == []
+    counted = "SELECT run, field, sum(rows) FROM intent_profiles GROUP BY ALL ORDER BY ALL"
+    before = rows(output, counted)
+    assert forget(measured, "--row", "id=4").status == 0
+    # Of the answers of the first version no row is left that would name them: they go by their age.
+    assert {text for text in texts if holding(measured, text)} == {"notev1004text"}
+    assert rows(output, "SELECT level, count(*) FROM intent_profiles WHERE field = 'note' GROUP BY 1 ORDER BY 1") == [
+        ("(forgotten)", 1), *((f"notev{v}{i:03}text", 1) for v in (1, 2) for i in range(9) if (v, i) != (2, 4))
+    ]  # fmt: skip
+    assert rows(output, counted) == before
+    assert rows(output, "SELECT count(*) FROM intent_evaluations WHERE row_key LIKE '%\"4\"%'") == [(0,)]
+    assert rows(output, "SELECT count(*) FROM intent_evaluations") == [(18,)]
+    assert rows(output, "SELECT count(*) FROM intent_reviews") == [(9,)]
+    assert call("drift", measured.parent / "intent.prompt", "--output", output).status == 0
+    # The answer that another row has stays a level.
+    assert forget(measured, "--row", "id=9").status == 0
+    assert holding(measured, "notev2008text") == {"out.duckdb"}
+    assert holding(measured, "right009label") == set()
+    assert forget(measured, "--before", "2999-01-01").status == 0
+    assert holding(measured, "notev") == holding(measured, "right0") == holding(measured, "better") == set()
+    assert {level for (level,) in rows(output, "SELECT level FROM intent_profiles WHERE field = 'note'")} == {
+        "(forgotten)"
+    }
 
 
 def test_all_other_rows_stay_as_they_are(done: Path) -> None:

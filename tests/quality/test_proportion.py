@@ -13,7 +13,6 @@ from sklearn.metrics import cohen_kappa_score
 from sqlenrich.quality.review.agreement import cohen_kappa
 from sqlenrich.quality.review.proportion import (
     Stratum,
-    allocation,
     beta_quantile,
     clopper_pearson,
     heavy_from,
@@ -102,16 +101,3 @@ def test_strata_of_unequal_weight_are_weighted() -> None:
 )  # fmt: skip
 def test_requests_that_are_drawn_for_certain(requests: Mapping[int, int], draws: int, least: float) -> None:
     assert heavy_from(requests, draws) == least
-
-
-@pytest.mark.parametrize(
-    ("rows", "draws", "taken"),
-    [
-        ({"a": 900, "b": 90, "c": 10}, 50, {"a": 45, "b": 5, "c": 5}),
-        ({"a": 900, "b": 90, "c": 10}, 200, {"a": 180, "b": 18, "c": 5}),
-        ({"a": 9, "b": 3}, 100, {"a": 9, "b": 3}),
-        ({None: 1000}, 50, {None: 50}),
-    ],
-)
-def test_allocation(rows: Mapping[str | None, int], draws: int, taken: Mapping[str | None, int]) -> None:
-    assert allocation(rows, draws, 5) == taken

@@ -202,6 +202,45 @@ def test_answers_that_moved_too_far_are_red(output: Path) -> None:
     ]
 
 
+def test_each_run_tells_how_far_its_answers_moved(output: Path) -> None:
+    ledger = "INSERT INTO _sqlenrich_runs (run_id, name, started_at, status) VALUES (?, 'intent', ?, 'done')"
+    with duckdb.connect(str(output)) as db:
+        last = db.execute("SELECT run_id FROM _sqlenrich_runs").fetchall()[0][0]
+        db.execute(PROFILES)
+        for number, a in enumerate([600, 605, 595, 50]):
+            name, started = (last, "2026-01-01") if number == 3 else (str(number), f"2020-01-0{number + 1}")
+            add_profile(db, name, [("label", "a", a), ("label", "b", 1000 - a), ("_error", "accepted", 1000)])
+            db.execute("UPDATE intent_profiles SET started_at = ? WHERE run = ?", [started, name])
+            if number < 3:
+                db.execute(ledger, [name, started])
+    found = report(output, "drift: {}\n")
+    assert [line.run.run_id for line in found.runs] == ["0", "1", "2", last]
+    assert [line.sigma is None for line in found.runs] == [True, False, False, False]
+    assert found.runs[3].sigma == pytest.approx(found.runs[3].drift.sigma if found.runs[3].drift else None)
+    assert (found.runs[1].sigma or 0) < 1 < 3 < (found.runs[3].sigma or 0)
+    text = found.to_text().splitlines()
+    assert text[0].split()[-3:] == ["σ", "moved", "most"]
+    assert text[1].split()[-2:] == ["-", "-"]
+    assert re.search(r"  [3-9]\.\d +label 55\.0 ALARM$", text[4])
+    told = json.loads(found.to_json())["runs"][3]
+    assert (told["moved_most"]["field"], told["moved_most"]["alarm"]) == ("label", True)
+    page = report_page(found)
+    assert "σ of all fields over 4 runs" in page.replace("&#39;", "'")
+    assert re.search(r'<td class="number">[3-9]\.\d</td><td class="number">label 55\.0</td>', page)
+
+
+@pytest.mark.parametrize("command", ["review", "report", "audit", "forget"])
+@pytest.mark.parametrize("option", ["target", "engine", "profile", "connection", "spark"])
+def test_a_warehouse_is_told_to_use_what_reads_one(command: str, option: str, tmp_path: Path) -> None:
+    for output in ((), ("--output", "out.duckdb")):
+        result = call(command, write_prompt(tmp_path), *output, f"--{option}", "prod")
+        assert result.status == 2
+        message = (
+            f"sqlenrich {command} reads the DuckDB database of a run, or a file that it wrote: give --output, not "
+        )
+        assert f"{message}--{option}. On a warehouse and on Spark, sqlenrich usage" in result.error
+
+
 def test_answers_without_profiles_are_those_of_the_rows(output: Path) -> None:
     with duckdb.connect(str(output)) as db:
         db.execute("DROP TABLE intent_profiles")

@@ -26,6 +26,8 @@ RETRY = "review_aspects.retry"
 """The script of a retry with every option."""
 TRUNCATE = "review_aspects.truncate"
 """The script of an enrichment that truncates long prompts."""
+QUALITY = "review_aspects.quality"
+"""The script that also measures the answers."""
 VECTOR = "article_vector"
 """The script of an enrichment whose output is a vector."""
 ARTICLE = """---
@@ -36,7 +38,7 @@ output: {embedding: {dimensions: 1024}}
 ---
 {{ title }}: {{ body }}
 """
-SCRIPTS = (*TEMPLATES, RETRY, TRUNCATE, VECTOR)
+SCRIPTS = (*TEMPLATES, RETRY, TRUNCATE, QUALITY, VECTOR)
 
 
 def rendered(template: str, engine: str, *, preflight: bool = True) -> str:
@@ -45,7 +47,8 @@ def rendered(template: str, engine: str, *, preflight: bool = True) -> str:
     limit = Limit(2000, beside=500, cut="review") if variant == "truncate" else None
     written = se.loads(ARTICLE, name=VECTOR) if name == VECTOR else se.load(name)
     enrichment = replace(written, feedback=variant == "retry", limit=limit)
-    sql = se.render(enrichment, engine=engine, config=Config(), retry=variant == "retry", preflight=preflight)
+    retry, quality = variant == "retry", variant == "quality"
+    sql = se.render(enrichment, engine, config=Config(), retry=retry, quality=quality, preflight=preflight)
     return re.sub(r"(?m)^(-- .*; made by sqlenrich) \S+$", r"\1", sql, count=1)
 
 

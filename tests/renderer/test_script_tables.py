@@ -133,6 +133,25 @@ def test_what_holds_prompts_is_dropped(engine: str, keep: bool) -> None:
         assert (len(tables["made"]), len(tables["made_quarantine"])) == ((2, 1) if asks else (0, 3))
 
 
+@each_engine
+def test_a_script_that_measures_stores_one_profile_of_what_is_new(engine: str) -> None:
+    sql = se.render(enrichment(), engine, config=Config(), quality=True)
+    if engine == "snowflake":  # the interpreter knows no DENSE_RANK
+        before, rest = sql.split("-- drift: ")
+        sql = before + "-- sample: " + rest.split("-- sample: ")[1]
+    with warehouse(engine, [], []) as run:
+        run(sql)
+        tables = run(sql)
+    asks = get_engine(engine).call is not None
+    lines = {(field, level): count for _, _, field, level, count in tables["made_profiles"]}
+    assert len(lines) == len(tables["made_profiles"])
+    assert {key: count for key, count in lines.items() if key[0] in ("label", "_error")} == (
+        {("label", "length 1"): 2, ("_error", "accepted"): 2} if asks else {}
+    )
+    assert {line[0] for line in tables["made_profiles"]} == {line[14] for line in tables["made_responses"]}
+    assert tables["made_evaluations"] == []
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_without_prompts_nothing_is_asked_again(engine: str) -> None:
     with pytest.raises(se.ConfigError) as caught:

@@ -6,13 +6,13 @@ import click
 
 import sqlenrich as se
 from sqlenrich.cli.examples import EXAMPLES
-from sqlenrich.cli.options import json_option, output_option, parse_pairs
+from sqlenrich.cli.options import json_option, local_output_option, parse_pairs
 from sqlenrich.cli.root import cli
 
 
 @cli.command(epilog=EXAMPLES["audit"])
 @click.argument("file")
-@output_option
+@local_output_option
 @click.option(
     "--row",
     metavar="COLUMN=VALUE",

@@ -6,7 +6,7 @@ import click
 
 import sqlenrich as se
 from sqlenrich.cli.examples import EXAMPLES
-from sqlenrich.cli.options import json_option, parse_pairs
+from sqlenrich.cli.options import json_option, no_place_options, parse_pairs
 from sqlenrich.cli.root import cli
 
 
@@ -29,6 +29,7 @@ from sqlenrich.cli.root import cli
 @click.option("--where", metavar="SQL", help="The rows that meet a condition in DuckDB's SQL, as for sqlenrich show.")
 @click.option("--before", metavar="DAY", help="The rows and answers whose last answer came before this day (UTC).")
 @click.option("--dry-run", is_flag=True, help="Only count what would be forgotten.")
+@no_place_options
 @json_option("result")
 def forget(
     file: str,

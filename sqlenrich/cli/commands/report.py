@@ -7,13 +7,13 @@ import click
 import sqlenrich as se
 from sqlenrich.cli import terminal
 from sqlenrich.cli.examples import EXAMPLES
-from sqlenrich.cli.options import json_option, output_option
+from sqlenrich.cli.options import json_option, local_output_option
 from sqlenrich.cli.root import cli
 
 
 @cli.command(epilog=EXAMPLES["report"])
 @click.argument("file")
-@output_option
+@local_output_option
 @click.option("--page", metavar="PATH", help="Write one HTML page that works offline.")
 @click.option("--rows", default=500, show_default=True, type=click.IntRange(0, 5000), help="The page's sampled rows.")
 @click.option("--no-rows", "with_rows", is_flag=True, flag_value=False, default=True, help="No text of any row.")

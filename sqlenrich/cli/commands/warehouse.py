@@ -39,6 +39,7 @@ from sqlenrich.core.functions import FUNCTIONS
     type=click.Choice(FUNCTIONS),
     help="Where repeated expressions stand: inline, in functions of the session (default), or in installed ones.",
 )
+@click.option("--quality", is_flag=True, help="Then profile, drift, a sample to judge and accuracy, as statements.")
 @click.option("--reread", is_flag=True, help="The script that reads stored answers again and asks nothing.")
 @click.option("-o", "out", metavar="PATH", type=click.Path(dir_okay=False), help="Write to a file.")
 def render(file: str, engine: str | None, target: str | None, out: str | None, **options: Any) -> None:

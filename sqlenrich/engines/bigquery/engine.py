@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from sqlenrich.core.engine import Engine, VendorFact
 from sqlenrich.core.functions import FunctionSyntax
-from sqlenrich.core.sql import func, replace_table
+from sqlenrich.core.sql import cast, concat, func, literal, replace_table
 from sqlenrich.engines.bigquery.call import (
     ANSWERS,
     BODY_FIELDS,
@@ -49,6 +49,7 @@ ENGINE = Engine(
     text=TEXT,
     json=JSON,
     sha256=lambda text: func("TO_HEX", func("SHA256", text)),
+    hex_number=lambda digits: cast(concat(literal("0x"), digits), "INT64"),
     sql_type=sql_type,
     typed_column=typed_column,
     create_table_as=replace_table,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlenrich.core.engine import Engine, VendorFact
 from sqlenrich.core.functions import FunctionSyntax
-from sqlenrich.core.sql import named_func, replace_table
+from sqlenrich.core.sql import cast, concat, literal, named_func, replace_table
 from sqlenrich.engines.duckdb.json import JSON, typed_column
 from sqlenrich.engines.duckdb.text import TEXT, sql_type
 from sqlenrich.engines.shared.model_params import OPENAI_COMPATIBLE
@@ -16,6 +16,7 @@ ENGINE = Engine(
     text=TEXT,
     json=JSON,
     sha256=named_func("SHA256"),
+    hex_number=lambda digits: cast(concat(literal("0x"), digits), "BIGINT"),
     sql_type=sql_type,
     typed_column=typed_column,
     create_table_as=replace_table,

@@ -62,6 +62,7 @@ ENGINE = Engine(
     text=TEXT,
     json=JSON,
     sha256=lambda text: func("SHA2", text, literal(256)),
+    hex_number=lambda digits: func("TO_NUMBER", digits, literal("X" * 13)),
     sql_type=sql_type,
     typed_column=typed_column,
     create_table_as=create_result_table,

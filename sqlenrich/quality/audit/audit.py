@@ -14,8 +14,8 @@ from sqlenrich.spec.enrichment import Enrichment
 
 if TYPE_CHECKING:  # a name needs no driver
     from sqlenrich.quality.audit.checks import NotRebuilt, Problem
-    from sqlenrich.quality.audit.stored_output import StoredOutput
     from sqlenrich.quality.audit.trail import Trail
+    from sqlenrich.quality.stored_output import StoredOutput
 
 EXIT_FAILED = 3
 
@@ -90,9 +90,10 @@ def audit(enrichment: Enrichment, *, output: str | Path, row: Mapping[str, Any] 
     """
     from sqlenrich.quality.audit.checks import CHECKS, not_rebuilt
     from sqlenrich.quality.audit.rebuilt_requests import make_views
-    from sqlenrich.quality.audit.stored_output import checked_key, stored_output
+    from sqlenrich.quality.stored_output import check_version, checked_key, stored_output
 
-    with stored_output(enrichment.name, output) as stored:
+    with stored_output(enrichment, output) as stored:
+        check_version(stored)
         if row is not None:
             return _audit_of_row(stored, str(output), checked_key(stored, row))
         make_views(stored)

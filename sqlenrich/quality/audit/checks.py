@@ -22,7 +22,7 @@ from sqlenrich.quality.audit.rebuilt_requests import (
     judging,
     make_sent,
 )
-from sqlenrich.quality.audit.stored_output import FORGOTTEN, FORGOTTEN_COLUMNS, FORGOTTEN_KINDS, RunLine, StoredOutput
+from sqlenrich.quality.stored_output import FORGOTTEN, FORGOTTEN_COLUMNS, FORGOTTEN_KINDS, RunLine, StoredOutput
 from sqlenrich.runner.backends import queries
 from sqlenrich.runner.backends.base import ModelUsage
 from sqlenrich.runner.backends.duckdb.answers_digest import ANSWERS_DIGEST, digest_text, digest_without

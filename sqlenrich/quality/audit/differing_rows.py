@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlenrich.quality.audit.stored_output import StoredOutput
+from sqlenrich.quality.stored_output import StoredOutput
 from sqlenrich.runner.backends.duckdb.database import quote
 
 MOST_READ = 500

@@ -12,7 +12,7 @@ from sqlenrich.llm.endpoint.request_config import RequestConfig
 from sqlenrich.plan.compile import compile_judging
 from sqlenrich.plan.pending_step import FEEDBACK, NO_FEEDBACK
 from sqlenrich.plan.source_columns import BAD_VALUE
-from sqlenrich.quality.audit.stored_output import RunLine, StoredOutput
+from sqlenrich.quality.stored_output import RunLine, StoredOutput
 from sqlenrich.runner.backends.duckdb.database import quote, text
 from sqlenrich.runner.shared_request import ENGINE, MOCK_MODEL, SharedRequest
 

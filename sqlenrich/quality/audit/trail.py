@@ -23,13 +23,11 @@ from sqlenrich.quality.audit.rebuilt_requests import (
     judging,
     rebuilt_requests,
 )
-from sqlenrich.quality.audit.stored_output import StoredOutput
+from sqlenrich.quality.stored_output import StoredOutput
 from sqlenrich.runner.backends.duckdb.database import quote, text
 from sqlenrich.runner.shared_request import SharedRequest
 from sqlenrich.schema.checks.repairs import REPAIRS, kept_nulls, repaired_sql
 
-REVIEWS = "{}_reviews"
-"""The table of what people judged, where there is one."""
 _FACTS = (
     "run_id", "asked_at", "model", "sent_hash", "response", "call_error", "finish_reason", "tokens_in",
     "tokens_cached", "tokens_out", "latency_ms", "request_id",
@@ -202,7 +200,7 @@ def _repairs(stored: StoredOutput, rules: SharedRequest, response: str | None) -
 
 def _reviews(stored: StoredOutput, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Give what people judged of a row's request; nothing where there is no table of reviews."""
-    table = quote(REVIEWS.format(stored.name))
+    table = stored.table("reviews")
     found = stored.columns(table) or {}
     hashed = next((name for name in ("request_hash", "_request_hash") if name in found), None)
     if hashed is not None:

@@ -34,7 +34,7 @@ def forget(
 
     if sum(choice is not None for choice in (row, where, before)) != 1:
         raise ConfigError("which rows? Give one of --row, --where and --before")
-    return forget_rows(enrichment.name, output, row=row, where=where, before=_day(before), dry_run=dry_run)
+    return forget_rows(enrichment, output, row=row, where=where, before=_day(before), dry_run=dry_run)
 
 
 def _day(written: date | str | None) -> date | None:

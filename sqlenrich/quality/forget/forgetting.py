@@ -12,26 +12,26 @@ from typing import Any
 import duckdb
 
 from sqlenrich.core.errors import ConfigError
-from sqlenrich.quality.audit.stored_output import (
+from sqlenrich.quality.forget.database_copy import COPY, copied
+from sqlenrich.quality.forget.forgotten import Forgotten
+from sqlenrich.quality.forget.forgotten_rows import LEVELS, LINES, ForgottenRows
+from sqlenrich.quality.stored_output import (
     FORGOTTEN,
     FORGOTTEN_COLUMNS,
     StoredOutput,
     check_version,
     checked_key,
-    read_ledger,
 )
-from sqlenrich.quality.forget.database_copy import COPY, copied
-from sqlenrich.quality.forget.forgotten import Forgotten
-from sqlenrich.quality.forget.forgotten_rows import LINES, ForgottenRows
 from sqlenrich.runner.backends.duckdb.database import Database, Policy, quote, text
 from sqlenrich.runner.backends.duckdb.files import Outputs, check_replaceable, outputs_of, quarantine_file, write_rows
+from sqlenrich.spec.enrichment import Enrichment
 
 MEMORY_MIB = 4096
 """The memory of the copy; what does not fit is on the disk until the end."""
 
 
 def forget_rows(
-    name: str,
+    enrichment: Enrichment,
     output: str | Path | Sequence[str | Path],
     *,
     row: Mapping[str, Any] | None = None,
@@ -44,7 +44,7 @@ def forget_rows(
     if not outputs.database.is_file():
         raise ConfigError(f"{outputs}: no run has written it")
     with Database(outputs.database, Policy(memory_mib=MEMORY_MIB)) as database:
-        stored = StoredOutput(database.db, outputs.database, name, read_ledger(database.db, outputs.database))
+        stored = StoredOutput(database.db, outputs.database, enrichment, str(outputs))
         check_version(stored)
         chosen = ForgottenRows(stored)
         if row is not None:
@@ -74,6 +74,9 @@ def forget_rows(
         remaining: dict[str, Callable[[str], str]] = {}
         for table in chosen.changed():
             remaining[table.place] = partial(chosen.remaining, table)
+        chosen.make_levels()
+        if stored.one(f"SELECT count(*) FROM {LEVELS}"):
+            remaining[f"{quote('main')}.{stored.table('profiles')}"] = chosen.profile_lines
         with copied(database, remaining):
             _write_lines(stored)
             for file in files:  # before the database: a command that was killed finds the rows again

@@ -11,15 +11,20 @@ from typing import Any
 import duckdb
 
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.plan.drift import MARKS
+from sqlenrich.plan.profiles import OWN_FIELDS, PROFILES
 from sqlenrich.quality.audit.checks import TOKENS
-from sqlenrich.quality.audit.stored_output import FORGOTTEN_COLUMNS, StoredOutput
 from sqlenrich.quality.audit.trail import key_test
+from sqlenrich.quality.stored_output import FORGOTTEN_COLUMNS, StoredOutput
 from sqlenrich.runner.backends import queries
 from sqlenrich.runner.backends.duckdb.answers_digest import ANSWERS_DIGEST
 from sqlenrich.runner.backends.duckdb.database import quote, reason, text
 
-ROWS, HASHES, LINES = (f"sqlenrich_forget_{name}" for name in ("rows", "hashes", "lines"))
-"""Temporary tables: the rows to forget, the requests that go with them, and the lines that tell of it."""
+ROWS, HASHES, LINES, LEVELS = (f"sqlenrich_forget_{name}" for name in ("rows", "hashes", "lines", "levels"))
+"""Temporary tables: the rows to forget, the requests that go with them, the lines that tell of it, and the levels of
+profiles that go."""
+FORGOTTEN_LEVEL = "(forgotten)"
+"""What stands for the levels of profiles that go: the counts stay."""
 ROW_ROLES = ("prompts", "checked", "enriched", "quarantine")
 _ANSWER_COLUMNS = {"request_hash", "attempt", "sent_hash", "response", "asked_at"}
 
@@ -46,6 +51,11 @@ class Table:
     def holds_answers(self) -> bool:
         """Whether it keeps answers: one row an attempt."""
         return set(self.columns) >= _ANSWER_COLUMNS
+
+    @property
+    def holds_evaluations(self) -> bool:
+        """Whether it has a line for each evaluated row and field."""
+        return set(self.columns) >= {"evaluation", "row_key", "label", "answer"}
 
     @property
     def holds_rows(self) -> bool:
@@ -148,7 +158,76 @@ class ForgottenRows:
             pairs = [(f"t.{quote(name)}", f"f.{quote(name)}") for name in self.kept]
             same = (f"{mine} IS NOT DISTINCT FROM {theirs}" for mine, theirs in (*pairs, (hashed, "f.request_hash")))
             return f"{kind} JOIN {ROWS} AS f ON {' AND '.join(same)}"
+        if table.holds_evaluations and quote(table.name) == self.stored.tables.get("evaluations"):
+            # An evaluation of another prompt asked about the same row under another hash.
+            of_request = f"{hashed} IN (SELECT request_hash FROM {HASHES} WHERE NOT shared)"
+            goes = f"COALESCE({of_request}, FALSE) OR {self._of_a_key()}"
+            return f"WHERE {goes}" if kind == "SEMI" else f"WHERE NOT ({goes})"
         return f"{kind} JOIN (FROM {HASHES} WHERE NOT shared) AS f ON {hashed} = f.request_hash"
+
+    def _of_a_key(self) -> str:
+        """Give the test that a line of an evaluation is of the key of a forgotten row. Numbers of rows name no row."""
+        key = self.stored.request.key
+        if key in ((), ("_row",)):
+            return "FALSE"
+        # Rows of one key have a number after it.
+        written = "regexp_replace(t.row_key, '} [0-9]+$', '}')"
+        same = (f"json_extract_string({written}, {_at(name)}) = CAST(r.{quote(name)} AS VARCHAR)" for name in key)
+        return f"EXISTS (FROM {ROWS} AS r WHERE {' AND '.join(same)})"
+
+    def make_levels(self) -> None:
+        """Make the table of the levels of profiles that are texts of forgotten answers and of no other answer."""
+        db, stored = self.stored.db, self.stored
+        db.execute(f"CREATE OR REPLACE TEMP TABLE {LEVELS} (field VARCHAR, level VARCHAR)")
+        profiles = stored.tables.get("profiles")
+        if profiles is None:
+            return
+        listed = [
+            (field, str(value))
+            for line in stored.lines.values()
+            if line.name == stored.name and line.request is not None
+            for field, form in line.request.schema["properties"].items()
+            for value in (*(form.get("enum") or ()), *([form["const"]] if "const" in form else ()))
+        ]
+        fields = [str(field) for (field,) in stored.rows(f"SELECT DISTINCT field FROM {profiles}")]
+        for field in (name for name in fields if name not in (*OWN_FIELDS, MARKS)):
+            db.execute(
+                f"INSERT INTO {LEVELS} SELECT DISTINCT field, level FROM {profiles} WHERE field = {text(field)} "
+                f"AND level IN ({self._texts(field, self.gone)})"
+            )
+            for name, value in listed:
+                if name == field:
+                    db.execute(f"DELETE FROM {LEVELS} WHERE field = ? AND level = ?", [name, value])
+            if stored.one(f"SELECT count(*) FROM {LEVELS} WHERE field = ?", field):
+                kept = self._texts(field, self.remaining)
+                db.execute(f"DELETE FROM {LEVELS} WHERE field = {text(field)} AND level IN ({kept})")
+
+    def _texts(self, field: str, rows: Callable[[Table, str], str]) -> str:
+        """Give the query of the texts of a field: those of accepted rows, and those that answers give."""
+        parts = []
+        for table in self.tables:
+            if table.holds_answers:
+                # What a repair would read is not known here: the whole text of such an answer is looked through.
+                value = f"CASE WHEN json_valid(response) THEN json_extract_string(response, {_at(field)}) END"
+                parts.append(f"SELECT {value} AS value FROM ({rows(table, 't.response')})")
+                level = f"SELECT DISTINCT level FROM {self.stored.tables['profiles']} WHERE field = {text(field)}"
+                others = f"SELECT response FROM ({rows(table, 't.response')}) WHERE NOT json_valid(response)"
+                parts.append(f"SELECT level AS value FROM ({level}) SEMI JOIN ({others}) ON contains(response, level)")
+            elif table in self.own and quote(table.name) == self.stored.tables["enriched"] and field in table.columns:
+                column = f"t.{quote(field)}"
+                parts.append(f"SELECT CAST(value AS VARCHAR) AS value FROM ({rows(table, f'{column} AS value')})")
+        return f"SELECT value FROM ({' UNION ALL '.join(parts)}) WHERE value IS NOT NULL"
+
+    def profile_lines(self, columns: str) -> str:
+        """Give the query of the lines of profiles, in which the levels that go have one name."""
+        listed = [
+            f"CASE WHEN (field, level) IN (SELECT (field, level) FROM {LEVELS}) THEN {text(FORGOTTEN_LEVEL)} "
+            "ELSE level END AS level"
+            if name == quote("level")
+            else name
+            for name in map(quote, PROFILES)
+        ]
+        return f"SELECT {columns} FROM (SELECT {', '.join(listed)} FROM {self.stored.tables['profiles']})"
 
     def make_lines(self) -> None:
         """Make the lines that tell what is forgotten: numbers alone, no text and no hash."""
@@ -187,6 +266,11 @@ class ForgottenRows:
     def changed(self) -> list[Table]:
         """Give the tables of which rows go."""
         return [table for table in self.tables if self.stored.one(f"SELECT count(*) FROM ({self.gone(table, '1')})")]
+
+
+def _at(name: str) -> str:
+    """Give the path of a field in JSON, as a text of SQL."""
+    return text(f'$."{name}"')
 
 
 _COUNTED = ("rows", "answers")

@@ -12,13 +12,12 @@ from sqlenrich.core.types import BIGINT, BOOLEAN, uncoerced
 from sqlenrich.quality.comparison.comparison import printed
 from sqlenrich.quality.evaluation.evaluation import ValueScore
 from sqlenrich.quality.statistics import wilson_interval
-from sqlenrich.quality.stored import LedgerRun, Stored
+from sqlenrich.quality.stored_output import RunLine, StoredOutput
 from sqlenrich.runner.backends.ledger import LEDGER
+from sqlenrich.runner.drift import Drift, FieldDrift
 from sqlenrich.runner.report import NOT_COUNTED
 from sqlenrich.spec.quality import Requirement
 
-EVALUATIONS, PROFILES = "{}_evaluations", "{}_profiles"
-"""The names of the tables of evaluations and of profiles: ``{}`` is the enrichment's name."""
 REFUSED = "(refused)"
 """What stands for the answer of a refused row."""
 DRIFT_MARKS = "_drift"
@@ -33,19 +32,35 @@ WORST_ROWS = 20
 
 @dataclass(frozen=True)
 class RunFigures:
-    """One run of the ledger."""
+    """One run of the ledger, and how far its answers moved; None where there is no earlier run to compare it with."""
 
-    run: LedgerRun
+    run: RunLine
+    drift: Drift | None = None
+
+    @property
+    def sigma(self) -> float | None:
+        """The score of the run as a whole: by how many σ its answers moved from those of the runs before it."""
+        return None if self.drift is None else self.drift.sigma
+
+    @property
+    def moved_most(self) -> FieldDrift | None:
+        """The field with the highest score."""
+        return None if self.drift is None else self.drift.fields[0]
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        """The facts of the run's report; none where it wrote none."""
+        return self.run.report or {}
 
     def number(self, name: str) -> float | None:
         """Give a figure of the run's report; None where it is not told."""
-        value = self.run.report.get(name)
+        value = self.told.get(name)
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
     @property
     def refused_share(self) -> float | None:
         """The refused rows among the asked ones."""
-        reasons: Mapping[str, int] = self.run.report.get("quarantine") or {}
+        reasons: Mapping[str, int] = self.told.get("quarantine") or {}
         refused = sum(count for code, count in reasons.items() if code not in NOT_COUNTED)
         asked = refused + (self.number("enriched") or 0)
         return refused / asked if asked else None
@@ -53,7 +68,7 @@ class RunFigures:
     @property
     def latency(self) -> int | None:
         """The median latency in milliseconds."""
-        latencies = self.run.report.get("latency_ms") or {}
+        latencies = self.told.get("latency_ms") or {}
         return latencies.get("p50")
 
 
@@ -199,7 +214,7 @@ class SampleRows:
     sql: str
 
 
-def read_table(stored: Stored) -> Table:
+def read_table(stored: StoredOutput) -> Table:
     """Give the accepted and refused rows, and those of the last snapshot."""
     counted = f"SELECT COUNT(*) FROM {stored.table('enriched')}"
     reasons = (
@@ -207,14 +222,14 @@ def read_table(stored: Stored) -> Table:
     )
     sql = [counted, reasons]
     rows_in: int | None = None
-    if stored.table_name("prompts") in stored.tables:
+    if "prompts" in stored.tables:
         sql.append(f"SELECT COUNT(*) FROM {stored.table('prompts')}")
         rows_in = int(stored.rows(sql[-1])[0][0])
     refused = {str(code): int(rows) for code, rows in stored.rows(reasons)}
     return Table(rows_in, int(stored.rows(counted)[0][0]), refused, tuple(sql))
 
 
-def runs_sql(stored: Stored) -> str:
+def runs_sql(stored: StoredOutput) -> str:
     """Give the SELECT of the ledger."""
     from sqlenrich.runner.backends.duckdb.database import text
 
@@ -227,21 +242,20 @@ def runs_sql(stored: Stored) -> str:
 # Answers -------------------------------------------------------------------------------------------------------------
 
 
-def read_answers(stored: Stored) -> tuple[Answers, ...]:
+def read_answers(stored: StoredOutput) -> tuple[Answers, ...]:
     """Give the values of each field that has few: from the profiles of the runs, or else from the accepted rows."""
-    if (table := PROFILES.format(stored.enrichment.name)) in stored.tables:
-        return _of_profiles(stored, table)
-    return _of_rows(stored)
+    return _of_profiles(stored) if "profiles" in stored.tables else _of_rows(stored)
 
 
-def _of_profiles(stored: Stored, table: str) -> tuple[Answers, ...]:
+def _of_profiles(stored: StoredOutput) -> tuple[Answers, ...]:
     from sqlenrich.runner.backends.duckdb.database import text
 
-    newest = f"SELECT MAX(run) FROM {stored.quoted(table)} WHERE field <> {text(DRIFT_MARKS)}"
+    table = stored.table("profiles")
+    newest = f"SELECT MAX(run) FROM {table} WHERE field <> {text(DRIFT_MARKS)}"
     sql = (
         "SELECT field, level, SUM(CASE WHEN run = newest THEN rows ELSE 0 END) AS now, "
         "SUM(CASE WHEN run <> newest THEN rows ELSE 0 END) AS earlier "
-        f"FROM {stored.quoted(table)} CROSS JOIN ({newest}) AS last (newest) "
+        f"FROM {table} CROSS JOIN ({newest}) AS last (newest) "
         f"WHERE field IN ({', '.join(map(text, stored.fields))}) GROUP BY ALL ORDER BY field, now DESC, level"
     )
     counts: dict[str, list[tuple[str, int, int]]] = {}
@@ -250,7 +264,7 @@ def _of_profiles(stored: Stored, table: str) -> tuple[Answers, ...]:
     return tuple(_answers(name, counts[name], sql) for name in stored.fields if name in counts)
 
 
-def _of_rows(stored: Stored) -> tuple[Answers, ...]:
+def _of_rows(stored: StoredOutput) -> tuple[Answers, ...]:
     found = []
     for name in stored.fields:
         kind = uncoerced(stored.enrichment.readings[name])
@@ -284,12 +298,11 @@ def _answers(name: str, levels: Sequence[tuple[str, int, int]], sql: str) -> Ans
 # Accuracy ------------------------------------------------------------------------------------------------------------
 
 
-def read_accuracy(stored: Stored, *, with_rows: bool) -> Accuracy | None:
+def read_accuracy(stored: StoredOutput, *, with_rows: bool) -> Accuracy | None:
     """Give the last evaluation; None where there is none."""
-    name = EVALUATIONS.format(stored.enrichment.name)
-    if name not in stored.tables:
+    table = stored.tables.get("evaluations")
+    if table is None:
         return None
-    table = stored.quoted(name)
     last = f"evaluation = (SELECT MAX(evaluation) FROM {table})"
     head = stored.rows(
         f"SELECT evaluation, CAST(MAX(evaluated_at) AS VARCHAR), MAX(truth), MAX(model) FROM {table} "
@@ -345,13 +358,13 @@ def _value(text: Any) -> str:
 # Rows ----------------------------------------------------------------------------------------------------------------
 
 
-def read_refusals(stored: Stored, table: Table) -> Refusals:
+def read_refusals(stored: StoredOutput, table: Table) -> Refusals:
     """Give a few refused rows of each reason: those with the smallest hashes."""
     if not table.refused:
         return Refusals()
     from sqlenrich.runner.backends.duckdb.database import text
 
-    columns = [name for name in stored.shown_columns if name in stored.columns(stored.table_name("quarantine"))]
+    columns = [name for name in stored.shown_columns if name in (stored.columns(stored.table("quarantine")) or ())]
     key = ", ".join(f"{text(name)}, {stored.quoted(name)}" for name in columns)
     sql = (
         f"SELECT _error, _error_detail, response, CAST(json_object({key}) AS VARCHAR) AS key "
@@ -364,7 +377,7 @@ def read_refusals(stored: Stored, table: Table) -> Refusals:
     return Refusals(found, (sql,))
 
 
-def read_sample(stored: Stored, rows: int, most_bytes: int) -> SampleRows:
+def read_sample(stored: StoredOutput, rows: int, most_bytes: int) -> SampleRows:
     """Give accepted rows, those with the smallest hashes first, as many as fit into some bytes of HTML."""
     from sqlenrich.quality.page import cut_text
 

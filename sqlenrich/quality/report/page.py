@@ -80,10 +80,12 @@ def _run(report: QualityReport, line: RunFigures) -> tuple[str, ...]:
         *map(figure, ("rows_in", "quarantined")),
         "–" if share is None else f"{100 * share:.2f} %",
         *map(figure, ("calls", "tokens_in", "tokens_out")),
-        "–" if cost is None else f"{money(cost)} {line.run.report.get('currency') or ''}",
+        "–" if cost is None else f"{money(cost)} {line.told.get('currency') or ''}",
         "–" if line.latency is None else f"{line.latency:,} ms",
         "–" if seconds is None else f"{seconds:,.0f} s",
         "–" if right is None else f"{100 * right:.1f} %",
+        "–" if line.sigma is None else f"{line.sigma:.1f}",
+        "–" if line.moved_most is None else f"{line.moved_most.field} {100 * line.moved_most.moved:.1f}",
     )
 
 
@@ -103,6 +105,7 @@ def _series(report: QualityReport) -> list[Series]:
         ("tokens a call", tokens, lambda value: f"{value:,.0f}"),
         ("latency p50", lambda line: line.latency, lambda value: f"{value:,.0f} ms"),
         ("right", report.accuracy_of, lambda value: f"{100 * value:.1f} %"),
+        ("σ of all fields", lambda line: line.sigma, lambda value: f"{value:.1f} σ"),
     )
     found = []
     for name, read, shown in kinds:

@@ -7,15 +7,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlenrich.core.text_table import table
+from sqlenrich.core.text_table import cut, table
 from sqlenrich.core.version import __version__
 from sqlenrich.quality.report.facts import Accuracy, Answers, Refusals, RunFigures, SampleRows, Table
 from sqlenrich.quality.report.tiles import Tile
 from sqlenrich.quality.review.estimate import ReviewEstimate
 from sqlenrich.spec.prices import money
 
-WHOLE_RUN_IDS = 100
+WHOLE_RUN_IDS = 180
 """The width in which no id of a run is cut: other commands take it."""
+FIELD_WIDTH = 24
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,23 @@ class QualityReport:
     sample: SampleRows | None
     """None where no texts of rows are to be shown."""
     request: Request
-    runs_sql: str
+    runs_sql: tuple[str, ...]
     version: str = __version__
 
     def to_dict(self) -> dict[str, Any]:
         """Give the facts by name, as the JSON has them."""
         facts = asdict(self)
         facts["runs"] = [
-            {**asdict(line.run), "started_at": str(line.run.started_at), "ended_at": str(line.run.ended_at or "")}
+            {
+                "run_id": line.run.run_id,
+                "started_at": str(line.run.started_at),
+                "ended_at": str(line.run.ended_at or ""),
+                "status": line.run.status,
+                "sigma": line.sigma,
+                "moved_most": None if line.moved_most is None else asdict(line.moved_most),
+                "report": dict(line.told),
+                "snapshot": {} if line.run.snapshot is None else asdict(line.run.snapshot),
+            }
             for line in self.runs
         ]
         if self.accuracy is not None:
@@ -83,15 +93,35 @@ class QualityReport:
         if not self.runs:
             yield f"{self.output} tells of no run of {self.name}"
             return
-        head = ("run", "status", "rows", "refused", "calls", "tokens in", "tokens out", "cost", "right")
+        head = (
+            "run",
+            "status",
+            "rows",
+            "refused",
+            "calls",
+            "tokens in",
+            "tokens out",
+            "cost",
+            "right",
+            "σ",
+            "moved most",
+        )
         yield from table([head, *map(self._run, self.runs)], max(width, WHOLE_RUN_IDS))
 
     def _run(self, line: RunFigures) -> tuple[str, ...]:
         counts = ("rows_in", "quarantined", "calls", "tokens_in", "tokens_out")
         shown = ("-" if (value := line.number(name)) is None else f"{int(value):,}" for name in counts)
         cost = line.number("cost")
-        spent = "-" if cost is None else f"{money(cost)} {line.run.report.get('currency') or ''}".strip()
-        return (line.run.run_id, line.run.status, *shown, spent, self._right(line))
+        spent = "-" if cost is None else f"{money(cost)} {line.told.get('currency') or ''}".strip()
+        return (line.run.run_id, line.run.status, *shown, spent, self._right(line), *self._drift(line))
+
+    def _drift(self, line: RunFigures) -> tuple[str, str]:
+        """Give the score of a run, and the field that moved most with its rows of 100."""
+        if line.sigma is None or line.moved_most is None:
+            return "-", "-"
+        most = line.moved_most
+        alarm = " ALARM" if line.drift is not None and line.drift.alarms else ""
+        return f"{line.sigma:.1f}", f"{cut(most.field, FIELD_WIDTH)} {100 * most.moved:.1f}{alarm}"
 
     def _right(self, line: RunFigures) -> str:
         """Give the least share right among the fields, in the last evaluation before the next run."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from sqlenrich.core.errors import ConfigError
-from sqlenrich.engines import get_engine
-from sqlenrich.plan.relations import relations_of
+from sqlenrich.plan.drift import runs
 from sqlenrich.quality.page import check_page, write_file
 from sqlenrich.quality.report.facts import (
-    PROFILES,
     RUNS_SHOWN,
     Refusals,
     RunFigures,
@@ -24,10 +23,10 @@ from sqlenrich.quality.report.page import report_page
 from sqlenrich.quality.report.quality_report import QualityReport, Request
 from sqlenrich.quality.report.tiles import tiles
 from sqlenrich.quality.review.estimate import review_estimate
-from sqlenrich.quality.stored import ALL_RUNS, Stored, opened
+from sqlenrich.quality.stored_output import ALL_RUNS, StoredOutput, stored_results
 from sqlenrich.runner.backends.ledger import LEDGER
 from sqlenrich.runner.drift import Drift
-from sqlenrich.runner.profiles import drift_of, drift_query
+from sqlenrich.runner.profiles import drift_query, drifts_of
 from sqlenrich.spec.enrichment import Enrichment
 
 DEFAULT_ROWS = 500
@@ -54,8 +53,9 @@ def report(
         if Path(page).suffix.lower() not in (".html", ".htm"):
             raise ConfigError(f"{page}: a page is an .html file")
         check_page(Path(page))
-    with opened(enrichment, output) as stored:
-        lines = tuple(map(RunFigures, stored.runs))
+    with stored_results(enrichment, output) as stored:
+        drifts, newest, drift_sql = _drifts(stored)
+        lines = tuple(RunFigures(run, drifts.get(run.run_id)) for run in stored.runs)
         facts = read_table(stored)
         answers = read_answers(stored)
         accuracy = read_accuracy(stored, with_rows=with_rows)
@@ -73,7 +73,7 @@ def report(
                 answers=answers,
                 accuracy=accuracy,
                 review=review,
-                drift=_drift(stored),
+                drift=newest,
             ),
             runs=lines[-RUNS_SHOWN:],
             table=facts,
@@ -83,34 +83,34 @@ def report(
             refusals=read_refusals(stored, facts) if with_rows else Refusals(),
             sample=read_sample(stored, rows, ROW_BYTES) if with_rows and rows else None,
             request=_request(stored),
-            runs_sql=runs_sql(stored),
+            runs_sql=(runs_sql(stored), *drift_sql),
         )
     if page is not None:
         write_file(Path(page), report_page(found))
     return found
 
 
-def _reviewed_run(stored: Stored) -> str:
+def _reviewed_run(stored: StoredOutput) -> str:
     """Give the sample to show: that of all runs, or else that of the newest run that has one."""
-    name = f"{stored.enrichment.name}_reviews"
-    if name not in stored.tables or "of_run" not in stored.columns(name):
+    table = stored.table("reviews")
+    if "of_run" not in (stored.columns(table) or ()):
         return ALL_RUNS
-    samples = {str(run) for (run,) in stored.rows(f"SELECT DISTINCT of_run FROM {stored.quoted(name)}")}
+    samples = {str(run) for (run,) in stored.rows(f"SELECT DISTINCT of_run FROM {table}")}
     return ALL_RUNS if ALL_RUNS in samples or not samples else max(samples)
 
 
-def _drift(stored: Stored) -> Drift | None:
-    """Compare the newest run with those before it; None without two profiles."""
-    enrichment, engine = stored.enrichment, get_engine("duckdb")
-    name = PROFILES.format(enrichment.name)
-    if name not in stored.tables:
-        return None
-    relations = relations_of(enrichment, engine, {"source": "source", "profiles": stored.quoted(name)})
-    found = drift_of(enrichment, stored.rows(relations.sql(drift_query(enrichment, engine))))
-    return found if found.fields else None
+def _drifts(stored: StoredOutput) -> tuple[Mapping[str, Drift], Drift | None, tuple[str, ...]]:
+    """Compare each of the last runs with those before it. Give the drifts, that of the newest run, and the SELECT."""
+    if "profiles" not in stored.tables:
+        return {}, None, ()
+    relations = stored.relations
+    sql = relations.sql(drift_query(stored.enrichment, relations.engine, RUNS_SHOWN))
+    drifts = drifts_of(stored.enrichment, stored.rows(sql))
+    profiled = stored.rows(relations.sql(runs(relations.engine)))
+    return drifts, drifts.get(str(profiled[0][0])) if profiled else None, (sql,)
 
 
-def _request(stored: Stored) -> Request:
+def _request(stored: StoredOutput) -> Request:
     enrichment = stored.enrichment
     by_file = (
         f"SELECT _model, _version, _fingerprint, COUNT(*) AS rows FROM {stored.table('enriched')} "
@@ -118,17 +118,17 @@ def _request(stored: Stored) -> Request:
     )
     found = stored.rows(by_file)
     sql, shared = [by_file], None
-    if "request" in stored.columns(LEDGER) and stored.runs:
+    if "request" in (stored.columns(LEDGER) or ()) and stored.runs:
         from sqlenrich.runner.backends.duckdb.database import text
 
         sql.append(f"SELECT request FROM {LEDGER} WHERE run_id = {text(stored.runs[-1].run_id)}")
         shared = stored.rows(sql[-1])[0][0]
-    model = stored.runs[-1].snapshot.get("model") if stored.runs else None
+    snapshot = stored.runs[-1].snapshot if stored.runs else None
     return Request(
         prompt=enrichment.template,
         turns=tuple((turn.role, turn.content or enrichment.system or "") for turn in enrichment.turns),
         schema=enrichment.schema,
-        model=str(model or enrichment.model),
+        model=str(snapshot.model if snapshot is not None else enrichment.model),
         version=enrichment.version,
         fingerprint=enrichment.fingerprint,
         stored={f"{model}, version {version}, {digest}": int(rows) for model, version, digest, rows in found},

@@ -156,9 +156,7 @@ def _refused(enrichment: Enrichment, table: Table) -> Tile:
 
 def _cost(runs: Sequence[RunFigures], command: Commands) -> Tile:
     question = "What did it cost?"
-    known = [
-        (cost, str(run.run.report.get("currency") or "")) for run in runs if (cost := run.number("cost")) is not None
-    ]
+    known = [(cost, str(run.told.get("currency") or "")) for run in runs if (cost := run.number("cost")) is not None]
     tokens = sum(int(run.number(name) or 0) for run in runs for name in ("tokens_in", "tokens_out"))
     if not known:
         detail = f"{counted(tokens, 'token')}, and no prices"

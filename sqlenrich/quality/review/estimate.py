@@ -10,8 +10,8 @@ from sqlenrich.quality.review.agreement import ReviewerAgreement, reviewer_agree
 from sqlenrich.quality.review.proportion import Stratum, WrongRows, wrong_rows
 from sqlenrich.quality.review.sample import population, population_sql, requests_sql
 from sqlenrich.quality.review.sheet import choices_of
-from sqlenrich.quality.review.verdicts import REVIEWS, UNSURE, WRONG, Verdict, standing_verdicts, verdicts_sql
-from sqlenrich.quality.stored import ALL_RUNS, Stored
+from sqlenrich.quality.review.verdicts import UNSURE, WRONG, Verdict, standing_verdicts, verdicts_sql
+from sqlenrich.quality.stored_output import ALL_RUNS, StoredOutput
 
 
 @dataclass(frozen=True)
@@ -58,21 +58,21 @@ class ReviewEstimate:
         return self.shares[0] if self.shares else None
 
 
-def review_estimate(stored: Stored, run: str = ALL_RUNS) -> ReviewEstimate:
+def review_estimate(stored: StoredOutput, run: str = ALL_RUNS) -> ReviewEstimate:
     """Estimate from the verdicts on the rows of a run, or on those of all."""
     stands = standing_verdicts(stored, run)
     sql = [population_sql(stored, run)]
-    if REVIEWS.format(stored.enrichment.name) in stored.tables:
+    if "reviews" in stored.tables:
         sql.append(verdicts_sql(stored, run))
     if not stands.verdicts:
         return ReviewEstimate(run, 0, 0, stands.gone, (), (), (), (), tuple(sql))
     sizes = population(stored, run)
     judged = sorted({one.request for one in stands.verdicts})
     found = stored.rows(
-        f"SELECT * FROM ({requests_sql(stored, run)}) AS accepted WHERE request IN (SELECT UNNEST(?::VARCHAR[]))",
-        [judged],
+        f"SELECT * FROM ({requests_sql(stored, run)}) AS accepted WHERE request_hash IN (SELECT UNNEST(?::VARCHAR[]))",
+        judged,
     )
-    places = {str(request): (stratum, int(size)) for request, stratum, size in found}
+    places = {str(request): (str(stratum), int(size)) for request, stratum, size in found}
     verdicts = [one for one in stands.verdicts if one.request in places]
     scores = _scores(verdicts)
     fields = [name for name in stored.fields if any(field == name for _, field in scores)]
@@ -134,10 +134,10 @@ def _share(
     field: str | None,
     stratum: str | None,
     scores: Mapping[str, float | None],
-    places: Mapping[str, tuple[str | None, int]],
-    sizes: Mapping[str | None, Mapping[int, int]],
+    places: Mapping[str, tuple[str, int]],
+    sizes: Mapping[str, Mapping[int, int]],
 ) -> ShareWrong:
-    judged: dict[str | None, list[tuple[int, float]]] = {name: [] for name in sizes}
+    judged: dict[str, list[tuple[int, float]]] = {name: [] for name in sizes}
     unsure = 0
     for request, score in scores.items():
         name, size = places[request]

@@ -134,12 +134,6 @@ def heavy_from(requests: Mapping[int, int], draws: int) -> float:
     return least
 
 
-def allocation(rows: Mapping[str | None, int], draws: int, least: int) -> dict[str | None, int]:
-    """Give how many rows of each stratum are drawn: its part of ``draws``, at least ``least``, at most all it has."""
-    total = sum(rows.values())
-    return {name: min(count, max(least, -(-draws * count // total))) for name, count in rows.items()}
-
-
 # The distribution ----------------------------------------------------------------------------------------------------
 
 

@@ -12,11 +12,11 @@ from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.text_table import table
 from sqlenrich.quality.review.estimate import ReviewEstimate, ShareWrong, review_estimate
 from sqlenrich.quality.review.proportion import WrongRows
-from sqlenrich.quality.review.sample import ReviewSample, draw_sample
+from sqlenrich.quality.review.sample import draw_sample
 from sqlenrich.quality.review.sheet import check_reviewers, sheet_paths, write_sheets
 from sqlenrich.quality.review.truth import append_truth
 from sqlenrich.quality.review.verdicts import Taken, read_verdicts, standing_verdicts, store_verdicts
-from sqlenrich.quality.stored import opened
+from sqlenrich.quality.stored_output import stored_results
 from sqlenrich.runner.backends.duckdb.files import database_path
 from sqlenrich.runner.inputs import input_of
 from sqlenrich.runner.report import counted
@@ -145,19 +145,19 @@ def review(
     taken, written, sample = None, dict[Path, int](), None
     if sheet is not None:
         paths = sheet_paths(Path(sheet), check_reviewers(names_of(reviewers)))
-        with opened(enrichment, output) as stored:
+        with stored_results(enrichment, output) as stored:
             of_run = stored.run_id(run)
             sample = draw_sample(stored, run=of_run, rows=rows, seed=seed)
             ledger = stored.runs[-1].run_id if stored.runs else ""
         written = write_sheets(enrichment, sample, ledger, paths)
     if files:
-        with opened(enrichment, output) as stored:
+        with stored_results(enrichment, output) as stored:
             verdicts = read_verdicts(stored, files)
         taken = store_verdicts(database_path(Path(output)), enrichment.name, str(output), verdicts)
         if run is None and len(samples := {one.of_run for one in verdicts}) == 1:
             run = samples.pop() or None
     labelled = None
-    with opened(enrichment, output) as stored:
+    with stored_results(enrichment, output) as stored:
         of_run = stored.run_id(run)
         if truth is not None:
             stands = standing_verdicts(stored, of_run)
@@ -169,15 +169,11 @@ def review(
         sheets={str(path): count for path, count in written.items()},
         sampled=len(sample.drawn) if sample is not None else 0,
         accepted=sample.rows if sample is not None else estimate.rows,
-        strata=_strata(sample),
+        strata={} if sample is None or enrichment.quality.review.by is None else sample.strata,
         taken=taken,
         estimate=estimate,
         labelled=labelled,
     )
-
-
-def _strata(sample: ReviewSample | None) -> dict[str, int]:
-    return {} if sample is None else {name: rows for name, rows in sample.strata.items() if name is not None}
 
 
 def _facts(found: WrongRows) -> dict[str, Any]:

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.sql import literal
 from sqlenrich.core.turn import shown_text
 from sqlenrich.core.types import BOOLEAN
-from sqlenrich.quality.review.proportion import allocation
-from sqlenrich.quality.stored import ALL_RUNS, NULL_STRATUM, Stored, answer_hash
-
-LEAST_ROWS, MOST_ROWS = 50, 500
-"""The bounds of a sample whose size the header gives as a share."""
-LEAST_OF_STRATUM = 5
+from sqlenrich.plan.sample import requests, sample
+from sqlenrich.quality.stored_output import ALL_RUNS, StoredOutput, answer_hash
+from sqlenrich.spec.enrichment import Enrichment
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,7 @@ class SampledRow:
     request: str
     answer: str
     """The hash of the answer."""
-    stratum: str | None
+    stratum: str
     rows: int
     key: Mapping[str, Any]
     values: Mapping[str, Any]
@@ -42,64 +40,44 @@ class ReviewSample:
     seed: int
     rows: int
     """The accepted rows."""
-    strata: Mapping[str | None, int]
-    """The accepted rows of each stratum; one stratum None without ``review.by``."""
+    strata: Mapping[str, int]
+    """The accepted rows of each stratum; one stratum without ``review.by``."""
 
 
-def stratum_sql(stored: Stored) -> str:
-    """Give the SQL of a row's stratum, a text; NULL for all rows without ``review.by``. Raises ConfigError."""
-    by = stored.enrichment.quality.review.by
-    if by is None:
-        return "CAST(NULL AS VARCHAR)"
-    listed = stored.enrichment.schema["properties"][by].get("enum")
-    if listed is None and stored.enrichment.readings[by] != BOOLEAN:
-        raise ConfigError(f'{stored.enrichment.place}: review.by names "{by}", which is neither an enum nor a boolean')
-    return f"COALESCE(CAST({stored.quoted(by)} AS VARCHAR), '{NULL_STRATUM}')"
+def requests_sql(stored: StoredOutput, run: str = ALL_RUNS) -> str:
+    """Give the SELECT of the accepted requests: the stratum and the rows of each. Raises ConfigError."""
+    engine = stored.relations.engine
+    return stored.relations.sql(requests(_stratified(stored), engine, literal(run) if run != ALL_RUNS else None))
 
 
-def requests_sql(stored: Stored, run: str = ALL_RUNS) -> str:
-    """Give the SELECT of the accepted requests: the stratum and the rows of each."""
-    return (
-        f"SELECT _request_hash AS request, MIN({stratum_sql(stored)}) AS stratum, COUNT(*) AS size "
-        f"FROM {stored.table('enriched')}{stored.accepted(run)} GROUP BY 1"
-    )
+def _stratified(stored: StoredOutput) -> Enrichment:
+    """Give the enrichment. Raises ConfigError where ``review.by`` can't be a stratum."""
+    enrichment = stored.enrichment
+    by = enrichment.quality.review.by
+    if by is not None:
+        listed = enrichment.schema["properties"][by].get("enum")
+        if listed is None and enrichment.readings[by] != BOOLEAN:
+            raise ConfigError(f'{enrichment.place}: review.by names "{by}", which is neither an enum nor a boolean')
+    return enrichment
 
 
-def population_sql(stored: Stored, run: str = ALL_RUNS) -> str:
+def population_sql(stored: StoredOutput, run: str = ALL_RUNS) -> str:
     """Give the SELECT of how many requests of each stratum have how many rows."""
     return (
-        f"SELECT stratum, size, COUNT(*) AS requests FROM ({requests_sql(stored, run)}) AS accepted "
-        "GROUP BY ALL ORDER BY ALL"
+        "SELECT stratum, request_rows, COUNT(*) AS requests\n"
+        f"FROM ({requests_sql(stored, run)}) AS accepted GROUP BY ALL ORDER BY ALL"
     )
 
 
-def population(stored: Stored, run: str = ALL_RUNS) -> dict[str | None, dict[int, int]]:
+def population(stored: StoredOutput, run: str = ALL_RUNS) -> dict[str, dict[int, int]]:
     """Give, for each stratum, the number of requests by the number of rows that share one."""
-    found: dict[str | None, dict[int, int]] = {}
-    for stratum, size, requests in stored.rows(population_sql(stored, run)):
-        found.setdefault(stratum, {})[int(size)] = int(requests)
+    found: dict[str, dict[int, int]] = {}
+    for stratum, size, count in stored.rows(population_sql(stored, run)):
+        found.setdefault(str(stratum), {})[int(size)] = int(count)
     return found
 
 
-def sample_sql(stored: Stored, run: str, seed: int, taken: Mapping[str | None, int]) -> str:
-    """Give the SELECT of the drawn requests: of each stratum those with the smallest hashes.
-
-    The hash of seed and request is a number from 0 to 1, divided by the rows of the request: a request of ten rows is
-    drawn ten times as likely (sequential Poisson sampling).
-    """
-    from sqlenrich.runner.backends.duckdb.database import text
-
-    digits = f"CAST('0x' || SUBSTR(MD5({text(f'{seed}:')} || request), 1, 13) AS BIGINT)"
-    places = " ".join(f"WHEN {text(name)} THEN {count}" for name, count in taken.items() if name is not None)
-    most = f"CASE stratum {places} END" if places else str(taken.get(None, 0))
-    return (
-        f"SELECT request, stratum, size FROM (SELECT *, {digits} / POWER(2, 52) / size AS hash "
-        f"FROM ({requests_sql(stored, run)}) AS accepted) AS hashed "
-        f"QUALIFY ROW_NUMBER() OVER (PARTITION BY stratum ORDER BY hash, request) <= {most} ORDER BY hash, request"
-    )
-
-
-def draw_sample(stored: Stored, *, run: str = ALL_RUNS, rows: int | None = None, seed: int = 0) -> ReviewSample:
+def draw_sample(stored: StoredOutput, *, run: str = ALL_RUNS, rows: int | None = None, seed: int = 0) -> ReviewSample:
     """Draw the requests to judge. Raises ConfigError where there are none, or where their prompts are gone."""
     name = stored.enrichment.name
     sizes = {
@@ -108,54 +86,62 @@ def draw_sample(stored: Stored, *, run: str = ALL_RUNS, rows: int | None = None,
     }
     total = sum(sizes.values())
     if not total:
-        of_run = f" of the run {run}" if run else ""
-        raise ConfigError(f"{stored.place} has no accepted row of {name}{of_run}: nothing to review")
-    wanted = rows or min(MOST_ROWS, max(LEAST_ROWS, round(stored.enrichment.quality.review.share * total)))
-    least = min(LEAST_OF_STRATUM, max(1, wanted // len(sizes)))
-    found = stored.rows(sample_sql(stored, run, seed, allocation(sizes, wanted, least)))
-    requests = [request for request, _, _ in found]
-    prompts = _prompts(stored, requests)
-    answers, keys = stored.answers(requests), _keys(stored, requests)
-    drawn = (
-        SampledRow(
-            request,
-            answer_hash(answers[request]),
-            stratum,
-            int(size),
-            keys[request],
-            answers[request],
-            prompts[request],
-        )
-        for request, stratum, size in found
+        whose = f" of the run {run}" if run else ""
+        raise ConfigError(f"{stored.output} has no accepted row of {name}{whose}: nothing to review")
+    of_run = literal(run) if run != ALL_RUNS else None
+    query = sample(_stratified(stored), stored.relations.engine, rows=rows, seed=seed, of_run=of_run)
+    found = sorted(stored.rows(stored.relations.sql(query)), key=lambda row: (row[3], row[0]))
+    drawn = [request for request, _, _, _ in found]
+    prompts = _prompts(stored, drawn)
+    answers, keys = stored.answers(drawn), _keys(stored, drawn)
+    return ReviewSample(
+        tuple(
+            SampledRow(
+                request,
+                answer_hash(answers[request]),
+                str(stratum),
+                int(size),
+                keys[request],
+                answers[request],
+                prompts[request],
+            )
+            for request, stratum, size, _ in found
+        ),
+        run,
+        seed,
+        total,
+        sizes,
     )
-    return ReviewSample(tuple(drawn), run, seed, total, sizes)
 
 
-def _prompts(stored: Stored, requests: list[str]) -> dict[str, str]:
+def _prompts(stored: StoredOutput, requests: list[str]) -> dict[str, str]:
     """Give the prompt of each request. Raises ConfigError where they were not kept."""
-    table = stored.table_name("prompts")
     found: dict[str, str] = {}
-    if table in stored.tables:
+    if table := stored.tables.get("prompts"):
         sql = (
-            f"SELECT request_hash, ANY_VALUE(prompt) FROM {stored.quoted(table)} WHERE prompt IS NOT NULL "
+            f"SELECT request_hash, ANY_VALUE(prompt) FROM {table} WHERE prompt IS NOT NULL "
             "AND request_hash IN (SELECT UNNEST(?::VARCHAR[])) GROUP BY 1"
         )
+<<<<<<< HEAD
         turns = stored.enrichment.turns
         found = {str(request): shown_text(turns, str(prompt)) for request, prompt in stored.rows(sql, [requests])}
+=======
+        found = {str(request): str(prompt) for request, prompt in stored.rows(sql, requests)}
+>>>>>>> quality
     if missing := len(set(requests) - set(found)):
         why = (
             "keep_prompts is false"
             if not stored.enrichment.keep_prompts
-            else f"the table {table} lacks {missing:,} of {len(requests):,}"
+            else f"the table {stored.table('prompts')} lacks {missing:,} of {len(requests):,}"
         )
         raise ConfigError(
-            f"{stored.place}: the prompts to show are not stored ({why}): run it again with keep_prompts: true, "
+            f"{stored.output}: the prompts to show are not stored ({why}): run it again with keep_prompts: true, "
             "which asks nothing again"
         )
     return found
 
 
-def _keys(stored: Stored, requests: list[str]) -> dict[str, dict[str, Any]]:
+def _keys(stored: StoredOutput, requests: list[str]) -> dict[str, dict[str, Any]]:
     """Give the key and the kept columns of the first row of each request."""
     from sqlenrich.runner.backends.duckdb.database import text
 
@@ -164,4 +150,4 @@ def _keys(stored: Stored, requests: list[str]) -> dict[str, dict[str, Any]]:
         f"SELECT _request_hash, MIN(CAST(json_object({pairs}) AS VARCHAR)) FROM {stored.table('enriched')} "
         "WHERE _request_hash IN (SELECT UNNEST(?::VARCHAR[])) GROUP BY 1"
     )
-    return {str(request): json.loads(key) for request, key in stored.rows(sql, [requests])}
+    return {str(request): json.loads(key) for request, key in stored.rows(sql, requests)}

@@ -12,7 +12,7 @@ from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.core.json import canonical_json, compact_json
 from sqlenrich.quality.review.sheet import choices_of, is_text
 from sqlenrich.quality.review.verdicts import RIGHT, UNSURE, Stands
-from sqlenrich.quality.stored import Stored
+from sqlenrich.quality.stored_output import StoredOutput
 from sqlenrich.runner.inputs import Input, input_name
 from sqlenrich.runner.scratch import scratch_folder
 
@@ -37,7 +37,7 @@ def right_values(stands: Stands) -> dict[str, dict[str, Any]]:
     return found
 
 
-def append_truth(stored: Stored, stands: Stands, truth: Path, source: Input) -> int:
+def append_truth(stored: StoredOutput, stands: Stands, truth: Path, source: Input) -> int:
     """Append the judged rows to a CSV file and give their number; a key that is there is not appended again.
 
     A line has the columns of the input that the prompt and the key read, and a column of right values a field. The file
@@ -97,22 +97,23 @@ def _known_lines(truth: Path) -> tuple[list[str] | None, list[dict[str, str]]]:
         return list(reader.fieldnames or ()), list(reader)
 
 
-def _keys_of(stored: Stored, requests: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _keys_of(stored: StoredOutput, requests: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Give the key of one row of each request, as texts."""
     key = stored.enrichment.key or ("_row",)
     names = [name for name in key if name in stored.shown_columns]
     if len(names) < len(key):
-        raise ConfigError(f"{stored.place}: the rows have no column {', '.join({*key} - {*names})}: run it again first")
+        missing = ", ".join({*key} - {*names})
+        raise ConfigError(f"{stored.output}: the rows have no column {missing}: run it again first")
     texts = ", ".join(f"COALESCE(CAST({stored.quoted(name)} AS VARCHAR), '')" for name in names)
     sql = (
         f"SELECT _request_hash, MIN([{texts}]) FROM {stored.table('enriched')} "
         "WHERE _request_hash IN (SELECT UNNEST(?::VARCHAR[])) GROUP BY 1"
     )
-    return {str(request): tuple(values) for request, values in stored.rows(sql, [list(requests)])}
+    return {str(request): tuple(values) for request, values in stored.rows(sql, list(requests))}
 
 
 def _source_rows(
-    stored: Stored, source: Input, columns: Sequence[str], key: Sequence[str], wanted: Sequence[tuple[str, ...]]
+    stored: StoredOutput, source: Input, columns: Sequence[str], key: Sequence[str], wanted: Sequence[tuple[str, ...]]
 ) -> dict[tuple[str, ...], dict[str, str]]:
     """Give the rows of some keys, as texts: arrays and structs as JSON, NULL as an empty text."""
     from sqlenrich.core.types import Array, Struct

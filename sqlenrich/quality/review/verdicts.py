@@ -26,14 +26,12 @@ from sqlenrich.quality.review.sheet import (
     is_text,
     may_be_null,
 )
-from sqlenrich.quality.stored import Stored, answer_hash
+from sqlenrich.quality.stored_output import REVIEWS, StoredOutput, answer_hash
 from sqlenrich.schema import value_test
 from sqlenrich.spec.enrichment import Enrichment
 
 RIGHT, WRONG, UNSURE = "right", "wrong", "unsure"
 _WORDS = {"y": RIGHT, "n": WRONG, "u": UNSURE, **{word: word for word in (RIGHT, WRONG, UNSURE)}}
-REVIEWS = "{}_reviews"
-"""The name of the table of verdicts: ``{}`` is the enrichment's name."""
 COLUMNS: Mapping[str, Type] = {
     "request_hash": STRING,
     "answer_hash": STRING,
@@ -80,7 +78,7 @@ class Taken:
     changed: int
 
 
-def read_verdicts(stored: Stored, files: Sequence[Path]) -> list[Verdict]:
+def read_verdicts(stored: StoredOutput, files: Sequence[Path]) -> list[Verdict]:
     """Read the files that reviewers saved. Raises ConfigError with all problems, each with its file and line."""
     problems: list[str] = []
     found: dict[tuple[str, ...], Verdict] = {}
@@ -93,7 +91,7 @@ def read_verdicts(stored: Stored, files: Sequence[Path]) -> list[Verdict]:
     return list(found.values())
 
 
-def _of_file(stored: Stored, path: Path, problems: list[str]) -> Iterator[Verdict]:
+def _of_file(stored: StoredOutput, path: Path, problems: list[str]) -> Iterator[Verdict]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -171,7 +169,7 @@ def _csv_lines(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any], dic
             yield f"{path}, line {reader.line_num}", about, line
 
 
-def _check_about(stored: Stored, path: Path, about: Mapping[str, Any]) -> None:
+def _check_about(stored: StoredOutput, path: Path, about: Mapping[str, Any]) -> None:
     name, version = stored.enrichment.name, about.get(FORMAT)
     if version != VERSION:
         raise ConfigError(f"{path} is of version {version} of the sheets, this is version {VERSION}: make it again")
@@ -179,7 +177,7 @@ def _check_about(stored: Stored, path: Path, about: Mapping[str, Any]) -> None:
         raise ConfigError(f"{path} is a sheet of {about.get('name')}, not of {name}")
     known = {run.run_id for run in stored.runs}
     if about.get("ledger") not in known or (about.get("of_run") or about.get("ledger")) not in known:
-        raise ConfigError(f"{path} is a sheet of another database: {stored.place} has no run {about.get('ledger')}")
+        raise ConfigError(f"{path} is a sheet of another database: {stored.output} has no run {about.get('ledger')}")
     if not isinstance(about.get("reviewer"), str) or not about["reviewer"]:
         raise ConfigError(f"{path} names no reviewer")
 
@@ -260,21 +258,20 @@ def _identity(one: Verdict) -> tuple[str, ...]:
     return (one.request, one.answer, one.field, one.reviewer, one.of_run)
 
 
-def verdicts_sql(stored: Stored, run: str) -> str:
+def verdicts_sql(stored: StoredOutput, run: str) -> str:
     """Give the SELECT of the verdicts on a sample."""
     from sqlenrich.runner.backends.duckdb.database import text
 
-    table = stored.quoted(REVIEWS.format(stored.enrichment.name))
     names = "request_hash, answer_hash, field, reviewer, verdict, expected, of_run"
-    return f"SELECT {names} FROM {table} WHERE of_run = {text(run)} ORDER BY ALL"
+    return f"SELECT {names} FROM {stored.table('reviews')} WHERE of_run = {text(run)} ORDER BY ALL"
 
 
-def standing_verdicts(stored: Stored, run: str) -> Stands:
+def standing_verdicts(stored: StoredOutput, run: str) -> Stands:
     """Give the verdicts on a sample whose answers stand. Raises ConfigError for a table of another version."""
-    name = REVIEWS.format(stored.enrichment.name)
-    if name not in stored.tables:
+    table = stored.tables.get("reviews")
+    if table is None:
         return Stands((), {}, 0)
-    check_columns(stored.place, name, stored.columns(name))
+    check_columns(stored.output, REVIEWS.format(stored.name), stored.columns(table) or ())
     found = [Verdict(*row) for row in stored.rows(verdicts_sql(stored, run))]
     answers = stored.answers(sorted({one.request for one in found}))
     hashes = {request: answer_hash(answer) for request, answer in answers.items()}

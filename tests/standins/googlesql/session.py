@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Row = Sequence[Any] | Mapping[str, Any]
 Data = Mapping[str, tuple[Mapping[str, str], Iterable[Row]]]
+_READ = "rows_of_insert"
+"""The table of what the query of an INSERT gave."""
 
 
 @dataclass
@@ -72,8 +74,20 @@ class Session:
         return self._run(self._parsed(text), "EvaluateQuery", "Query")
 
     def insert(self, text: bytes, into: Table) -> None:
-        """Run one INSERT and add its rows."""
-        made = self._run(self._parsed(text), "EvaluateModify", "Modify")
+        """Run one INSERT and add its rows.
+
+        BigQuery takes WITH in its query, the evaluator does not: such a query is evaluated before.
+        """
+        raw, statement = self._parsed(text)
+        read = statement.get("query")
+        if read is not None and read.get("with_clause") is not None:
+            self.store(_READ, self.query(raw[read.start : read.end]))
+            try:
+                self.insert(raw[: read.start] + f"SELECT * FROM {_READ}".encode(), into)
+            finally:
+                self.drop(_READ)
+            return
+        made = self._run((raw, statement), "EvaluateModify", "Modify")
         for row in made.rows:
             for (name, _), value in zip(into.columns, row, strict=True):
                 if name in into.required and value.WhichOneof("value") is None:

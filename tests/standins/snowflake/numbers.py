@@ -140,8 +140,14 @@ def mod(name: str, arguments: list[Node]) -> Node:
 
 @typed("TO_NUMBER TO_DECIMAL TO_NUMERIC TRY_TO_NUMBER TRY_TO_DECIMAL TRY_TO_NUMERIC")
 def to_number(name: str, arguments: list[Node]) -> Node:
-    """A text as NUMBER(precision, scale), by default (38, 0), rounded; TRY gives NULL, and takes only texts."""
+    """A text as NUMBER(precision, scale), by default (38, 0), rounded; TRY gives NULL, and takes only texts.
+
+    Of the formats that of hexadecimal digits is known: an X for each.
+    """
     value, *shape = arguments
+    if name == "TO_NUMBER" and len(shape) == 1 and set(str(shape[0].constant)) == {"X"}:
+        digits = len(str(shape[0].constant))
+        return strict(NUMBER, lambda text: hexadecimal(text, digits), coerced(value, VARCHAR, name))
     if any(not isinstance(node.constant, int) for node in shape) or len(shape) > 2:
         raise SnowflakeError(f"{name}: only constant precisions and scales are known here")
     precision, scale = ([node.constant for node in shape] + [38, 0][len(shape) :])[:2]
@@ -156,6 +162,13 @@ def to_number(name: str, arguments: list[Node]) -> Node:
         return number if number is not None and abs(number) < Decimal(10) ** (precision - scale) else None
 
     return strict(made, parsed, value)
+
+
+def hexadecimal(text: str, digits: int) -> Decimal:
+    """The number of at most so many hexadecimal digits, of either case."""
+    if not re.fullmatch(f"[0-9A-Fa-f]{{1,{digits}}}", text):
+        raise SnowflakeError(f"Can't parse '{text}' as number with format '{'X' * digits}'")
+    return Decimal(int(text, 16))
 
 
 @function(VARCHAR, returns=FLOAT)
