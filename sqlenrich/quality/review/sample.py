@@ -122,12 +122,8 @@ def _prompts(stored: StoredOutput, requests: list[str]) -> dict[str, str]:
             f"SELECT request_hash, ANY_VALUE(prompt) FROM {table} WHERE prompt IS NOT NULL "
             "AND request_hash IN (SELECT UNNEST(?::VARCHAR[])) GROUP BY 1"
         )
-<<<<<<< HEAD
         turns = stored.enrichment.turns
-        found = {str(request): shown_text(turns, str(prompt)) for request, prompt in stored.rows(sql, [requests])}
-=======
-        found = {str(request): str(prompt) for request, prompt in stored.rows(sql, requests)}
->>>>>>> quality
+        found = {str(request): shown_text(turns, str(prompt)) for request, prompt in stored.rows(sql, requests)}
     if missing := len(set(requests) - set(found)):
         why = (
             "keep_prompts is false"
