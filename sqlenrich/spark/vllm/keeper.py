@@ -48,6 +48,8 @@ the model or the GPUs (Value error), and a model that is not there. Seen on vLLM
 LOG_END_BYTES = 1 << 18
 """What is read of a server's log."""
 IN_USE = "ddress already in use"
+DIED = ("died unexpectedly",)
+"""What a server's log says of a process of its own that ended, and how."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +207,9 @@ class Keeper:
                 self._port = None
             if not was_ready and (said := self._line_of(HOPELESS)) is not None:
                 return _End(said, was_ready, hopeless=True)
-            return _End(f"it ended with exit status {exit_status(ended.result())}", was_ready)
+            status = f"it ended with exit status {exit_status(ended.result())}"
+            cause = self._line_of(DIED)
+            return _End(f"{status}: {cause}" if cause else status, was_ready)
         finally:
             judged.cancel()
             await _end(guard, ended, settings.policy)
