@@ -23,7 +23,8 @@ PREFIX = "sqlenrich_"
 class FunctionSyntax:
     """How an engine makes a function of an expression.
 
-    The statements have the places ``{name}``, ``{parameters}``, ``{returns}``, ``{about}``, a comment, and ``{body}``.
+    The statements have the places ``{name}``, ``{parameters}``, ``{returns}`` and ``{body}``: a comment, which is what
+    separates it from the words before it, and the expression.
     """
 
     temporary: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -11,18 +12,26 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.generator import Generator
 
-WIDTH = 142
+WIDTH = 147
 """Characters of a line without its indentation."""
+INDENTATION = 10
+"""Characters of a usual indentation, which a line without one may have more."""
 RULES = 3
 """Replacements in one another that are printed as a list."""
 FEW = 2
 """Items of a list of which the last one may take several lines beside its SELECT."""
+NAME = 20
+"""Characters that the name of a CASE takes behind its END."""
 NAMES = 16
 """Characters that the names of functions around a function take on its first line."""
-SHORT_OPERAND = 76
+CALLS = 24
+"""Characters that they take where several are in each other."""
+SHORT_OPERAND = 80
 """Characters of a condition that shares its line with others."""
 SHORT_QUERY = 100
 """Characters of a query that stands on one line."""
+_NAMED = re.compile(r"FROM [`\"]?\w+[`\"]?")
+"""A clause that reads one relation under its own name."""
 _CLAUSES = (
     exp.Query, exp.Create, exp.Insert, exp.Delete, exp.Update, exp.Schema, exp.With, exp.CTE, exp.From, exp.Join,
     exp.Where, exp.Group, exp.Having, exp.Qualify, exp.Order, exp.Limit,
@@ -62,7 +71,7 @@ class Layout(Generator):
             line = None if isinstance(expression, _CLAUSES) else self.line(expression)
             query = expression.this if isinstance(expression, exp.Subquery) else expression
             if isinstance(query, exp.Select) and not query.args.get("with_"):
-                line = self.line(expression, SHORT_QUERY)
+                line = self.line(expression, SHORT_QUERY if expression is query else WIDTH)
             return str(super().sql(expression, key, comment)) if line is None else line
         if id(expression) not in self._flat:
             self._flat[id(expression)] = (expression, super().sql(expression, key, comment))
@@ -81,7 +90,10 @@ class Layout(Generator):
         return str(super().alias_sql(expression))
 
     def case_sql(self, expression: exp.Case) -> str:
-        """Print one WHEN a line, its comment before the test; where one does not fit, its THEN is on the next line."""
+        """Print one WHEN a line, its comment before the test; where one does not fit, its THEN is on the next line.
+
+        A single WHEN stands beside its CASE. The END stands behind it, or behind an ELSE.
+        """
         if not self.pretty:
             return str(super().case_sql(expression))
         this = self.sql(expression, "this")
@@ -107,34 +119,46 @@ class Layout(Generator):
             lines.append(f"    THEN {self.indent(value, pad=4, skip_first=True)}")
         if (default := expression.args.get("default")) is not None:
             lines.append(f"  ELSE {self.indent(self.sql(default), skip_first=True)}")
-        return "\n".join([*lines, "END"])
+        elif len(lines) == 2 and len(lines[0]) + len(lines[1].lstrip().split("\n", 1)[0]) < WIDTH:
+            lines = [f"{lines[0]} {lines[1].lstrip()}".replace("\n  ", "\n")]
+        elif len(lines) == 3 and len(expression.args["ifs"]) == 1:
+            lines = ["\n".join([f"{lines[0]} {lines[1].lstrip()}", lines[2]]).replace("\n  ", "\n")]
+        else:
+            return "\n".join([*lines, "END"])
+        beside = len(lines[-1].rsplit("\n", 1)[-1]) + len(" END") + NAME <= WIDTH
+        return "\n".join(lines) + (" END" if beside else "\nEND")
 
     def in_sql(self, expression: exp.In) -> str:
         """Print the values in full lines."""
         if not self.pretty or not expression.expressions:
             return str(super().in_sql(expression))
         start = f"{self.sql(expression, 'this')} IN ("
-        values = filled([self.sql(one) for one in expression.expressions], before=len(start))
+        values = filled([self.sql(one) for one in expression.expressions], before=len("WHEN " + start))
         return f"{start}{self.indent(chr(10).join(values), skip_first=True)})"
 
     def format_args(self, *args: Any, sep: str = ", ") -> str:
-        """Print short arguments in full lines. An argument of several lines stays where it is if the others fit."""
+        """Print short arguments in full lines. An argument of several lines stays where it is if the others fit.
+
+        The bracket opens before the first argument if that is short, and closes behind the last one.
+        """
         if not self.pretty:
             return str(super().format_args(*args, sep=sep))
         parts = [self.sql(arg) for arg in args if arg is not None and not isinstance(arg, bool)]
         together = sep.join(parts)
         first, last = together.split("\n", 1)[0], together.rsplit("\n", 1)[-1]
         several = [place for place, part in enumerate(parts) if "\n" in part]
-        if not several and len(together) <= WIDTH:
+        if not several and len(together) <= WIDTH - NAMES:
             return together
         if len(several) == 1 and len(first) <= WIDTH - NAMES:
             if len(last) <= WIDTH:
                 return together
             if several[0] == 0 and len(parts) > 1:
                 return f"{parts[0]},\n{self.indent(sep.join(parts[1:]))}"
-        if sep != ", ":
-            return f"\n{self.indent(chr(10).join(parts))}\n"
-        return f"\n{self.indent(chr(10).join(filled(parts)))}\n"
+        opening = len(parts[0].split("\n", 1)[0])
+        beside = opening <= WIDTH - CALLS or opening > 2 * WIDTH
+        lines = parts if sep != ", " else filled(parts, before=NAMES if beside else 0)
+        listed = str(self.indent("\n".join(lines), skip_first=beside))
+        return _closed(listed if beside else f"\n{listed}")
 
     def anonymous_sql(self, expression: exp.Anonymous) -> str:
         """Print a chain of replacements as rules."""
@@ -201,7 +225,22 @@ class Layout(Generator):
         start, whole, rest = printed.partition(f"({array})")
         if not self.pretty or not whole or len(printed) <= WIDTH:
             return printed
-        return f"{start}(\n{self.indent(array)}\n){rest}"
+        return f"{start}(\n{_closed(str(self.indent(array)), rest)}){rest}"
+
+    def wrap(self, expression: exp.Expr | str) -> str:
+        """Print a query in brackets that close behind it; those of a WITH close on a line of their own."""
+        if not self.pretty or not isinstance(expression, exp.CTE | exp.Subquery):
+            return str(super().wrap(expression))
+        query = expression.this
+        if isinstance(expression, exp.CTE):
+            line = None if query.args.get("with_") else self.line(query, WIDTH - len(f"WITH {expression.alias} AS ()"))
+            return str(super().wrap(expression)) if line is None else f"({line})"
+        alias = f" AS {expression.alias}" if expression.alias else ""
+        return f"({_closed(str(self.indent(self.sql(query), pad=1, skip_first=True)), alias)})"
+
+    def schema_columns_sql(self, expression: exp.Expr) -> str:
+        """Print the columns of a table in brackets that close behind the last one."""
+        return str(super().schema_columns_sql(expression)).replace("\n)", ")")
 
     def where_sql(self, expression: exp.Where) -> str:
         """Print the condition beside the word."""
@@ -230,14 +269,17 @@ class Layout(Generator):
     def expressions(self, expression: Any = None, key: str | None = None, *args: Any, **settings: Any) -> str:
         """Print short items in full lines, and each other one on lines of its own."""
         if self.pretty and isinstance(expression, exp.Array) and not key:
-            return f"\n{self.indent(chr(10).join(filled([self.sql(one) for one in expression.expressions])))}\n"
+            return f"\n{self.indent(chr(10).join(filled([self.sql(one) for one in expression.expressions])))}"
         ours = self.pretty and isinstance(expression, exp.Select | exp.Schema) and not (key or args or settings)
         if not ours:
             return str(super().expressions(expression, key, *args, **settings))
         return str(self.indent("\n".join(filled([self.sql(one) for one in expression.expressions], SHORT))))
 
     def select_sql(self, expression: exp.Select) -> str:
-        """Print the list from beside the SELECT on, and as many of the clauses behind it on a line as fit."""
+        """Print the list from beside the SELECT on, and as many of the clauses behind it on a line as fit.
+
+        A FROM of one name stands behind the list.
+        """
         if not self.pretty:
             return str(super().select_sql(expression))
         ctes = expression.args.pop("with_", None)
@@ -253,10 +295,23 @@ class Layout(Generator):
             if len(head) + len(first) > WIDTH or (more and (len(parts) > FEW or "\n" in "".join(parts[:-1]))):
                 listed = filled(parts, SHORT, before=len(head) + 1)
                 line = str(self.indent("\n".join(listed), skip_first=True))
-            if "\n" not in line and clauses[:1] == ["FROM ("]:
+            opens = clauses[:1] and clauses[0].startswith("FROM (SELECT ") and len(line) + len(clauses[0]) < WIDTH
+            if "\n" not in line and opens:
                 line, clauses = f"{line} {clauses[0]}", clauses[1:]
+            last = line.rsplit("\n", 1)[-1]
+            if len(clauses) == 1 and _NAMED.fullmatch(clauses[0]) and len(last) + len(clauses[0]) < WIDTH:
+                line, clauses = f"{line} {clauses[0]}", []
             printed = "\n".join([f"{head} {line}", *_joined_clauses(clauses)])
         return str(self.prepend_ctes(expression, printed))
+
+
+def _closed(lines: str, after: str = "") -> str:
+    """Give what stands in brackets: they close on a line of their own where the last one has no room for it.
+
+    A text above WIDTH characters, such as a schema, has room.
+    """
+    last = len(lines.rsplit("\n", 1)[-1])
+    return lines if last + len(after) < WIDTH or last > 2 * WIDTH else f"{lines}\n"
 
 
 def _joined_clauses(lines: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sqlenrich.core.functions import PREFIX, FunctionSyntax, SharedFunction, functions_of
+from sqlenrich.core.layout import INDENTATION, WIDTH
 from sqlenrich.core.types import Type
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.plan import Plan, Step
@@ -66,10 +67,9 @@ def _create(relations: Relations, syntax: FunctionSyntax, name: str, function: S
 
     named = [f"{name} {kind(of)}" if syntax.typed else name for name, of in function.parameters.items()]
     statement = syntax.temporary if relations.functions == "temporary" else syntax.installed
-    return statement.format(
-        name=name,
-        parameters=", ".join(named),
-        returns=kind(function.returns),
-        about=function.about,
-        body=textwrap.indent(relations.sql(function.expression()), "  "),
-    )
+    body = relations.sql(function.expression())
+    made = {"name": name, "parameters": ", ".join(named), "returns": kind(function.returns)}
+    line = statement.format(**made, body=f" /* {function.about} */ {body}")
+    if "\n" not in body and len(line) <= WIDTH + INDENTATION:
+        return line
+    return statement.format(**made, body=f"  -- {function.about}\n{textwrap.indent(body, '  ')}")

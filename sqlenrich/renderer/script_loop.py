@@ -106,6 +106,8 @@ def loop(
     # A line break inside of a text or a name must stay as it is.
     named = (exp.Literal, exp.Identifier, exp.Var)
     verbatim = any("\n" in node.name for node in call.relations.bound(call.query).find_all(*named))
+    if not verbatim:
+        places["problem"] = places["problem"].replace("\n", "\n  ")
     lines: list[str] = []
     for line in scripting.block.splitlines():
         filled = line.strip().format(**places).replace(" \n", "\n")

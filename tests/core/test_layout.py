@@ -22,22 +22,22 @@ TABLE = {
     "a short CASE": ("CASE WHEN a THEN 1 ELSE 2 END", "CASE WHEN a THEN 1 ELSE 2 END"),
     "one WHEN a line": (
         f"CASE WHEN {A} THEN '{A}' WHEN {B} THEN 2 ELSE 3 END",
-        f"CASE\n  WHEN {A} THEN '{A}'\n  WHEN {B} THEN 2\n  ELSE 3\nEND",
+        f"CASE\n  WHEN {A} THEN '{A}'\n  WHEN {B} THEN 2\n  ELSE 3 END",
     ),
     "a THEN that does not fit": (
         f"CASE WHEN {LONG} THEN '{A}' END",
-        f"CASE\n  WHEN {LONG}\n    THEN '{A}'\nEND",
+        f"CASE WHEN {LONG}\n  THEN '{A}' END",
     ),
     "a THEN behind a condition of several lines": (
         f"CASE WHEN {LONG} AND {B} THEN 1 END",
-        f"CASE\n  WHEN {LONG}\n    AND {B} THEN 1\nEND",
+        f"CASE WHEN {LONG}\n  AND {B} THEN 1 END",
     ),
     "a list of values": (
         f"x IN ('{A}', '{B}', 'c', '{A}', 'd')",
         f"x IN ('{A}', '{B}', 'c',\n  '{A}', 'd')",
     ),
     "IS NOT NULL": ("NOT a IS NULL", "a IS NOT NULL"),
-    "a long IS NOT NULL": (f"NOT F({A}, {A}, {A}) IS NULL", f"F(\n  {A}, {A},\n  {A}\n) IS NOT NULL"),
+    "a long IS NOT NULL": (f"NOT F({A}, {A}, {A}) IS NULL", f"F({A}, {A},\n  {A}) IS NOT NULL"),
     "NOT IN": ("NOT a IN (1, 2)", "a NOT IN (1, 2)"),
     "a short query": ("SELECT a, b FROM t WHERE c", "SELECT a, b FROM t WHERE c"),
     "a long query": (f"SELECT {A}, b FROM {B} WHERE c", f"SELECT {A}, b\nFROM {B} WHERE c"),
@@ -46,16 +46,16 @@ TABLE = {
         f"SELECT {A}\nFROM b AS t JOIN {A} AS u ON a\nWHERE {B} > 1",
     ),
     "a query in a query": (
-        f"SELECT b FROM (SELECT {A} FROM {B}) AS t",
-        f"SELECT b FROM (\n  SELECT {A}\n  FROM {B}\n) AS t",
+        f"SELECT b FROM (SELECT {A} FROM {B} WHERE {A}) AS t",
+        f"SELECT b FROM (SELECT {A}\n FROM {B} WHERE {A}) AS t",
     ),
     "short columns together": (
         f"SELECT a, {A}, {A} AS {B}, x, y FROM t",
-        f"SELECT a, {A},\n  {A} AS {B},\n  x, y\nFROM t",
+        f"SELECT a, {A},\n  {A} AS {B},\n  x, y FROM t",
     ),
     "a CASE and its name": (
         f"SELECT a, b, CASE WHEN {A} THEN {A} END AS {B} FROM t",
-        f"SELECT a, b,\n  CASE\n    WHEN {A} THEN {A}\n  END AS {B}\nFROM t",
+        f"SELECT a, b,\n  CASE WHEN {A} THEN {A}\n  END AS {B} FROM t",
     ),
     "an operator on its line": (f"F({A}, {A}) = G({B})", f"F({A}, {A})\n  = G({B})"),
     "a chain of conditions": (f"{A} AND {LONG} AND c > 1", f"{A}\nAND {LONG}\nAND c > 1"),
@@ -63,7 +63,7 @@ TABLE = {
     "conditions in brackets": (f"a AND ({LONG} OR {A})", f"a\nAND ({LONG}\n OR {A})"),
     "an argument of several lines": (
         f"F(a, G({A}, {A}, {A}), b)",
-        f"F(a, G(\n  {A}, {A},\n  {A}\n), b)",
+        f"F(a, G({A}, {A},\n  {A}), b)",
     ),
     "joined texts": (f"{A} || '{LONG}' || c", f"{A}\n|| '{LONG}'\n|| c"),
     "a prompt": (f"x || '{LONG}{LONG}' || y", f"x || '{LONG}{LONG}' || y"),

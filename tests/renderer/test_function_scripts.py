@@ -73,7 +73,9 @@ def test_every_called_function_is_made(template: str, engine: str) -> None:
     assert render(template, engine) == temporary
     assert made(installed) == set()
     assert "-- Needs: the functions sqlenrich_*" in installed
-    assert called(installed) == made(render(template, engine, "installed", "functions"))
+    functions = render(template, engine, "installed", "functions")
+    bodies = re.sub(r"(?:FUNCTION|MACRO) \S*?sqlenrich_\w+\(", "", functions)
+    assert called(installed) | called(bodies) == made(functions)
     assert len(installed.splitlines()) < len(inline.splitlines())
 
 

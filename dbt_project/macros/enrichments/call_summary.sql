@@ -29,9 +29,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE
-    WHEN NOT `_no_input` THEN TO_HEX(SHA256('6f72a210e45dad6730bfbf05cc63fba8bed8cc09855812608c2513f3c7494616' || `prompt`))
-  END AS `request_hash`
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('6f72a210e45dad6730bfbf05cc63fba8bed8cc09855812608c2513f3c7494616' || `prompt`)) END AS `request_hash`
 FROM rendered
 {%- elif target.type == 'spark' -%}
 WITH rendered AS (
@@ -51,8 +49,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"call_summary\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"summary\":{\"description\":\"English, at most 60 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":600},\"outcome\":{\"description\":\"How the call ended\",\"type\":[\"string\"],\"enum\":[\"resolved\",\"follow_up\",\"escalated\",\"unresolved\",\"cancelled\",\"no_contact\",\"other\"]},\"action_items\":{\"description\":\"Agreed steps after the call\",\"type\":[\"array\"],\"maxItems\":8,\"items\":{\"type\":[\"object\"],\"properties\":{\"who\":{\"description\":\"Who does it\",\"type\":[\"string\"],\"enum\":[\"agent\",\"customer\",\"other_team\",\"third_party\"]},\"what\":{\"description\":\"English, at most 20 words, with any deadline\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":160}},\"required\":[\"who\",\"what\"],\"additionalProperties\":false}}},\"required\":[\"summary\",\"outcome\",\"action_items\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":900},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"summary\\\":\\\"call_summary\\\",\\\"outcome\\\":\\\"no_contact\\\",\\\"action_items\\\":[{\\\"who\\\":\\\"agent\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"customer\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"other_team\\\",\\\"what\\\":\\\"call_summary\\\"}]}\"}'") }}) || "prompt") END AS "request_hash"
-FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"call_summary\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"summary\":{\"description\":\"English, at most 60 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":600},\"outcome\":{\"description\":\"How the call ended\",\"type\":[\"string\"],\"enum\":[\"resolved\",\"follow_up\",\"escalated\",\"unresolved\",\"cancelled\",\"no_contact\",\"other\"]},\"action_items\":{\"description\":\"Agreed steps after the call\",\"type\":[\"array\"],\"maxItems\":8,\"items\":{\"type\":[\"object\"],\"properties\":{\"who\":{\"description\":\"Who does it\",\"type\":[\"string\"],\"enum\":[\"agent\",\"customer\",\"other_team\",\"third_party\"]},\"what\":{\"description\":\"English, at most 20 words, with any deadline\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":160}},\"required\":[\"who\",\"what\"],\"additionalProperties\":false}}},\"required\":[\"summary\",\"outcome\",\"action_items\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":900},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"summary\\\":\\\"call_summary\\\",\\\"outcome\\\":\\\"no_contact\\\",\\\"action_items\\\":[{\\\"who\\\":\\\"agent\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"customer\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"other_team\\\",\\\"what\\\":\\\"call_summary\\\"}]}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: call_summary has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -108,57 +105,44 @@ WHERE p."request_hash" IS NOT NULL AND (asked."attempt" IS NULL OR (asked."settl
 {%- if target.type == 'databricks' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, '1' AS `version`,
   'b165dcdf1079b1d9' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
-  COALESCE(to_json(ai_query(
-    'system.ai.meta-llama-3-3-70b-instruct', prompt,
+  COALESCE(to_json(ai_query('system.ai.meta-llama-3-3-70b-instruct', prompt,
     responseFormat => '{"type":"json_schema","json_schema":{"name":"call_summary","schema":{"type":"object","properties":{"summary":{"type":"string","description":"English, at most 60 words"},"outcome":{"type":"string","description":"How the call ended","enum":["resolved","follow_up","escalated","unresolved","cancelled","no_contact","other"]},"action_items":{"type":"array","description":"Agreed steps after the call","items":{"type":"object","properties":{"who":{"type":"string","description":"Who does it","enum":["agent","customer","other_team","third_party"]},"what":{"type":"string","description":"English, at most 20 words, with any deadline"}},"required":["who","what"],"additionalProperties":false}}},"required":["summary","outcome","action_items"],"additionalProperties":false},"strict":true}}',
-    modelParameters => named_struct('temperature', 0, 'max_tokens', 900), failOnError => FALSE
-  ), map('ignoreNullFields', 'false')), 'null') AS `raw`
+    modelParameters => named_struct('temperature', 0, 'max_tokens', 900), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
 FROM {{ pending }}
 {%- elif target.type == 'snowflake' -%}
 SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, '1' AS version, 'b165dcdf1079b1d9' AS fingerprint,
   '{{ invocation_id }}' AS run_id, SYSDATE() AS asked_at,
-  COALESCE(TO_JSON(AI_COMPLETE(
-    model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 900},
+  COALESCE(TO_JSON(AI_COMPLETE(model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 900},
     response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'summary': {'type': 'string', 'description': 'English, at most 60 words'}, 'outcome': {'type': 'string', 'description': 'How the call ended', 'enum': ['resolved', 'follow_up', 'escalated', 'unresolved', 'cancelled', 'no_contact', 'other']}, 'action_items': {'type': 'array', 'description': 'Agreed steps after the call', 'items': {'type': 'object', 'properties': {'who': {'type': 'string', 'description': 'Who does it', 'enum': ['agent', 'customer', 'other_team', 'third_party']}, 'what': {'type': 'string', 'description': 'English, at most 20 words, with any deadline'}}, 'required': ['who', 'what'], 'additionalProperties': FALSE}}}, 'required': ['summary', 'outcome', 'action_items'], 'additionalProperties': FALSE}},
-    show_details => TRUE, return_error_details => TRUE
-  )), 'null') AS raw
+    show_details => TRUE, return_error_details => TRUE)), 'null') AS raw
 FROM {{ pending }}
 {%- elif target.type == 'bigquery' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`,
   'b165dcdf1079b1d9' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}), STRUCT(
-  '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"summary":{"type":"STRING","description":"English, at most 60 words"},"outcome":{"type":"STRING","description":"How the call ended","enum":["resolved","follow_up","escalated","unresolved","cancelled","no_contact","other"]},"action_items":{"type":"ARRAY","description":"Agreed steps after the call","items":{"type":"OBJECT","properties":{"who":{"type":"STRING","description":"Who does it","enum":["agent","customer","other_team","third_party"]},"what":{"type":"STRING","description":"English, at most 20 words, with any deadline"}},"propertyOrdering":["who","what"],"required":["who","what"]},"maxItems":8}},"propertyOrdering":["summary","outcome","action_items"],"required":["summary","outcome","action_items"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":900}}' AS model_params
-)) AS answer
+FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
+  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"summary":{"type":"STRING","description":"English, at most 60 words"},"outcome":{"type":"STRING","description":"How the call ended","enum":["resolved","follow_up","escalated","unresolved","cancelled","no_contact","other"]},"action_items":{"type":"ARRAY","description":"Agreed steps after the call","items":{"type":"OBJECT","properties":{"who":{"type":"STRING","description":"Who does it","enum":["agent","customer","other_team","third_party"]},"what":{"type":"STRING","description":"English, at most 20 words, with any deadline"}},"propertyOrdering":["who","what"],"required":["who","what"]},"maxItems":8}},"propertyOrdering":["summary","outcome","action_items"],"required":["summary","outcome","action_items"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":900}}' AS model_params)) AS answer
 {%- elif target.type == 'spark' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
-  COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'), CASE
-    WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
+  COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'),
+    CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
       AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
-       OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN ''
-  END) AS `response`,
+       OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN '' END) AS `response`,
   COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) AS `call_error`,
   COALESCE(
     REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''))), CONCAT(
-      'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-      'service.?unavailable|temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-      'deadline.?exceeded|bad.?gateway|internal.?server.?error|connection.?(reset|refused|aborted|closed)|',
-      '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-    )),
-    FALSE
-  ) AS `retryable`,
+      'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
+      'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
+      'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')),
+    FALSE) AS `retryable`,
   'default' AS `model`, '1' AS `version`, 'b165dcdf1079b1d9' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
   'ai_query a07406f2' AS `read_by`
-FROM (
-  SELECT `request_hash`, `attempt`,
-    COALESCE(to_json(ai_query(
-      'default', prompt,
-      responseFormat => '{"type":"json_schema","json_schema":{"name":"call_summary","schema":{"type":"object","properties":{"summary":{"type":"string","description":"English, at most 60 words","minLength":1,"maxLength":600},"outcome":{"type":"string","description":"How the call ended","enum":["resolved","follow_up","escalated","unresolved","cancelled","no_contact","other"]},"action_items":{"type":"array","description":"Agreed steps after the call","maxItems":8,"items":{"type":"object","properties":{"who":{"type":"string","description":"Who does it","enum":["agent","customer","other_team","third_party"]},"what":{"type":"string","description":"English, at most 20 words, with any deadline","minLength":1,"maxLength":160}},"required":["who","what"],"additionalProperties":false}}},"required":["summary","outcome","action_items"],"additionalProperties":false}}}',
-      modelParameters => named_struct('temperature', 0, 'max_tokens', 900), failOnError => FALSE
-    ), map('ignoreNullFields', 'false')), 'null') AS `raw`
-  FROM {{ pending }}
-) AS asked
+FROM (SELECT `request_hash`, `attempt`,
+   COALESCE(to_json(ai_query('default', prompt,
+     responseFormat => '{"type":"json_schema","json_schema":{"name":"call_summary","schema":{"type":"object","properties":{"summary":{"type":"string","description":"English, at most 60 words","minLength":1,"maxLength":600},"outcome":{"type":"string","description":"How the call ended","enum":["resolved","follow_up","escalated","unresolved","cancelled","no_contact","other"]},"action_items":{"type":"array","description":"Agreed steps after the call","maxItems":8,"items":{"type":"object","properties":{"who":{"type":"string","description":"Who does it","enum":["agent","customer","other_team","third_party"]},"what":{"type":"string","description":"English, at most 20 words, with any deadline","minLength":1,"maxLength":160}},"required":["who","what"],"additionalProperties":false}}},"required":["summary","outcome","action_items"],"additionalProperties":false}}}',
+     modelParameters => named_struct('temperature', 0, 'max_tokens', 900), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
+ FROM {{ pending }}) AS asked
 {%- elif target.type == 'duckdb' -%}
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
   a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", '1' AS "version", 'b165dcdf1079b1d9' AS "fingerprint",
@@ -179,11 +163,11 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-    AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
-    AND AGGREGATE(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END
-    ) > 250 THEN NULL
+      AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+      AND AGGREGATE(
+        REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_LIKE(`answer`, '[0-9]{250}')
       AND REGEXP_LIKE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_LIKE(`answer`, REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -195,8 +179,7 @@ WITH answered AS (
         '<unit>', '(?:[0-9A-Ca-cE-Fe-f]<hex>{3}|[Dd][0-7]<hex>{2}|[Dd][89ABab]<hex>{2}\\\\u[Dd][C-Fc-f]<hex>{2})'), '<hex>', '[0-9A-Fa-f]'),
         '<space>', '[ \\t\\r\\n]*+'))
       AND (JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2) THEN TRY_PARSE_JSON(`answer`)
-  END AS `doc`
-  FROM answered
+  END AS `doc` FROM answered
 ), fields AS (
   SELECT *, TRY_VARIANT_GET(`doc`, '$.summary', 'variant') AS `doc_summary`, TRY_VARIANT_GET(`doc`, '$.outcome', 'variant') AS `doc_outcome`,
     TRY_VARIANT_GET(`doc`, '$.action_items', 'variant') AS `doc_action_items`,
@@ -214,8 +197,7 @@ WITH answered AS (
         THEN '14 NOT_IN_ENUM action_items[].who is none of the allowed values'
       WHEN CHAR_LENGTH(TRY_VARIANT_GET(item, '$.what', 'string')) < 1 THEN '17 BAD_LENGTH action_items[].what is shorter than 1'
       WHEN CHAR_LENGTH(TRY_VARIANT_GET(item, '$.what', 'string')) > 160 THEN '18 BAD_LENGTH action_items[].what is longer than 160'
-    END)) AS `doc_action_items_fault`
-  FROM parsed
+    END)) AS `doc_action_items_fault` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -231,8 +213,7 @@ WITH answered AS (
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
     WHEN SCHEMA_OF_VARIANT(`doc_summary`) <> 'STRING' THEN 'WRONG_TYPE summary is not string'
     WHEN SCHEMA_OF_VARIANT(`doc_outcome`) <> 'STRING' THEN 'WRONG_TYPE outcome is not string'
-    WHEN `doc_action_items` IS NOT NULL AND TRY_VARIANT_GET(`doc_action_items`, '$', 'array<variant>') IS NULL
-      THEN 'WRONG_TYPE action_items is not array'
+    WHEN `doc_action_items` IS NOT NULL AND TRY_VARIANT_GET(`doc_action_items`, '$', 'array<variant>') IS NULL THEN 'WRONG_TYPE action_items is not array'
     WHEN `doc_action_items_fault` < '13' THEN SUBSTR(`doc_action_items_fault`, 4)
     WHEN TRY_VARIANT_GET(`doc_outcome`, '$', 'string') NOT IN ('resolved', 'follow_up', 'escalated', 'unresolved', 'cancelled', 'no_contact', 'other')
       THEN 'NOT_IN_ENUM outcome is none of the allowed values'
@@ -241,12 +222,10 @@ WITH answered AS (
     WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_summary`, '$', 'string')) > 600 THEN 'BAD_LENGTH summary is longer than 600'
     WHEN `doc_action_items_fault` IS NOT NULL THEN SUBSTR(`doc_action_items_fault`, 4)
     WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc_action_items`, '$', 'array<variant>')) > 8 THEN 'BAD_ITEMS action_items has more than 8 items'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -256,8 +235,7 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1)
-  END AS `_error`,
+    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
   SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
@@ -270,10 +248,8 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ LENGTH(answer) > 500 AND LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
-    AND REDUCE(
-      SPLIT(REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'), ','), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END
-    ) > 250 THEN NULL
+      AND REDUCE(SPLIT(REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'), ','), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END) > 250 THEN NULL
     WHEN /* a number of more than 1000 characters */ LENGTH(answer) > 1000 AND REGEXP_INSTR(answer, '[0-9]{250}') > 0
       AND REGEXP_INSTR(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') > 0 THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_LIKE(answer, REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -282,8 +258,7 @@ WITH answered AS (
         '<string>', '"([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u<unit>))*"'), '<number>', '-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?'),
         '<unit>', '([0-9A-Ca-cE-Fe-f]<hex>{3}|[Dd][0-7]<hex>{2}|[Dd][89ABab]<hex>{2}\\\\u[Dd][C-Fc-f]<hex>{2})'), '<hex>', '[0-9A-Fa-f]'),
         '<space>', '[ \t\r\n]*')) THEN TRY_PARSE_JSON(answer)
-  END AS doc
-  FROM answered
+  END AS doc FROM answered
 ), fields AS (
   SELECT *, GET(doc, 'summary') AS doc_summary, GET(doc, 'outcome') AS doc_outcome, GET(doc, 'action_items') AS doc_action_items,
     CAST(ARRAY_MIN(ARRAY_COMPACT(TRANSFORM(AS_ARRAY(GET(doc, 'action_items')), item -> CASE
@@ -298,8 +273,7 @@ WITH answered AS (
         THEN '14 NOT_IN_ENUM action_items[].who is none of the allowed values'
       WHEN LENGTH(CAST(GET(item, 'what') AS VARCHAR)) < 1 THEN '17 BAD_LENGTH action_items[].what is shorter than 1'
       WHEN LENGTH(CAST(GET(item, 'what') AS VARCHAR)) > 160 THEN '18 BAD_LENGTH action_items[].what is longer than 160'
-    END))) AS VARCHAR) AS doc_action_items_fault
-  FROM parsed
+    END))) AS VARCHAR) AS doc_action_items_fault FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN call_error IS NOT NULL THEN 'CALL_ERROR ' || call_error
@@ -324,8 +298,7 @@ WITH answered AS (
     WHEN LENGTH(CAST(doc_summary AS VARCHAR)) > 600 THEN 'BAD_LENGTH summary is longer than 600'
     WHEN doc_action_items_fault IS NOT NULL THEN SUBSTR(doc_action_items_fault, 4)
     WHEN ARRAY_SIZE(AS_ARRAY(doc_action_items)) > 8 THEN 'BAD_ITEMS action_items has more than 8 items'
-  END AS verdict
-  FROM fields
+  END AS verdict FROM fields
 ), ranked AS (
   SELECT *, MAX(attempt) OVER (PARTITION BY request_hash) AS attempts,
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
@@ -339,8 +312,7 @@ SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts
     WHEN r.verdict IS NULL THEN NULL
     WHEN r.finish_reason = 'length' THEN 'TRUNCATED'
     WHEN r.finish_reason IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.verdict, ' ', 1)
-  END AS _error,
+    ELSE SPLIT_PART(r.verdict, ' ', 1) END AS _error,
   SUBSTR(r.verdict, LENGTH(SPLIT_PART(r.verdict, ' ', 1)) + 2) AS _error_detail, COALESCE(r.answer <> r.response, FALSE) AS _repaired
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1
 {%- elif target.type == 'bigquery' -%}
@@ -351,60 +323,41 @@ WITH answered AS (
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
   SELECT *, CASE
-    WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-    AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
-    AND (
-      SELECT MAX(d) FROM (
-        SELECT SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END) OVER (ORDER BY o) AS d
-        FROM UNNEST(
-          REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '[\\[{]+|[\\]}]+')
-        ) AS b WITH OFFSET AS o
-      ) AS depths
-    ) > 250 THEN NULL
-    WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_CONTAINS(`answer`, '[0-9]{250}')
+    WHEN /* deeper than 250 levels */ LENGTH(`answer`) > 500 AND LENGTH(`answer`) - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+      AND (SELECT MAX(d) FROM (SELECT SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END) OVER (ORDER BY o) AS d
+        FROM UNNEST(REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '[\\[{]+|[\\]}]+')) AS b WITH OFFSET AS o
+       ) AS depths) > 250 THEN NULL
+    WHEN /* a number of more than 1000 characters */ LENGTH(`answer`) > 1000 AND REGEXP_CONTAINS(`answer`, '[0-9]{250}')
       AND REGEXP_CONTAINS(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
-    WHEN /* JSON, of which no name is dropped because it is repeated */ NOT REGEXP_CONTAINS(`answer`, '^\\x{feff}|\\x00$') THEN (
-      SELECT CASE
-        WHEN parsed IS NULL THEN NULL
-        WHEN LENGTH(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\.)*"|[^":]+', ''))
-            = LENGTH(REGEXP_REPLACE(TO_JSON_STRING(parsed), '"(?:[^"\\\\]|\\\\.)*"|[^":]+', '')) THEN parsed
-      END
-      FROM UNNEST(
-        [
-          SAFE.PARSE_JSON(CASE
-            WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (
-              SELECT STRING_AGG(put, '' ORDER BY o) FROM (
-                SELECT o,
-                  IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
-                FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
-              ) AS tokens
-            )
-            ELSE `answer`
-          END, wide_number_mode => 'round')
-        ]
-      ) AS parsed
-    )
-  END AS `doc`
-  FROM answered
+    WHEN /* JSON, of which no name is dropped because it is repeated */ NOT REGEXP_CONTAINS(`answer`, '^\\x{feff}|\\x00$') THEN (SELECT CASE
+       WHEN parsed IS NULL THEN NULL
+       WHEN LENGTH(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\.)*"|[^":]+', ''))
+           = LENGTH(REGEXP_REPLACE(TO_JSON_STRING(parsed), '"(?:[^"\\\\]|\\\\.)*"|[^":]+', '')) THEN parsed
+     END
+     FROM UNNEST(
+       [
+         SAFE.PARSE_JSON(CASE
+           WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (SELECT STRING_AGG(put, '' ORDER BY o)
+            FROM (SELECT o, IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
+             FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o) AS tokens)
+           ELSE `answer` END, wide_number_mode => 'round')]) AS parsed)
+  END AS `doc` FROM answered
 ), fields AS (
   SELECT *, `doc`['summary'] AS `doc_summary`, `doc`['outcome'] AS `doc_outcome`, `doc`['action_items'] AS `doc_action_items`,
-    (
-      SELECT MIN(CASE
-        WHEN JSON_TYPE(item) = 'object' AND item['who'] IS NULL THEN '03 MISSING_FIELD action_items[].who is missing'
-        WHEN JSON_TYPE(item) = 'object' AND item['what'] IS NULL THEN '04 MISSING_FIELD action_items[].what is missing'
-        WHEN EXISTS(SELECT 1 FROM UNNEST(JSON_KEYS(item, 1)) AS k WHERE k NOT IN ('who', 'what'))
-          THEN '05 EXTRA_FIELD action_items[] has a name that is not in the schema'
-        WHEN JSON_TYPE(item) <> 'object' THEN '10 WRONG_TYPE action_items[] is not object'
-        WHEN JSON_TYPE(item['who']) <> 'string' THEN '11 WRONG_TYPE action_items[].who is not string'
-        WHEN JSON_TYPE(item['what']) <> 'string' THEN '12 WRONG_TYPE action_items[].what is not string'
-        WHEN JSON_VALUE(item['who']) NOT IN ('agent', 'customer', 'other_team', 'third_party')
-          THEN '14 NOT_IN_ENUM action_items[].who is none of the allowed values'
-        WHEN CHAR_LENGTH(JSON_VALUE(item['what'])) < 1 THEN '17 BAD_LENGTH action_items[].what is shorter than 1'
-        WHEN CHAR_LENGTH(JSON_VALUE(item['what'])) > 160 THEN '18 BAD_LENGTH action_items[].what is longer than 160'
-      END)
-      FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS item
-    ) AS `doc_action_items_fault`
-  FROM parsed
+    (SELECT MIN(CASE
+       WHEN JSON_TYPE(item) = 'object' AND item['who'] IS NULL THEN '03 MISSING_FIELD action_items[].who is missing'
+       WHEN JSON_TYPE(item) = 'object' AND item['what'] IS NULL THEN '04 MISSING_FIELD action_items[].what is missing'
+       WHEN EXISTS(SELECT 1 FROM UNNEST(JSON_KEYS(item, 1)) AS k WHERE k NOT IN ('who', 'what'))
+         THEN '05 EXTRA_FIELD action_items[] has a name that is not in the schema'
+       WHEN JSON_TYPE(item) <> 'object' THEN '10 WRONG_TYPE action_items[] is not object'
+       WHEN JSON_TYPE(item['who']) <> 'string' THEN '11 WRONG_TYPE action_items[].who is not string'
+       WHEN JSON_TYPE(item['what']) <> 'string' THEN '12 WRONG_TYPE action_items[].what is not string'
+       WHEN JSON_VALUE(item['who']) NOT IN ('agent', 'customer', 'other_team', 'third_party')
+         THEN '14 NOT_IN_ENUM action_items[].who is none of the allowed values'
+       WHEN LENGTH(JSON_VALUE(item['what'])) < 1 THEN '17 BAD_LENGTH action_items[].what is shorter than 1'
+       WHEN LENGTH(JSON_VALUE(item['what'])) > 160 THEN '18 BAD_LENGTH action_items[].what is longer than 160'
+     END)
+     FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS item) AS `doc_action_items_fault` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -425,16 +378,14 @@ WITH answered AS (
     WHEN JSON_VALUE(`doc_outcome`) NOT IN ('resolved', 'follow_up', 'escalated', 'unresolved', 'cancelled', 'no_contact', 'other')
       THEN 'NOT_IN_ENUM outcome is none of the allowed values'
     WHEN `doc_action_items_fault` < '15' THEN SUBSTR(`doc_action_items_fault`, 4)
-    WHEN CHAR_LENGTH(JSON_VALUE(`doc_summary`)) < 1 THEN 'BAD_LENGTH summary is shorter than 1'
-    WHEN CHAR_LENGTH(JSON_VALUE(`doc_summary`)) > 600 THEN 'BAD_LENGTH summary is longer than 600'
+    WHEN LENGTH(JSON_VALUE(`doc_summary`)) < 1 THEN 'BAD_LENGTH summary is shorter than 1'
+    WHEN LENGTH(JSON_VALUE(`doc_summary`)) > 600 THEN 'BAD_LENGTH summary is longer than 600'
     WHEN `doc_action_items_fault` IS NOT NULL THEN SUBSTR(`doc_action_items_fault`, 4)
     WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc_action_items`)) > 8 THEN 'BAD_ITEMS action_items has more than 8 items'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -444,9 +395,8 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')
-  END AS `_error`,
-  SUBSTR(r.`verdict`, CHAR_LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
+    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+') END AS `_error`,
+  SUBSTR(r.`verdict`, LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 {%- elif target.type == 'spark' -%}
@@ -458,18 +408,16 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-    AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
-    AND AGGREGATE(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END
-    ) > 250 THEN NULL
+      AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+      AND AGGREGATE(
+        REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_LIKE(`answer`, '[0-9]{250}')
       AND REGEXP_LIKE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
-    /* one JSON document and nothing behind it */
-    WHEN JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2
+    WHEN /* one JSON document and nothing behind it */ JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2
       THEN TRY_PARSE_JSON(`answer`)
-  END AS `doc`
-  FROM answered
+  END AS `doc` FROM answered
 ), fields AS (
   SELECT *, TRY_VARIANT_GET(`doc`, '$.summary', 'variant') AS `doc_summary`, TRY_VARIANT_GET(`doc`, '$.outcome', 'variant') AS `doc_outcome`,
     TRY_VARIANT_GET(`doc`, '$.action_items', 'variant') AS `doc_action_items`,
@@ -487,8 +435,7 @@ WITH answered AS (
         THEN '14 NOT_IN_ENUM action_items[].who is none of the allowed values'
       WHEN CHAR_LENGTH(TRY_VARIANT_GET(item, '$.what', 'string')) < 1 THEN '17 BAD_LENGTH action_items[].what is shorter than 1'
       WHEN CHAR_LENGTH(TRY_VARIANT_GET(item, '$.what', 'string')) > 160 THEN '18 BAD_LENGTH action_items[].what is longer than 160'
-    END)) AS `doc_action_items_fault`
-  FROM parsed
+    END)) AS `doc_action_items_fault` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -504,8 +451,7 @@ WITH answered AS (
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
     WHEN SCHEMA_OF_VARIANT(`doc_summary`) <> 'STRING' THEN 'WRONG_TYPE summary is not string'
     WHEN SCHEMA_OF_VARIANT(`doc_outcome`) <> 'STRING' THEN 'WRONG_TYPE outcome is not string'
-    WHEN `doc_action_items` IS NOT NULL AND TRY_VARIANT_GET(`doc_action_items`, '$', 'array<variant>') IS NULL
-      THEN 'WRONG_TYPE action_items is not array'
+    WHEN `doc_action_items` IS NOT NULL AND TRY_VARIANT_GET(`doc_action_items`, '$', 'array<variant>') IS NULL THEN 'WRONG_TYPE action_items is not array'
     WHEN `doc_action_items_fault` < '13' THEN SUBSTR(`doc_action_items_fault`, 4)
     WHEN TRY_VARIANT_GET(`doc_outcome`, '$', 'string') NOT IN ('resolved', 'follow_up', 'escalated', 'unresolved', 'cancelled', 'no_contact', 'other')
       THEN 'NOT_IN_ENUM outcome is none of the allowed values'
@@ -514,12 +460,10 @@ WITH answered AS (
     WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_summary`, '$', 'string')) > 600 THEN 'BAD_LENGTH summary is longer than 600'
     WHEN `doc_action_items_fault` IS NOT NULL THEN SUBSTR(`doc_action_items_fault`, 4)
     WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc_action_items`, '$', 'array<variant>')) > 8 THEN 'BAD_ITEMS action_items has more than 8 items'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -529,8 +473,7 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1)
-  END AS `_error`,
+    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
   SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
@@ -541,12 +484,11 @@ WITH answered AS (
   FROM {{ responses }} WHERE "request_hash" IN (SELECT "request_hash" FROM {{ prompts }})
 ), parsed AS (
   SELECT *, CASE
-    WHEN /* deeper than 250 levels */ LENGTH("answer") > 500
-    AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
-    AND LIST_REDUCE(LIST_CONCAT([0], LIST_TRANSFORM(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
-      LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END
-    )), LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END) > 250 THEN NULL
+    WHEN /* deeper than 250 levels */ LENGTH("answer") > 500 AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
+      AND LIST_REDUCE(LIST_CONCAT([0],
+        LIST_TRANSFORM(REGEXP_EXTRACT_ALL(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
+          LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)), LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ LENGTH("answer") > 1000 AND REGEXP_MATCHES("answer", '[0-9]{250}')
       AND REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?', '', 'g'), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_FULL_MATCH("answer", REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -557,16 +499,14 @@ WITH answered AS (
         '<space>', '[ \t\r\n]*'))
       AND LEN(LIST_FILTER(JSON_KEYS(TRY_CAST('[' || "answer" || ']' AS JSON), '$..*'), LAMBDA names : LIST_UNIQUE(names) < LEN(names))) = 0
       THEN TRY_CAST("answer" AS JSON)
-  END AS "doc"
-  FROM answered
+  END AS "doc" FROM answered
 ), fields AS (
   SELECT *, JSON_EXTRACT("doc", ['/summary', '/outcome', '/action_items']) AS "docs", LIST_EXTRACT("docs", 1) AS "doc_summary",
     LIST_EXTRACT("docs", 2) AS "doc_outcome", LIST_EXTRACT("docs", 3) AS "doc_action_items",
     LIST_MIN(LIST_TRANSFORM(JSON_EXTRACT("doc_action_items", '$[*]'), LAMBDA item : CASE
       WHEN JSON_TYPE(item) = 'OBJECT' AND JSON_EXTRACT(item, '/who') IS NULL THEN '03 MISSING_FIELD action_items[].who is missing'
       WHEN JSON_TYPE(item) = 'OBJECT' AND JSON_EXTRACT(item, '/what') IS NULL THEN '04 MISSING_FIELD action_items[].what is missing'
-      WHEN LEN(LIST_FILTER(JSON_KEYS(item), LAMBDA k : k NOT IN ('who', 'what'))) > 0
-        THEN '05 EXTRA_FIELD action_items[] has a name that is not in the schema'
+      WHEN LEN(LIST_FILTER(JSON_KEYS(item), LAMBDA k : k NOT IN ('who', 'what'))) > 0 THEN '05 EXTRA_FIELD action_items[] has a name that is not in the schema'
       WHEN JSON_TYPE(item) <> 'OBJECT' THEN '10 WRONG_TYPE action_items[] is not object'
       WHEN JSON_TYPE(item, '/who') <> 'VARCHAR' THEN '11 WRONG_TYPE action_items[].who is not string'
       WHEN JSON_TYPE(item, '/what') <> 'VARCHAR' THEN '12 WRONG_TYPE action_items[].what is not string'
@@ -574,8 +514,7 @@ WITH answered AS (
         THEN '14 NOT_IN_ENUM action_items[].who is none of the allowed values'
       WHEN LENGTH(JSON_EXTRACT_STRING(item, '/what')) < 1 THEN '17 BAD_LENGTH action_items[].what is shorter than 1'
       WHEN LENGTH(JSON_EXTRACT_STRING(item, '/what')) > 160 THEN '18 BAD_LENGTH action_items[].what is longer than 160'
-    END)) AS "doc_action_items_fault"
-  FROM parsed
+    END)) AS "doc_action_items_fault" FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN "call_error" IS NOT NULL THEN 'CALL_ERROR ' || "call_error"
@@ -600,8 +539,7 @@ WITH answered AS (
     WHEN "doc_action_items_fault" IS NOT NULL THEN SUBSTR("doc_action_items_fault", 4)
     WHEN CASE WHEN JSON_TYPE("doc_action_items") = 'ARRAY' THEN JSON_ARRAY_LENGTH("doc_action_items") END > 8
       THEN 'BAD_ITEMS action_items has more than 8 items'
-  END AS "verdict"
-  FROM fields
+  END AS "verdict" FROM fields
 ), ranked AS (
   SELECT *, MAX("attempt") OVER (PARTITION BY "request_hash") AS "attempts",
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
@@ -615,10 +553,8 @@ SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(
     WHEN r."verdict" IS NULL THEN NULL
     WHEN r."finish_reason" = 'length' THEN 'TRUNCATED'
     WHEN r."finish_reason" IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r."verdict", ' ', 1)
-  END AS "_error",
-  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail",
-  COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
+    ELSE SPLIT_PART(r."verdict", ' ', 1) END AS "_error",
+  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail", COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_hash" AND r."choice" = 1
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: call_summary has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
@@ -627,54 +563,37 @@ FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_h
 
 {% macro call_summary__enriched(checked) -%}
 {%- if target.type == 'databricks' -%}
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.summary', 'string') AS `summary`, TRY_VARIANT_GET(`doc`, '$.outcome', 'string') AS `outcome`,
-  TRANSFORM(TRY_VARIANT_GET(`doc`, '$.action_items', 'array<variant>'), x0 -> CASE
-    WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
-      THEN NAMED_STRUCT('who', TRY_VARIANT_GET(x0, '$.who', 'string'), 'what', TRY_VARIANT_GET(x0, '$.what', 'string'))
-  END) AS `action_items`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'b165dcdf1079b1d9' AS `_fingerprint`
-FROM accepted
+  TRANSFORM(TRY_VARIANT_GET(`doc`, '$.action_items', 'array<variant>'),
+    x0 -> CASE WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
+      THEN NAMED_STRUCT('who', TRY_VARIANT_GET(x0, '$.who', 'string'), 'what', TRY_VARIANT_GET(x0, '$.what', 'string')) END) AS `action_items`,
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'b165dcdf1079b1d9' AS `_fingerprint` FROM accepted
 {%- elif target.type == 'snowflake' -%}
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(answer) AS doc FROM {{ checked }} WHERE _error IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM {{ checked }} WHERE _error IS NULL)
 SELECT id, CAST(GET(doc, 'summary') AS VARCHAR) AS summary, CAST(GET(doc, 'outcome') AS VARCHAR) AS outcome,
-  AS_ARRAY(GET(doc, 'action_items')) AS action_items, request_hash AS _request_hash, _model, '1' AS _version,
-  'b165dcdf1079b1d9' AS _fingerprint
+  AS_ARRAY(GET(doc, 'action_items')) AS action_items, request_hash AS _request_hash, _model, '1' AS _version, 'b165dcdf1079b1d9' AS _fingerprint
 FROM accepted
 {%- elif target.type == 'bigquery' -%}
 WITH accepted AS (
   SELECT *, SAFE.PARSE_JSON(CASE
-    WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (
-      SELECT STRING_AGG(put, '' ORDER BY o) FROM (
-        SELECT o,
-          IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
-        FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
-      ) AS tokens
-    )
-    ELSE `answer`
-  END, wide_number_mode => 'round') AS `doc`
+    WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (SELECT STRING_AGG(put, '' ORDER BY o)
+     FROM (SELECT o, IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
+      FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o) AS tokens)
+    ELSE `answer` END, wide_number_mode => 'round') AS `doc`
   FROM {{ checked }} WHERE `_error` IS NULL
 )
 SELECT `id`, JSON_VALUE(`doc`['summary']) AS `summary`, JSON_VALUE(`doc`['outcome']) AS `outcome`,
   ARRAY(SELECT CASE WHEN JSON_TYPE(x0) = 'object' THEN STRUCT(JSON_VALUE(x0['who']) AS `who`, JSON_VALUE(x0['what']) AS `what`) END
   FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0 WITH OFFSET AS o0 ORDER BY o0) AS `action_items`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'b165dcdf1079b1d9' AS `_fingerprint`
-FROM accepted
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'b165dcdf1079b1d9' AS `_fingerprint` FROM accepted
 {%- elif target.type == 'spark' -%}
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.summary', 'string') AS `summary`, TRY_VARIANT_GET(`doc`, '$.outcome', 'string') AS `outcome`,
-  TRANSFORM(TRY_VARIANT_GET(`doc`, '$.action_items', 'array<variant>'), x0 -> CASE
-    WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
-      THEN NAMED_STRUCT('who', TRY_VARIANT_GET(x0, '$.who', 'string'), 'what', TRY_VARIANT_GET(x0, '$.what', 'string'))
-  END) AS `action_items`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'b165dcdf1079b1d9' AS `_fingerprint`
-FROM accepted
+  TRANSFORM(TRY_VARIANT_GET(`doc`, '$.action_items', 'array<variant>'),
+    x0 -> CASE WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
+      THEN NAMED_STRUCT('who', TRY_VARIANT_GET(x0, '$.who', 'string'), 'what', TRY_VARIANT_GET(x0, '$.what', 'string')) END) AS `action_items`,
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'b165dcdf1079b1d9' AS `_fingerprint` FROM accepted
 {%- elif target.type == 'duckdb' -%}
 WITH accepted AS (
   SELECT *, JSON_TRANSFORM(CAST("answer" AS JSON), '{"summary":"JSON","outcome":"JSON","action_items":"JSON"}') AS "doc"
@@ -683,13 +602,10 @@ WITH accepted AS (
 SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'summary'), '$') AS "summary",
   JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'outcome'), '$') AS "outcome",
   CASE
-    WHEN JSON_TYPE(STRUCT_EXTRACT("doc", 'action_items')) = 'ARRAY' THEN LIST_TRANSFORM(
-      JSON_EXTRACT(STRUCT_EXTRACT("doc", 'action_items'), '$[*]'),
-      LAMBDA x0 : CASE WHEN JSON_TYPE(x0) = 'OBJECT' THEN {'who': JSON_EXTRACT_STRING(x0, '/who'), 'what': JSON_EXTRACT_STRING(x0, '/what')} END
-    )
+    WHEN JSON_TYPE(STRUCT_EXTRACT("doc", 'action_items')) = 'ARRAY' THEN LIST_TRANSFORM(JSON_EXTRACT(STRUCT_EXTRACT("doc", 'action_items'), '$[*]'),
+      LAMBDA x0 : CASE WHEN JSON_TYPE(x0) = 'OBJECT' THEN {'who': JSON_EXTRACT_STRING(x0, '/who'), 'what': JSON_EXTRACT_STRING(x0, '/what')} END)
   END AS "action_items",
-  "request_hash" AS "_request_hash", "_model", '1' AS "_version", 'b165dcdf1079b1d9' AS "_fingerprint"
-FROM accepted
+  "request_hash" AS "_request_hash", "_model", '1' AS "_version", 'b165dcdf1079b1d9' AS "_fingerprint" FROM accepted
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: call_summary has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}

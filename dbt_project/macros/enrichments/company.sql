@@ -29,9 +29,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE
-    WHEN NOT `_no_input` THEN TO_HEX(SHA256('a3ac89a91587218862501888d629edfd9921d9b73d376334d67e14222a444b9a' || `prompt`))
-  END AS `request_hash`
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('a3ac89a91587218862501888d629edfd9921d9b73d376334d67e14222a444b9a' || `prompt`)) END AS `request_hash`
 FROM rendered
 {%- elif target.type == 'spark' -%}
 WITH rendered AS (
@@ -51,8 +49,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"company\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"industry\":{\"description\":\"By what it sells\",\"type\":[\"string\"],\"enum\":[\"software\",\"it_services\",\"financial_services\",\"insurance\",\"healthcare\",\"pharma_biotech\",\"manufacturing\",\"construction\",\"real_estate\",\"retail\",\"wholesale\",\"food_beverage\",\"hospitality_travel\",\"transport_logistics\",\"energy_utilities\",\"agriculture\",\"telecom\",\"media_marketing\",\"education\",\"professional_services\",\"personal_services\",\"public_nonprofit\",\"other\",\"unknown\"]},\"b2b\":{\"description\":\"Whether it sells mainly to organisations\",\"type\":[\"boolean\"]},\"what_they_do\":{\"description\":\"English, at most 12 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":120}},\"required\":[\"industry\",\"b2b\",\"what_they_do\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":150},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"industry\\\":\\\"unknown\\\",\\\"b2b\\\":false,\\\"what_they_do\\\":\\\"company\\\"}\"}'") }}) || "prompt") END AS "request_hash"
-FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"company\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"industry\":{\"description\":\"By what it sells\",\"type\":[\"string\"],\"enum\":[\"software\",\"it_services\",\"financial_services\",\"insurance\",\"healthcare\",\"pharma_biotech\",\"manufacturing\",\"construction\",\"real_estate\",\"retail\",\"wholesale\",\"food_beverage\",\"hospitality_travel\",\"transport_logistics\",\"energy_utilities\",\"agriculture\",\"telecom\",\"media_marketing\",\"education\",\"professional_services\",\"personal_services\",\"public_nonprofit\",\"other\",\"unknown\"]},\"b2b\":{\"description\":\"Whether it sells mainly to organisations\",\"type\":[\"boolean\"]},\"what_they_do\":{\"description\":\"English, at most 12 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":120}},\"required\":[\"industry\",\"b2b\",\"what_they_do\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":150},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"industry\\\":\\\"unknown\\\",\\\"b2b\\\":false,\\\"what_they_do\\\":\\\"company\\\"}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: company has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -108,57 +105,44 @@ WHERE p."request_hash" IS NOT NULL AND (asked."attempt" IS NULL OR (asked."settl
 {%- if target.type == 'databricks' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, '1' AS `version`,
   '0c30bd77a9981ca4' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
-  COALESCE(to_json(ai_query(
-    'system.ai.meta-llama-3-3-70b-instruct', prompt,
+  COALESCE(to_json(ai_query('system.ai.meta-llama-3-3-70b-instruct', prompt,
     responseFormat => '{"type":"json_schema","json_schema":{"name":"company","schema":{"type":"object","properties":{"industry":{"type":"string","description":"By what it sells","enum":["software","it_services","financial_services","insurance","healthcare","pharma_biotech","manufacturing","construction","real_estate","retail","wholesale","food_beverage","hospitality_travel","transport_logistics","energy_utilities","agriculture","telecom","media_marketing","education","professional_services","personal_services","public_nonprofit","other","unknown"]},"b2b":{"type":"boolean","description":"Whether it sells mainly to organisations"},"what_they_do":{"type":"string","description":"English, at most 12 words"}},"required":["industry","b2b","what_they_do"],"additionalProperties":false},"strict":true}}',
-    modelParameters => named_struct('temperature', 0, 'max_tokens', 150), failOnError => FALSE
-  ), map('ignoreNullFields', 'false')), 'null') AS `raw`
+    modelParameters => named_struct('temperature', 0, 'max_tokens', 150), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
 FROM {{ pending }}
 {%- elif target.type == 'snowflake' -%}
 SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, '1' AS version, '0c30bd77a9981ca4' AS fingerprint,
   '{{ invocation_id }}' AS run_id, SYSDATE() AS asked_at,
-  COALESCE(TO_JSON(AI_COMPLETE(
-    model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 150},
+  COALESCE(TO_JSON(AI_COMPLETE(model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 150},
     response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'industry': {'type': 'string', 'description': 'By what it sells', 'enum': ['software', 'it_services', 'financial_services', 'insurance', 'healthcare', 'pharma_biotech', 'manufacturing', 'construction', 'real_estate', 'retail', 'wholesale', 'food_beverage', 'hospitality_travel', 'transport_logistics', 'energy_utilities', 'agriculture', 'telecom', 'media_marketing', 'education', 'professional_services', 'personal_services', 'public_nonprofit', 'other', 'unknown']}, 'b2b': {'type': 'boolean', 'description': 'Whether it sells mainly to organisations'}, 'what_they_do': {'type': 'string', 'description': 'English, at most 12 words'}}, 'required': ['industry', 'b2b', 'what_they_do'], 'additionalProperties': FALSE}},
-    show_details => TRUE, return_error_details => TRUE
-  )), 'null') AS raw
+    show_details => TRUE, return_error_details => TRUE)), 'null') AS raw
 FROM {{ pending }}
 {%- elif target.type == 'bigquery' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`,
   '0c30bd77a9981ca4' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}), STRUCT(
-  '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"industry":{"type":"STRING","description":"By what it sells","enum":["software","it_services","financial_services","insurance","healthcare","pharma_biotech","manufacturing","construction","real_estate","retail","wholesale","food_beverage","hospitality_travel","transport_logistics","energy_utilities","agriculture","telecom","media_marketing","education","professional_services","personal_services","public_nonprofit","other","unknown"]},"b2b":{"type":"BOOLEAN","description":"Whether it sells mainly to organisations"},"what_they_do":{"type":"STRING","description":"English, at most 12 words"}},"propertyOrdering":["industry","b2b","what_they_do"],"required":["industry","b2b","what_they_do"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":150}}' AS model_params
-)) AS answer
+FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
+  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"industry":{"type":"STRING","description":"By what it sells","enum":["software","it_services","financial_services","insurance","healthcare","pharma_biotech","manufacturing","construction","real_estate","retail","wholesale","food_beverage","hospitality_travel","transport_logistics","energy_utilities","agriculture","telecom","media_marketing","education","professional_services","personal_services","public_nonprofit","other","unknown"]},"b2b":{"type":"BOOLEAN","description":"Whether it sells mainly to organisations"},"what_they_do":{"type":"STRING","description":"English, at most 12 words"}},"propertyOrdering":["industry","b2b","what_they_do"],"required":["industry","b2b","what_they_do"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":150}}' AS model_params)) AS answer
 {%- elif target.type == 'spark' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
-  COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'), CASE
-    WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
+  COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'),
+    CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
       AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
-       OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN ''
-  END) AS `response`,
+       OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN '' END) AS `response`,
   COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) AS `call_error`,
   COALESCE(
     REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''))), CONCAT(
-      'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-      'service.?unavailable|temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-      'deadline.?exceeded|bad.?gateway|internal.?server.?error|connection.?(reset|refused|aborted|closed)|',
-      '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-    )),
-    FALSE
-  ) AS `retryable`,
+      'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
+      'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
+      'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')),
+    FALSE) AS `retryable`,
   'default' AS `model`, '1' AS `version`, '0c30bd77a9981ca4' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
   'ai_query a07406f2' AS `read_by`
-FROM (
-  SELECT `request_hash`, `attempt`,
-    COALESCE(to_json(ai_query(
-      'default', prompt,
-      responseFormat => '{"type":"json_schema","json_schema":{"name":"company","schema":{"type":"object","properties":{"industry":{"type":"string","description":"By what it sells","enum":["software","it_services","financial_services","insurance","healthcare","pharma_biotech","manufacturing","construction","real_estate","retail","wholesale","food_beverage","hospitality_travel","transport_logistics","energy_utilities","agriculture","telecom","media_marketing","education","professional_services","personal_services","public_nonprofit","other","unknown"]},"b2b":{"type":"boolean","description":"Whether it sells mainly to organisations"},"what_they_do":{"type":"string","description":"English, at most 12 words","minLength":1,"maxLength":120}},"required":["industry","b2b","what_they_do"],"additionalProperties":false}}}',
-      modelParameters => named_struct('temperature', 0, 'max_tokens', 150), failOnError => FALSE
-    ), map('ignoreNullFields', 'false')), 'null') AS `raw`
-  FROM {{ pending }}
-) AS asked
+FROM (SELECT `request_hash`, `attempt`,
+   COALESCE(to_json(ai_query('default', prompt,
+     responseFormat => '{"type":"json_schema","json_schema":{"name":"company","schema":{"type":"object","properties":{"industry":{"type":"string","description":"By what it sells","enum":["software","it_services","financial_services","insurance","healthcare","pharma_biotech","manufacturing","construction","real_estate","retail","wholesale","food_beverage","hospitality_travel","transport_logistics","energy_utilities","agriculture","telecom","media_marketing","education","professional_services","personal_services","public_nonprofit","other","unknown"]},"b2b":{"type":"boolean","description":"Whether it sells mainly to organisations"},"what_they_do":{"type":"string","description":"English, at most 12 words","minLength":1,"maxLength":120}},"required":["industry","b2b","what_they_do"],"additionalProperties":false}}}',
+     modelParameters => named_struct('temperature', 0, 'max_tokens', 150), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
+ FROM {{ pending }}) AS asked
 {%- elif target.type == 'duckdb' -%}
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
   a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", '1' AS "version", '0c30bd77a9981ca4' AS "fingerprint",
@@ -179,11 +163,11 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-    AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
-    AND AGGREGATE(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END
-    ) > 250 THEN NULL
+      AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+      AND AGGREGATE(
+        REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_LIKE(`answer`, '[0-9]{250}')
       AND REGEXP_LIKE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_LIKE(`answer`, REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -195,12 +179,10 @@ WITH answered AS (
         '<unit>', '(?:[0-9A-Ca-cE-Fe-f]<hex>{3}|[Dd][0-7]<hex>{2}|[Dd][89ABab]<hex>{2}\\\\u[Dd][C-Fc-f]<hex>{2})'), '<hex>', '[0-9A-Fa-f]'),
         '<space>', '[ \\t\\r\\n]*+'))
       AND (JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2) THEN TRY_PARSE_JSON(`answer`)
-  END AS `doc`
-  FROM answered
+  END AS `doc` FROM answered
 ), fields AS (
   SELECT *, TRY_VARIANT_GET(`doc`, '$.industry', 'variant') AS `doc_industry`, TRY_VARIANT_GET(`doc`, '$.b2b', 'variant') AS `doc_b2b`,
-    TRY_VARIANT_GET(`doc`, '$.what_they_do', 'variant') AS `doc_what_they_do`
-  FROM parsed
+    TRY_VARIANT_GET(`doc`, '$.what_they_do', 'variant') AS `doc_what_they_do` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -218,16 +200,14 @@ WITH answered AS (
     WHEN SCHEMA_OF_VARIANT(`doc_what_they_do`) <> 'STRING' THEN 'WRONG_TYPE what_they_do is not string'
     WHEN TRY_VARIANT_GET(`doc_industry`, '$', 'string') NOT IN ('software', 'it_services', 'financial_services', 'insurance', 'healthcare',
         'pharma_biotech', 'manufacturing', 'construction', 'real_estate', 'retail', 'wholesale', 'food_beverage', 'hospitality_travel',
-        'transport_logistics', 'energy_utilities', 'agriculture', 'telecom', 'media_marketing', 'education', 'professional_services',
-        'personal_services', 'public_nonprofit', 'other', 'unknown') THEN 'NOT_IN_ENUM industry is none of the allowed values'
+        'transport_logistics', 'energy_utilities', 'agriculture', 'telecom', 'media_marketing', 'education', 'professional_services', 'personal_services',
+        'public_nonprofit', 'other', 'unknown') THEN 'NOT_IN_ENUM industry is none of the allowed values'
     WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_what_they_do`, '$', 'string')) < 1 THEN 'BAD_LENGTH what_they_do is shorter than 1'
     WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_what_they_do`, '$', 'string')) > 120 THEN 'BAD_LENGTH what_they_do is longer than 120'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -237,8 +217,7 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1)
-  END AS `_error`,
+    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
   SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
@@ -251,10 +230,8 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ LENGTH(answer) > 500 AND LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
-    AND REDUCE(
-      SPLIT(REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'), ','), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END
-    ) > 250 THEN NULL
+      AND REDUCE(SPLIT(REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'), ','), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END) > 250 THEN NULL
     WHEN /* a number of more than 1000 characters */ LENGTH(answer) > 1000 AND REGEXP_INSTR(answer, '[0-9]{250}') > 0
       AND REGEXP_INSTR(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') > 0 THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_LIKE(answer, REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -263,11 +240,9 @@ WITH answered AS (
         '<string>', '"([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u<unit>))*"'), '<number>', '-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?'),
         '<unit>', '([0-9A-Ca-cE-Fe-f]<hex>{3}|[Dd][0-7]<hex>{2}|[Dd][89ABab]<hex>{2}\\\\u[Dd][C-Fc-f]<hex>{2})'), '<hex>', '[0-9A-Fa-f]'),
         '<space>', '[ \t\r\n]*')) THEN TRY_PARSE_JSON(answer)
-  END AS doc
-  FROM answered
+  END AS doc FROM answered
 ), fields AS (
-  SELECT *, GET(doc, 'industry') AS doc_industry, GET(doc, 'b2b') AS doc_b2b, GET(doc, 'what_they_do') AS doc_what_they_do
-  FROM parsed
+  SELECT *, GET(doc, 'industry') AS doc_industry, GET(doc, 'b2b') AS doc_b2b, GET(doc, 'what_they_do') AS doc_what_they_do FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN call_error IS NOT NULL THEN 'CALL_ERROR ' || call_error
@@ -285,12 +260,11 @@ WITH answered AS (
     WHEN TYPEOF(doc_what_they_do) <> 'VARCHAR' THEN 'WRONG_TYPE what_they_do is not string'
     WHEN CAST(doc_industry AS VARCHAR) NOT IN ('software', 'it_services', 'financial_services', 'insurance', 'healthcare', 'pharma_biotech',
         'manufacturing', 'construction', 'real_estate', 'retail', 'wholesale', 'food_beverage', 'hospitality_travel', 'transport_logistics',
-        'energy_utilities', 'agriculture', 'telecom', 'media_marketing', 'education', 'professional_services', 'personal_services',
-        'public_nonprofit', 'other', 'unknown') THEN 'NOT_IN_ENUM industry is none of the allowed values'
+        'energy_utilities', 'agriculture', 'telecom', 'media_marketing', 'education', 'professional_services', 'personal_services', 'public_nonprofit',
+        'other', 'unknown') THEN 'NOT_IN_ENUM industry is none of the allowed values'
     WHEN LENGTH(CAST(doc_what_they_do AS VARCHAR)) < 1 THEN 'BAD_LENGTH what_they_do is shorter than 1'
     WHEN LENGTH(CAST(doc_what_they_do AS VARCHAR)) > 120 THEN 'BAD_LENGTH what_they_do is longer than 120'
-  END AS verdict
-  FROM fields
+  END AS verdict FROM fields
 ), ranked AS (
   SELECT *, MAX(attempt) OVER (PARTITION BY request_hash) AS attempts,
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
@@ -304,8 +278,7 @@ SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts
     WHEN r.verdict IS NULL THEN NULL
     WHEN r.finish_reason = 'length' THEN 'TRUNCATED'
     WHEN r.finish_reason IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.verdict, ' ', 1)
-  END AS _error,
+    ELSE SPLIT_PART(r.verdict, ' ', 1) END AS _error,
   SUBSTR(r.verdict, LENGTH(SPLIT_PART(r.verdict, ' ', 1)) + 2) AS _error_detail, COALESCE(r.answer <> r.response, FALSE) AS _repaired
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1
 {%- elif target.type == 'bigquery' -%}
@@ -316,45 +289,26 @@ WITH answered AS (
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
   SELECT *, CASE
-    WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-    AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
-    AND (
-      SELECT MAX(d) FROM (
-        SELECT SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END) OVER (ORDER BY o) AS d
-        FROM UNNEST(
-          REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '[\\[{]+|[\\]}]+')
-        ) AS b WITH OFFSET AS o
-      ) AS depths
-    ) > 250 THEN NULL
-    WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_CONTAINS(`answer`, '[0-9]{250}')
+    WHEN /* deeper than 250 levels */ LENGTH(`answer`) > 500 AND LENGTH(`answer`) - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+      AND (SELECT MAX(d) FROM (SELECT SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END) OVER (ORDER BY o) AS d
+        FROM UNNEST(REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '[\\[{]+|[\\]}]+')) AS b WITH OFFSET AS o
+       ) AS depths) > 250 THEN NULL
+    WHEN /* a number of more than 1000 characters */ LENGTH(`answer`) > 1000 AND REGEXP_CONTAINS(`answer`, '[0-9]{250}')
       AND REGEXP_CONTAINS(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
-    WHEN /* JSON, of which no name is dropped because it is repeated */ NOT REGEXP_CONTAINS(`answer`, '^\\x{feff}|\\x00$') THEN (
-      SELECT CASE
-        WHEN parsed IS NULL THEN NULL
-        WHEN LENGTH(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\.)*"|[^":]+', ''))
-            = LENGTH(REGEXP_REPLACE(TO_JSON_STRING(parsed), '"(?:[^"\\\\]|\\\\.)*"|[^":]+', '')) THEN parsed
-      END
-      FROM UNNEST(
-        [
-          SAFE.PARSE_JSON(CASE
-            WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (
-              SELECT STRING_AGG(put, '' ORDER BY o) FROM (
-                SELECT o,
-                  IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
-                FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
-              ) AS tokens
-            )
-            ELSE `answer`
-          END, wide_number_mode => 'round')
-        ]
-      ) AS parsed
-    )
-  END AS `doc`
-  FROM answered
-), fields AS (
-  SELECT *, `doc`['industry'] AS `doc_industry`, `doc`['b2b'] AS `doc_b2b`, `doc`['what_they_do'] AS `doc_what_they_do`
-  FROM parsed
-), judged AS (
+    WHEN /* JSON, of which no name is dropped because it is repeated */ NOT REGEXP_CONTAINS(`answer`, '^\\x{feff}|\\x00$') THEN (SELECT CASE
+       WHEN parsed IS NULL THEN NULL
+       WHEN LENGTH(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\.)*"|[^":]+', ''))
+           = LENGTH(REGEXP_REPLACE(TO_JSON_STRING(parsed), '"(?:[^"\\\\]|\\\\.)*"|[^":]+', '')) THEN parsed
+     END
+     FROM UNNEST(
+       [
+         SAFE.PARSE_JSON(CASE
+           WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (SELECT STRING_AGG(put, '' ORDER BY o)
+            FROM (SELECT o, IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
+             FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o) AS tokens)
+           ELSE `answer` END, wide_number_mode => 'round')]) AS parsed)
+  END AS `doc` FROM answered
+), fields AS (SELECT *, `doc`['industry'] AS `doc_industry`, `doc`['b2b'] AS `doc_b2b`, `doc`['what_they_do'] AS `doc_what_they_do` FROM parsed), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
     WHEN `unread` IS NOT NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || `unread`
@@ -371,16 +325,14 @@ WITH answered AS (
     WHEN JSON_TYPE(`doc_what_they_do`) <> 'string' THEN 'WRONG_TYPE what_they_do is not string'
     WHEN JSON_VALUE(`doc_industry`) NOT IN ('software', 'it_services', 'financial_services', 'insurance', 'healthcare', 'pharma_biotech', 'manufacturing',
         'construction', 'real_estate', 'retail', 'wholesale', 'food_beverage', 'hospitality_travel', 'transport_logistics', 'energy_utilities',
-        'agriculture', 'telecom', 'media_marketing', 'education', 'professional_services', 'personal_services', 'public_nonprofit', 'other',
-        'unknown') THEN 'NOT_IN_ENUM industry is none of the allowed values'
-    WHEN CHAR_LENGTH(JSON_VALUE(`doc_what_they_do`)) < 1 THEN 'BAD_LENGTH what_they_do is shorter than 1'
-    WHEN CHAR_LENGTH(JSON_VALUE(`doc_what_they_do`)) > 120 THEN 'BAD_LENGTH what_they_do is longer than 120'
-  END AS `verdict`
-  FROM fields
+        'agriculture', 'telecom', 'media_marketing', 'education', 'professional_services', 'personal_services', 'public_nonprofit', 'other', 'unknown')
+      THEN 'NOT_IN_ENUM industry is none of the allowed values'
+    WHEN LENGTH(JSON_VALUE(`doc_what_they_do`)) < 1 THEN 'BAD_LENGTH what_they_do is shorter than 1'
+    WHEN LENGTH(JSON_VALUE(`doc_what_they_do`)) > 120 THEN 'BAD_LENGTH what_they_do is longer than 120'
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -390,9 +342,8 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')
-  END AS `_error`,
-  SUBSTR(r.`verdict`, CHAR_LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
+    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+') END AS `_error`,
+  SUBSTR(r.`verdict`, LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 {%- elif target.type == 'spark' -%}
@@ -404,22 +355,19 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-    AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
-    AND AGGREGATE(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END
-    ) > 250 THEN NULL
+      AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+      AND AGGREGATE(
+        REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_LIKE(`answer`, '[0-9]{250}')
       AND REGEXP_LIKE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
-    /* one JSON document and nothing behind it */
-    WHEN JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2
+    WHEN /* one JSON document and nothing behind it */ JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2
       THEN TRY_PARSE_JSON(`answer`)
-  END AS `doc`
-  FROM answered
+  END AS `doc` FROM answered
 ), fields AS (
   SELECT *, TRY_VARIANT_GET(`doc`, '$.industry', 'variant') AS `doc_industry`, TRY_VARIANT_GET(`doc`, '$.b2b', 'variant') AS `doc_b2b`,
-    TRY_VARIANT_GET(`doc`, '$.what_they_do', 'variant') AS `doc_what_they_do`
-  FROM parsed
+    TRY_VARIANT_GET(`doc`, '$.what_they_do', 'variant') AS `doc_what_they_do` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -437,16 +385,14 @@ WITH answered AS (
     WHEN SCHEMA_OF_VARIANT(`doc_what_they_do`) <> 'STRING' THEN 'WRONG_TYPE what_they_do is not string'
     WHEN TRY_VARIANT_GET(`doc_industry`, '$', 'string') NOT IN ('software', 'it_services', 'financial_services', 'insurance', 'healthcare',
         'pharma_biotech', 'manufacturing', 'construction', 'real_estate', 'retail', 'wholesale', 'food_beverage', 'hospitality_travel',
-        'transport_logistics', 'energy_utilities', 'agriculture', 'telecom', 'media_marketing', 'education', 'professional_services',
-        'personal_services', 'public_nonprofit', 'other', 'unknown') THEN 'NOT_IN_ENUM industry is none of the allowed values'
+        'transport_logistics', 'energy_utilities', 'agriculture', 'telecom', 'media_marketing', 'education', 'professional_services', 'personal_services',
+        'public_nonprofit', 'other', 'unknown') THEN 'NOT_IN_ENUM industry is none of the allowed values'
     WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_what_they_do`, '$', 'string')) < 1 THEN 'BAD_LENGTH what_they_do is shorter than 1'
     WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_what_they_do`, '$', 'string')) > 120 THEN 'BAD_LENGTH what_they_do is longer than 120'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -456,8 +402,7 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1)
-  END AS `_error`,
+    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
   SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
@@ -468,12 +413,11 @@ WITH answered AS (
   FROM {{ responses }} WHERE "request_hash" IN (SELECT "request_hash" FROM {{ prompts }})
 ), parsed AS (
   SELECT *, CASE
-    WHEN /* deeper than 250 levels */ LENGTH("answer") > 500
-    AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
-    AND LIST_REDUCE(LIST_CONCAT([0], LIST_TRANSFORM(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
-      LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END
-    )), LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END) > 250 THEN NULL
+    WHEN /* deeper than 250 levels */ LENGTH("answer") > 500 AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
+      AND LIST_REDUCE(LIST_CONCAT([0],
+        LIST_TRANSFORM(REGEXP_EXTRACT_ALL(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
+          LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)), LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ LENGTH("answer") > 1000 AND REGEXP_MATCHES("answer", '[0-9]{250}')
       AND REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?', '', 'g'), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_FULL_MATCH("answer", REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -484,12 +428,10 @@ WITH answered AS (
         '<space>', '[ \t\r\n]*'))
       AND LEN(LIST_FILTER(JSON_KEYS(TRY_CAST('[' || "answer" || ']' AS JSON), '$..*'), LAMBDA names : LIST_UNIQUE(names) < LEN(names))) = 0
       THEN TRY_CAST("answer" AS JSON)
-  END AS "doc"
-  FROM answered
+  END AS "doc" FROM answered
 ), fields AS (
   SELECT *, JSON_EXTRACT("doc", ['/industry', '/b2b', '/what_they_do']) AS "docs", LIST_EXTRACT("docs", 1) AS "doc_industry",
-    LIST_EXTRACT("docs", 2) AS "doc_b2b", LIST_EXTRACT("docs", 3) AS "doc_what_they_do"
-  FROM parsed
+    LIST_EXTRACT("docs", 2) AS "doc_b2b", LIST_EXTRACT("docs", 3) AS "doc_what_they_do" FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN "call_error" IS NOT NULL THEN 'CALL_ERROR ' || "call_error"
@@ -506,12 +448,11 @@ WITH answered AS (
     WHEN JSON_TYPE("doc_what_they_do") <> 'VARCHAR' THEN 'WRONG_TYPE what_they_do is not string'
     WHEN JSON_EXTRACT_STRING("doc_industry", '$') NOT IN ('software', 'it_services', 'financial_services', 'insurance', 'healthcare', 'pharma_biotech',
         'manufacturing', 'construction', 'real_estate', 'retail', 'wholesale', 'food_beverage', 'hospitality_travel', 'transport_logistics',
-        'energy_utilities', 'agriculture', 'telecom', 'media_marketing', 'education', 'professional_services', 'personal_services',
-        'public_nonprofit', 'other', 'unknown') THEN 'NOT_IN_ENUM industry is none of the allowed values'
+        'energy_utilities', 'agriculture', 'telecom', 'media_marketing', 'education', 'professional_services', 'personal_services', 'public_nonprofit',
+        'other', 'unknown') THEN 'NOT_IN_ENUM industry is none of the allowed values'
     WHEN LENGTH(JSON_EXTRACT_STRING("doc_what_they_do", '$')) < 1 THEN 'BAD_LENGTH what_they_do is shorter than 1'
     WHEN LENGTH(JSON_EXTRACT_STRING("doc_what_they_do", '$')) > 120 THEN 'BAD_LENGTH what_they_do is longer than 120'
-  END AS "verdict"
-  FROM fields
+  END AS "verdict" FROM fields
 ), ranked AS (
   SELECT *, MAX("attempt") OVER (PARTITION BY "request_hash") AS "attempts",
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
@@ -525,10 +466,8 @@ SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(
     WHEN r."verdict" IS NULL THEN NULL
     WHEN r."finish_reason" = 'length' THEN 'TRUNCATED'
     WHEN r."finish_reason" IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r."verdict", ' ', 1)
-  END AS "_error",
-  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail",
-  COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
+    ELSE SPLIT_PART(r."verdict", ' ', 1) END AS "_error",
+  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail", COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_hash" AND r."choice" = 1
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: company has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
@@ -537,47 +476,32 @@ FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_h
 
 {% macro company__enriched(checked) -%}
 {%- if target.type == 'databricks' -%}
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.industry', 'string') AS `industry`, TRY_VARIANT_GET(`doc`, '$.b2b', 'boolean') AS `b2b`,
   TRY_VARIANT_GET(`doc`, '$.what_they_do', 'string') AS `what_they_do`, `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`,
-  '0c30bd77a9981ca4' AS `_fingerprint`
-FROM accepted
+  '0c30bd77a9981ca4' AS `_fingerprint` FROM accepted
 {%- elif target.type == 'snowflake' -%}
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(answer) AS doc FROM {{ checked }} WHERE _error IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM {{ checked }} WHERE _error IS NULL)
 SELECT id, CAST(GET(doc, 'industry') AS VARCHAR) AS industry, AS_BOOLEAN(GET(doc, 'b2b')) AS b2b,
   CAST(GET(doc, 'what_they_do') AS VARCHAR) AS what_they_do, request_hash AS _request_hash, _model, '1' AS _version,
-  '0c30bd77a9981ca4' AS _fingerprint
-FROM accepted
+  '0c30bd77a9981ca4' AS _fingerprint FROM accepted
 {%- elif target.type == 'bigquery' -%}
 WITH accepted AS (
   SELECT *, SAFE.PARSE_JSON(CASE
-    WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (
-      SELECT STRING_AGG(put, '' ORDER BY o) FROM (
-        SELECT o,
-          IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
-        FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
-      ) AS tokens
-    )
-    ELSE `answer`
-  END, wide_number_mode => 'round') AS `doc`
+    WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (SELECT STRING_AGG(put, '' ORDER BY o)
+     FROM (SELECT o, IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
+      FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o) AS tokens)
+    ELSE `answer` END, wide_number_mode => 'round') AS `doc`
   FROM {{ checked }} WHERE `_error` IS NULL
 )
 SELECT `id`, JSON_VALUE(`doc`['industry']) AS `industry`, SAFE_CAST(JSON_VALUE(`doc`['b2b']) AS BOOL) AS `b2b`,
   JSON_VALUE(`doc`['what_they_do']) AS `what_they_do`, `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`,
-  '0c30bd77a9981ca4' AS `_fingerprint`
-FROM accepted
+  '0c30bd77a9981ca4' AS `_fingerprint` FROM accepted
 {%- elif target.type == 'spark' -%}
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.industry', 'string') AS `industry`, TRY_VARIANT_GET(`doc`, '$.b2b', 'boolean') AS `b2b`,
   TRY_VARIANT_GET(`doc`, '$.what_they_do', 'string') AS `what_they_do`, `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`,
-  '0c30bd77a9981ca4' AS `_fingerprint`
-FROM accepted
+  '0c30bd77a9981ca4' AS `_fingerprint` FROM accepted
 {%- elif target.type == 'duckdb' -%}
 WITH accepted AS (
   SELECT *, JSON_TRANSFORM(CAST("answer" AS JSON), '{"industry":"JSON","b2b":"JSON","what_they_do":"JSON"}') AS "doc"
@@ -585,9 +509,8 @@ WITH accepted AS (
 )
 SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'industry'), '$') AS "industry",
   TRY_CAST(JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'b2b'), '$') AS BOOLEAN) AS "b2b",
-  JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'what_they_do'), '$') AS "what_they_do", "request_hash" AS "_request_hash", "_model",
-  '1' AS "_version", '0c30bd77a9981ca4' AS "_fingerprint"
-FROM accepted
+  JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'what_they_do'), '$') AS "what_they_do", "request_hash" AS "_request_hash", "_model", '1' AS "_version",
+  '0c30bd77a9981ca4' AS "_fingerprint" FROM accepted
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: company has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}

@@ -29,9 +29,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE
-    WHEN NOT `_no_input` THEN TO_HEX(SHA256('e9be2421c41087416fba5cad04dd89db2290d66e0570bce33ae4599874c20bed' || `prompt`))
-  END AS `request_hash`
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('e9be2421c41087416fba5cad04dd89db2290d66e0570bce33ae4599874c20bed' || `prompt`)) END AS `request_hash`
 FROM rendered
 {%- elif target.type == 'spark' -%}
 WITH rendered AS (
@@ -51,8 +49,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"pii\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"has_pii\":{\"description\":\"Whether entities holds anything\",\"type\":[\"boolean\"]},\"entities\":{\"description\":\"Every piece of personal data, in order\",\"type\":[\"array\"],\"maxItems\":50,\"items\":{\"type\":[\"object\"],\"properties\":{\"type\":{\"description\":\"Kind of data\",\"type\":[\"string\"],\"enum\":[\"person_name\",\"email\",\"phone\",\"postal_address\",\"date_of_birth\",\"national_id\",\"bank_account\",\"payment_card\",\"ip_address\",\"username\",\"other\"]},\"text\":{\"description\":\"Copied exactly from the text\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"type\",\"text\"],\"additionalProperties\":false}}},\"required\":[\"has_pii\",\"entities\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":2000},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"has_pii\\\":false,\\\"entities\\\":[{\\\"type\\\":\\\"date_of_birth\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"postal_address\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"national_id\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"payment_card\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"other\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"email\\\",\\\"text\\\":\\\"pii\\\"}]}\"}'") }}) || "prompt") END AS "request_hash"
-FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"pii\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"has_pii\":{\"description\":\"Whether entities holds anything\",\"type\":[\"boolean\"]},\"entities\":{\"description\":\"Every piece of personal data, in order\",\"type\":[\"array\"],\"maxItems\":50,\"items\":{\"type\":[\"object\"],\"properties\":{\"type\":{\"description\":\"Kind of data\",\"type\":[\"string\"],\"enum\":[\"person_name\",\"email\",\"phone\",\"postal_address\",\"date_of_birth\",\"national_id\",\"bank_account\",\"payment_card\",\"ip_address\",\"username\",\"other\"]},\"text\":{\"description\":\"Copied exactly from the text\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"type\",\"text\"],\"additionalProperties\":false}}},\"required\":[\"has_pii\",\"entities\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":2000},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"has_pii\\\":false,\\\"entities\\\":[{\\\"type\\\":\\\"date_of_birth\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"postal_address\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"national_id\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"payment_card\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"other\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"email\\\",\\\"text\\\":\\\"pii\\\"}]}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: pii has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -108,57 +105,44 @@ WHERE p."request_hash" IS NOT NULL AND (asked."attempt" IS NULL OR (asked."settl
 {%- if target.type == 'databricks' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, '1' AS `version`,
   'fbe5454190c1d349' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
-  COALESCE(to_json(ai_query(
-    'system.ai.meta-llama-3-3-70b-instruct', prompt,
+  COALESCE(to_json(ai_query('system.ai.meta-llama-3-3-70b-instruct', prompt,
     responseFormat => '{"type":"json_schema","json_schema":{"name":"pii","schema":{"type":"object","properties":{"has_pii":{"type":"boolean","description":"Whether entities holds anything"},"entities":{"type":"array","description":"Every piece of personal data, in order","items":{"type":"object","properties":{"type":{"type":"string","description":"Kind of data","enum":["person_name","email","phone","postal_address","date_of_birth","national_id","bank_account","payment_card","ip_address","username","other"]},"text":{"type":"string","description":"Copied exactly from the text"}},"required":["type","text"],"additionalProperties":false}}},"required":["has_pii","entities"],"additionalProperties":false},"strict":true}}',
-    modelParameters => named_struct('temperature', 0, 'max_tokens', 2000), failOnError => FALSE
-  ), map('ignoreNullFields', 'false')), 'null') AS `raw`
+    modelParameters => named_struct('temperature', 0, 'max_tokens', 2000), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
 FROM {{ pending }}
 {%- elif target.type == 'snowflake' -%}
 SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, '1' AS version, 'fbe5454190c1d349' AS fingerprint,
   '{{ invocation_id }}' AS run_id, SYSDATE() AS asked_at,
-  COALESCE(TO_JSON(AI_COMPLETE(
-    model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 2000},
+  COALESCE(TO_JSON(AI_COMPLETE(model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 2000},
     response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'has_pii': {'type': 'boolean', 'description': 'Whether entities holds anything'}, 'entities': {'type': 'array', 'description': 'Every piece of personal data, in order', 'items': {'type': 'object', 'properties': {'type': {'type': 'string', 'description': 'Kind of data', 'enum': ['person_name', 'email', 'phone', 'postal_address', 'date_of_birth', 'national_id', 'bank_account', 'payment_card', 'ip_address', 'username', 'other']}, 'text': {'type': 'string', 'description': 'Copied exactly from the text'}}, 'required': ['type', 'text'], 'additionalProperties': FALSE}}}, 'required': ['has_pii', 'entities'], 'additionalProperties': FALSE}},
-    show_details => TRUE, return_error_details => TRUE
-  )), 'null') AS raw
+    show_details => TRUE, return_error_details => TRUE)), 'null') AS raw
 FROM {{ pending }}
 {%- elif target.type == 'bigquery' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`,
   'fbe5454190c1d349' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}), STRUCT(
-  '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"has_pii":{"type":"BOOLEAN","description":"Whether entities holds anything"},"entities":{"type":"ARRAY","description":"Every piece of personal data, in order","items":{"type":"OBJECT","properties":{"type":{"type":"STRING","description":"Kind of data","enum":["person_name","email","phone","postal_address","date_of_birth","national_id","bank_account","payment_card","ip_address","username","other"]},"text":{"type":"STRING","description":"Copied exactly from the text"}},"propertyOrdering":["type","text"],"required":["type","text"]},"maxItems":50}},"propertyOrdering":["has_pii","entities"],"required":["has_pii","entities"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":2000}}' AS model_params
-)) AS answer
+FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
+  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"has_pii":{"type":"BOOLEAN","description":"Whether entities holds anything"},"entities":{"type":"ARRAY","description":"Every piece of personal data, in order","items":{"type":"OBJECT","properties":{"type":{"type":"STRING","description":"Kind of data","enum":["person_name","email","phone","postal_address","date_of_birth","national_id","bank_account","payment_card","ip_address","username","other"]},"text":{"type":"STRING","description":"Copied exactly from the text"}},"propertyOrdering":["type","text"],"required":["type","text"]},"maxItems":50}},"propertyOrdering":["has_pii","entities"],"required":["has_pii","entities"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":2000}}' AS model_params)) AS answer
 {%- elif target.type == 'spark' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
-  COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'), CASE
-    WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
+  COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'),
+    CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
       AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
-       OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN ''
-  END) AS `response`,
+       OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN '' END) AS `response`,
   COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) AS `call_error`,
   COALESCE(
     REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''))), CONCAT(
-      'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-      'service.?unavailable|temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-      'deadline.?exceeded|bad.?gateway|internal.?server.?error|connection.?(reset|refused|aborted|closed)|',
-      '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-    )),
-    FALSE
-  ) AS `retryable`,
+      'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
+      'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
+      'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')),
+    FALSE) AS `retryable`,
   'default' AS `model`, '1' AS `version`, 'fbe5454190c1d349' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
   'ai_query a07406f2' AS `read_by`
-FROM (
-  SELECT `request_hash`, `attempt`,
-    COALESCE(to_json(ai_query(
-      'default', prompt,
-      responseFormat => '{"type":"json_schema","json_schema":{"name":"pii","schema":{"type":"object","properties":{"has_pii":{"type":"boolean","description":"Whether entities holds anything"},"entities":{"type":"array","description":"Every piece of personal data, in order","maxItems":50,"items":{"type":"object","properties":{"type":{"type":"string","description":"Kind of data","enum":["person_name","email","phone","postal_address","date_of_birth","national_id","bank_account","payment_card","ip_address","username","other"]},"text":{"type":"string","description":"Copied exactly from the text","minLength":1,"maxLength":200}},"required":["type","text"],"additionalProperties":false}}},"required":["has_pii","entities"],"additionalProperties":false}}}',
-      modelParameters => named_struct('temperature', 0, 'max_tokens', 2000), failOnError => FALSE
-    ), map('ignoreNullFields', 'false')), 'null') AS `raw`
-  FROM {{ pending }}
-) AS asked
+FROM (SELECT `request_hash`, `attempt`,
+   COALESCE(to_json(ai_query('default', prompt,
+     responseFormat => '{"type":"json_schema","json_schema":{"name":"pii","schema":{"type":"object","properties":{"has_pii":{"type":"boolean","description":"Whether entities holds anything"},"entities":{"type":"array","description":"Every piece of personal data, in order","maxItems":50,"items":{"type":"object","properties":{"type":{"type":"string","description":"Kind of data","enum":["person_name","email","phone","postal_address","date_of_birth","national_id","bank_account","payment_card","ip_address","username","other"]},"text":{"type":"string","description":"Copied exactly from the text","minLength":1,"maxLength":200}},"required":["type","text"],"additionalProperties":false}}},"required":["has_pii","entities"],"additionalProperties":false}}}',
+     modelParameters => named_struct('temperature', 0, 'max_tokens', 2000), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
+ FROM {{ pending }}) AS asked
 {%- elif target.type == 'duckdb' -%}
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
   a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", '1' AS "version", 'fbe5454190c1d349' AS "fingerprint",
@@ -179,11 +163,11 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-    AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
-    AND AGGREGATE(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END
-    ) > 250 THEN NULL
+      AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+      AND AGGREGATE(
+        REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_LIKE(`answer`, '[0-9]{250}')
       AND REGEXP_LIKE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_LIKE(`answer`, REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -195,8 +179,7 @@ WITH answered AS (
         '<unit>', '(?:[0-9A-Ca-cE-Fe-f]<hex>{3}|[Dd][0-7]<hex>{2}|[Dd][89ABab]<hex>{2}\\\\u[Dd][C-Fc-f]<hex>{2})'), '<hex>', '[0-9A-Fa-f]'),
         '<space>', '[ \\t\\r\\n]*+'))
       AND (JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2) THEN TRY_PARSE_JSON(`answer`)
-  END AS `doc`
-  FROM answered
+  END AS `doc` FROM answered
 ), fields AS (
   SELECT *, TRY_VARIANT_GET(`doc`, '$.has_pii', 'variant') AS `doc_has_pii`, TRY_VARIANT_GET(`doc`, '$.entities', 'variant') AS `doc_entities`,
     ARRAY_MIN(TRANSFORM(TRY_VARIANT_GET(`doc`, '$.entities', 'array<variant>'), item -> CASE
@@ -213,8 +196,7 @@ WITH answered AS (
           'bank_account', 'payment_card', 'ip_address', 'username', 'other') THEN '11 NOT_IN_ENUM entities[].type is none of the allowed values'
       WHEN CHAR_LENGTH(TRY_VARIANT_GET(item, '$.text', 'string')) < 1 THEN '12 BAD_LENGTH entities[].text is shorter than 1'
       WHEN CHAR_LENGTH(TRY_VARIANT_GET(item, '$.text', 'string')) > 200 THEN '13 BAD_LENGTH entities[].text is longer than 200'
-    END)) AS `doc_entities_fault`
-  FROM parsed
+    END)) AS `doc_entities_fault` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -231,12 +213,10 @@ WITH answered AS (
     WHEN `doc_entities` IS NOT NULL AND TRY_VARIANT_GET(`doc_entities`, '$', 'array<variant>') IS NULL THEN 'WRONG_TYPE entities is not array'
     WHEN `doc_entities_fault` IS NOT NULL THEN SUBSTR(`doc_entities_fault`, 4)
     WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc_entities`, '$', 'array<variant>')) > 50 THEN 'BAD_ITEMS entities has more than 50 items'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -246,8 +226,7 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1)
-  END AS `_error`,
+    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
   SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
@@ -260,10 +239,8 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ LENGTH(answer) > 500 AND LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
-    AND REDUCE(
-      SPLIT(REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'), ','), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END
-    ) > 250 THEN NULL
+      AND REDUCE(SPLIT(REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'), ','), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END) > 250 THEN NULL
     WHEN /* a number of more than 1000 characters */ LENGTH(answer) > 1000 AND REGEXP_INSTR(answer, '[0-9]{250}') > 0
       AND REGEXP_INSTR(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') > 0 THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_LIKE(answer, REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -272,8 +249,7 @@ WITH answered AS (
         '<string>', '"([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u<unit>))*"'), '<number>', '-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?'),
         '<unit>', '([0-9A-Ca-cE-Fe-f]<hex>{3}|[Dd][0-7]<hex>{2}|[Dd][89ABab]<hex>{2}\\\\u[Dd][C-Fc-f]<hex>{2})'), '<hex>', '[0-9A-Fa-f]'),
         '<space>', '[ \t\r\n]*')) THEN TRY_PARSE_JSON(answer)
-  END AS doc
-  FROM answered
+  END AS doc FROM answered
 ), fields AS (
   SELECT *, GET(doc, 'has_pii') AS doc_has_pii, GET(doc, 'entities') AS doc_entities,
     CAST(ARRAY_MIN(ARRAY_COMPACT(TRANSFORM(AS_ARRAY(GET(doc, 'entities')), item -> CASE
@@ -288,8 +264,7 @@ WITH answered AS (
           'payment_card', 'ip_address', 'username', 'other') THEN '11 NOT_IN_ENUM entities[].type is none of the allowed values'
       WHEN LENGTH(CAST(GET(item, 'text') AS VARCHAR)) < 1 THEN '12 BAD_LENGTH entities[].text is shorter than 1'
       WHEN LENGTH(CAST(GET(item, 'text') AS VARCHAR)) > 200 THEN '13 BAD_LENGTH entities[].text is longer than 200'
-    END))) AS VARCHAR) AS doc_entities_fault
-  FROM parsed
+    END))) AS VARCHAR) AS doc_entities_fault FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN call_error IS NOT NULL THEN 'CALL_ERROR ' || call_error
@@ -306,8 +281,7 @@ WITH answered AS (
     WHEN TYPEOF(doc_entities) <> 'ARRAY' THEN 'WRONG_TYPE entities is not array'
     WHEN doc_entities_fault IS NOT NULL THEN SUBSTR(doc_entities_fault, 4)
     WHEN ARRAY_SIZE(AS_ARRAY(doc_entities)) > 50 THEN 'BAD_ITEMS entities has more than 50 items'
-  END AS verdict
-  FROM fields
+  END AS verdict FROM fields
 ), ranked AS (
   SELECT *, MAX(attempt) OVER (PARTITION BY request_hash) AS attempts,
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
@@ -321,8 +295,7 @@ SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts
     WHEN r.verdict IS NULL THEN NULL
     WHEN r.finish_reason = 'length' THEN 'TRUNCATED'
     WHEN r.finish_reason IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.verdict, ' ', 1)
-  END AS _error,
+    ELSE SPLIT_PART(r.verdict, ' ', 1) END AS _error,
   SUBSTR(r.verdict, LENGTH(SPLIT_PART(r.verdict, ' ', 1)) + 2) AS _error_detail, COALESCE(r.answer <> r.response, FALSE) AS _repaired
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1
 {%- elif target.type == 'bigquery' -%}
@@ -333,60 +306,41 @@ WITH answered AS (
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
   SELECT *, CASE
-    WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-    AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
-    AND (
-      SELECT MAX(d) FROM (
-        SELECT SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END) OVER (ORDER BY o) AS d
-        FROM UNNEST(
-          REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '[\\[{]+|[\\]}]+')
-        ) AS b WITH OFFSET AS o
-      ) AS depths
-    ) > 250 THEN NULL
-    WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_CONTAINS(`answer`, '[0-9]{250}')
+    WHEN /* deeper than 250 levels */ LENGTH(`answer`) > 500 AND LENGTH(`answer`) - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+      AND (SELECT MAX(d) FROM (SELECT SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END) OVER (ORDER BY o) AS d
+        FROM UNNEST(REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '[\\[{]+|[\\]}]+')) AS b WITH OFFSET AS o
+       ) AS depths) > 250 THEN NULL
+    WHEN /* a number of more than 1000 characters */ LENGTH(`answer`) > 1000 AND REGEXP_CONTAINS(`answer`, '[0-9]{250}')
       AND REGEXP_CONTAINS(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
-    WHEN /* JSON, of which no name is dropped because it is repeated */ NOT REGEXP_CONTAINS(`answer`, '^\\x{feff}|\\x00$') THEN (
-      SELECT CASE
-        WHEN parsed IS NULL THEN NULL
-        WHEN LENGTH(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\.)*"|[^":]+', ''))
-            = LENGTH(REGEXP_REPLACE(TO_JSON_STRING(parsed), '"(?:[^"\\\\]|\\\\.)*"|[^":]+', '')) THEN parsed
-      END
-      FROM UNNEST(
-        [
-          SAFE.PARSE_JSON(CASE
-            WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (
-              SELECT STRING_AGG(put, '' ORDER BY o) FROM (
-                SELECT o,
-                  IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
-                FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
-              ) AS tokens
-            )
-            ELSE `answer`
-          END, wide_number_mode => 'round')
-        ]
-      ) AS parsed
-    )
-  END AS `doc`
-  FROM answered
+    WHEN /* JSON, of which no name is dropped because it is repeated */ NOT REGEXP_CONTAINS(`answer`, '^\\x{feff}|\\x00$') THEN (SELECT CASE
+       WHEN parsed IS NULL THEN NULL
+       WHEN LENGTH(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\.)*"|[^":]+', ''))
+           = LENGTH(REGEXP_REPLACE(TO_JSON_STRING(parsed), '"(?:[^"\\\\]|\\\\.)*"|[^":]+', '')) THEN parsed
+     END
+     FROM UNNEST(
+       [
+         SAFE.PARSE_JSON(CASE
+           WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (SELECT STRING_AGG(put, '' ORDER BY o)
+            FROM (SELECT o, IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
+             FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o) AS tokens)
+           ELSE `answer` END, wide_number_mode => 'round')]) AS parsed)
+  END AS `doc` FROM answered
 ), fields AS (
   SELECT *, `doc`['has_pii'] AS `doc_has_pii`, `doc`['entities'] AS `doc_entities`,
-    (
-      SELECT MIN(CASE
-        WHEN JSON_TYPE(item) = 'object' AND item['type'] IS NULL THEN '02 MISSING_FIELD entities[].type is missing'
-        WHEN JSON_TYPE(item) = 'object' AND item['text'] IS NULL THEN '03 MISSING_FIELD entities[].text is missing'
-        WHEN EXISTS(SELECT 1 FROM UNNEST(JSON_KEYS(item, 1)) AS k WHERE k NOT IN ('type', 'text'))
-          THEN '04 EXTRA_FIELD entities[] has a name that is not in the schema'
-        WHEN JSON_TYPE(item) <> 'object' THEN '08 WRONG_TYPE entities[] is not object'
-        WHEN JSON_TYPE(item['type']) <> 'string' THEN '09 WRONG_TYPE entities[].type is not string'
-        WHEN JSON_TYPE(item['text']) <> 'string' THEN '10 WRONG_TYPE entities[].text is not string'
-        WHEN JSON_VALUE(item['type']) NOT IN ('person_name', 'email', 'phone', 'postal_address', 'date_of_birth', 'national_id', 'bank_account',
-            'payment_card', 'ip_address', 'username', 'other') THEN '11 NOT_IN_ENUM entities[].type is none of the allowed values'
-        WHEN CHAR_LENGTH(JSON_VALUE(item['text'])) < 1 THEN '12 BAD_LENGTH entities[].text is shorter than 1'
-        WHEN CHAR_LENGTH(JSON_VALUE(item['text'])) > 200 THEN '13 BAD_LENGTH entities[].text is longer than 200'
-      END)
-      FROM UNNEST(JSON_QUERY_ARRAY(`doc`['entities'])) AS item
-    ) AS `doc_entities_fault`
-  FROM parsed
+    (SELECT MIN(CASE
+       WHEN JSON_TYPE(item) = 'object' AND item['type'] IS NULL THEN '02 MISSING_FIELD entities[].type is missing'
+       WHEN JSON_TYPE(item) = 'object' AND item['text'] IS NULL THEN '03 MISSING_FIELD entities[].text is missing'
+       WHEN EXISTS(SELECT 1 FROM UNNEST(JSON_KEYS(item, 1)) AS k WHERE k NOT IN ('type', 'text'))
+         THEN '04 EXTRA_FIELD entities[] has a name that is not in the schema'
+       WHEN JSON_TYPE(item) <> 'object' THEN '08 WRONG_TYPE entities[] is not object'
+       WHEN JSON_TYPE(item['type']) <> 'string' THEN '09 WRONG_TYPE entities[].type is not string'
+       WHEN JSON_TYPE(item['text']) <> 'string' THEN '10 WRONG_TYPE entities[].text is not string'
+       WHEN JSON_VALUE(item['type']) NOT IN ('person_name', 'email', 'phone', 'postal_address', 'date_of_birth', 'national_id', 'bank_account',
+           'payment_card', 'ip_address', 'username', 'other') THEN '11 NOT_IN_ENUM entities[].type is none of the allowed values'
+       WHEN LENGTH(JSON_VALUE(item['text'])) < 1 THEN '12 BAD_LENGTH entities[].text is shorter than 1'
+       WHEN LENGTH(JSON_VALUE(item['text'])) > 200 THEN '13 BAD_LENGTH entities[].text is longer than 200'
+     END)
+     FROM UNNEST(JSON_QUERY_ARRAY(`doc`['entities'])) AS item) AS `doc_entities_fault` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -403,12 +357,10 @@ WITH answered AS (
     WHEN JSON_TYPE(`doc_entities`) <> 'array' THEN 'WRONG_TYPE entities is not array'
     WHEN `doc_entities_fault` IS NOT NULL THEN SUBSTR(`doc_entities_fault`, 4)
     WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc_entities`)) > 50 THEN 'BAD_ITEMS entities has more than 50 items'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -418,9 +370,8 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')
-  END AS `_error`,
-  SUBSTR(r.`verdict`, CHAR_LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
+    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+') END AS `_error`,
+  SUBSTR(r.`verdict`, LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 {%- elif target.type == 'spark' -%}
@@ -432,18 +383,16 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-    AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
-    AND AGGREGATE(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END
-    ) > 250 THEN NULL
+      AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+      AND AGGREGATE(
+        REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_LIKE(`answer`, '[0-9]{250}')
       AND REGEXP_LIKE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
-    /* one JSON document and nothing behind it */
-    WHEN JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2
+    WHEN /* one JSON document and nothing behind it */ JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2
       THEN TRY_PARSE_JSON(`answer`)
-  END AS `doc`
-  FROM answered
+  END AS `doc` FROM answered
 ), fields AS (
   SELECT *, TRY_VARIANT_GET(`doc`, '$.has_pii', 'variant') AS `doc_has_pii`, TRY_VARIANT_GET(`doc`, '$.entities', 'variant') AS `doc_entities`,
     ARRAY_MIN(TRANSFORM(TRY_VARIANT_GET(`doc`, '$.entities', 'array<variant>'), item -> CASE
@@ -460,8 +409,7 @@ WITH answered AS (
           'bank_account', 'payment_card', 'ip_address', 'username', 'other') THEN '11 NOT_IN_ENUM entities[].type is none of the allowed values'
       WHEN CHAR_LENGTH(TRY_VARIANT_GET(item, '$.text', 'string')) < 1 THEN '12 BAD_LENGTH entities[].text is shorter than 1'
       WHEN CHAR_LENGTH(TRY_VARIANT_GET(item, '$.text', 'string')) > 200 THEN '13 BAD_LENGTH entities[].text is longer than 200'
-    END)) AS `doc_entities_fault`
-  FROM parsed
+    END)) AS `doc_entities_fault` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -478,12 +426,10 @@ WITH answered AS (
     WHEN `doc_entities` IS NOT NULL AND TRY_VARIANT_GET(`doc_entities`, '$', 'array<variant>') IS NULL THEN 'WRONG_TYPE entities is not array'
     WHEN `doc_entities_fault` IS NOT NULL THEN SUBSTR(`doc_entities_fault`, 4)
     WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc_entities`, '$', 'array<variant>')) > 50 THEN 'BAD_ITEMS entities has more than 50 items'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -493,8 +439,7 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1)
-  END AS `_error`,
+    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
   SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
@@ -505,12 +450,11 @@ WITH answered AS (
   FROM {{ responses }} WHERE "request_hash" IN (SELECT "request_hash" FROM {{ prompts }})
 ), parsed AS (
   SELECT *, CASE
-    WHEN /* deeper than 250 levels */ LENGTH("answer") > 500
-    AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
-    AND LIST_REDUCE(LIST_CONCAT([0], LIST_TRANSFORM(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
-      LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END
-    )), LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END) > 250 THEN NULL
+    WHEN /* deeper than 250 levels */ LENGTH("answer") > 500 AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
+      AND LIST_REDUCE(LIST_CONCAT([0],
+        LIST_TRANSFORM(REGEXP_EXTRACT_ALL(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
+          LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)), LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ LENGTH("answer") > 1000 AND REGEXP_MATCHES("answer", '[0-9]{250}')
       AND REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?', '', 'g'), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_FULL_MATCH("answer", REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -521,16 +465,14 @@ WITH answered AS (
         '<space>', '[ \t\r\n]*'))
       AND LEN(LIST_FILTER(JSON_KEYS(TRY_CAST('[' || "answer" || ']' AS JSON), '$..*'), LAMBDA names : LIST_UNIQUE(names) < LEN(names))) = 0
       THEN TRY_CAST("answer" AS JSON)
-  END AS "doc"
-  FROM answered
+  END AS "doc" FROM answered
 ), fields AS (
   SELECT *, JSON_EXTRACT("doc", ['/has_pii', '/entities']) AS "docs", LIST_EXTRACT("docs", 1) AS "doc_has_pii",
     LIST_EXTRACT("docs", 2) AS "doc_entities",
     LIST_MIN(LIST_TRANSFORM(JSON_EXTRACT("doc_entities", '$[*]'), LAMBDA item : CASE
       WHEN JSON_TYPE(item) = 'OBJECT' AND JSON_EXTRACT(item, '/type') IS NULL THEN '02 MISSING_FIELD entities[].type is missing'
       WHEN JSON_TYPE(item) = 'OBJECT' AND JSON_EXTRACT(item, '/text') IS NULL THEN '03 MISSING_FIELD entities[].text is missing'
-      WHEN LEN(LIST_FILTER(JSON_KEYS(item), LAMBDA k : k NOT IN ('type', 'text'))) > 0
-        THEN '04 EXTRA_FIELD entities[] has a name that is not in the schema'
+      WHEN LEN(LIST_FILTER(JSON_KEYS(item), LAMBDA k : k NOT IN ('type', 'text'))) > 0 THEN '04 EXTRA_FIELD entities[] has a name that is not in the schema'
       WHEN JSON_TYPE(item) <> 'OBJECT' THEN '08 WRONG_TYPE entities[] is not object'
       WHEN JSON_TYPE(item, '/type') <> 'VARCHAR' THEN '09 WRONG_TYPE entities[].type is not string'
       WHEN JSON_TYPE(item, '/text') <> 'VARCHAR' THEN '10 WRONG_TYPE entities[].text is not string'
@@ -538,8 +480,7 @@ WITH answered AS (
           'payment_card', 'ip_address', 'username', 'other') THEN '11 NOT_IN_ENUM entities[].type is none of the allowed values'
       WHEN LENGTH(JSON_EXTRACT_STRING(item, '/text')) < 1 THEN '12 BAD_LENGTH entities[].text is shorter than 1'
       WHEN LENGTH(JSON_EXTRACT_STRING(item, '/text')) > 200 THEN '13 BAD_LENGTH entities[].text is longer than 200'
-    END)) AS "doc_entities_fault"
-  FROM parsed
+    END)) AS "doc_entities_fault" FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN "call_error" IS NOT NULL THEN 'CALL_ERROR ' || "call_error"
@@ -555,8 +496,7 @@ WITH answered AS (
     WHEN JSON_TYPE("doc_entities") <> 'ARRAY' THEN 'WRONG_TYPE entities is not array'
     WHEN "doc_entities_fault" IS NOT NULL THEN SUBSTR("doc_entities_fault", 4)
     WHEN CASE WHEN JSON_TYPE("doc_entities") = 'ARRAY' THEN JSON_ARRAY_LENGTH("doc_entities") END > 50 THEN 'BAD_ITEMS entities has more than 50 items'
-  END AS "verdict"
-  FROM fields
+  END AS "verdict" FROM fields
 ), ranked AS (
   SELECT *, MAX("attempt") OVER (PARTITION BY "request_hash") AS "attempts",
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
@@ -570,10 +510,8 @@ SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(
     WHEN r."verdict" IS NULL THEN NULL
     WHEN r."finish_reason" = 'length' THEN 'TRUNCATED'
     WHEN r."finish_reason" IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r."verdict", ' ', 1)
-  END AS "_error",
-  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail",
-  COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
+    ELSE SPLIT_PART(r."verdict", ' ', 1) END AS "_error",
+  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail", COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_hash" AND r."choice" = 1
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: pii has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
@@ -582,53 +520,34 @@ FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_h
 
 {% macro pii__enriched(checked) -%}
 {%- if target.type == 'databricks' -%}
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.has_pii', 'boolean') AS `has_pii`,
-  TRANSFORM(TRY_VARIANT_GET(`doc`, '$.entities', 'array<variant>'), x0 -> CASE
-    WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
-      THEN NAMED_STRUCT('type', TRY_VARIANT_GET(x0, '$.type', 'string'), 'text', TRY_VARIANT_GET(x0, '$.text', 'string'))
-  END) AS `entities`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'fbe5454190c1d349' AS `_fingerprint`
-FROM accepted
+  TRANSFORM(TRY_VARIANT_GET(`doc`, '$.entities', 'array<variant>'), x0 -> CASE WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
+    THEN NAMED_STRUCT('type', TRY_VARIANT_GET(x0, '$.type', 'string'), 'text', TRY_VARIANT_GET(x0, '$.text', 'string')) END) AS `entities`,
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'fbe5454190c1d349' AS `_fingerprint` FROM accepted
 {%- elif target.type == 'snowflake' -%}
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(answer) AS doc FROM {{ checked }} WHERE _error IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM {{ checked }} WHERE _error IS NULL)
 SELECT id, AS_BOOLEAN(GET(doc, 'has_pii')) AS has_pii, AS_ARRAY(GET(doc, 'entities')) AS entities, request_hash AS _request_hash, _model,
-  '1' AS _version, 'fbe5454190c1d349' AS _fingerprint
-FROM accepted
+  '1' AS _version, 'fbe5454190c1d349' AS _fingerprint FROM accepted
 {%- elif target.type == 'bigquery' -%}
 WITH accepted AS (
   SELECT *, SAFE.PARSE_JSON(CASE
-    WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (
-      SELECT STRING_AGG(put, '' ORDER BY o) FROM (
-        SELECT o,
-          IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
-        FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
-      ) AS tokens
-    )
-    ELSE `answer`
-  END, wide_number_mode => 'round') AS `doc`
+    WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (SELECT STRING_AGG(put, '' ORDER BY o)
+     FROM (SELECT o, IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
+      FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o) AS tokens)
+    ELSE `answer` END, wide_number_mode => 'round') AS `doc`
   FROM {{ checked }} WHERE `_error` IS NULL
 )
 SELECT `id`, SAFE_CAST(JSON_VALUE(`doc`['has_pii']) AS BOOL) AS `has_pii`,
   ARRAY(SELECT CASE WHEN JSON_TYPE(x0) = 'object' THEN STRUCT(JSON_VALUE(x0['type']) AS `type`, JSON_VALUE(x0['text']) AS `text`) END
   FROM UNNEST(JSON_QUERY_ARRAY(`doc`['entities'])) AS x0 WITH OFFSET AS o0 ORDER BY o0) AS `entities`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'fbe5454190c1d349' AS `_fingerprint`
-FROM accepted
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'fbe5454190c1d349' AS `_fingerprint` FROM accepted
 {%- elif target.type == 'spark' -%}
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.has_pii', 'boolean') AS `has_pii`,
-  TRANSFORM(TRY_VARIANT_GET(`doc`, '$.entities', 'array<variant>'), x0 -> CASE
-    WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
-      THEN NAMED_STRUCT('type', TRY_VARIANT_GET(x0, '$.type', 'string'), 'text', TRY_VARIANT_GET(x0, '$.text', 'string'))
-  END) AS `entities`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'fbe5454190c1d349' AS `_fingerprint`
-FROM accepted
+  TRANSFORM(TRY_VARIANT_GET(`doc`, '$.entities', 'array<variant>'), x0 -> CASE WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
+    THEN NAMED_STRUCT('type', TRY_VARIANT_GET(x0, '$.type', 'string'), 'text', TRY_VARIANT_GET(x0, '$.text', 'string')) END) AS `entities`,
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'fbe5454190c1d349' AS `_fingerprint` FROM accepted
 {%- elif target.type == 'duckdb' -%}
 WITH accepted AS (
   SELECT *, JSON_TRANSFORM(CAST("answer" AS JSON), '{"has_pii":"JSON","entities":"JSON"}') AS "doc"
@@ -636,14 +555,10 @@ WITH accepted AS (
 )
 SELECT "id",
   TRY_CAST(JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'has_pii'), '$') AS BOOLEAN) AS "has_pii",
-  CASE
-    WHEN JSON_TYPE(STRUCT_EXTRACT("doc", 'entities')) = 'ARRAY' THEN LIST_TRANSFORM(
-      JSON_EXTRACT(STRUCT_EXTRACT("doc", 'entities'), '$[*]'),
-      LAMBDA x0 : CASE WHEN JSON_TYPE(x0) = 'OBJECT' THEN {'type': JSON_EXTRACT_STRING(x0, '/type'), 'text': JSON_EXTRACT_STRING(x0, '/text')} END
-    )
+  CASE WHEN JSON_TYPE(STRUCT_EXTRACT("doc", 'entities')) = 'ARRAY' THEN LIST_TRANSFORM(JSON_EXTRACT(STRUCT_EXTRACT("doc", 'entities'), '$[*]'),
+    LAMBDA x0 : CASE WHEN JSON_TYPE(x0) = 'OBJECT' THEN {'type': JSON_EXTRACT_STRING(x0, '/type'), 'text': JSON_EXTRACT_STRING(x0, '/text')} END)
   END AS "entities",
-  "request_hash" AS "_request_hash", "_model", '1' AS "_version", 'fbe5454190c1d349' AS "_fingerprint"
-FROM accepted
+  "request_hash" AS "_request_hash", "_model", '1' AS "_version", 'fbe5454190c1d349' AS "_fingerprint" FROM accepted
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: pii has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}

@@ -29,9 +29,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE
-    WHEN NOT `_no_input` THEN TO_HEX(SHA256('3849ffffc2c3720d6078d290ba3544ef0d53860f2f0b80029a7fa9e6e3ffa907' || `prompt`))
-  END AS `request_hash`
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('3849ffffc2c3720d6078d290ba3544ef0d53860f2f0b80029a7fa9e6e3ffa907' || `prompt`)) END AS `request_hash`
 FROM rendered
 {%- elif target.type == 'spark' -%}
 WITH rendered AS (
@@ -51,8 +49,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"same_entity\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"same\":{\"description\":\"Whether both are the same\",\"type\":[\"boolean\"]},\"deciding_fields\":{\"description\":\"Fields that settle it\",\"type\":[\"array\"],\"maxItems\":4,\"items\":{\"type\":[\"string\"],\"enum\":[\"name\",\"address\",\"phone\",\"website\"]}},\"reason\":{\"description\":\"English, at most 20 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"same\",\"deciding_fields\",\"reason\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":150},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"same\\\":true,\\\"deciding_fields\\\":[\\\"name\\\",\\\"phone\\\"],\\\"reason\\\":\\\"same_entity\\\"}\"}'") }}) || "prompt") END AS "request_hash"
-FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"same_entity\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"same\":{\"description\":\"Whether both are the same\",\"type\":[\"boolean\"]},\"deciding_fields\":{\"description\":\"Fields that settle it\",\"type\":[\"array\"],\"maxItems\":4,\"items\":{\"type\":[\"string\"],\"enum\":[\"name\",\"address\",\"phone\",\"website\"]}},\"reason\":{\"description\":\"English, at most 20 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"same\",\"deciding_fields\",\"reason\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":150},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"same\\\":true,\\\"deciding_fields\\\":[\\\"name\\\",\\\"phone\\\"],\\\"reason\\\":\\\"same_entity\\\"}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: same_entity has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -108,57 +105,44 @@ WHERE p."request_hash" IS NOT NULL AND (asked."attempt" IS NULL OR (asked."settl
 {%- if target.type == 'databricks' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, '1' AS `version`,
   'c36ba620ac891e55' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
-  COALESCE(to_json(ai_query(
-    'system.ai.meta-llama-3-3-70b-instruct', prompt,
+  COALESCE(to_json(ai_query('system.ai.meta-llama-3-3-70b-instruct', prompt,
     responseFormat => '{"type":"json_schema","json_schema":{"name":"same_entity","schema":{"type":"object","properties":{"same":{"type":"boolean","description":"Whether both are the same"},"deciding_fields":{"type":"array","description":"Fields that settle it","items":{"type":"string","enum":["name","address","phone","website"]}},"reason":{"type":"string","description":"English, at most 20 words"}},"required":["same","deciding_fields","reason"],"additionalProperties":false},"strict":true}}',
-    modelParameters => named_struct('temperature', 0, 'max_tokens', 150), failOnError => FALSE
-  ), map('ignoreNullFields', 'false')), 'null') AS `raw`
+    modelParameters => named_struct('temperature', 0, 'max_tokens', 150), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
 FROM {{ pending }}
 {%- elif target.type == 'snowflake' -%}
 SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, '1' AS version, 'c36ba620ac891e55' AS fingerprint,
   '{{ invocation_id }}' AS run_id, SYSDATE() AS asked_at,
-  COALESCE(TO_JSON(AI_COMPLETE(
-    model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 150},
+  COALESCE(TO_JSON(AI_COMPLETE(model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 150},
     response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'same': {'type': 'boolean', 'description': 'Whether both are the same'}, 'deciding_fields': {'type': 'array', 'description': 'Fields that settle it', 'items': {'type': 'string', 'enum': ['name', 'address', 'phone', 'website']}}, 'reason': {'type': 'string', 'description': 'English, at most 20 words'}}, 'required': ['same', 'deciding_fields', 'reason'], 'additionalProperties': FALSE}},
-    show_details => TRUE, return_error_details => TRUE
-  )), 'null') AS raw
+    show_details => TRUE, return_error_details => TRUE)), 'null') AS raw
 FROM {{ pending }}
 {%- elif target.type == 'bigquery' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`,
   'c36ba620ac891e55' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}), STRUCT(
-  '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"same":{"type":"BOOLEAN","description":"Whether both are the same"},"deciding_fields":{"type":"ARRAY","description":"Fields that settle it","items":{"type":"STRING","enum":["name","address","phone","website"]},"maxItems":4},"reason":{"type":"STRING","description":"English, at most 20 words"}},"propertyOrdering":["same","deciding_fields","reason"],"required":["same","deciding_fields","reason"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":150}}' AS model_params
-)) AS answer
+FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
+  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"same":{"type":"BOOLEAN","description":"Whether both are the same"},"deciding_fields":{"type":"ARRAY","description":"Fields that settle it","items":{"type":"STRING","enum":["name","address","phone","website"]},"maxItems":4},"reason":{"type":"STRING","description":"English, at most 20 words"}},"propertyOrdering":["same","deciding_fields","reason"],"required":["same","deciding_fields","reason"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":150}}' AS model_params)) AS answer
 {%- elif target.type == 'spark' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
-  COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'), CASE
-    WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
+  COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'),
+    CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
       AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
-       OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN ''
-  END) AS `response`,
+       OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN '' END) AS `response`,
   COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) AS `call_error`,
   COALESCE(
     REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''))), CONCAT(
-      'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-      'service.?unavailable|temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-      'deadline.?exceeded|bad.?gateway|internal.?server.?error|connection.?(reset|refused|aborted|closed)|',
-      '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-    )),
-    FALSE
-  ) AS `retryable`,
+      'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
+      'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
+      'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')),
+    FALSE) AS `retryable`,
   'default' AS `model`, '1' AS `version`, 'c36ba620ac891e55' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
   'ai_query a07406f2' AS `read_by`
-FROM (
-  SELECT `request_hash`, `attempt`,
-    COALESCE(to_json(ai_query(
-      'default', prompt,
-      responseFormat => '{"type":"json_schema","json_schema":{"name":"same_entity","schema":{"type":"object","properties":{"same":{"type":"boolean","description":"Whether both are the same"},"deciding_fields":{"type":"array","description":"Fields that settle it","maxItems":4,"items":{"type":"string","enum":["name","address","phone","website"]}},"reason":{"type":"string","description":"English, at most 20 words","minLength":1,"maxLength":200}},"required":["same","deciding_fields","reason"],"additionalProperties":false}}}',
-      modelParameters => named_struct('temperature', 0, 'max_tokens', 150), failOnError => FALSE
-    ), map('ignoreNullFields', 'false')), 'null') AS `raw`
-  FROM {{ pending }}
-) AS asked
+FROM (SELECT `request_hash`, `attempt`,
+   COALESCE(to_json(ai_query('default', prompt,
+     responseFormat => '{"type":"json_schema","json_schema":{"name":"same_entity","schema":{"type":"object","properties":{"same":{"type":"boolean","description":"Whether both are the same"},"deciding_fields":{"type":"array","description":"Fields that settle it","maxItems":4,"items":{"type":"string","enum":["name","address","phone","website"]}},"reason":{"type":"string","description":"English, at most 20 words","minLength":1,"maxLength":200}},"required":["same","deciding_fields","reason"],"additionalProperties":false}}}',
+     modelParameters => named_struct('temperature', 0, 'max_tokens', 150), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
+ FROM {{ pending }}) AS asked
 {%- elif target.type == 'duckdb' -%}
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
   a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", '1' AS "version", 'c36ba620ac891e55' AS "fingerprint",
@@ -179,11 +163,11 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-    AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
-    AND AGGREGATE(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END
-    ) > 250 THEN NULL
+      AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+      AND AGGREGATE(
+        REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_LIKE(`answer`, '[0-9]{250}')
       AND REGEXP_LIKE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_LIKE(`answer`, REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -195,18 +179,15 @@ WITH answered AS (
         '<unit>', '(?:[0-9A-Ca-cE-Fe-f]<hex>{3}|[Dd][0-7]<hex>{2}|[Dd][89ABab]<hex>{2}\\\\u[Dd][C-Fc-f]<hex>{2})'), '<hex>', '[0-9A-Fa-f]'),
         '<space>', '[ \\t\\r\\n]*+'))
       AND (JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2) THEN TRY_PARSE_JSON(`answer`)
-  END AS `doc`
-  FROM answered
+  END AS `doc` FROM answered
 ), fields AS (
   SELECT *, TRY_VARIANT_GET(`doc`, '$.same', 'variant') AS `doc_same`,
-    TRY_VARIANT_GET(`doc`, '$.deciding_fields', 'variant') AS `doc_deciding_fields`,
-    TRY_VARIANT_GET(`doc`, '$.reason', 'variant') AS `doc_reason`,
+    TRY_VARIANT_GET(`doc`, '$.deciding_fields', 'variant') AS `doc_deciding_fields`, TRY_VARIANT_GET(`doc`, '$.reason', 'variant') AS `doc_reason`,
     ARRAY_MIN(TRANSFORM(TRY_VARIANT_GET(`doc`, '$.deciding_fields', 'array<variant>'), item -> CASE
       WHEN SCHEMA_OF_VARIANT(item) <> 'STRING' THEN '06 WRONG_TYPE deciding_fields[] is not string'
       WHEN TRY_VARIANT_GET(item, '$', 'string') NOT IN ('name', 'address', 'phone', 'website')
         THEN '08 NOT_IN_ENUM deciding_fields[] is none of the allowed values'
-    END)) AS `doc_deciding_fields_fault`
-  FROM parsed
+    END)) AS `doc_deciding_fields_fault` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -228,12 +209,10 @@ WITH answered AS (
     WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_reason`, '$', 'string')) < 1 THEN 'BAD_LENGTH reason is shorter than 1'
     WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_reason`, '$', 'string')) > 200 THEN 'BAD_LENGTH reason is longer than 200'
     WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc_deciding_fields`, '$', 'array<variant>')) > 4 THEN 'BAD_ITEMS deciding_fields has more than 4 items'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -243,8 +222,7 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1)
-  END AS `_error`,
+    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
   SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
@@ -257,10 +235,8 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ LENGTH(answer) > 500 AND LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
-    AND REDUCE(
-      SPLIT(REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'), ','), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END
-    ) > 250 THEN NULL
+      AND REDUCE(SPLIT(REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'), ','), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END) > 250 THEN NULL
     WHEN /* a number of more than 1000 characters */ LENGTH(answer) > 1000 AND REGEXP_INSTR(answer, '[0-9]{250}') > 0
       AND REGEXP_INSTR(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') > 0 THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_LIKE(answer, REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -269,15 +245,13 @@ WITH answered AS (
         '<string>', '"([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u<unit>))*"'), '<number>', '-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?'),
         '<unit>', '([0-9A-Ca-cE-Fe-f]<hex>{3}|[Dd][0-7]<hex>{2}|[Dd][89ABab]<hex>{2}\\\\u[Dd][C-Fc-f]<hex>{2})'), '<hex>', '[0-9A-Fa-f]'),
         '<space>', '[ \t\r\n]*')) THEN TRY_PARSE_JSON(answer)
-  END AS doc
-  FROM answered
+  END AS doc FROM answered
 ), fields AS (
   SELECT *, GET(doc, 'same') AS doc_same, GET(doc, 'deciding_fields') AS doc_deciding_fields, GET(doc, 'reason') AS doc_reason,
     CAST(ARRAY_MIN(ARRAY_COMPACT(TRANSFORM(AS_ARRAY(GET(doc, 'deciding_fields')), item -> CASE
       WHEN TYPEOF(item) <> 'VARCHAR' THEN '06 WRONG_TYPE deciding_fields[] is not string'
       WHEN CAST(item AS VARCHAR) NOT IN ('name', 'address', 'phone', 'website') THEN '08 NOT_IN_ENUM deciding_fields[] is none of the allowed values'
-    END))) AS VARCHAR) AS doc_deciding_fields_fault
-  FROM parsed
+    END))) AS VARCHAR) AS doc_deciding_fields_fault FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN call_error IS NOT NULL THEN 'CALL_ERROR ' || call_error
@@ -298,8 +272,7 @@ WITH answered AS (
     WHEN LENGTH(CAST(doc_reason AS VARCHAR)) < 1 THEN 'BAD_LENGTH reason is shorter than 1'
     WHEN LENGTH(CAST(doc_reason AS VARCHAR)) > 200 THEN 'BAD_LENGTH reason is longer than 200'
     WHEN ARRAY_SIZE(AS_ARRAY(doc_deciding_fields)) > 4 THEN 'BAD_ITEMS deciding_fields has more than 4 items'
-  END AS verdict
-  FROM fields
+  END AS verdict FROM fields
 ), ranked AS (
   SELECT *, MAX(attempt) OVER (PARTITION BY request_hash) AS attempts,
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
@@ -313,8 +286,7 @@ SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts
     WHEN r.verdict IS NULL THEN NULL
     WHEN r.finish_reason = 'length' THEN 'TRUNCATED'
     WHEN r.finish_reason IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.verdict, ' ', 1)
-  END AS _error,
+    ELSE SPLIT_PART(r.verdict, ' ', 1) END AS _error,
   SUBSTR(r.verdict, LENGTH(SPLIT_PART(r.verdict, ' ', 1)) + 2) AS _error_detail, COALESCE(r.answer <> r.response, FALSE) AS _repaired
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1
 {%- elif target.type == 'bigquery' -%}
@@ -325,51 +297,32 @@ WITH answered AS (
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
   SELECT *, CASE
-    WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-    AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
-    AND (
-      SELECT MAX(d) FROM (
-        SELECT SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END) OVER (ORDER BY o) AS d
-        FROM UNNEST(
-          REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '[\\[{]+|[\\]}]+')
-        ) AS b WITH OFFSET AS o
-      ) AS depths
-    ) > 250 THEN NULL
-    WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_CONTAINS(`answer`, '[0-9]{250}')
+    WHEN /* deeper than 250 levels */ LENGTH(`answer`) > 500 AND LENGTH(`answer`) - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+      AND (SELECT MAX(d) FROM (SELECT SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END) OVER (ORDER BY o) AS d
+        FROM UNNEST(REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '[\\[{]+|[\\]}]+')) AS b WITH OFFSET AS o
+       ) AS depths) > 250 THEN NULL
+    WHEN /* a number of more than 1000 characters */ LENGTH(`answer`) > 1000 AND REGEXP_CONTAINS(`answer`, '[0-9]{250}')
       AND REGEXP_CONTAINS(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
-    WHEN /* JSON, of which no name is dropped because it is repeated */ NOT REGEXP_CONTAINS(`answer`, '^\\x{feff}|\\x00$') THEN (
-      SELECT CASE
-        WHEN parsed IS NULL THEN NULL
-        WHEN LENGTH(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\.)*"|[^":]+', ''))
-            = LENGTH(REGEXP_REPLACE(TO_JSON_STRING(parsed), '"(?:[^"\\\\]|\\\\.)*"|[^":]+', '')) THEN parsed
-      END
-      FROM UNNEST(
-        [
-          SAFE.PARSE_JSON(CASE
-            WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (
-              SELECT STRING_AGG(put, '' ORDER BY o) FROM (
-                SELECT o,
-                  IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
-                FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
-              ) AS tokens
-            )
-            ELSE `answer`
-          END, wide_number_mode => 'round')
-        ]
-      ) AS parsed
-    )
-  END AS `doc`
-  FROM answered
+    WHEN /* JSON, of which no name is dropped because it is repeated */ NOT REGEXP_CONTAINS(`answer`, '^\\x{feff}|\\x00$') THEN (SELECT CASE
+       WHEN parsed IS NULL THEN NULL
+       WHEN LENGTH(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\.)*"|[^":]+', ''))
+           = LENGTH(REGEXP_REPLACE(TO_JSON_STRING(parsed), '"(?:[^"\\\\]|\\\\.)*"|[^":]+', '')) THEN parsed
+     END
+     FROM UNNEST(
+       [
+         SAFE.PARSE_JSON(CASE
+           WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (SELECT STRING_AGG(put, '' ORDER BY o)
+            FROM (SELECT o, IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
+             FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o) AS tokens)
+           ELSE `answer` END, wide_number_mode => 'round')]) AS parsed)
+  END AS `doc` FROM answered
 ), fields AS (
   SELECT *, `doc`['same'] AS `doc_same`, `doc`['deciding_fields'] AS `doc_deciding_fields`, `doc`['reason'] AS `doc_reason`,
-    (
-      SELECT MIN(CASE
-        WHEN JSON_TYPE(item) <> 'string' THEN '06 WRONG_TYPE deciding_fields[] is not string'
-        WHEN JSON_VALUE(item) NOT IN ('name', 'address', 'phone', 'website') THEN '08 NOT_IN_ENUM deciding_fields[] is none of the allowed values'
-      END)
-      FROM UNNEST(JSON_QUERY_ARRAY(`doc`['deciding_fields'])) AS item
-    ) AS `doc_deciding_fields_fault`
-  FROM parsed
+    (SELECT MIN(CASE
+       WHEN JSON_TYPE(item) <> 'string' THEN '06 WRONG_TYPE deciding_fields[] is not string'
+       WHEN JSON_VALUE(item) NOT IN ('name', 'address', 'phone', 'website') THEN '08 NOT_IN_ENUM deciding_fields[] is none of the allowed values'
+     END)
+     FROM UNNEST(JSON_QUERY_ARRAY(`doc`['deciding_fields'])) AS item) AS `doc_deciding_fields_fault` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -387,15 +340,13 @@ WITH answered AS (
     WHEN `doc_deciding_fields_fault` < '07' THEN SUBSTR(`doc_deciding_fields_fault`, 4)
     WHEN JSON_TYPE(`doc_reason`) <> 'string' THEN 'WRONG_TYPE reason is not string'
     WHEN `doc_deciding_fields_fault` IS NOT NULL THEN SUBSTR(`doc_deciding_fields_fault`, 4)
-    WHEN CHAR_LENGTH(JSON_VALUE(`doc_reason`)) < 1 THEN 'BAD_LENGTH reason is shorter than 1'
-    WHEN CHAR_LENGTH(JSON_VALUE(`doc_reason`)) > 200 THEN 'BAD_LENGTH reason is longer than 200'
+    WHEN LENGTH(JSON_VALUE(`doc_reason`)) < 1 THEN 'BAD_LENGTH reason is shorter than 1'
+    WHEN LENGTH(JSON_VALUE(`doc_reason`)) > 200 THEN 'BAD_LENGTH reason is longer than 200'
     WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc_deciding_fields`)) > 4 THEN 'BAD_ITEMS deciding_fields has more than 4 items'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -405,9 +356,8 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')
-  END AS `_error`,
-  SUBSTR(r.`verdict`, CHAR_LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
+    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+') END AS `_error`,
+  SUBSTR(r.`verdict`, LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 {%- elif target.type == 'spark' -%}
@@ -419,28 +369,24 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-    AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
-    AND AGGREGATE(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END
-    ) > 250 THEN NULL
+      AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+      AND AGGREGATE(
+        REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_LIKE(`answer`, '[0-9]{250}')
       AND REGEXP_LIKE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
-    /* one JSON document and nothing behind it */
-    WHEN JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2
+    WHEN /* one JSON document and nothing behind it */ JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2
       THEN TRY_PARSE_JSON(`answer`)
-  END AS `doc`
-  FROM answered
+  END AS `doc` FROM answered
 ), fields AS (
   SELECT *, TRY_VARIANT_GET(`doc`, '$.same', 'variant') AS `doc_same`,
-    TRY_VARIANT_GET(`doc`, '$.deciding_fields', 'variant') AS `doc_deciding_fields`,
-    TRY_VARIANT_GET(`doc`, '$.reason', 'variant') AS `doc_reason`,
+    TRY_VARIANT_GET(`doc`, '$.deciding_fields', 'variant') AS `doc_deciding_fields`, TRY_VARIANT_GET(`doc`, '$.reason', 'variant') AS `doc_reason`,
     ARRAY_MIN(TRANSFORM(TRY_VARIANT_GET(`doc`, '$.deciding_fields', 'array<variant>'), item -> CASE
       WHEN SCHEMA_OF_VARIANT(item) <> 'STRING' THEN '06 WRONG_TYPE deciding_fields[] is not string'
       WHEN TRY_VARIANT_GET(item, '$', 'string') NOT IN ('name', 'address', 'phone', 'website')
         THEN '08 NOT_IN_ENUM deciding_fields[] is none of the allowed values'
-    END)) AS `doc_deciding_fields_fault`
-  FROM parsed
+    END)) AS `doc_deciding_fields_fault` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -462,12 +408,10 @@ WITH answered AS (
     WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_reason`, '$', 'string')) < 1 THEN 'BAD_LENGTH reason is shorter than 1'
     WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_reason`, '$', 'string')) > 200 THEN 'BAD_LENGTH reason is longer than 200'
     WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc_deciding_fields`, '$', 'array<variant>')) > 4 THEN 'BAD_ITEMS deciding_fields has more than 4 items'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -477,8 +421,7 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1)
-  END AS `_error`,
+    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
   SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
@@ -489,12 +432,11 @@ WITH answered AS (
   FROM {{ responses }} WHERE "request_hash" IN (SELECT "request_hash" FROM {{ prompts }})
 ), parsed AS (
   SELECT *, CASE
-    WHEN /* deeper than 250 levels */ LENGTH("answer") > 500
-    AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
-    AND LIST_REDUCE(LIST_CONCAT([0], LIST_TRANSFORM(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
-      LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END
-    )), LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END) > 250 THEN NULL
+    WHEN /* deeper than 250 levels */ LENGTH("answer") > 500 AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
+      AND LIST_REDUCE(LIST_CONCAT([0],
+        LIST_TRANSFORM(REGEXP_EXTRACT_ALL(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
+          LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)), LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ LENGTH("answer") > 1000 AND REGEXP_MATCHES("answer", '[0-9]{250}')
       AND REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?', '', 'g'), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_FULL_MATCH("answer", REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -505,17 +447,14 @@ WITH answered AS (
         '<space>', '[ \t\r\n]*'))
       AND LEN(LIST_FILTER(JSON_KEYS(TRY_CAST('[' || "answer" || ']' AS JSON), '$..*'), LAMBDA names : LIST_UNIQUE(names) < LEN(names))) = 0
       THEN TRY_CAST("answer" AS JSON)
-  END AS "doc"
-  FROM answered
+  END AS "doc" FROM answered
 ), fields AS (
   SELECT *, JSON_EXTRACT("doc", ['/same', '/deciding_fields', '/reason']) AS "docs", LIST_EXTRACT("docs", 1) AS "doc_same",
     LIST_EXTRACT("docs", 2) AS "doc_deciding_fields", LIST_EXTRACT("docs", 3) AS "doc_reason",
     LIST_MIN(LIST_TRANSFORM(JSON_EXTRACT("doc_deciding_fields", '$[*]'), LAMBDA item : CASE
       WHEN JSON_TYPE(item) <> 'VARCHAR' THEN '06 WRONG_TYPE deciding_fields[] is not string'
-      WHEN JSON_EXTRACT_STRING(item, '$') NOT IN ('name', 'address', 'phone', 'website')
-        THEN '08 NOT_IN_ENUM deciding_fields[] is none of the allowed values'
-    END)) AS "doc_deciding_fields_fault"
-  FROM parsed
+      WHEN JSON_EXTRACT_STRING(item, '$') NOT IN ('name', 'address', 'phone', 'website') THEN '08 NOT_IN_ENUM deciding_fields[] is none of the allowed values'
+    END)) AS "doc_deciding_fields_fault" FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN "call_error" IS NOT NULL THEN 'CALL_ERROR ' || "call_error"
@@ -536,8 +475,7 @@ WITH answered AS (
     WHEN LENGTH(JSON_EXTRACT_STRING("doc_reason", '$')) > 200 THEN 'BAD_LENGTH reason is longer than 200'
     WHEN CASE WHEN JSON_TYPE("doc_deciding_fields") = 'ARRAY' THEN JSON_ARRAY_LENGTH("doc_deciding_fields") END > 4
       THEN 'BAD_ITEMS deciding_fields has more than 4 items'
-  END AS "verdict"
-  FROM fields
+  END AS "verdict" FROM fields
 ), ranked AS (
   SELECT *, MAX("attempt") OVER (PARTITION BY "request_hash") AS "attempts",
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
@@ -551,10 +489,8 @@ SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(
     WHEN r."verdict" IS NULL THEN NULL
     WHEN r."finish_reason" = 'length' THEN 'TRUNCATED'
     WHEN r."finish_reason" IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r."verdict", ' ', 1)
-  END AS "_error",
-  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail",
-  COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
+    ELSE SPLIT_PART(r."verdict", ' ', 1) END AS "_error",
+  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail", COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_hash" AND r."choice" = 1
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: same_entity has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
@@ -563,33 +499,23 @@ FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_h
 
 {% macro same_entity__enriched(checked) -%}
 {%- if target.type == 'databricks' -%}
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.same', 'boolean') AS `same`,
   TRANSFORM(TRY_VARIANT_GET(`doc`, '$.deciding_fields', 'array<variant>'), x0 -> TRY_VARIANT_GET(x0, '$', 'string')) AS `deciding_fields`,
   TRY_VARIANT_GET(`doc`, '$.reason', 'string') AS `reason`, `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`,
-  'c36ba620ac891e55' AS `_fingerprint`
-FROM accepted
+  'c36ba620ac891e55' AS `_fingerprint` FROM accepted
 {%- elif target.type == 'snowflake' -%}
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(answer) AS doc FROM {{ checked }} WHERE _error IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM {{ checked }} WHERE _error IS NULL)
 SELECT id, AS_BOOLEAN(GET(doc, 'same')) AS same, AS_ARRAY(GET(doc, 'deciding_fields')) AS deciding_fields,
   CAST(GET(doc, 'reason') AS VARCHAR) AS reason, request_hash AS _request_hash, _model, '1' AS _version, 'c36ba620ac891e55' AS _fingerprint
 FROM accepted
 {%- elif target.type == 'bigquery' -%}
 WITH accepted AS (
   SELECT *, SAFE.PARSE_JSON(CASE
-    WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (
-      SELECT STRING_AGG(put, '' ORDER BY o) FROM (
-        SELECT o,
-          IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
-        FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
-      ) AS tokens
-    )
-    ELSE `answer`
-  END, wide_number_mode => 'round') AS `doc`
+    WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (SELECT STRING_AGG(put, '' ORDER BY o)
+     FROM (SELECT o, IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
+      FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o) AS tokens)
+    ELSE `answer` END, wide_number_mode => 'round') AS `doc`
   FROM {{ checked }} WHERE `_error` IS NULL
 )
 SELECT `id`, SAFE_CAST(JSON_VALUE(`doc`['same']) AS BOOL) AS `same`,
@@ -597,27 +523,22 @@ SELECT `id`, SAFE_CAST(JSON_VALUE(`doc`['same']) AS BOOL) AS `same`,
   JSON_VALUE(`doc`['reason']) AS `reason`, `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'c36ba620ac891e55' AS `_fingerprint`
 FROM accepted
 {%- elif target.type == 'spark' -%}
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.same', 'boolean') AS `same`,
   TRANSFORM(TRY_VARIANT_GET(`doc`, '$.deciding_fields', 'array<variant>'), x0 -> TRY_VARIANT_GET(x0, '$', 'string')) AS `deciding_fields`,
   TRY_VARIANT_GET(`doc`, '$.reason', 'string') AS `reason`, `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`,
-  'c36ba620ac891e55' AS `_fingerprint`
-FROM accepted
+  'c36ba620ac891e55' AS `_fingerprint` FROM accepted
 {%- elif target.type == 'duckdb' -%}
 WITH accepted AS (
   SELECT *, JSON_TRANSFORM(CAST("answer" AS JSON), '{"same":"JSON","deciding_fields":"JSON","reason":"JSON"}') AS "doc"
   FROM {{ checked }} WHERE "_error" IS NULL
 )
 SELECT "id", TRY_CAST(JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'same'), '$') AS BOOLEAN) AS "same",
-  CASE
-    WHEN JSON_TYPE(STRUCT_EXTRACT("doc", 'deciding_fields')) = 'ARRAY'
-      THEN LIST_TRANSFORM(JSON_EXTRACT(STRUCT_EXTRACT("doc", 'deciding_fields'), '$[*]'), LAMBDA x0 : JSON_EXTRACT_STRING(x0, '$'))
+  CASE WHEN JSON_TYPE(STRUCT_EXTRACT("doc", 'deciding_fields')) = 'ARRAY'
+    THEN LIST_TRANSFORM(JSON_EXTRACT(STRUCT_EXTRACT("doc", 'deciding_fields'), '$[*]'), LAMBDA x0 : JSON_EXTRACT_STRING(x0, '$'))
   END AS "deciding_fields",
   JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'reason'), '$') AS "reason", "request_hash" AS "_request_hash", "_model", '1' AS "_version",
-  'c36ba620ac891e55' AS "_fingerprint"
-FROM accepted
+  'c36ba620ac891e55' AS "_fingerprint" FROM accepted
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: same_entity has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}

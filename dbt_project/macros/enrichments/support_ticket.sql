@@ -29,9 +29,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE
-    WHEN NOT `_no_input` THEN TO_HEX(SHA256('ce0d604f64986ed85266cb3ae6172d042835cf304450ad275c1e1b4ee521ee5a' || `prompt`))
-  END AS `request_hash`
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('ce0d604f64986ed85266cb3ae6172d042835cf304450ad275c1e1b4ee521ee5a' || `prompt`)) END AS `request_hash`
 FROM rendered
 {%- elif target.type == 'spark' -%}
 WITH rendered AS (
@@ -51,8 +49,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"support_ticket\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"intent\":{\"description\":\"What the customer wants\",\"type\":[\"string\"],\"enum\":[\"how_to\",\"bug\",\"outage\",\"billing\",\"refund\",\"account_access\",\"cancellation\",\"feature_request\",\"complaint\",\"other\"]},\"urgency\":{\"description\":\"1 nothing to do, 5 emergency\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":5},\"product\":{\"description\":\"Product concerned; leave out if none is named or clear\",\"type\":[\"string\"],\"enum\":[\"web_app\",\"mobile_app\",\"api\",\"card_reader\"]},\"needs_human\":{\"description\":\"Whether a person must act or decide\",\"type\":[\"boolean\"]},\"summary\":{\"description\":\"One English sentence, at most 25 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"intent\",\"urgency\",\"needs_human\",\"summary\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":250},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"intent\\\":\\\"outage\\\",\\\"urgency\\\":2,\\\"needs_human\\\":true,\\\"summary\\\":\\\"support_ticket\\\"}\"}'") }}) || "prompt") END AS "request_hash"
-FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"support_ticket\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"intent\":{\"description\":\"What the customer wants\",\"type\":[\"string\"],\"enum\":[\"how_to\",\"bug\",\"outage\",\"billing\",\"refund\",\"account_access\",\"cancellation\",\"feature_request\",\"complaint\",\"other\"]},\"urgency\":{\"description\":\"1 nothing to do, 5 emergency\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":5},\"product\":{\"description\":\"Product concerned; leave out if none is named or clear\",\"type\":[\"string\"],\"enum\":[\"web_app\",\"mobile_app\",\"api\",\"card_reader\"]},\"needs_human\":{\"description\":\"Whether a person must act or decide\",\"type\":[\"boolean\"]},\"summary\":{\"description\":\"One English sentence, at most 25 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"intent\",\"urgency\",\"needs_human\",\"summary\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":250},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"intent\\\":\\\"outage\\\",\\\"urgency\\\":2,\\\"needs_human\\\":true,\\\"summary\\\":\\\"support_ticket\\\"}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: support_ticket has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -108,57 +105,44 @@ WHERE p."request_hash" IS NOT NULL AND (asked."attempt" IS NULL OR (asked."settl
 {%- if target.type == 'databricks' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, '1' AS `version`,
   '1892e31aefbf5236' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
-  COALESCE(to_json(ai_query(
-    'system.ai.meta-llama-3-3-70b-instruct', prompt,
+  COALESCE(to_json(ai_query('system.ai.meta-llama-3-3-70b-instruct', prompt,
     responseFormat => '{"type":"json_schema","json_schema":{"name":"support_ticket","schema":{"type":"object","properties":{"intent":{"type":"string","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"integer","description":"1 nothing to do, 5 emergency"},"product":{"type":"string","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"boolean","description":"Whether a person must act or decide"},"summary":{"type":"string","description":"One English sentence, at most 25 words"}},"required":["intent","urgency","needs_human","summary"],"additionalProperties":false}}}',
-    modelParameters => named_struct('temperature', 0, 'max_tokens', 250), failOnError => FALSE
-  ), map('ignoreNullFields', 'false')), 'null') AS `raw`
+    modelParameters => named_struct('temperature', 0, 'max_tokens', 250), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
 FROM {{ pending }}
 {%- elif target.type == 'snowflake' -%}
 SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, '1' AS version, '1892e31aefbf5236' AS fingerprint,
   '{{ invocation_id }}' AS run_id, SYSDATE() AS asked_at,
-  COALESCE(TO_JSON(AI_COMPLETE(
-    model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 250},
+  COALESCE(TO_JSON(AI_COMPLETE(model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 250},
     response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'intent': {'type': 'string', 'description': 'What the customer wants', 'enum': ['how_to', 'bug', 'outage', 'billing', 'refund', 'account_access', 'cancellation', 'feature_request', 'complaint', 'other']}, 'urgency': {'type': 'integer', 'description': '1 nothing to do, 5 emergency'}, 'product': {'type': 'string', 'description': 'Product concerned; leave out if none is named or clear', 'enum': ['web_app', 'mobile_app', 'api', 'card_reader']}, 'needs_human': {'type': 'boolean', 'description': 'Whether a person must act or decide'}, 'summary': {'type': 'string', 'description': 'One English sentence, at most 25 words'}}, 'required': ['intent', 'urgency', 'needs_human', 'summary'], 'additionalProperties': FALSE}},
-    show_details => TRUE, return_error_details => TRUE
-  )), 'null') AS raw
+    show_details => TRUE, return_error_details => TRUE)), 'null') AS raw
 FROM {{ pending }}
 {%- elif target.type == 'bigquery' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`,
   '1892e31aefbf5236' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}), STRUCT(
-  '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"intent":{"type":"STRING","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"INTEGER","description":"1 nothing to do, 5 emergency","minimum":1,"maximum":5},"product":{"type":"STRING","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"BOOLEAN","description":"Whether a person must act or decide"},"summary":{"type":"STRING","description":"One English sentence, at most 25 words"}},"propertyOrdering":["intent","urgency","product","needs_human","summary"],"required":["intent","urgency","needs_human","summary"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":250}}' AS model_params
-)) AS answer
+FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
+  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"intent":{"type":"STRING","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"INTEGER","description":"1 nothing to do, 5 emergency","minimum":1,"maximum":5},"product":{"type":"STRING","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"BOOLEAN","description":"Whether a person must act or decide"},"summary":{"type":"STRING","description":"One English sentence, at most 25 words"}},"propertyOrdering":["intent","urgency","product","needs_human","summary"],"required":["intent","urgency","needs_human","summary"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":250}}' AS model_params)) AS answer
 {%- elif target.type == 'spark' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
-  COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'), CASE
-    WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
+  COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'),
+    CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
       AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
-       OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN ''
-  END) AS `response`,
+       OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN '' END) AS `response`,
   COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) AS `call_error`,
   COALESCE(
     REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''))), CONCAT(
-      'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-      'service.?unavailable|temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-      'deadline.?exceeded|bad.?gateway|internal.?server.?error|connection.?(reset|refused|aborted|closed)|',
-      '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-    )),
-    FALSE
-  ) AS `retryable`,
+      'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
+      'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
+      'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')),
+    FALSE) AS `retryable`,
   'default' AS `model`, '1' AS `version`, '1892e31aefbf5236' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
   'ai_query a07406f2' AS `read_by`
-FROM (
-  SELECT `request_hash`, `attempt`,
-    COALESCE(to_json(ai_query(
-      'default', prompt,
-      responseFormat => '{"type":"json_schema","json_schema":{"name":"support_ticket","schema":{"type":"object","properties":{"intent":{"type":"string","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"integer","description":"1 nothing to do, 5 emergency","minimum":1,"maximum":5},"product":{"type":"string","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"boolean","description":"Whether a person must act or decide"},"summary":{"type":"string","description":"One English sentence, at most 25 words","minLength":1,"maxLength":200}},"required":["intent","urgency","needs_human","summary"],"additionalProperties":false}}}',
-      modelParameters => named_struct('temperature', 0, 'max_tokens', 250), failOnError => FALSE
-    ), map('ignoreNullFields', 'false')), 'null') AS `raw`
-  FROM {{ pending }}
-) AS asked
+FROM (SELECT `request_hash`, `attempt`,
+   COALESCE(to_json(ai_query('default', prompt,
+     responseFormat => '{"type":"json_schema","json_schema":{"name":"support_ticket","schema":{"type":"object","properties":{"intent":{"type":"string","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"integer","description":"1 nothing to do, 5 emergency","minimum":1,"maximum":5},"product":{"type":"string","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"boolean","description":"Whether a person must act or decide"},"summary":{"type":"string","description":"One English sentence, at most 25 words","minLength":1,"maxLength":200}},"required":["intent","urgency","needs_human","summary"],"additionalProperties":false}}}',
+     modelParameters => named_struct('temperature', 0, 'max_tokens', 250), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
+ FROM {{ pending }}) AS asked
 {%- elif target.type == 'duckdb' -%}
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
   a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", '1' AS "version", '1892e31aefbf5236' AS "fingerprint",
@@ -179,11 +163,11 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-    AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
-    AND AGGREGATE(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END
-    ) > 250 THEN NULL
+      AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+      AND AGGREGATE(
+        REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_LIKE(`answer`, '[0-9]{250}')
       AND REGEXP_LIKE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_LIKE(`answer`, REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -195,8 +179,7 @@ WITH answered AS (
         '<unit>', '(?:[0-9A-Ca-cE-Fe-f]<hex>{3}|[Dd][0-7]<hex>{2}|[Dd][89ABab]<hex>{2}\\\\u[Dd][C-Fc-f]<hex>{2})'), '<hex>', '[0-9A-Fa-f]'),
         '<space>', '[ \\t\\r\\n]*+'))
       AND (JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2) THEN TRY_PARSE_JSON(`answer`)
-  END AS `doc`
-  FROM answered
+  END AS `doc` FROM answered
 ), fields AS (
   SELECT *, TRY_VARIANT_GET(`doc`, '$.intent', 'variant') AS `doc_intent`, TRY_VARIANT_GET(`doc`, '$.urgency', 'variant') AS `doc_urgency`,
     TRY_VARIANT_GET(`doc`, '$.needs_human', 'variant') AS `doc_needs_human`, TRY_VARIANT_GET(`doc`, '$.summary', 'variant') AS `doc_summary`,
@@ -227,19 +210,16 @@ WITH answered AS (
     WHEN TRY_VARIANT_GET(`doc_product`, '$', 'string') NOT IN ('web_app', 'mobile_app', 'api', 'card_reader')
       THEN 'NOT_IN_ENUM product is none of the allowed values'
     WHEN TRY_VARIANT_GET(`doc_urgency`, '$', 'string') IS NOT NULL
-      AND (`doc_urgency_integer` IS NULL
-       OR (`doc_urgency_integer` = 9223372036854775807 AND SCHEMA_OF_VARIANT(`doc_urgency`) NOT IN ('BIGINT', 'STRING')))
+      AND (`doc_urgency_integer` IS NULL OR (`doc_urgency_integer` = 9223372036854775807 AND SCHEMA_OF_VARIANT(`doc_urgency`) NOT IN ('BIGINT', 'STRING')))
       THEN 'OUT_OF_RANGE urgency is beyond 64 bits'
     WHEN `doc_urgency_integer` < 1 THEN 'OUT_OF_RANGE urgency is below 1'
     WHEN `doc_urgency_integer` > 5 THEN 'OUT_OF_RANGE urgency is above 5'
     WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_summary`, '$', 'string')) < 1 THEN 'BAD_LENGTH summary is shorter than 1'
     WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_summary`, '$', 'string')) > 200 THEN 'BAD_LENGTH summary is longer than 200'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -249,8 +229,7 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1)
-  END AS `_error`,
+    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
   SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
@@ -263,10 +242,8 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ LENGTH(answer) > 500 AND LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
-    AND REDUCE(
-      SPLIT(REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'), ','), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END
-    ) > 250 THEN NULL
+      AND REDUCE(SPLIT(REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'), ','), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END) > 250 THEN NULL
     WHEN /* a number of more than 1000 characters */ LENGTH(answer) > 1000 AND REGEXP_INSTR(answer, '[0-9]{250}') > 0
       AND REGEXP_INSTR(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') > 0 THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_LIKE(answer, REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -275,16 +252,12 @@ WITH answered AS (
         '<string>', '"([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u<unit>))*"'), '<number>', '-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?'),
         '<unit>', '([0-9A-Ca-cE-Fe-f]<hex>{3}|[Dd][0-7]<hex>{2}|[Dd][89ABab]<hex>{2}\\\\u[Dd][C-Fc-f]<hex>{2})'), '<hex>', '[0-9A-Fa-f]'),
         '<space>', '[ \t\r\n]*')) THEN TRY_PARSE_JSON(answer)
-  END AS doc
-  FROM answered
+  END AS doc FROM answered
 ), fields AS (
   SELECT *, GET(doc, 'intent') AS doc_intent, GET(doc, 'urgency') AS doc_urgency, GET(doc, 'needs_human') AS doc_needs_human,
     GET(doc, 'summary') AS doc_summary, GET(doc, 'product') AS doc_product,
-    CASE
-      WHEN TRY_TO_NUMBER(CAST(GET(doc, 'urgency') AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807
-        THEN TRY_TO_NUMBER(CAST(GET(doc, 'urgency') AS VARCHAR), 38, 0)
-    END AS doc_urgency_integer
-  FROM parsed
+    CASE WHEN TRY_TO_NUMBER(CAST(GET(doc, 'urgency') AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807
+      THEN TRY_TO_NUMBER(CAST(GET(doc, 'urgency') AS VARCHAR), 38, 0) END AS doc_urgency_integer FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN call_error IS NOT NULL THEN 'CALL_ERROR ' || call_error
@@ -313,8 +286,7 @@ WITH answered AS (
     WHEN doc_urgency_integer > 5 THEN 'OUT_OF_RANGE urgency is above 5'
     WHEN LENGTH(CAST(doc_summary AS VARCHAR)) < 1 THEN 'BAD_LENGTH summary is shorter than 1'
     WHEN LENGTH(CAST(doc_summary AS VARCHAR)) > 200 THEN 'BAD_LENGTH summary is longer than 200'
-  END AS verdict
-  FROM fields
+  END AS verdict FROM fields
 ), ranked AS (
   SELECT *, MAX(attempt) OVER (PARTITION BY request_hash) AS attempts,
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
@@ -328,8 +300,7 @@ SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts
     WHEN r.verdict IS NULL THEN NULL
     WHEN r.finish_reason = 'length' THEN 'TRUNCATED'
     WHEN r.finish_reason IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.verdict, ' ', 1)
-  END AS _error,
+    ELSE SPLIT_PART(r.verdict, ' ', 1) END AS _error,
   SUBSTR(r.verdict, LENGTH(SPLIT_PART(r.verdict, ' ', 1)) + 2) AS _error_detail, COALESCE(r.answer <> r.response, FALSE) AS _repaired
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1
 {%- elif target.type == 'bigquery' -%}
@@ -340,46 +311,29 @@ WITH answered AS (
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
   SELECT *, CASE
-    WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-    AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
-    AND (
-      SELECT MAX(d) FROM (
-        SELECT SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END) OVER (ORDER BY o) AS d
-        FROM UNNEST(
-          REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '[\\[{]+|[\\]}]+')
-        ) AS b WITH OFFSET AS o
-      ) AS depths
-    ) > 250 THEN NULL
-    WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_CONTAINS(`answer`, '[0-9]{250}')
+    WHEN /* deeper than 250 levels */ LENGTH(`answer`) > 500 AND LENGTH(`answer`) - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+      AND (SELECT MAX(d) FROM (SELECT SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END) OVER (ORDER BY o) AS d
+        FROM UNNEST(REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '[\\[{]+|[\\]}]+')) AS b WITH OFFSET AS o
+       ) AS depths) > 250 THEN NULL
+    WHEN /* a number of more than 1000 characters */ LENGTH(`answer`) > 1000 AND REGEXP_CONTAINS(`answer`, '[0-9]{250}')
       AND REGEXP_CONTAINS(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
-    WHEN /* JSON, of which no name is dropped because it is repeated */ NOT REGEXP_CONTAINS(`answer`, '^\\x{feff}|\\x00$') THEN (
-      SELECT CASE
-        WHEN parsed IS NULL THEN NULL
-        WHEN LENGTH(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\.)*"|[^":]+', ''))
-            = LENGTH(REGEXP_REPLACE(TO_JSON_STRING(parsed), '"(?:[^"\\\\]|\\\\.)*"|[^":]+', '')) THEN parsed
-      END
-      FROM UNNEST(
-        [
-          SAFE.PARSE_JSON(CASE
-            WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (
-              SELECT STRING_AGG(put, '' ORDER BY o) FROM (
-                SELECT o,
-                  IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
-                FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
-              ) AS tokens
-            )
-            ELSE `answer`
-          END, wide_number_mode => 'round')
-        ]
-      ) AS parsed
-    )
-  END AS `doc`
-  FROM answered
+    WHEN /* JSON, of which no name is dropped because it is repeated */ NOT REGEXP_CONTAINS(`answer`, '^\\x{feff}|\\x00$') THEN (SELECT CASE
+       WHEN parsed IS NULL THEN NULL
+       WHEN LENGTH(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\.)*"|[^":]+', ''))
+           = LENGTH(REGEXP_REPLACE(TO_JSON_STRING(parsed), '"(?:[^"\\\\]|\\\\.)*"|[^":]+', '')) THEN parsed
+     END
+     FROM UNNEST(
+       [
+         SAFE.PARSE_JSON(CASE
+           WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (SELECT STRING_AGG(put, '' ORDER BY o)
+            FROM (SELECT o, IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
+             FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o) AS tokens)
+           ELSE `answer` END, wide_number_mode => 'round')]) AS parsed)
+  END AS `doc` FROM answered
 ), fields AS (
   SELECT *, `doc`['intent'] AS `doc_intent`, `doc`['urgency'] AS `doc_urgency`, `doc`['needs_human'] AS `doc_needs_human`,
     `doc`['summary'] AS `doc_summary`, `doc`['product'] AS `doc_product`,
-    SAFE_CAST(SAFE_CAST(JSON_VALUE(`doc`['urgency']) AS BIGNUMERIC) AS INT64) AS `doc_urgency_integer`
-  FROM parsed
+    SAFE_CAST(SAFE_CAST(JSON_VALUE(`doc`['urgency']) AS BIGNUMERIC) AS INT64) AS `doc_urgency_integer` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -394,8 +348,7 @@ WITH answered AS (
     WHEN EXISTS(SELECT 1 FROM UNNEST(JSON_KEYS(`doc`, 1)) AS k WHERE k NOT IN ('intent', 'urgency', 'product', 'needs_human', 'summary'))
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
     WHEN JSON_TYPE(`doc_intent`) <> 'string' THEN 'WRONG_TYPE intent is not string'
-    WHEN NOT (JSON_TYPE(`doc_urgency`) = 'number'
-       AND SAFE_CAST(JSON_VALUE(`doc_urgency`) AS FLOAT64) = TRUNC(SAFE_CAST(JSON_VALUE(`doc_urgency`) AS FLOAT64)))
+    WHEN NOT (JSON_TYPE(`doc_urgency`) = 'number' AND SAFE_CAST(JSON_VALUE(`doc_urgency`) AS FLOAT64) = TRUNC(SAFE_CAST(JSON_VALUE(`doc_urgency`) AS FLOAT64)))
       THEN 'WRONG_TYPE urgency is not integer'
     WHEN JSON_TYPE(`doc_product`) <> 'string' THEN 'WRONG_TYPE product is not string'
     WHEN JSON_TYPE(`doc_needs_human`) <> 'boolean' THEN 'WRONG_TYPE needs_human is not boolean'
@@ -406,14 +359,12 @@ WITH answered AS (
     WHEN JSON_VALUE(`doc_urgency`) IS NOT NULL AND `doc_urgency_integer` IS NULL THEN 'OUT_OF_RANGE urgency is beyond 64 bits'
     WHEN `doc_urgency_integer` < 1 THEN 'OUT_OF_RANGE urgency is below 1'
     WHEN `doc_urgency_integer` > 5 THEN 'OUT_OF_RANGE urgency is above 5'
-    WHEN CHAR_LENGTH(JSON_VALUE(`doc_summary`)) < 1 THEN 'BAD_LENGTH summary is shorter than 1'
-    WHEN CHAR_LENGTH(JSON_VALUE(`doc_summary`)) > 200 THEN 'BAD_LENGTH summary is longer than 200'
-  END AS `verdict`
-  FROM fields
+    WHEN LENGTH(JSON_VALUE(`doc_summary`)) < 1 THEN 'BAD_LENGTH summary is shorter than 1'
+    WHEN LENGTH(JSON_VALUE(`doc_summary`)) > 200 THEN 'BAD_LENGTH summary is longer than 200'
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -423,9 +374,8 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')
-  END AS `_error`,
-  SUBSTR(r.`verdict`, CHAR_LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
+    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+') END AS `_error`,
+  SUBSTR(r.`verdict`, LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 {%- elif target.type == 'spark' -%}
@@ -437,18 +387,16 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-    AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
-    AND AGGREGATE(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END
-    ) > 250 THEN NULL
+      AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+      AND AGGREGATE(
+        REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_LIKE(`answer`, '[0-9]{250}')
       AND REGEXP_LIKE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
-    /* one JSON document and nothing behind it */
-    WHEN JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2
+    WHEN /* one JSON document and nothing behind it */ JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2
       THEN TRY_PARSE_JSON(`answer`)
-  END AS `doc`
-  FROM answered
+  END AS `doc` FROM answered
 ), fields AS (
   SELECT *, TRY_VARIANT_GET(`doc`, '$.intent', 'variant') AS `doc_intent`, TRY_VARIANT_GET(`doc`, '$.urgency', 'variant') AS `doc_urgency`,
     TRY_VARIANT_GET(`doc`, '$.needs_human', 'variant') AS `doc_needs_human`, TRY_VARIANT_GET(`doc`, '$.summary', 'variant') AS `doc_summary`,
@@ -479,19 +427,16 @@ WITH answered AS (
     WHEN TRY_VARIANT_GET(`doc_product`, '$', 'string') NOT IN ('web_app', 'mobile_app', 'api', 'card_reader')
       THEN 'NOT_IN_ENUM product is none of the allowed values'
     WHEN TRY_VARIANT_GET(`doc_urgency`, '$', 'string') IS NOT NULL
-      AND (`doc_urgency_integer` IS NULL
-       OR (`doc_urgency_integer` = 9223372036854775807 AND SCHEMA_OF_VARIANT(`doc_urgency`) NOT IN ('BIGINT', 'STRING')))
+      AND (`doc_urgency_integer` IS NULL OR (`doc_urgency_integer` = 9223372036854775807 AND SCHEMA_OF_VARIANT(`doc_urgency`) NOT IN ('BIGINT', 'STRING')))
       THEN 'OUT_OF_RANGE urgency is beyond 64 bits'
     WHEN `doc_urgency_integer` < 1 THEN 'OUT_OF_RANGE urgency is below 1'
     WHEN `doc_urgency_integer` > 5 THEN 'OUT_OF_RANGE urgency is above 5'
     WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_summary`, '$', 'string')) < 1 THEN 'BAD_LENGTH summary is shorter than 1'
     WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_summary`, '$', 'string')) > 200 THEN 'BAD_LENGTH summary is longer than 200'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -501,8 +446,7 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1)
-  END AS `_error`,
+    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
   SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
@@ -513,12 +457,11 @@ WITH answered AS (
   FROM {{ responses }} WHERE "request_hash" IN (SELECT "request_hash" FROM {{ prompts }})
 ), parsed AS (
   SELECT *, CASE
-    WHEN /* deeper than 250 levels */ LENGTH("answer") > 500
-    AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
-    AND LIST_REDUCE(LIST_CONCAT([0], LIST_TRANSFORM(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
-      LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END
-    )), LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END) > 250 THEN NULL
+    WHEN /* deeper than 250 levels */ LENGTH("answer") > 500 AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
+      AND LIST_REDUCE(LIST_CONCAT([0],
+        LIST_TRANSFORM(REGEXP_EXTRACT_ALL(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
+          LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)), LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ LENGTH("answer") > 1000 AND REGEXP_MATCHES("answer", '[0-9]{250}')
       AND REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?', '', 'g'), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_FULL_MATCH("answer", REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -529,15 +472,13 @@ WITH answered AS (
         '<space>', '[ \t\r\n]*'))
       AND LEN(LIST_FILTER(JSON_KEYS(TRY_CAST('[' || "answer" || ']' AS JSON), '$..*'), LAMBDA names : LIST_UNIQUE(names) < LEN(names))) = 0
       THEN TRY_CAST("answer" AS JSON)
-  END AS "doc"
-  FROM answered
+  END AS "doc" FROM answered
 ), fields AS (
   SELECT *,
     JSON_EXTRACT("doc", ['/intent', '/urgency', '/needs_human', '/summary', '/product']) AS "docs",
     LIST_EXTRACT("docs", 1) AS "doc_intent", LIST_EXTRACT("docs", 2) AS "doc_urgency", LIST_EXTRACT("docs", 3) AS "doc_needs_human",
     LIST_EXTRACT("docs", 4) AS "doc_summary", LIST_EXTRACT("docs", 5) AS "doc_product",
-    TRY_CAST(JSON_EXTRACT_STRING("doc_urgency", '$') AS BIGINT) AS "doc_urgency_integer"
-  FROM parsed
+    TRY_CAST(JSON_EXTRACT_STRING("doc_urgency", '$') AS BIGINT) AS "doc_urgency_integer" FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN "call_error" IS NOT NULL THEN 'CALL_ERROR ' || "call_error"
@@ -567,8 +508,7 @@ WITH answered AS (
     WHEN "doc_urgency_integer" > 5 THEN 'OUT_OF_RANGE urgency is above 5'
     WHEN LENGTH(JSON_EXTRACT_STRING("doc_summary", '$')) < 1 THEN 'BAD_LENGTH summary is shorter than 1'
     WHEN LENGTH(JSON_EXTRACT_STRING("doc_summary", '$')) > 200 THEN 'BAD_LENGTH summary is longer than 200'
-  END AS "verdict"
-  FROM fields
+  END AS "verdict" FROM fields
 ), ranked AS (
   SELECT *, MAX("attempt") OVER (PARTITION BY "request_hash") AS "attempts",
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
@@ -582,10 +522,8 @@ SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(
     WHEN r."verdict" IS NULL THEN NULL
     WHEN r."finish_reason" = 'length' THEN 'TRUNCATED'
     WHEN r."finish_reason" IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r."verdict", ' ', 1)
-  END AS "_error",
-  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail",
-  COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
+    ELSE SPLIT_PART(r."verdict", ' ', 1) END AS "_error",
+  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail", COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_hash" AND r."choice" = 1
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: support_ticket has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
@@ -594,18 +532,13 @@ FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_h
 
 {% macro support_ticket__enriched(checked) -%}
 {%- if target.type == 'databricks' -%}
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.intent', 'string') AS `intent`, TRY_VARIANT_GET(`doc`, '$.urgency', 'bigint') AS `urgency`,
   TRY_VARIANT_GET(`doc`, '$.product', 'string') AS `product`, TRY_VARIANT_GET(`doc`, '$.needs_human', 'boolean') AS `needs_human`,
   TRY_VARIANT_GET(`doc`, '$.summary', 'string') AS `summary`, `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`,
-  '1892e31aefbf5236' AS `_fingerprint`
-FROM accepted
+  '1892e31aefbf5236' AS `_fingerprint` FROM accepted
 {%- elif target.type == 'snowflake' -%}
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(answer) AS doc FROM {{ checked }} WHERE _error IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM {{ checked }} WHERE _error IS NULL)
 SELECT id, CAST(GET(doc, 'intent') AS VARCHAR) AS intent, TRY_TO_NUMBER(CAST(GET(doc, 'urgency') AS VARCHAR), 38, 0) AS urgency,
   CAST(GET(doc, 'product') AS VARCHAR) AS product, AS_BOOLEAN(GET(doc, 'needs_human')) AS needs_human,
   CAST(GET(doc, 'summary') AS VARCHAR) AS summary, request_hash AS _request_hash, _model, '1' AS _version, '1892e31aefbf5236' AS _fingerprint
@@ -613,31 +546,22 @@ FROM accepted
 {%- elif target.type == 'bigquery' -%}
 WITH accepted AS (
   SELECT *, SAFE.PARSE_JSON(CASE
-    WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (
-      SELECT STRING_AGG(put, '' ORDER BY o) FROM (
-        SELECT o,
-          IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
-        FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
-      ) AS tokens
-    )
-    ELSE `answer`
-  END, wide_number_mode => 'round') AS `doc`
+    WHEN REGEXP_CONTAINS(`answer`, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (SELECT STRING_AGG(put, '' ORDER BY o)
+     FROM (SELECT o, IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
+      FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o) AS tokens)
+    ELSE `answer` END, wide_number_mode => 'round') AS `doc`
   FROM {{ checked }} WHERE `_error` IS NULL
 )
 SELECT `id`, JSON_VALUE(`doc`['intent']) AS `intent`, SAFE_CAST(SAFE_CAST(JSON_VALUE(`doc`['urgency']) AS BIGNUMERIC) AS INT64) AS `urgency`,
   JSON_VALUE(`doc`['product']) AS `product`, SAFE_CAST(JSON_VALUE(`doc`['needs_human']) AS BOOL) AS `needs_human`,
-  JSON_VALUE(`doc`['summary']) AS `summary`, `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`,
-  '1892e31aefbf5236' AS `_fingerprint`
+  JSON_VALUE(`doc`['summary']) AS `summary`, `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '1892e31aefbf5236' AS `_fingerprint`
 FROM accepted
 {%- elif target.type == 'spark' -%}
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.intent', 'string') AS `intent`, TRY_VARIANT_GET(`doc`, '$.urgency', 'bigint') AS `urgency`,
   TRY_VARIANT_GET(`doc`, '$.product', 'string') AS `product`, TRY_VARIANT_GET(`doc`, '$.needs_human', 'boolean') AS `needs_human`,
   TRY_VARIANT_GET(`doc`, '$.summary', 'string') AS `summary`, `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`,
-  '1892e31aefbf5236' AS `_fingerprint`
-FROM accepted
+  '1892e31aefbf5236' AS `_fingerprint` FROM accepted
 {%- elif target.type == 'duckdb' -%}
 WITH accepted AS (
   SELECT *,
@@ -649,8 +573,7 @@ SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'intent'), '$') AS "inten
   JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'product'), '$') AS "product",
   TRY_CAST(JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'needs_human'), '$') AS BOOLEAN) AS "needs_human",
   JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'summary'), '$') AS "summary", "request_hash" AS "_request_hash", "_model", '1' AS "_version",
-  '1892e31aefbf5236' AS "_fingerprint"
-FROM accepted
+  '1892e31aefbf5236' AS "_fingerprint" FROM accepted
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: support_ticket has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}

@@ -298,6 +298,6 @@ def must_exist(request: ModelCall) -> list[str]:
     if _function(request) == "AI.GENERATE":
         return [f"Needs: access to the Vertex AI endpoint {request.model} (role Vertex AI User)"]
     return [
-        f"Needs: the remote model {request.model}, made once by:",
-        f"CREATE MODEL `{request.model}` REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = 'gemini-2.5-flash');",
+        f"Needs, made once: CREATE MODEL `{request.model}` "
+        "REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = 'gemini-2.5-flash');",
     ]

@@ -57,8 +57,8 @@ def embed(pending: Sql, request: ModelCall) -> CallResult:
 def must_exist(request: ModelCall) -> list[str]:
     """Give what the script needs beforehand, with the statement that makes it."""
     return [
-        f"Needs: the remote model {request.model}, made once by:",
-        f"CREATE MODEL `{request.model}` REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = 'gemini-embedding-001');",
+        f"Needs, made once: CREATE MODEL `{request.model}` "
+        "REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = 'gemini-embedding-001');",
     ]
 
 

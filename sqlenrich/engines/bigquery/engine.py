@@ -85,8 +85,8 @@ ENGINE = Engine(
     reading=READING,
     embedding=EMBEDDING,
     functions=FunctionSyntax(
-        temporary="CREATE TEMP FUNCTION {name}({parameters}) RETURNS {returns} AS (  -- {about}\n{body})",
-        installed="CREATE OR REPLACE FUNCTION {name}({parameters}) RETURNS {returns} AS (  -- {about}\n{body})",
+        temporary="CREATE TEMP FUNCTION {name}({parameters}) RETURNS {returns} AS ({body})",
+        installed="CREATE OR REPLACE FUNCTION {name}({parameters}) RETURNS {returns} AS ({body})",
         json_type="JSON",
         needs_schema=True,
     ),

@@ -11,7 +11,7 @@ from sqlenrich.core.functions import SharedFunction
 from sqlenrich.core.json_functions import BEYOND_MICROSECONDS, GREATEST_DOUBLE, JsonFunctions
 from sqlenrich.core.sql import Sql, all_of, any_of, case, double, func, is_blank, literal, named_func, one_of
 from sqlenrich.core.text_functions import BLANK
-from sqlenrich.core.types import STRING, Array, Coerced, Scalar, Struct, Type
+from sqlenrich.core.types import BIGINT, STRING, Array, Coerced, Scalar, Struct, Type
 from sqlenrich.engines.bigquery.text import boxed, safe_cast, text_of, type_text
 from sqlenrich.engines.shared import strict_json as strict
 from sqlenrich.engines.shared.enum_values import as_spelt, lower_ascii
@@ -61,7 +61,7 @@ def _rows(items: Sql, name: str, position: str | None = None) -> exp.Unnest:
 
 
 def _deeper(brackets: Sql) -> Sql:
-    change = strict.step(exp.column("b"), func("CHAR_LENGTH", exp.column("b")))
+    change = strict.step(exp.column("b"), func("LENGTH", exp.column("b")))
     order = exp.Order(expressions=[exp.Ordered(this=exp.column("o"), nulls_first=True)])
     depth = exp.Window(this=exp.Sum(this=change), order=order)
     depths = exp.select(exp.alias_(depth, "d"), copy=False)
@@ -77,7 +77,7 @@ _READER = strict.Reader(
     whole=lambda text, pattern: _found(text, f"^(?:{pattern})$"),
     found=_found,
     replace=_replace,
-    length=named_func("CHAR_LENGTH"),
+    length=named_func("LENGTH"),
     deeper=_deeper,
 )
 
@@ -87,6 +87,7 @@ def _names(text: Sql) -> Sql:
     return func("LENGTH", _replace(text, r'"(?:[^"\\]|\\.)*"|[^":]+', ""))
 
 
+_NAMES = SharedFunction("names", {"text": STRING}, BIGINT, _names, "how many names")
 _LARGEST = "1.7976931348623157e308"
 _TOKENS = r'"(?:[^"\\]|\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]'
 _MAY_BE_WIDE = r"[0-9]{250}|[0-9][eE]\+?[0-9]{2}"
@@ -118,11 +119,10 @@ _ODD_ENDS = r"^\x{feff}|\x00$"
 
 def _parse(text: Sql) -> Sql:
     """The parser keeps the first of two equal names. Refuse a text that has more names than the parsed document."""
-    names = _names(text.copy())
 
     def once(doc: Sql) -> Sql:
         # Names are counted in JSON alone: on a text of open strings the count takes quadratic time.
-        all_names = exp.EQ(this=names, expression=_names(func("TO_JSON_STRING", doc)))
+        all_names = exp.EQ(this=_NAMES(text), expression=_NAMES(func("TO_JSON_STRING", doc)))
         return case((exp.Is(this=doc.copy(), expression=exp.Null()), literal(None)), (all_names, doc.copy()))
 
     even = exp.Not(this=_found(text.copy(), _ODD_ENDS))
@@ -304,7 +304,7 @@ JSON = JsonFunctions(
     count=lambda value: func("ARRAY_LENGTH", _items(value)),
     name_count=lambda value: case((_kind(value, "object"), func("ARRAY_LENGTH", _keys(value.copy())))),
     has_other_names=_has_other_names,
-    length=named_func("CHAR_LENGTH"),
+    length=named_func("LENGTH"),
     search=lambda text, pattern: func("REGEXP_CONTAINS", text, literal(portable(pattern))),
     trim=lambda text: func("TRIM", text, literal(BLANK)),
     blank=lambda text: is_blank(func("TRIM", text, literal(BLANK))),

@@ -16,9 +16,7 @@ BEGIN
       {pending};
       SET first_hash = ({first});
     ELSEIF part = 1 THEN
-      SET problem = (
-        {problem}
-      );
+      SET problem = ({problem});
       IF problem IS NOT NULL THEN {unlock}RAISE USING MESSAGE = CONCAT({stopped}, problem); END IF;
     END IF;
     IF first_hash IS NULL OR part > {last} THEN BREAK; END IF;

@@ -204,7 +204,7 @@ def _sum(array: Sql) -> Sql:
 
 
 def _is_size(count: Sql) -> bool:
-    return isinstance(count, exp.Anonymous) and count.this in ("ARRAY_LENGTH", "CHAR_LENGTH")
+    return isinstance(count, exp.Anonymous) and count.this in ("ARRAY_LENGTH", "LENGTH")
 
 
 def _unique(array: Sql, item: str, key: Body, _kind: Type) -> Sql:
@@ -224,7 +224,7 @@ TEXT = TextFunctions(
     replace=named_func("REPLACE"),
     translate=named_func("TRANSLATE"),
     cut_word=lambda text: func("REGEXP_REPLACE", text, literal(LAST_WORD), literal("")),
-    length=named_func("CHAR_LENGTH"),
+    length=named_func("LENGTH"),
     bytes=named_func("BYTE_LENGTH"),
     substr=named_func("SUBSTR"),
     greatest=named_func("GREATEST"),

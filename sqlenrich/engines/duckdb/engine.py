@@ -28,8 +28,8 @@ ENGINE = Engine(
     params={"temperature": "temperature", "max_tokens": "max_tokens", "top_p": "top_p", "seed": "seed", "stop": "stop"},
     params_by_model=OPENAI_COMPATIBLE,
     functions=FunctionSyntax(
-        temporary="CREATE OR REPLACE TEMP MACRO {name}({parameters}) AS  -- {about}\n{body}",
-        installed="CREATE OR REPLACE MACRO {name}({parameters}) AS  -- {about}\n{body}",
+        temporary="CREATE OR REPLACE TEMP MACRO {name}({parameters}) AS{body}",
+        installed="CREATE OR REPLACE MACRO {name}({parameters}) AS{body}",
         typed=False,
     ),
     response_format=json_schema_format,

@@ -24,9 +24,7 @@ BEGIN
       {pending};
       first_hash := ({first});
     ELSEIF (part = 1) THEN
-      problem := (
-        {problem}
-      );
+      problem := ({problem});
       IF (problem IS NOT NULL) THEN {unlock}SELECT CAST(CONCAT({stopped}, :problem) AS INTEGER); END IF;
     END IF;
     IF (first_hash IS NULL OR part > {last}) THEN BREAK; END IF;

@@ -65,9 +65,8 @@ ENGINE = Engine(
         VendorFact("embedding", "the endpoint's name in the session", "2026-11-23"),
     ),
     functions=FunctionSyntax(
-        temporary="CREATE OR REPLACE TEMPORARY FUNCTION {name}({parameters}) RETURNS {returns} RETURN  -- {about}\n"
-        "{body}",
-        installed="CREATE OR REPLACE FUNCTION {name}({parameters}) RETURNS {returns} RETURN  -- {about}\n{body}",
+        temporary="CREATE OR REPLACE TEMPORARY FUNCTION {name}({parameters}) RETURNS {returns} RETURN{body}",
+        installed="CREATE OR REPLACE FUNCTION {name}({parameters}) RETURNS {returns} RETURN{body}",
         json_type="VARIANT",
         in_update=False,  # UNSUPPORTED_SQL_UDF_USAGE (4.3)
     ),

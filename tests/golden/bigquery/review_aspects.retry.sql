@@ -1,76 +1,52 @@
 -- review_aspects for bigquery, model sqlenrich.gemini, version 1; made by sqlenrich
 -- A retry: refused rows of the last run are asked once more; what is accepted is not, and no answer is dropped.
 -- It reads the tables of the last run: where the prompt, the model or the source changed, run that script first.
--- Needs: the remote model sqlenrich.gemini, made once by:
--- CREATE MODEL `sqlenrich.gemini` REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = 'gemini-2.5-flash');
+-- Needs, made once: CREATE MODEL `sqlenrich.gemini` REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = 'gemini-2.5-flash');
 
 -- functions of this session: what is needed more than once is written once
 CREATE TEMP FUNCTION sqlenrich_text(response STRING) RETURNS STRING AS (  -- repaired: trim, fence
   TRIM(REGEXP_REPLACE(TRIM(response, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n'));
+CREATE TEMP FUNCTION sqlenrich_names(text STRING) RETURNS INT64 AS ( /* how many names */ LENGTH(REGEXP_REPLACE(text, '"(?:[^"\\\\]|\\\\.)*"|[^":]+', '')));
 CREATE TEMP FUNCTION sqlenrich_parsed(answer STRING) RETURNS JSON AS (  -- numbers beyond doubles narrowed
   SAFE.PARSE_JSON(CASE
-    WHEN REGEXP_CONTAINS(answer, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (
-      SELECT STRING_AGG(put, '' ORDER BY o) FROM (
-        SELECT o,
-          IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
-        FROM UNNEST(REGEXP_EXTRACT_ALL(answer, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
-      ) AS tokens
-    )
-    ELSE answer
-  END, wide_number_mode => 'round'));
+    WHEN REGEXP_CONTAINS(answer, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (SELECT STRING_AGG(put, '' ORDER BY o)
+     FROM (SELECT o, IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
+      FROM UNNEST(REGEXP_EXTRACT_ALL(answer, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o) AS tokens)
+    ELSE answer END, wide_number_mode => 'round'));
 CREATE TEMP FUNCTION sqlenrich_json(answer STRING) RETURNS JSON AS (  -- NULL unless it is strict JSON
   CASE
-    WHEN /* deeper than 250 levels */ CHAR_LENGTH(answer) > 500
-    AND CHAR_LENGTH(answer) - CHAR_LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
-    AND (
-      SELECT MAX(d) FROM (
-        SELECT SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END) OVER (ORDER BY o) AS d
-        FROM UNNEST(
-          REGEXP_EXTRACT_ALL(REGEXP_REPLACE(answer, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '[\\[{]+|[\\]}]+')
-        ) AS b WITH OFFSET AS o
-      ) AS depths
-    ) > 250 THEN NULL
-    WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(answer) > 1000 AND REGEXP_CONTAINS(answer, '[0-9]{250}')
+    WHEN /* deeper than 250 levels */ LENGTH(answer) > 500 AND LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
+      AND (SELECT MAX(d) FROM (SELECT SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END) OVER (ORDER BY o) AS d
+        FROM UNNEST(REGEXP_EXTRACT_ALL(REGEXP_REPLACE(answer, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '[\\[{]+|[\\]}]+')) AS b WITH OFFSET AS o
+       ) AS depths) > 250 THEN NULL
+    WHEN /* a number of more than 1000 characters */ LENGTH(answer) > 1000 AND REGEXP_CONTAINS(answer, '[0-9]{250}')
       AND REGEXP_CONTAINS(REGEXP_REPLACE(answer, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
-    WHEN /* JSON, of which no name is dropped because it is repeated */ NOT REGEXP_CONTAINS(answer, '^\\x{feff}|\\x00$') THEN (
-      SELECT CASE
-        WHEN parsed IS NULL THEN NULL
-        WHEN LENGTH(REGEXP_REPLACE(answer, '"(?:[^"\\\\]|\\\\.)*"|[^":]+', ''))
-            = LENGTH(REGEXP_REPLACE(TO_JSON_STRING(parsed), '"(?:[^"\\\\]|\\\\.)*"|[^":]+', '')) THEN parsed
-      END
-      FROM UNNEST([sqlenrich_parsed(answer)]) AS parsed
-    )
+    WHEN /* JSON, of which no name is dropped because it is repeated */ NOT REGEXP_CONTAINS(answer, '^\\x{feff}|\\x00$')
+      THEN (SELECT CASE WHEN parsed IS NULL THEN NULL WHEN sqlenrich_names(answer) = sqlenrich_names(TO_JSON_STRING(parsed)) THEN parsed END
+       FROM UNNEST([sqlenrich_parsed(answer)]) AS parsed)
   END);
-CREATE TEMP FUNCTION sqlenrich_error(raw STRING) RETURNS STRING AS (  -- why a call failed
-  NULLIF(JSON_VALUE(raw, '$.status'), ''));
+CREATE TEMP FUNCTION sqlenrich_error(raw STRING) RETURNS STRING AS ( /* why a call failed */ NULLIF(JSON_VALUE(raw, '$.status'), ''));
 CREATE TEMP FUNCTION sqlenrich_finish(raw STRING) RETURNS STRING AS (  -- the vendor's word
-  COALESCE(
-    JSON_VALUE(raw, '$.full_response.candidates[0].finish_reason'), JSON_VALUE(raw, '$.full_response.candidates[0].finishReason'),
-    JSON_VALUE(raw, '$.full_response.prompt_feedback.block_reason')
-  ));
+  COALESCE(JSON_VALUE(raw, '$.full_response.candidates[0].finish_reason'), JSON_VALUE(raw, '$.full_response.candidates[0].finishReason'),
+    JSON_VALUE(raw, '$.full_response.prompt_feedback.block_reason')));
 CREATE TEMP FUNCTION sqlenrich_retryable(error STRING) RETURNS BOOL AS (  -- a later attempt may succeed
   COALESCE(REGEXP_CONTAINS(LOWER(error), CONCAT(
-    'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-    'service.?unavailable|temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-    'deadline.?exceeded|bad.?gateway|internal.?server.?error|connection.?(reset|refused|aborted|closed)|',
-    '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-    '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-  )), FALSE));
+    'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
+    'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
+    'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+    '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')), FALSE));
 
 -- responses: what no run has read yet, or with other facts, is read from the stored answers
 UPDATE `review_aspects_responses` SET
   `call_error` = sqlenrich_error(`raw`), `retryable` = sqlenrich_retryable(sqlenrich_error(`raw`)),
   `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'), `read_by` = 'AI.GENERATE_TEXT 8d4229cd',
-  `response` = COALESCE(JSON_VALUE(`raw`, '$.result'), CASE
-    WHEN sqlenrich_error(`raw`) IS NULL
-      AND (JSON_TYPE(JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')) = 'null' OR sqlenrich_finish(`raw`) IS NOT NULL)
-      THEN ''
-  END),
+  `response` = COALESCE(JSON_VALUE(`raw`, '$.result'), CASE WHEN sqlenrich_error(`raw`) IS NULL
+    AND (JSON_TYPE(JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')) = 'null' OR sqlenrich_finish(`raw`) IS NOT NULL)
+    THEN '' END),
   `finish_reason` = CASE
     WHEN sqlenrich_finish(`raw`) = 'MAX_TOKENS' THEN 'length'
     WHEN sqlenrich_finish(`raw`) IN ('SAFETY', 'PROHIBITED_CONTENT', 'BLOCKLIST', 'RECITATION', 'SPII', 'IMAGE_SAFETY') THEN 'content_filter'
-    ELSE LOWER(sqlenrich_finish(`raw`))
-  END,
+    ELSE LOWER(sqlenrich_finish(`raw`)) END,
   `tokens_in` = SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.prompt_token_count') AS INT64),
   `tokens_cached` = SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.cached_content_token_count') AS INT64),
   `tokens_out` = COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.candidates_token_count') AS INT64)
@@ -82,33 +58,28 @@ WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 8d4229c
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE `review_aspects_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    sqlenrich_text(`response`) AS `answer`, CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, sqlenrich_text(`response`) AS `answer`,
+    CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
-), parsed AS (
-  SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered
-), fields AS (
+), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered), fields AS (
   SELECT *, `doc`['overall'] AS `doc_overall`, `doc`['aspects'] AS `doc_aspects`,
-    (
-      SELECT MIN(CASE
-        WHEN JSON_TYPE(item) = 'object' AND item['aspect'] IS NULL THEN '02 MISSING_FIELD aspects[].aspect is missing'
-        WHEN JSON_TYPE(item) = 'object' AND item['sentiment'] IS NULL THEN '03 MISSING_FIELD aspects[].sentiment is missing'
-        WHEN JSON_TYPE(item) = 'object' AND item['quote'] IS NULL THEN '04 MISSING_FIELD aspects[].quote is missing'
-        WHEN EXISTS(SELECT 1 FROM UNNEST(JSON_KEYS(item, 1)) AS k WHERE k NOT IN ('aspect', 'sentiment', 'quote'))
-          THEN '05 EXTRA_FIELD aspects[] has a name that is not in the schema'
-        WHEN JSON_TYPE(item) <> 'object' THEN '09 WRONG_TYPE aspects[] is not object'
-        WHEN JSON_TYPE(item['aspect']) <> 'string' THEN '10 WRONG_TYPE aspects[].aspect is not string'
-        WHEN JSON_TYPE(item['sentiment']) <> 'string' THEN '11 WRONG_TYPE aspects[].sentiment is not string'
-        WHEN JSON_TYPE(item['quote']) <> 'string' THEN '12 WRONG_TYPE aspects[].quote is not string'
-        WHEN JSON_VALUE(item['aspect']) NOT IN ('quality', 'durability', 'ease_of_use', 'design', 'size_fit', 'price', 'delivery', 'packaging',
-            'customer_service', 'other') THEN '14 NOT_IN_ENUM aspects[].aspect is none of the allowed values'
-        WHEN JSON_VALUE(item['sentiment']) NOT IN ('positive', 'negative', 'mixed') THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
-        WHEN CHAR_LENGTH(JSON_VALUE(item['quote'])) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
-        WHEN CHAR_LENGTH(JSON_VALUE(item['quote'])) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
-      END)
-      FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS item
-    ) AS `doc_aspects_fault`
-  FROM parsed
+    (SELECT MIN(CASE
+       WHEN JSON_TYPE(item) = 'object' AND item['aspect'] IS NULL THEN '02 MISSING_FIELD aspects[].aspect is missing'
+       WHEN JSON_TYPE(item) = 'object' AND item['sentiment'] IS NULL THEN '03 MISSING_FIELD aspects[].sentiment is missing'
+       WHEN JSON_TYPE(item) = 'object' AND item['quote'] IS NULL THEN '04 MISSING_FIELD aspects[].quote is missing'
+       WHEN EXISTS(SELECT 1 FROM UNNEST(JSON_KEYS(item, 1)) AS k WHERE k NOT IN ('aspect', 'sentiment', 'quote'))
+         THEN '05 EXTRA_FIELD aspects[] has a name that is not in the schema'
+       WHEN JSON_TYPE(item) <> 'object' THEN '09 WRONG_TYPE aspects[] is not object'
+       WHEN JSON_TYPE(item['aspect']) <> 'string' THEN '10 WRONG_TYPE aspects[].aspect is not string'
+       WHEN JSON_TYPE(item['sentiment']) <> 'string' THEN '11 WRONG_TYPE aspects[].sentiment is not string'
+       WHEN JSON_TYPE(item['quote']) <> 'string' THEN '12 WRONG_TYPE aspects[].quote is not string'
+       WHEN JSON_VALUE(item['aspect']) NOT IN ('quality', 'durability', 'ease_of_use', 'design', 'size_fit', 'price', 'delivery', 'packaging',
+           'customer_service', 'other') THEN '14 NOT_IN_ENUM aspects[].aspect is none of the allowed values'
+       WHEN JSON_VALUE(item['sentiment']) NOT IN ('positive', 'negative', 'mixed') THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
+       WHEN LENGTH(JSON_VALUE(item['quote'])) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
+       WHEN LENGTH(JSON_VALUE(item['quote'])) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
+     END)
+     FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS item) AS `doc_aspects_fault` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -127,12 +98,10 @@ WITH answered AS (
     WHEN JSON_VALUE(`doc_overall`) NOT IN ('positive', 'negative', 'mixed', 'neutral') THEN 'NOT_IN_ENUM overall is none of the allowed values'
     WHEN `doc_aspects_fault` IS NOT NULL THEN SUBSTR(`doc_aspects_fault`, 4)
     WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc_aspects`)) > 10 THEN 'BAD_ITEMS aspects has more than 10 items'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -142,9 +111,8 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')
-  END AS `_error`,
-  SUBSTR(r.`verdict`, CHAR_LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
+    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+') END AS `_error`,
+  SUBSTR(r.`verdict`, LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM `review_aspects_prompts` AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1;
 
@@ -159,25 +127,22 @@ WITH refused AS (
       || `_error`
       || COALESCE(' ' || `_error_detail`, '')
       || '. Answer again, with one JSON object that fits.'
-      ELSE `prompt`
-    END AS `prompt`
+      ELSE `prompt` END AS `prompt`
   FROM `review_aspects_checked`
   WHERE `_error` IN ('CALL_ERROR', 'NO_RESPONSE', 'REFUSED', 'BAD_JSON', 'NOT_OBJECT', 'MISSING_FIELD', 'EXTRA_FIELD', 'WRONG_TYPE', 'NOT_IN_ENUM',
       'OUT_OF_RANGE', 'BAD_LENGTH', 'BAD_PATTERN', 'BAD_ITEMS', 'SCHEMA')
     AND `_attempts` < 3
 )
 SELECT DISTINCT `request_hash`, `attempt`, `prompt`,
-  TO_HEX(SHA256('6d5d5b8cf0bcc9cc42a9454d5600d6da8116e12d7a67577f57e20f3080b5901a' || `prompt`)) AS `sent_hash`
-FROM refused;
+  TO_HEX(SHA256('6d5d5b8cf0bcc9cc42a9454d5600d6da8116e12d7a67577f57e20f3080b5901a' || `prompt`)) AS `sent_hash` FROM refused;
 
 -- responses: the model is asked here and nowhere else
 INSERT INTO `review_aspects_responses` (`request_hash`, `attempt`, `sent_hash`, `model`, `version`, `fingerprint`, `run_id`, `asked_at`, `raw`)
 SELECT `request_hash`, `attempt`, `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`, '6ca8453704b1c560' AS `fingerprint`,
   CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, sent_hash, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, sent_hash, prompt FROM `review_aspects_pending`), STRUCT(
-  '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":900}}' AS model_params
-)) AS answer;
+FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, sent_hash, prompt FROM `review_aspects_pending`),
+  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":900}}' AS model_params)) AS answer;
 
 -- pending: what was truncated, with 2 times the limit
 CREATE OR REPLACE TABLE `review_aspects_pending` AS
@@ -186,17 +151,15 @@ WITH refused AS (
   FROM `review_aspects_checked` WHERE `_error` IN ('TRUNCATED') AND `_attempts` < 3 AND `_attempts` = 1
 )
 SELECT DISTINCT `request_hash`, `attempt`, `prompt`,
-  TO_HEX(SHA256('d3f3e86137a3798a03fb2e8d3ce283c1bf50843fad2320ddc9f739db1b8ab6de' || `prompt`)) AS `sent_hash`
-FROM refused;
+  TO_HEX(SHA256('d3f3e86137a3798a03fb2e8d3ce283c1bf50843fad2320ddc9f739db1b8ab6de' || `prompt`)) AS `sent_hash` FROM refused;
 
 -- responses: the model is asked here and nowhere else
 INSERT INTO `review_aspects_responses` (`request_hash`, `attempt`, `sent_hash`, `model`, `version`, `fingerprint`, `run_id`, `asked_at`, `raw`)
 SELECT `request_hash`, `attempt`, `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`, '6ca8453704b1c560' AS `fingerprint`,
   CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, sent_hash, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, sent_hash, prompt FROM `review_aspects_pending`), STRUCT(
-  '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":1800}}' AS model_params
-)) AS answer;
+FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, sent_hash, prompt FROM `review_aspects_pending`),
+  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":1800}}' AS model_params)) AS answer;
 
 -- pending: what was truncated, with 4 times the limit
 CREATE OR REPLACE TABLE `review_aspects_pending` AS
@@ -205,32 +168,27 @@ WITH refused AS (
   FROM `review_aspects_checked` WHERE `_error` IN ('TRUNCATED') AND `_attempts` < 3 AND `_attempts` = 2
 )
 SELECT DISTINCT `request_hash`, `attempt`, `prompt`,
-  TO_HEX(SHA256('6d9279f6c962f8e8c87cd9018e9b1cebd679bb48233534211a32c0e8fffb061b' || `prompt`)) AS `sent_hash`
-FROM refused;
+  TO_HEX(SHA256('6d9279f6c962f8e8c87cd9018e9b1cebd679bb48233534211a32c0e8fffb061b' || `prompt`)) AS `sent_hash` FROM refused;
 
 -- responses: the model is asked here and nowhere else
 INSERT INTO `review_aspects_responses` (`request_hash`, `attempt`, `sent_hash`, `model`, `version`, `fingerprint`, `run_id`, `asked_at`, `raw`)
 SELECT `request_hash`, `attempt`, `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`, '6ca8453704b1c560' AS `fingerprint`,
   CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, sent_hash, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, sent_hash, prompt FROM `review_aspects_pending`), STRUCT(
-  '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":3600}}' AS model_params
-)) AS answer;
+FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, sent_hash, prompt FROM `review_aspects_pending`),
+  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":3600}}' AS model_params)) AS answer;
 
 -- responses: what no run has read yet, or with other facts, is read from the stored answers
 UPDATE `review_aspects_responses` SET
   `call_error` = sqlenrich_error(`raw`), `retryable` = sqlenrich_retryable(sqlenrich_error(`raw`)),
   `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'), `read_by` = 'AI.GENERATE_TEXT 8d4229cd',
-  `response` = COALESCE(JSON_VALUE(`raw`, '$.result'), CASE
-    WHEN sqlenrich_error(`raw`) IS NULL
-      AND (JSON_TYPE(JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')) = 'null' OR sqlenrich_finish(`raw`) IS NOT NULL)
-      THEN ''
-  END),
+  `response` = COALESCE(JSON_VALUE(`raw`, '$.result'), CASE WHEN sqlenrich_error(`raw`) IS NULL
+    AND (JSON_TYPE(JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')) = 'null' OR sqlenrich_finish(`raw`) IS NOT NULL)
+    THEN '' END),
   `finish_reason` = CASE
     WHEN sqlenrich_finish(`raw`) = 'MAX_TOKENS' THEN 'length'
     WHEN sqlenrich_finish(`raw`) IN ('SAFETY', 'PROHIBITED_CONTENT', 'BLOCKLIST', 'RECITATION', 'SPII', 'IMAGE_SAFETY') THEN 'content_filter'
-    ELSE LOWER(sqlenrich_finish(`raw`))
-  END,
+    ELSE LOWER(sqlenrich_finish(`raw`)) END,
   `tokens_in` = SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.prompt_token_count') AS INT64),
   `tokens_cached` = SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.cached_content_token_count') AS INT64),
   `tokens_out` = COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.candidates_token_count') AS INT64)
@@ -242,33 +200,28 @@ WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 8d4229c
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE `review_aspects_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    sqlenrich_text(`response`) AS `answer`, CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, sqlenrich_text(`response`) AS `answer`,
+    CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
-), parsed AS (
-  SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered
-), fields AS (
+), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered), fields AS (
   SELECT *, `doc`['overall'] AS `doc_overall`, `doc`['aspects'] AS `doc_aspects`,
-    (
-      SELECT MIN(CASE
-        WHEN JSON_TYPE(item) = 'object' AND item['aspect'] IS NULL THEN '02 MISSING_FIELD aspects[].aspect is missing'
-        WHEN JSON_TYPE(item) = 'object' AND item['sentiment'] IS NULL THEN '03 MISSING_FIELD aspects[].sentiment is missing'
-        WHEN JSON_TYPE(item) = 'object' AND item['quote'] IS NULL THEN '04 MISSING_FIELD aspects[].quote is missing'
-        WHEN EXISTS(SELECT 1 FROM UNNEST(JSON_KEYS(item, 1)) AS k WHERE k NOT IN ('aspect', 'sentiment', 'quote'))
-          THEN '05 EXTRA_FIELD aspects[] has a name that is not in the schema'
-        WHEN JSON_TYPE(item) <> 'object' THEN '09 WRONG_TYPE aspects[] is not object'
-        WHEN JSON_TYPE(item['aspect']) <> 'string' THEN '10 WRONG_TYPE aspects[].aspect is not string'
-        WHEN JSON_TYPE(item['sentiment']) <> 'string' THEN '11 WRONG_TYPE aspects[].sentiment is not string'
-        WHEN JSON_TYPE(item['quote']) <> 'string' THEN '12 WRONG_TYPE aspects[].quote is not string'
-        WHEN JSON_VALUE(item['aspect']) NOT IN ('quality', 'durability', 'ease_of_use', 'design', 'size_fit', 'price', 'delivery', 'packaging',
-            'customer_service', 'other') THEN '14 NOT_IN_ENUM aspects[].aspect is none of the allowed values'
-        WHEN JSON_VALUE(item['sentiment']) NOT IN ('positive', 'negative', 'mixed') THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
-        WHEN CHAR_LENGTH(JSON_VALUE(item['quote'])) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
-        WHEN CHAR_LENGTH(JSON_VALUE(item['quote'])) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
-      END)
-      FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS item
-    ) AS `doc_aspects_fault`
-  FROM parsed
+    (SELECT MIN(CASE
+       WHEN JSON_TYPE(item) = 'object' AND item['aspect'] IS NULL THEN '02 MISSING_FIELD aspects[].aspect is missing'
+       WHEN JSON_TYPE(item) = 'object' AND item['sentiment'] IS NULL THEN '03 MISSING_FIELD aspects[].sentiment is missing'
+       WHEN JSON_TYPE(item) = 'object' AND item['quote'] IS NULL THEN '04 MISSING_FIELD aspects[].quote is missing'
+       WHEN EXISTS(SELECT 1 FROM UNNEST(JSON_KEYS(item, 1)) AS k WHERE k NOT IN ('aspect', 'sentiment', 'quote'))
+         THEN '05 EXTRA_FIELD aspects[] has a name that is not in the schema'
+       WHEN JSON_TYPE(item) <> 'object' THEN '09 WRONG_TYPE aspects[] is not object'
+       WHEN JSON_TYPE(item['aspect']) <> 'string' THEN '10 WRONG_TYPE aspects[].aspect is not string'
+       WHEN JSON_TYPE(item['sentiment']) <> 'string' THEN '11 WRONG_TYPE aspects[].sentiment is not string'
+       WHEN JSON_TYPE(item['quote']) <> 'string' THEN '12 WRONG_TYPE aspects[].quote is not string'
+       WHEN JSON_VALUE(item['aspect']) NOT IN ('quality', 'durability', 'ease_of_use', 'design', 'size_fit', 'price', 'delivery', 'packaging',
+           'customer_service', 'other') THEN '14 NOT_IN_ENUM aspects[].aspect is none of the allowed values'
+       WHEN JSON_VALUE(item['sentiment']) NOT IN ('positive', 'negative', 'mixed') THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
+       WHEN LENGTH(JSON_VALUE(item['quote'])) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
+       WHEN LENGTH(JSON_VALUE(item['quote'])) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
+     END)
+     FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS item) AS `doc_aspects_fault` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -287,12 +240,10 @@ WITH answered AS (
     WHEN JSON_VALUE(`doc_overall`) NOT IN ('positive', 'negative', 'mixed', 'neutral') THEN 'NOT_IN_ENUM overall is none of the allowed values'
     WHEN `doc_aspects_fault` IS NOT NULL THEN SUBSTR(`doc_aspects_fault`, 4)
     WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc_aspects`)) > 10 THEN 'BAD_ITEMS aspects has more than 10 items'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -302,25 +253,20 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')
-  END AS `_error`,
-  SUBSTR(r.`verdict`, CHAR_LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
+    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+') END AS `_error`,
+  SUBSTR(r.`verdict`, LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM `review_aspects_prompts` AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1;
 
 -- enriched: the accepted rows, typed
 CREATE OR REPLACE TABLE `review_aspects` AS
-WITH accepted AS (
-  SELECT *, sqlenrich_parsed(`answer`) AS `doc` FROM `review_aspects_checked` WHERE `_error` IS NULL
-)
+WITH accepted AS (SELECT *, sqlenrich_parsed(`answer`) AS `doc` FROM `review_aspects_checked` WHERE `_error` IS NULL)
 SELECT `id`, JSON_VALUE(`doc`['overall']) AS `overall`,
-  ARRAY(SELECT CASE
-    WHEN JSON_TYPE(x0) = 'object'
-      THEN STRUCT(JSON_VALUE(x0['aspect']) AS `aspect`, JSON_VALUE(x0['sentiment']) AS `sentiment`, JSON_VALUE(x0['quote']) AS `quote`)
+  ARRAY(SELECT CASE WHEN JSON_TYPE(x0) = 'object'
+    THEN STRUCT(JSON_VALUE(x0['aspect']) AS `aspect`, JSON_VALUE(x0['sentiment']) AS `sentiment`, JSON_VALUE(x0['quote']) AS `quote`)
   END
   FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0 WITH OFFSET AS o0 ORDER BY o0) AS `aspects`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint`
-FROM accepted;
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint` FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE `review_aspects_quarantine` AS

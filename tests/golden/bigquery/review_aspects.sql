@@ -1,27 +1,19 @@
 -- review_aspects for bigquery, model sqlenrich.gemini, version 1; made by sqlenrich
 -- Run it again at any time: only requests without an answer are sent. Let it end at its first error.
--- Needs: the remote model sqlenrich.gemini, made once by:
--- CREATE MODEL `sqlenrich.gemini` REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = 'gemini-2.5-flash');
+-- Needs, made once: CREATE MODEL `sqlenrich.gemini` REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = 'gemini-2.5-flash');
 
 -- functions of this session: what is needed more than once is written once
-CREATE TEMP FUNCTION sqlenrich_error(raw STRING) RETURNS STRING AS (  -- why a call failed
-  NULLIF(JSON_VALUE(raw, '$.status'), ''));
+CREATE TEMP FUNCTION sqlenrich_error(raw STRING) RETURNS STRING AS ( /* why a call failed */ NULLIF(JSON_VALUE(raw, '$.status'), ''));
 CREATE TEMP FUNCTION sqlenrich_finish(raw STRING) RETURNS STRING AS (  -- the vendor's word
-  COALESCE(
-    JSON_VALUE(raw, '$.full_response.candidates[0].finish_reason'), JSON_VALUE(raw, '$.full_response.candidates[0].finishReason'),
-    JSON_VALUE(raw, '$.full_response.prompt_feedback.block_reason')
-  ));
+  COALESCE(JSON_VALUE(raw, '$.full_response.candidates[0].finish_reason'), JSON_VALUE(raw, '$.full_response.candidates[0].finishReason'),
+    JSON_VALUE(raw, '$.full_response.prompt_feedback.block_reason')));
+CREATE TEMP FUNCTION sqlenrich_names(text STRING) RETURNS INT64 AS ( /* how many names */ LENGTH(REGEXP_REPLACE(text, '"(?:[^"\\\\]|\\\\.)*"|[^":]+', '')));
 CREATE TEMP FUNCTION sqlenrich_parsed(answer STRING) RETURNS JSON AS (  -- numbers beyond doubles narrowed
   SAFE.PARSE_JSON(CASE
-    WHEN REGEXP_CONTAINS(answer, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (
-      SELECT STRING_AGG(put, '' ORDER BY o) FROM (
-        SELECT o,
-          IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
-        FROM UNNEST(REGEXP_EXTRACT_ALL(answer, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o
-      ) AS tokens
-    )
-    ELSE answer
-  END, wide_number_mode => 'round'));
+    WHEN REGEXP_CONTAINS(answer, '[0-9]{250}|[0-9][eE]\\+?[0-9]{2}') THEN (SELECT STRING_AGG(put, '' ORDER BY o)
+     FROM (SELECT o, IF(REGEXP_CONTAINS(t, '^-?[0-9]') AND IS_INF(SAFE_CAST(t AS FLOAT64)), REGEXP_REPLACE(t, '[0-9].*', '1.7976931348623157e308'), t) AS put
+      FROM UNNEST(REGEXP_EXTRACT_ALL(answer, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o) AS tokens)
+    ELSE answer END, wide_number_mode => 'round'));
 
 -- the tables made afresh: where a SELECT fails, another table has the name; rename it or the prompt file
 CREATE TABLE IF NOT EXISTS `review_aspects_prompts` (`request_hash` STRING); SELECT `request_hash` FROM `review_aspects_prompts` WHERE FALSE;
@@ -39,42 +31,33 @@ WITH rendered AS (
   FROM `raw`.`reviews` AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE
-    WHEN NOT `_no_input` THEN TO_HEX(SHA256('6d5d5b8cf0bcc9cc42a9454d5600d6da8116e12d7a67577f57e20f3080b5901a' || `prompt`))
-  END AS `request_hash`
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('6d5d5b8cf0bcc9cc42a9454d5600d6da8116e12d7a67577f57e20f3080b5901a' || `prompt`)) END AS `request_hash`
 FROM rendered;
 
 -- responses: every answer ever paid for
 CREATE TABLE IF NOT EXISTS `review_aspects_responses` (
   `request_hash` STRING, `attempt` INT64, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOL, `finish_reason` STRING,
   `model` STRING, `version` STRING, `fingerprint` STRING, `tokens_in` INT64, `tokens_cached` INT64, `tokens_out` INT64, `latency_ms` INT64,
-  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING
-) PARTITION BY DATE(`asked_at`) CLUSTER BY `request_hash`;
+  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING) PARTITION BY DATE(`asked_at`) CLUSTER BY `request_hash`;
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 BEGIN
   DECLARE part INT64 DEFAULT 0; DECLARE first_hash, problem STRING;
   LOOP
     UPDATE `review_aspects_responses` SET
-      `call_error` = sqlenrich_error(`raw`), `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'),
-      `read_by` = 'AI.GENERATE_TEXT 8d4229cd',
-      `response` = COALESCE(JSON_VALUE(`raw`, '$.result'), CASE
-        WHEN sqlenrich_error(`raw`) IS NULL
-          AND (JSON_TYPE(JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')) = 'null' OR sqlenrich_finish(`raw`) IS NOT NULL)
-          THEN ''
-      END),
+      `call_error` = sqlenrich_error(`raw`), `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'), `read_by` = 'AI.GENERATE_TEXT 8d4229cd',
+      `response` = COALESCE(JSON_VALUE(`raw`, '$.result'), CASE WHEN sqlenrich_error(`raw`) IS NULL
+        AND (JSON_TYPE(JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')) = 'null' OR sqlenrich_finish(`raw`) IS NOT NULL)
+        THEN '' END),
       `retryable` = COALESCE(REGEXP_CONTAINS(LOWER(sqlenrich_error(`raw`)), CONCAT(
-        'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-        'service.?unavailable|temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-        'deadline.?exceeded|bad.?gateway|internal.?server.?error|connection.?(reset|refused|aborted|closed)|',
-        '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-        '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-      )), FALSE),
+        'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
+        'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
+        'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+        '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')), FALSE),
       `finish_reason` = CASE
         WHEN sqlenrich_finish(`raw`) = 'MAX_TOKENS' THEN 'length'
         WHEN sqlenrich_finish(`raw`) IN ('SAFETY', 'PROHIBITED_CONTENT', 'BLOCKLIST', 'RECITATION', 'SPII', 'IMAGE_SAFETY') THEN 'content_filter'
-        ELSE LOWER(sqlenrich_finish(`raw`))
-      END,
+        ELSE LOWER(sqlenrich_finish(`raw`)) END,
       `tokens_in` = SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.prompt_token_count') AS INT64),
       `tokens_cached` = SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.cached_content_token_count') AS INT64),
       `tokens_out` = COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.candidates_token_count') AS INT64)
@@ -93,16 +76,10 @@ BEGIN
       WHERE p.`request_hash` IS NOT NULL AND (asked.`attempt` IS NULL OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3));
       SET first_hash = (SELECT MAX(request_hash) FROM (SELECT request_hash FROM `review_aspects_pending` ORDER BY request_hash LIMIT 3) AS few);
     ELSEIF part = 1 THEN
-      SET problem = (
-        SELECT CASE WHEN COUNT(*) = COUNT(failure) THEN MAX(failure) END FROM (
-          SELECT COALESCE(
-            'CALL_ERROR ' || r.call_error,
-            CASE WHEN r.response IS NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || SUBSTR(r.raw, 1, 500) END
-          ) AS failure
-          FROM `review_aspects_responses` AS r JOIN `review_aspects_pending` AS p ON r.request_hash = p.request_hash AND r.attempt = p.attempt
-          WHERE p.request_hash <= first_hash AND EXISTS(SELECT 1 FROM `review_aspects_pending` AS o WHERE o.request_hash > first_hash)
-        ) AS asked
-      );
+      SET problem = (SELECT CASE WHEN COUNT(*) = COUNT(failure) THEN MAX(failure) END FROM (SELECT COALESCE('CALL_ERROR ' || r.call_error,
+           CASE WHEN r.response IS NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || SUBSTR(r.raw, 1, 500) END) AS failure
+         FROM `review_aspects_responses` AS r JOIN `review_aspects_pending` AS p ON r.request_hash = p.request_hash AND r.attempt = p.attempt
+         WHERE p.request_hash <= first_hash AND EXISTS(SELECT 1 FROM `review_aspects_pending` AS o WHERE o.request_hash > first_hash)) AS asked);
       IF problem IS NOT NULL THEN RAISE USING MESSAGE = CONCAT('sqlenrich stopped, since the first requests all failed: ', problem); END IF;
     END IF;
     IF first_hash IS NULL OR part > 1 THEN BREAK; END IF;
@@ -110,16 +87,9 @@ BEGIN
     SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`,
       '6ca8453704b1c560' AS `fingerprint`, CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
       TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-    FROM AI.GENERATE_TEXT(
-      MODEL `sqlenrich`.`gemini`,
-      (
-        SELECT request_hash, attempt, prompt
-        FROM `review_aspects_pending` WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part
-      ),
-      STRUCT(
-        '{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":900}}' AS model_params
-      )
-    ) AS answer;
+    FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`,
+      (SELECT request_hash, attempt, prompt FROM `review_aspects_pending` WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part),
+      STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":900}}' AS model_params)) AS answer;
     SET part = part + 1;
   END LOOP;
 END;
@@ -133,50 +103,35 @@ WITH answered AS (
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
 ), parsed AS (
   SELECT *, CASE
-    WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-    AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
-    AND (
-      SELECT MAX(d) FROM (
-        SELECT SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END) OVER (ORDER BY o) AS d
-        FROM UNNEST(
-          REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '[\\[{]+|[\\]}]+')
-        ) AS b WITH OFFSET AS o
-      ) AS depths
-    ) > 250 THEN NULL
-    WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_CONTAINS(`answer`, '[0-9]{250}')
+    WHEN /* deeper than 250 levels */ LENGTH(`answer`) > 500 AND LENGTH(`answer`) - LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+      AND (SELECT MAX(d) FROM (SELECT SUM(CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END) OVER (ORDER BY o) AS d
+        FROM UNNEST(REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '[\\[{]+|[\\]}]+')) AS b WITH OFFSET AS o
+       ) AS depths) > 250 THEN NULL
+    WHEN /* a number of more than 1000 characters */ LENGTH(`answer`) > 1000 AND REGEXP_CONTAINS(`answer`, '[0-9]{250}')
       AND REGEXP_CONTAINS(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
-    WHEN /* JSON, of which no name is dropped because it is repeated */ NOT REGEXP_CONTAINS(`answer`, '^\\x{feff}|\\x00$') THEN (
-      SELECT CASE
-        WHEN parsed IS NULL THEN NULL
-        WHEN LENGTH(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]|\\\\.)*"|[^":]+', ''))
-            = LENGTH(REGEXP_REPLACE(TO_JSON_STRING(parsed), '"(?:[^"\\\\]|\\\\.)*"|[^":]+', '')) THEN parsed
-      END
-      FROM UNNEST([sqlenrich_parsed(`answer`)]) AS parsed
-    )
-  END AS `doc`
-  FROM answered
+    WHEN /* JSON, of which no name is dropped because it is repeated */ NOT REGEXP_CONTAINS(`answer`, '^\\x{feff}|\\x00$')
+      THEN (SELECT CASE WHEN parsed IS NULL THEN NULL WHEN sqlenrich_names(`answer`) = sqlenrich_names(TO_JSON_STRING(parsed)) THEN parsed END
+       FROM UNNEST([sqlenrich_parsed(`answer`)]) AS parsed)
+  END AS `doc` FROM answered
 ), fields AS (
   SELECT *, `doc`['overall'] AS `doc_overall`, `doc`['aspects'] AS `doc_aspects`,
-    (
-      SELECT MIN(CASE
-        WHEN JSON_TYPE(item) = 'object' AND item['aspect'] IS NULL THEN '02 MISSING_FIELD aspects[].aspect is missing'
-        WHEN JSON_TYPE(item) = 'object' AND item['sentiment'] IS NULL THEN '03 MISSING_FIELD aspects[].sentiment is missing'
-        WHEN JSON_TYPE(item) = 'object' AND item['quote'] IS NULL THEN '04 MISSING_FIELD aspects[].quote is missing'
-        WHEN EXISTS(SELECT 1 FROM UNNEST(JSON_KEYS(item, 1)) AS k WHERE k NOT IN ('aspect', 'sentiment', 'quote'))
-          THEN '05 EXTRA_FIELD aspects[] has a name that is not in the schema'
-        WHEN JSON_TYPE(item) <> 'object' THEN '09 WRONG_TYPE aspects[] is not object'
-        WHEN JSON_TYPE(item['aspect']) <> 'string' THEN '10 WRONG_TYPE aspects[].aspect is not string'
-        WHEN JSON_TYPE(item['sentiment']) <> 'string' THEN '11 WRONG_TYPE aspects[].sentiment is not string'
-        WHEN JSON_TYPE(item['quote']) <> 'string' THEN '12 WRONG_TYPE aspects[].quote is not string'
-        WHEN JSON_VALUE(item['aspect']) NOT IN ('quality', 'durability', 'ease_of_use', 'design', 'size_fit', 'price', 'delivery', 'packaging',
-            'customer_service', 'other') THEN '14 NOT_IN_ENUM aspects[].aspect is none of the allowed values'
-        WHEN JSON_VALUE(item['sentiment']) NOT IN ('positive', 'negative', 'mixed') THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
-        WHEN CHAR_LENGTH(JSON_VALUE(item['quote'])) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
-        WHEN CHAR_LENGTH(JSON_VALUE(item['quote'])) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
-      END)
-      FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS item
-    ) AS `doc_aspects_fault`
-  FROM parsed
+    (SELECT MIN(CASE
+       WHEN JSON_TYPE(item) = 'object' AND item['aspect'] IS NULL THEN '02 MISSING_FIELD aspects[].aspect is missing'
+       WHEN JSON_TYPE(item) = 'object' AND item['sentiment'] IS NULL THEN '03 MISSING_FIELD aspects[].sentiment is missing'
+       WHEN JSON_TYPE(item) = 'object' AND item['quote'] IS NULL THEN '04 MISSING_FIELD aspects[].quote is missing'
+       WHEN EXISTS(SELECT 1 FROM UNNEST(JSON_KEYS(item, 1)) AS k WHERE k NOT IN ('aspect', 'sentiment', 'quote'))
+         THEN '05 EXTRA_FIELD aspects[] has a name that is not in the schema'
+       WHEN JSON_TYPE(item) <> 'object' THEN '09 WRONG_TYPE aspects[] is not object'
+       WHEN JSON_TYPE(item['aspect']) <> 'string' THEN '10 WRONG_TYPE aspects[].aspect is not string'
+       WHEN JSON_TYPE(item['sentiment']) <> 'string' THEN '11 WRONG_TYPE aspects[].sentiment is not string'
+       WHEN JSON_TYPE(item['quote']) <> 'string' THEN '12 WRONG_TYPE aspects[].quote is not string'
+       WHEN JSON_VALUE(item['aspect']) NOT IN ('quality', 'durability', 'ease_of_use', 'design', 'size_fit', 'price', 'delivery', 'packaging',
+           'customer_service', 'other') THEN '14 NOT_IN_ENUM aspects[].aspect is none of the allowed values'
+       WHEN JSON_VALUE(item['sentiment']) NOT IN ('positive', 'negative', 'mixed') THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
+       WHEN LENGTH(JSON_VALUE(item['quote'])) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
+       WHEN LENGTH(JSON_VALUE(item['quote'])) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
+     END)
+     FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS item) AS `doc_aspects_fault` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -195,12 +150,10 @@ WITH answered AS (
     WHEN JSON_VALUE(`doc_overall`) NOT IN ('positive', 'negative', 'mixed', 'neutral') THEN 'NOT_IN_ENUM overall is none of the allowed values'
     WHEN `doc_aspects_fault` IS NOT NULL THEN SUBSTR(`doc_aspects_fault`, 4)
     WHEN ARRAY_LENGTH(JSON_QUERY_ARRAY(`doc_aspects`)) > 10 THEN 'BAD_ITEMS aspects has more than 10 items'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -210,25 +163,20 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')
-  END AS `_error`,
-  SUBSTR(r.`verdict`, CHAR_LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
+    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+') END AS `_error`,
+  SUBSTR(r.`verdict`, LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM `review_aspects_prompts` AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1;
 
 -- enriched: the accepted rows, typed
 CREATE OR REPLACE TABLE `review_aspects` AS
-WITH accepted AS (
-  SELECT *, sqlenrich_parsed(`answer`) AS `doc` FROM `review_aspects_checked` WHERE `_error` IS NULL
-)
+WITH accepted AS (SELECT *, sqlenrich_parsed(`answer`) AS `doc` FROM `review_aspects_checked` WHERE `_error` IS NULL)
 SELECT `id`, JSON_VALUE(`doc`['overall']) AS `overall`,
-  ARRAY(SELECT CASE
-    WHEN JSON_TYPE(x0) = 'object'
-      THEN STRUCT(JSON_VALUE(x0['aspect']) AS `aspect`, JSON_VALUE(x0['sentiment']) AS `sentiment`, JSON_VALUE(x0['quote']) AS `quote`)
+  ARRAY(SELECT CASE WHEN JSON_TYPE(x0) = 'object'
+    THEN STRUCT(JSON_VALUE(x0['aspect']) AS `aspect`, JSON_VALUE(x0['sentiment']) AS `sentiment`, JSON_VALUE(x0['quote']) AS `quote`)
   END
   FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0 WITH OFFSET AS o0 ORDER BY o0) AS `aspects`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint`
-FROM accepted;
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint` FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE `review_aspects_quarantine` AS

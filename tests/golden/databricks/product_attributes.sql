@@ -27,10 +27,9 @@ FROM rendered;
 
 -- responses: every answer ever paid for
 CREATE TABLE IF NOT EXISTS `product_attributes_responses` (
-  `request_hash` STRING, `attempt` BIGINT, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOLEAN,
-  `finish_reason` STRING, `model` STRING, `version` STRING, `fingerprint` STRING, `tokens_in` BIGINT, `tokens_cached` BIGINT,
-  `tokens_out` BIGINT, `latency_ms` BIGINT, `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING
-) CLUSTER BY (`request_hash`);
+  `request_hash` STRING, `attempt` BIGINT, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOLEAN, `finish_reason` STRING,
+  `model` STRING, `version` STRING, `fingerprint` STRING, `tokens_in` BIGINT, `tokens_cached` BIGINT, `tokens_out` BIGINT, `latency_ms` BIGINT,
+  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING) CLUSTER BY (`request_hash`);
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 BEGIN
@@ -39,22 +38,18 @@ BEGIN
     UPDATE `product_attributes_responses` SET
       `finish_reason` = CAST(NULL AS STRING), `tokens_in` = CAST(NULL AS BIGINT), `tokens_cached` = CAST(NULL AS BIGINT),
       `tokens_out` = CAST(NULL AS BIGINT), `request_id` = CAST(NULL AS STRING), `read_by` = 'ai_query a07406f2',
-      `response` = COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'), CASE
-        WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
+      `response` = COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'),
+        CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
           AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
-           OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN ''
-      END),
+           OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN '' END),
       `call_error` = COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')),
       `retryable` = COALESCE(
         REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''))), CONCAT(
-          'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-          'service.?unavailable|temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-          'deadline.?exceeded|bad.?gateway|internal.?server.?error|connection.?(reset|refused|aborted|closed)|',
-          '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-          '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-        )),
-        FALSE
-      )
+          'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
+          'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
+          'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+          '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')),
+        FALSE)
     WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'ai_query a07406f2'
       AND `request_hash` IN (SELECT `request_hash` FROM `product_attributes_prompts`);
     IF part = 0 THEN
@@ -68,27 +63,19 @@ BEGIN
       WHERE p.`request_hash` IS NOT NULL AND (asked.`attempt` IS NULL OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3));
       SET first_hash = (SELECT MAX(request_hash) FROM (SELECT request_hash FROM `product_attributes_pending` ORDER BY request_hash LIMIT 3) AS few);
     ELSEIF part = 1 THEN
-      SET problem = (
-        SELECT CASE WHEN COUNT(*) = COUNT(failure) THEN MAX(failure) END FROM (
-          SELECT COALESCE(
-            'CALL_ERROR ' || r.call_error,
-            CASE WHEN r.response IS NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || SUBSTRING(r.raw, 1, 500) END
-          ) AS failure
-          FROM `product_attributes_responses` AS r JOIN `product_attributes_pending` AS p ON r.request_hash = p.request_hash AND r.attempt = p.attempt
-          WHERE p.request_hash <= first_hash AND EXISTS(SELECT 1 FROM `product_attributes_pending` AS o WHERE o.request_hash > first_hash)
-        ) AS asked
-      );
+      SET problem = (SELECT CASE WHEN COUNT(*) = COUNT(failure) THEN MAX(failure) END FROM (SELECT COALESCE('CALL_ERROR ' || r.call_error,
+           CASE WHEN r.response IS NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || SUBSTRING(r.raw, 1, 500) END) AS failure
+         FROM `product_attributes_responses` AS r JOIN `product_attributes_pending` AS p ON r.request_hash = p.request_hash AND r.attempt = p.attempt
+         WHERE p.request_hash <= first_hash AND EXISTS(SELECT 1 FROM `product_attributes_pending` AS o WHERE o.request_hash > first_hash)) AS asked);
       IF problem IS NOT NULL THEN SELECT RAISE_ERROR(CONCAT('sqlenrich stopped, since the first requests all failed: ', problem)); END IF;
     END IF;
     IF first_hash IS NULL OR part > 1 THEN LEAVE ask; END IF;
     INSERT INTO `product_attributes_responses` (`request_hash`, `attempt`, `sent_hash`, `model`, `version`, `fingerprint`, `run_id`, `asked_at`, `raw`)
     SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, '1' AS `version`,
       '0a5ff73a98fe0494' AS `fingerprint`, CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
-      COALESCE(to_json(ai_query(
-        'system.ai.meta-llama-3-3-70b-instruct', prompt,
+      COALESCE(to_json(ai_query('system.ai.meta-llama-3-3-70b-instruct', prompt,
         responseFormat => '{"type":"json_schema","json_schema":{"name":"product_attributes","schema":{"type":"object","properties":{"brand":{"type":"string","description":"Maker\'s brand as usually written"},"category":{"type":"string","description":"What the product itself is","enum":["clothing","shoes","bags_accessories","electronics","home_kitchen","furniture","beauty_health","food_drink","toys_games","sports_outdoors","tools_garden","books_media","pets","other"]},"color":{"type":"string","description":"Main color","enum":["black","white","grey","silver","gold","beige","brown","red","pink","purple","blue","green","yellow","orange","multicolor","transparent","other"]},"material":{"type":"string","description":"Main material, English, lower case"},"size":{"type":"string","description":"Size as written"},"pack_count":{"type":"integer","description":"Equal pieces sold together"},"attributes":{"type":"array","description":"Further stated facts","items":{"type":"object","properties":{"name":{"type":"string","description":"English, snake_case"},"value":{"type":"string","description":"As stated, with its unit"}},"required":["name","value"],"additionalProperties":false}}},"required":["category","attributes"],"additionalProperties":false}}}',
-        modelParameters => named_struct('temperature', 0, 'max_tokens', 700), failOnError => FALSE
-      ), map('ignoreNullFields', 'false')), 'null') AS `raw`
+        modelParameters => named_struct('temperature', 0, 'max_tokens', 700), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
     FROM `product_attributes_pending` WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part;
     SET part = part + 1;
   END LOOP ask;
@@ -104,11 +91,11 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-    AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
-    AND AGGREGATE(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END
-    ) > 250 THEN NULL
+      AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+      AND AGGREGATE(
+        REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_LIKE(`answer`, '[0-9]{250}')
       AND REGEXP_LIKE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_LIKE(`answer`, REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -120,13 +107,12 @@ WITH answered AS (
         '<unit>', '(?:[0-9A-Ca-cE-Fe-f]<hex>{3}|[Dd][0-7]<hex>{2}|[Dd][89ABab]<hex>{2}\\\\u[Dd][C-Fc-f]<hex>{2})'), '<hex>', '[0-9A-Fa-f]'),
         '<space>', '[ \\t\\r\\n]*+'))
       AND (JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2) THEN TRY_PARSE_JSON(`answer`)
-  END AS `doc`
-  FROM answered
+  END AS `doc` FROM answered
 ), fields AS (
-  SELECT *, TRY_VARIANT_GET(`doc`, '$.category', 'variant') AS `doc_category`,
-    TRY_VARIANT_GET(`doc`, '$.attributes', 'variant') AS `doc_attributes`, TRY_VARIANT_GET(`doc`, '$.brand', 'variant') AS `doc_brand`,
-    TRY_VARIANT_GET(`doc`, '$.color', 'variant') AS `doc_color`, TRY_VARIANT_GET(`doc`, '$.material', 'variant') AS `doc_material`,
-    TRY_VARIANT_GET(`doc`, '$.size', 'variant') AS `doc_size`, TRY_VARIANT_GET(`doc`, '$.pack_count', 'variant') AS `doc_pack_count`,
+  SELECT *, TRY_VARIANT_GET(`doc`, '$.category', 'variant') AS `doc_category`, TRY_VARIANT_GET(`doc`, '$.attributes', 'variant') AS `doc_attributes`,
+    TRY_VARIANT_GET(`doc`, '$.brand', 'variant') AS `doc_brand`, TRY_VARIANT_GET(`doc`, '$.color', 'variant') AS `doc_color`,
+    TRY_VARIANT_GET(`doc`, '$.material', 'variant') AS `doc_material`, TRY_VARIANT_GET(`doc`, '$.size', 'variant') AS `doc_size`,
+    TRY_VARIANT_GET(`doc`, '$.pack_count', 'variant') AS `doc_pack_count`,
     TRY_VARIANT_GET(`doc`, '$.pack_count', 'bigint') AS `doc_pack_count_integer`,
     ARRAY_MIN(TRANSFORM(TRY_VARIANT_GET(`doc`, '$.attributes', 'array<variant>'), item -> CASE
       WHEN TRY_VARIANT_GET(item, '$', 'struct<x: variant>') IS NOT NULL AND TRY_VARIANT_GET(item, '$.name', 'variant') IS NULL
@@ -142,8 +128,7 @@ WITH answered AS (
       WHEN CHAR_LENGTH(TRY_VARIANT_GET(item, '$.name', 'string')) > 40 THEN '28 BAD_LENGTH attributes[].name is longer than 40'
       WHEN CHAR_LENGTH(TRY_VARIANT_GET(item, '$.value', 'string')) < 1 THEN '29 BAD_LENGTH attributes[].value is shorter than 1'
       WHEN CHAR_LENGTH(TRY_VARIANT_GET(item, '$.value', 'string')) > 80 THEN '30 BAD_LENGTH attributes[].value is longer than 80'
-    END)) AS `doc_attributes_fault`
-  FROM parsed
+    END)) AS `doc_attributes_fault` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -154,10 +139,9 @@ WITH answered AS (
     WHEN `doc_category` IS NULL THEN 'MISSING_FIELD category is missing'
     WHEN `doc_attributes` IS NULL THEN 'MISSING_FIELD attributes is missing'
     WHEN `doc_attributes_fault` < '05' THEN SUBSTR(`doc_attributes_fault`, 4)
-    WHEN EXISTS(
-      MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')),
-      k -> k NOT IN ('brand', 'category', 'color', 'material', 'size', 'pack_count', 'attributes')
-    ) THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
+    WHEN EXISTS(MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')),
+        k -> k NOT IN ('brand', 'category', 'color', 'material', 'size', 'pack_count', 'attributes'))
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
     WHEN SCHEMA_OF_VARIANT(`doc_brand`) <> 'STRING' THEN 'WRONG_TYPE brand is not string'
     WHEN SCHEMA_OF_VARIANT(`doc_category`) <> 'STRING' THEN 'WRONG_TYPE category is not string'
     WHEN SCHEMA_OF_VARIANT(`doc_color`) <> 'STRING' THEN 'WRONG_TYPE color is not string'
@@ -187,12 +171,10 @@ WITH answered AS (
     WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_size`, '$', 'string')) > 40 THEN 'BAD_LENGTH size is longer than 40'
     WHEN `doc_attributes_fault` IS NOT NULL THEN SUBSTR(`doc_attributes_fault`, 4)
     WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc_attributes`, '$', 'array<variant>')) > 12 THEN 'BAD_ITEMS attributes has more than 12 items'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -202,26 +184,21 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1)
-  END AS `_error`,
+    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
   SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM `product_attributes_prompts` AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1;
 
 -- enriched: the accepted rows, typed
 CREATE OR REPLACE TABLE `product_attributes` AS
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM `product_attributes_checked` WHERE `_error` IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM `product_attributes_checked` WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.brand', 'string') AS `brand`, TRY_VARIANT_GET(`doc`, '$.category', 'string') AS `category`,
   TRY_VARIANT_GET(`doc`, '$.color', 'string') AS `color`, TRY_VARIANT_GET(`doc`, '$.material', 'string') AS `material`,
   TRY_VARIANT_GET(`doc`, '$.size', 'string') AS `size`, TRY_VARIANT_GET(`doc`, '$.pack_count', 'bigint') AS `pack_count`,
-  TRANSFORM(TRY_VARIANT_GET(`doc`, '$.attributes', 'array<variant>'), x0 -> CASE
-    WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
-      THEN NAMED_STRUCT('name', TRY_VARIANT_GET(x0, '$.name', 'string'), 'value', TRY_VARIANT_GET(x0, '$.value', 'string'))
-  END) AS `attributes`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '0a5ff73a98fe0494' AS `_fingerprint`
-FROM accepted;
+  TRANSFORM(TRY_VARIANT_GET(`doc`, '$.attributes', 'array<variant>'),
+    x0 -> CASE WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
+      THEN NAMED_STRUCT('name', TRY_VARIANT_GET(x0, '$.name', 'string'), 'value', TRY_VARIANT_GET(x0, '$.value', 'string')) END) AS `attributes`,
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '0a5ff73a98fe0494' AS `_fingerprint` FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE `product_attributes_quarantine` AS

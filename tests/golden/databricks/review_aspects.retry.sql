@@ -12,11 +12,10 @@ CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_text(response STRING) RETURNS STR
 CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_json(answer STRING) RETURNS VARIANT RETURN  -- NULL unless it is strict JSON
   CASE
     WHEN /* deeper than 250 levels */ CHAR_LENGTH(answer) > 500
-    AND CHAR_LENGTH(answer) - CHAR_LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
-    AND AGGREGATE(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE(answer, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END
-    ) > 250 THEN NULL
+      AND CHAR_LENGTH(answer) - CHAR_LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
+      AND AGGREGATE(REGEXP_EXTRACT_ALL(REGEXP_REPLACE(answer, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(answer) > 1000 AND REGEXP_LIKE(answer, '[0-9]{250}')
       AND REGEXP_LIKE(REGEXP_REPLACE(answer, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_LIKE(answer, REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -34,34 +33,28 @@ CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_json(answer STRING) RETURNS VARIA
 UPDATE `review_aspects_responses` SET
   `finish_reason` = CAST(NULL AS STRING), `tokens_in` = CAST(NULL AS BIGINT), `tokens_cached` = CAST(NULL AS BIGINT),
   `tokens_out` = CAST(NULL AS BIGINT), `request_id` = CAST(NULL AS STRING), `read_by` = 'ai_query a07406f2',
-  `response` = COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'), CASE
-    WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
+  `response` = COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'),
+    CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
       AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
-       OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN ''
-  END),
+       OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN '' END),
   `call_error` = COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')),
   `retryable` = COALESCE(
     REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''))), CONCAT(
-      'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-      'service.?unavailable|temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-      'deadline.?exceeded|bad.?gateway|internal.?server.?error|connection.?(reset|refused|aborted|closed)|',
-      '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-    )),
-    FALSE
-  )
+      'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
+      'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
+      'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')),
+    FALSE)
 WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'ai_query a07406f2'
   AND `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`);
 
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE `review_aspects_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    sqlenrich_text(`response`) AS `answer`, CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, sqlenrich_text(`response`) AS `answer`,
+    CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
-), parsed AS (
-  SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered
-), fields AS (
+), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered), fields AS (
   SELECT *, TRY_VARIANT_GET(`doc`, '$.overall', 'variant') AS `doc_overall`, TRY_VARIANT_GET(`doc`, '$.aspects', 'variant') AS `doc_aspects`,
     ARRAY_MIN(TRANSFORM(TRY_VARIANT_GET(`doc`, '$.aspects', 'array<variant>'), item -> CASE
       WHEN TRY_VARIANT_GET(item, '$', 'struct<x: variant>') IS NOT NULL AND TRY_VARIANT_GET(item, '$.aspect', 'variant') IS NULL
@@ -82,8 +75,7 @@ WITH answered AS (
         THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
       WHEN CHAR_LENGTH(TRY_VARIANT_GET(item, '$.quote', 'string')) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
       WHEN CHAR_LENGTH(TRY_VARIANT_GET(item, '$.quote', 'string')) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
-    END)) AS `doc_aspects_fault`
-  FROM parsed
+    END)) AS `doc_aspects_fault` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -103,12 +95,10 @@ WITH answered AS (
       THEN 'NOT_IN_ENUM overall is none of the allowed values'
     WHEN `doc_aspects_fault` IS NOT NULL THEN SUBSTR(`doc_aspects_fault`, 4)
     WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc_aspects`, '$', 'array<variant>')) > 10 THEN 'BAD_ITEMS aspects has more than 10 items'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -118,8 +108,7 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1)
-  END AS `_error`,
+    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
   SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM `review_aspects_prompts` AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1;
@@ -135,60 +124,50 @@ WITH refused AS (
       || `_error`
       || COALESCE(' ' || `_error_detail`, '')
       || '. Answer again, with one JSON object that fits.'
-      ELSE `prompt`
-    END AS `prompt`
+      ELSE `prompt` END AS `prompt`
   FROM `review_aspects_checked`
   WHERE `_error` IN ('CALL_ERROR', 'NO_RESPONSE', 'TRUNCATED', 'REFUSED', 'BAD_JSON', 'NOT_OBJECT', 'MISSING_FIELD', 'EXTRA_FIELD', 'WRONG_TYPE',
       'NOT_IN_ENUM', 'OUT_OF_RANGE', 'BAD_LENGTH', 'BAD_PATTERN', 'BAD_ITEMS', 'SCHEMA')
     AND `_attempts` < 3
 )
 SELECT DISTINCT `request_hash`, `attempt`, `prompt`,
-  SHA2('10106ba184b10f36964ef8e3ae8928f64870a79c9e26de2d8494060d8b8f0499' || `prompt`, 256) AS `sent_hash`
-FROM refused;
+  SHA2('10106ba184b10f36964ef8e3ae8928f64870a79c9e26de2d8494060d8b8f0499' || `prompt`, 256) AS `sent_hash` FROM refused;
 
 -- responses: the model is asked here and nowhere else
 INSERT INTO `review_aspects_responses` (`request_hash`, `attempt`, `sent_hash`, `model`, `version`, `fingerprint`, `run_id`, `asked_at`, `raw`)
 SELECT `request_hash`, `attempt`, `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, '1' AS `version`,
   '6ca8453704b1c560' AS `fingerprint`, CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
-  COALESCE(to_json(ai_query(
-    'system.ai.meta-llama-3-3-70b-instruct', prompt,
+  COALESCE(to_json(ai_query('system.ai.meta-llama-3-3-70b-instruct', prompt,
     responseFormat => '{"type":"json_schema","json_schema":{"name":"review_aspects","schema":{"type":"object","properties":{"overall":{"type":"string","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"array","description":"Every aspect that is judged, each once","items":{"type":"object","properties":{"aspect":{"type":"string","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"string","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"string","description":"Words that show it, copied exactly"}},"required":["aspect","sentiment","quote"],"additionalProperties":false}}},"required":["overall","aspects"],"additionalProperties":false},"strict":true}}',
-    modelParameters => named_struct('temperature', 0, 'max_tokens', 900), failOnError => FALSE
-  ), map('ignoreNullFields', 'false')), 'null') AS `raw`
+    modelParameters => named_struct('temperature', 0, 'max_tokens', 900), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
 FROM `review_aspects_pending`;
 
 -- responses: what no run has read yet, or with other facts, is read from the stored answers
 UPDATE `review_aspects_responses` SET
   `finish_reason` = CAST(NULL AS STRING), `tokens_in` = CAST(NULL AS BIGINT), `tokens_cached` = CAST(NULL AS BIGINT),
   `tokens_out` = CAST(NULL AS BIGINT), `request_id` = CAST(NULL AS STRING), `read_by` = 'ai_query a07406f2',
-  `response` = COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'), CASE
-    WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
+  `response` = COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'),
+    CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
       AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
-       OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN ''
-  END),
+       OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN '' END),
   `call_error` = COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')),
   `retryable` = COALESCE(
     REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''))), CONCAT(
-      'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-      'service.?unavailable|temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-      'deadline.?exceeded|bad.?gateway|internal.?server.?error|connection.?(reset|refused|aborted|closed)|',
-      '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-    )),
-    FALSE
-  )
+      'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
+      'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
+      'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')),
+    FALSE)
 WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'ai_query a07406f2'
   AND `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`);
 
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE `review_aspects_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    sqlenrich_text(`response`) AS `answer`, CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, sqlenrich_text(`response`) AS `answer`,
+    CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
-), parsed AS (
-  SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered
-), fields AS (
+), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered), fields AS (
   SELECT *, TRY_VARIANT_GET(`doc`, '$.overall', 'variant') AS `doc_overall`, TRY_VARIANT_GET(`doc`, '$.aspects', 'variant') AS `doc_aspects`,
     ARRAY_MIN(TRANSFORM(TRY_VARIANT_GET(`doc`, '$.aspects', 'array<variant>'), item -> CASE
       WHEN TRY_VARIANT_GET(item, '$', 'struct<x: variant>') IS NOT NULL AND TRY_VARIANT_GET(item, '$.aspect', 'variant') IS NULL
@@ -209,8 +188,7 @@ WITH answered AS (
         THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
       WHEN CHAR_LENGTH(TRY_VARIANT_GET(item, '$.quote', 'string')) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
       WHEN CHAR_LENGTH(TRY_VARIANT_GET(item, '$.quote', 'string')) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
-    END)) AS `doc_aspects_fault`
-  FROM parsed
+    END)) AS `doc_aspects_fault` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -230,12 +208,10 @@ WITH answered AS (
       THEN 'NOT_IN_ENUM overall is none of the allowed values'
     WHEN `doc_aspects_fault` IS NOT NULL THEN SUBSTR(`doc_aspects_fault`, 4)
     WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc_aspects`, '$', 'array<variant>')) > 10 THEN 'BAD_ITEMS aspects has more than 10 items'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -245,26 +221,19 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1)
-  END AS `_error`,
+    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
   SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM `review_aspects_prompts` AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1;
 
 -- enriched: the accepted rows, typed
 CREATE OR REPLACE TABLE `review_aspects` AS
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM `review_aspects_checked` WHERE `_error` IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM `review_aspects_checked` WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.overall', 'string') AS `overall`,
-  TRANSFORM(TRY_VARIANT_GET(`doc`, '$.aspects', 'array<variant>'), x0 -> CASE
-    WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL THEN NAMED_STRUCT(
-      'aspect', TRY_VARIANT_GET(x0, '$.aspect', 'string'), 'sentiment', TRY_VARIANT_GET(x0, '$.sentiment', 'string'), 'quote',
-      TRY_VARIANT_GET(x0, '$.quote', 'string')
-    )
-  END) AS `aspects`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint`
-FROM accepted;
+  TRANSFORM(TRY_VARIANT_GET(`doc`, '$.aspects', 'array<variant>'), x0 -> CASE WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
+    THEN NAMED_STRUCT('aspect', TRY_VARIANT_GET(x0, '$.aspect', 'string'), 'sentiment', TRY_VARIANT_GET(x0, '$.sentiment', 'string'), 'quote',
+      TRY_VARIANT_GET(x0, '$.quote', 'string')) END) AS `aspects`,
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint` FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE `review_aspects_quarantine` AS

@@ -25,8 +25,7 @@ FROM rendered;
 CREATE TABLE IF NOT EXISTS "product_attributes_responses" (
   "request_hash" TEXT, "attempt" BIGINT, "sent_hash" TEXT, "response" TEXT, "call_error" TEXT, "retryable" BOOLEAN, "finish_reason" TEXT,
   "model" TEXT, "version" TEXT, "fingerprint" TEXT, "tokens_in" BIGINT, "tokens_cached" BIGINT, "tokens_out" BIGINT, "latency_ms" BIGINT,
-  "run_id" TEXT, "asked_at" TIMESTAMP, "raw" TEXT, "request_id" TEXT, "read_by" TEXT
-);
+  "run_id" TEXT, "asked_at" TIMESTAMP, "raw" TEXT, "request_id" TEXT, "read_by" TEXT);
 
 -- pending: what is to be asked, each distinct request once
 CREATE OR REPLACE TABLE "product_attributes_pending" AS
@@ -46,12 +45,11 @@ WITH answered AS (
   FROM "product_attributes_responses" WHERE "request_hash" IN (SELECT "request_hash" FROM "product_attributes_prompts")
 ), parsed AS (
   SELECT *, CASE
-    WHEN /* deeper than 250 levels */ LENGTH("answer") > 500
-    AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
-    AND LIST_REDUCE(LIST_CONCAT([0], LIST_TRANSFORM(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
-      LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END
-    )), LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END) > 250 THEN NULL
+    WHEN /* deeper than 250 levels */ LENGTH("answer") > 500 AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
+      AND LIST_REDUCE(LIST_CONCAT([0],
+        LIST_TRANSFORM(REGEXP_EXTRACT_ALL(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
+          LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)), LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ LENGTH("answer") > 1000 AND REGEXP_MATCHES("answer", '[0-9]{250}')
       AND REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?', '', 'g'), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_FULL_MATCH("answer", REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -62,8 +60,7 @@ WITH answered AS (
         '<space>', '[ \t\r\n]*'))
       AND LEN(LIST_FILTER(JSON_KEYS(TRY_CAST('[' || "answer" || ']' AS JSON), '$..*'), LAMBDA names : LIST_UNIQUE(names) < LEN(names))) = 0
       THEN TRY_CAST("answer" AS JSON)
-  END AS "doc"
-  FROM answered
+  END AS "doc" FROM answered
 ), fields AS (
   SELECT *,
     JSON_EXTRACT("doc", ['/category', '/attributes', '/brand', '/color', '/material', '/size', '/pack_count']) AS "docs",
@@ -73,8 +70,7 @@ WITH answered AS (
     LIST_MIN(LIST_TRANSFORM(JSON_EXTRACT("doc_attributes", '$[*]'), LAMBDA item : CASE
       WHEN JSON_TYPE(item) = 'OBJECT' AND JSON_EXTRACT(item, '/name') IS NULL THEN '02 MISSING_FIELD attributes[].name is missing'
       WHEN JSON_TYPE(item) = 'OBJECT' AND JSON_EXTRACT(item, '/value') IS NULL THEN '03 MISSING_FIELD attributes[].value is missing'
-      WHEN LEN(LIST_FILTER(JSON_KEYS(item), LAMBDA k : k NOT IN ('name', 'value'))) > 0
-        THEN '04 EXTRA_FIELD attributes[] has a name that is not in the schema'
+      WHEN LEN(LIST_FILTER(JSON_KEYS(item), LAMBDA k : k NOT IN ('name', 'value'))) > 0 THEN '04 EXTRA_FIELD attributes[] has a name that is not in the schema'
       WHEN JSON_TYPE(item) <> 'OBJECT' THEN '13 WRONG_TYPE attributes[] is not object'
       WHEN JSON_TYPE(item, '/name') <> 'VARCHAR' THEN '14 WRONG_TYPE attributes[].name is not string'
       WHEN JSON_TYPE(item, '/value') <> 'VARCHAR' THEN '15 WRONG_TYPE attributes[].value is not string'
@@ -82,8 +78,7 @@ WITH answered AS (
       WHEN LENGTH(JSON_EXTRACT_STRING(item, '/name')) > 40 THEN '28 BAD_LENGTH attributes[].name is longer than 40'
       WHEN LENGTH(JSON_EXTRACT_STRING(item, '/value')) < 1 THEN '29 BAD_LENGTH attributes[].value is shorter than 1'
       WHEN LENGTH(JSON_EXTRACT_STRING(item, '/value')) > 80 THEN '30 BAD_LENGTH attributes[].value is longer than 80'
-    END)) AS "doc_attributes_fault"
-  FROM parsed
+    END)) AS "doc_attributes_fault" FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN "call_error" IS NOT NULL THEN 'CALL_ERROR ' || "call_error"
@@ -121,10 +116,8 @@ WITH answered AS (
     WHEN LENGTH(JSON_EXTRACT_STRING("doc_size", '$')) < 1 THEN 'BAD_LENGTH size is shorter than 1'
     WHEN LENGTH(JSON_EXTRACT_STRING("doc_size", '$')) > 40 THEN 'BAD_LENGTH size is longer than 40'
     WHEN "doc_attributes_fault" IS NOT NULL THEN SUBSTR("doc_attributes_fault", 4)
-    WHEN CASE WHEN JSON_TYPE("doc_attributes") = 'ARRAY' THEN JSON_ARRAY_LENGTH("doc_attributes") END > 12
-      THEN 'BAD_ITEMS attributes has more than 12 items'
-  END AS "verdict"
-  FROM fields
+    WHEN CASE WHEN JSON_TYPE("doc_attributes") = 'ARRAY' THEN JSON_ARRAY_LENGTH("doc_attributes") END > 12 THEN 'BAD_ITEMS attributes has more than 12 items'
+  END AS "verdict" FROM fields
 ), ranked AS (
   SELECT *, MAX("attempt") OVER (PARTITION BY "request_hash") AS "attempts",
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
@@ -138,34 +131,25 @@ SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(
     WHEN r."verdict" IS NULL THEN NULL
     WHEN r."finish_reason" = 'length' THEN 'TRUNCATED'
     WHEN r."finish_reason" IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r."verdict", ' ', 1)
-  END AS "_error",
-  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail",
-  COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
+    ELSE SPLIT_PART(r."verdict", ' ', 1) END AS "_error",
+  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail", COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
 FROM "product_attributes_prompts" AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_hash" AND r."choice" = 1;
 
 -- enriched: the accepted rows, typed
 CREATE OR REPLACE TABLE "product_attributes" AS
 WITH accepted AS (
-  SELECT *, JSON_TRANSFORM(
-    CAST("answer" AS JSON),
-    '{"brand":"JSON","category":"JSON","color":"JSON","material":"JSON","size":"JSON","pack_count":"JSON","attributes":"JSON"}'
-  ) AS "doc"
+  SELECT *, JSON_TRANSFORM(CAST("answer" AS JSON),
+    '{"brand":"JSON","category":"JSON","color":"JSON","material":"JSON","size":"JSON","pack_count":"JSON","attributes":"JSON"}') AS "doc"
   FROM "product_attributes_checked" WHERE "_error" IS NULL
 )
 SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'brand'), '$') AS "brand",
-  JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'category'), '$') AS "category",
-  JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'color'), '$') AS "color",
+  JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'category'), '$') AS "category", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'color'), '$') AS "color",
   JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'material'), '$') AS "material", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'size'), '$') AS "size",
   TRY_CAST(JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'pack_count'), '$') AS BIGINT) AS "pack_count",
-  CASE
-    WHEN JSON_TYPE(STRUCT_EXTRACT("doc", 'attributes')) = 'ARRAY' THEN LIST_TRANSFORM(
-      JSON_EXTRACT(STRUCT_EXTRACT("doc", 'attributes'), '$[*]'),
-      LAMBDA x0 : CASE WHEN JSON_TYPE(x0) = 'OBJECT' THEN {'name': JSON_EXTRACT_STRING(x0, '/name'), 'value': JSON_EXTRACT_STRING(x0, '/value')} END
-    )
+  CASE WHEN JSON_TYPE(STRUCT_EXTRACT("doc", 'attributes')) = 'ARRAY' THEN LIST_TRANSFORM(JSON_EXTRACT(STRUCT_EXTRACT("doc", 'attributes'), '$[*]'),
+    LAMBDA x0 : CASE WHEN JSON_TYPE(x0) = 'OBJECT' THEN {'name': JSON_EXTRACT_STRING(x0, '/name'), 'value': JSON_EXTRACT_STRING(x0, '/value')} END)
   END AS "attributes",
-  "request_hash" AS "_request_hash", "_model", '1' AS "_version", '0a5ff73a98fe0494' AS "_fingerprint"
-FROM accepted;
+  "request_hash" AS "_request_hash", "_model", '1' AS "_version", '0a5ff73a98fe0494' AS "_fingerprint" FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE "product_attributes_quarantine" AS

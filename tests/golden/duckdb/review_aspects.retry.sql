@@ -9,10 +9,10 @@ CREATE OR REPLACE TEMP MACRO sqlenrich_text(response) AS  -- repaired: trim, fen
 CREATE OR REPLACE TEMP MACRO sqlenrich_json(answer) AS  -- NULL unless it is strict JSON
   CASE
     WHEN /* deeper than 250 levels */ LENGTH(answer) > 500 AND LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
-    AND LIST_REDUCE(LIST_CONCAT([0], LIST_TRANSFORM(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE(answer, '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
-      LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END
-    )), LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END) > 250 THEN NULL
+      AND LIST_REDUCE(
+        LIST_CONCAT([0], LIST_TRANSFORM(REGEXP_EXTRACT_ALL(REGEXP_REPLACE(answer, '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
+          LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)),
+        LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END) > 250 THEN NULL
     WHEN /* a number of more than 1000 characters */ LENGTH(answer) > 1000 AND REGEXP_MATCHES(answer, '[0-9]{250}')
       AND REGEXP_MATCHES(REGEXP_REPLACE(answer, '"(?:[^"\\]|\\"|\\[^"])*"?', '', 'g'), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_FULL_MATCH(answer, REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -28,12 +28,9 @@ CREATE OR REPLACE TEMP MACRO sqlenrich_json(answer) AS  -- NULL unless it is str
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE "review_aspects_checked" AS
 WITH answered AS (
-  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason",
-    sqlenrich_text("response") AS "answer"
+  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason", sqlenrich_text("response") AS "answer"
   FROM "review_aspects_responses" WHERE "request_hash" IN (SELECT "request_hash" FROM "review_aspects_prompts")
-), parsed AS (
-  SELECT *, sqlenrich_json("answer") AS "doc" FROM answered
-), fields AS (
+), parsed AS (SELECT *, sqlenrich_json("answer") AS "doc" FROM answered), fields AS (
   SELECT *, JSON_EXTRACT("doc", ['/overall', '/aspects']) AS "docs", LIST_EXTRACT("docs", 1) AS "doc_overall",
     LIST_EXTRACT("docs", 2) AS "doc_aspects",
     LIST_MIN(LIST_TRANSFORM(JSON_EXTRACT("doc_aspects", '$[*]'), LAMBDA item : CASE
@@ -52,8 +49,7 @@ WITH answered AS (
         THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
       WHEN LENGTH(JSON_EXTRACT_STRING(item, '/quote')) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
       WHEN LENGTH(JSON_EXTRACT_STRING(item, '/quote')) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
-    END)) AS "doc_aspects_fault"
-  FROM parsed
+    END)) AS "doc_aspects_fault" FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN "call_error" IS NOT NULL THEN 'CALL_ERROR ' || "call_error"
@@ -68,12 +64,10 @@ WITH answered AS (
     WHEN JSON_TYPE("doc_overall") <> 'VARCHAR' THEN 'WRONG_TYPE overall is not string'
     WHEN JSON_TYPE("doc_aspects") <> 'ARRAY' THEN 'WRONG_TYPE aspects is not array'
     WHEN "doc_aspects_fault" < '13' THEN SUBSTR("doc_aspects_fault", 4)
-    WHEN JSON_EXTRACT_STRING("doc_overall", '$') NOT IN ('positive', 'negative', 'mixed', 'neutral')
-      THEN 'NOT_IN_ENUM overall is none of the allowed values'
+    WHEN JSON_EXTRACT_STRING("doc_overall", '$') NOT IN ('positive', 'negative', 'mixed', 'neutral') THEN 'NOT_IN_ENUM overall is none of the allowed values'
     WHEN "doc_aspects_fault" IS NOT NULL THEN SUBSTR("doc_aspects_fault", 4)
     WHEN CASE WHEN JSON_TYPE("doc_aspects") = 'ARRAY' THEN JSON_ARRAY_LENGTH("doc_aspects") END > 10 THEN 'BAD_ITEMS aspects has more than 10 items'
-  END AS "verdict"
-  FROM fields
+  END AS "verdict" FROM fields
 ), ranked AS (
   SELECT *, MAX("attempt") OVER (PARTITION BY "request_hash") AS "attempts",
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
@@ -87,10 +81,8 @@ SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(
     WHEN r."verdict" IS NULL THEN NULL
     WHEN r."finish_reason" = 'length' THEN 'TRUNCATED'
     WHEN r."finish_reason" IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r."verdict", ' ', 1)
-  END AS "_error",
-  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail",
-  COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
+    ELSE SPLIT_PART(r."verdict", ' ', 1) END AS "_error",
+  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail", COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
 FROM "review_aspects_prompts" AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_hash" AND r."choice" = 1;
 
 -- pending: what is to be asked again, each distinct request once
@@ -104,16 +96,14 @@ WITH refused AS (
       || "_error"
       || COALESCE(' ' || "_error_detail", '')
       || '. Answer again, with one JSON object that fits.'
-      ELSE "prompt"
-    END AS "prompt"
+      ELSE "prompt" END AS "prompt"
   FROM "review_aspects_checked"
   WHERE "_error" IN ('CALL_ERROR', 'NO_RESPONSE', 'REFUSED', 'BAD_JSON', 'NOT_OBJECT', 'MISSING_FIELD', 'EXTRA_FIELD', 'WRONG_TYPE', 'NOT_IN_ENUM',
       'OUT_OF_RANGE', 'BAD_LENGTH', 'BAD_PATTERN', 'BAD_ITEMS', 'SCHEMA')
     AND "_attempts" < 3
 )
 SELECT DISTINCT "request_hash", "attempt", "prompt",
-  SHA256('77cf7a5339099582aa9aa249c842c1b18ac9baf66a5e5aaebb188967fe732091' || "prompt") AS "sent_hash"
-FROM refused;
+  SHA256('77cf7a5339099582aa9aa249c842c1b18ac9baf66a5e5aaebb188967fe732091' || "prompt") AS "sent_hash" FROM refused;
 
 -- pending: what was truncated, with 2 times the limit
 CREATE OR REPLACE TABLE "review_aspects_pending" AS
@@ -122,8 +112,7 @@ WITH refused AS (
   FROM "review_aspects_checked" WHERE "_error" IN ('TRUNCATED') AND "_attempts" < 3 AND "_attempts" = 1
 )
 SELECT DISTINCT "request_hash", "attempt", "prompt",
-  SHA256('a6a5c553872aca9f53fe51313780849b8ce7a60bd0747c66ae18c5dcf9c6a0ab' || "prompt") AS "sent_hash"
-FROM refused;
+  SHA256('a6a5c553872aca9f53fe51313780849b8ce7a60bd0747c66ae18c5dcf9c6a0ab' || "prompt") AS "sent_hash" FROM refused;
 
 -- pending: what was truncated, with 4 times the limit
 CREATE OR REPLACE TABLE "review_aspects_pending" AS
@@ -132,18 +121,14 @@ WITH refused AS (
   FROM "review_aspects_checked" WHERE "_error" IN ('TRUNCATED') AND "_attempts" < 3 AND "_attempts" = 2
 )
 SELECT DISTINCT "request_hash", "attempt", "prompt",
-  SHA256('48cc47232b83844c209ddcc7b742e70537e7d5f40b9eb97b3ca2cbaab34c9f74' || "prompt") AS "sent_hash"
-FROM refused;
+  SHA256('48cc47232b83844c209ddcc7b742e70537e7d5f40b9eb97b3ca2cbaab34c9f74' || "prompt") AS "sent_hash" FROM refused;
 
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE "review_aspects_checked" AS
 WITH answered AS (
-  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason",
-    sqlenrich_text("response") AS "answer"
+  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason", sqlenrich_text("response") AS "answer"
   FROM "review_aspects_responses" WHERE "request_hash" IN (SELECT "request_hash" FROM "review_aspects_prompts")
-), parsed AS (
-  SELECT *, sqlenrich_json("answer") AS "doc" FROM answered
-), fields AS (
+), parsed AS (SELECT *, sqlenrich_json("answer") AS "doc" FROM answered), fields AS (
   SELECT *, JSON_EXTRACT("doc", ['/overall', '/aspects']) AS "docs", LIST_EXTRACT("docs", 1) AS "doc_overall",
     LIST_EXTRACT("docs", 2) AS "doc_aspects",
     LIST_MIN(LIST_TRANSFORM(JSON_EXTRACT("doc_aspects", '$[*]'), LAMBDA item : CASE
@@ -162,8 +147,7 @@ WITH answered AS (
         THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
       WHEN LENGTH(JSON_EXTRACT_STRING(item, '/quote')) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
       WHEN LENGTH(JSON_EXTRACT_STRING(item, '/quote')) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
-    END)) AS "doc_aspects_fault"
-  FROM parsed
+    END)) AS "doc_aspects_fault" FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN "call_error" IS NOT NULL THEN 'CALL_ERROR ' || "call_error"
@@ -178,12 +162,10 @@ WITH answered AS (
     WHEN JSON_TYPE("doc_overall") <> 'VARCHAR' THEN 'WRONG_TYPE overall is not string'
     WHEN JSON_TYPE("doc_aspects") <> 'ARRAY' THEN 'WRONG_TYPE aspects is not array'
     WHEN "doc_aspects_fault" < '13' THEN SUBSTR("doc_aspects_fault", 4)
-    WHEN JSON_EXTRACT_STRING("doc_overall", '$') NOT IN ('positive', 'negative', 'mixed', 'neutral')
-      THEN 'NOT_IN_ENUM overall is none of the allowed values'
+    WHEN JSON_EXTRACT_STRING("doc_overall", '$') NOT IN ('positive', 'negative', 'mixed', 'neutral') THEN 'NOT_IN_ENUM overall is none of the allowed values'
     WHEN "doc_aspects_fault" IS NOT NULL THEN SUBSTR("doc_aspects_fault", 4)
     WHEN CASE WHEN JSON_TYPE("doc_aspects") = 'ARRAY' THEN JSON_ARRAY_LENGTH("doc_aspects") END > 10 THEN 'BAD_ITEMS aspects has more than 10 items'
-  END AS "verdict"
-  FROM fields
+  END AS "verdict" FROM fields
 ), ranked AS (
   SELECT *, MAX("attempt") OVER (PARTITION BY "request_hash") AS "attempts",
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
@@ -197,10 +179,8 @@ SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(
     WHEN r."verdict" IS NULL THEN NULL
     WHEN r."finish_reason" = 'length' THEN 'TRUNCATED'
     WHEN r."finish_reason" IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r."verdict", ' ', 1)
-  END AS "_error",
-  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail",
-  COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
+    ELSE SPLIT_PART(r."verdict", ' ', 1) END AS "_error",
+  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail", COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
 FROM "review_aspects_prompts" AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_hash" AND r."choice" = 1;
 
 -- enriched: the accepted rows, typed
@@ -210,15 +190,11 @@ WITH accepted AS (
   FROM "review_aspects_checked" WHERE "_error" IS NULL
 )
 SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'overall'), '$') AS "overall",
-  CASE
-    WHEN JSON_TYPE(STRUCT_EXTRACT("doc", 'aspects')) = 'ARRAY'
-      THEN LIST_TRANSFORM(JSON_EXTRACT(STRUCT_EXTRACT("doc", 'aspects'), '$[*]'), LAMBDA x0 : CASE
-        WHEN JSON_TYPE(x0) = 'OBJECT'
-          THEN {'aspect': JSON_EXTRACT_STRING(x0, '/aspect'), 'sentiment': JSON_EXTRACT_STRING(x0, '/sentiment'), 'quote': JSON_EXTRACT_STRING(x0, '/quote')}
-      END)
-  END AS "aspects",
-  "request_hash" AS "_request_hash", "_model", '1' AS "_version", '6ca8453704b1c560' AS "_fingerprint"
-FROM accepted;
+  CASE WHEN JSON_TYPE(STRUCT_EXTRACT("doc", 'aspects')) = 'ARRAY'
+    THEN LIST_TRANSFORM(JSON_EXTRACT(STRUCT_EXTRACT("doc", 'aspects'), '$[*]'), LAMBDA x0 : CASE WHEN JSON_TYPE(x0) = 'OBJECT'
+      THEN {'aspect': JSON_EXTRACT_STRING(x0, '/aspect'), 'sentiment': JSON_EXTRACT_STRING(x0, '/sentiment'), 'quote': JSON_EXTRACT_STRING(x0, '/quote')}
+    END) END AS "aspects",
+  "request_hash" AS "_request_hash", "_model", '1' AS "_version", '6ca8453704b1c560' AS "_fingerprint" FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE "review_aspects_quarantine" AS

@@ -25,8 +25,7 @@ FROM rendered;
 CREATE TABLE IF NOT EXISTS "review_aspects_responses" (
   "request_hash" TEXT, "attempt" BIGINT, "sent_hash" TEXT, "response" TEXT, "call_error" TEXT, "retryable" BOOLEAN, "finish_reason" TEXT,
   "model" TEXT, "version" TEXT, "fingerprint" TEXT, "tokens_in" BIGINT, "tokens_cached" BIGINT, "tokens_out" BIGINT, "latency_ms" BIGINT,
-  "run_id" TEXT, "asked_at" TIMESTAMP, "raw" TEXT, "request_id" TEXT, "read_by" TEXT
-);
+  "run_id" TEXT, "asked_at" TIMESTAMP, "raw" TEXT, "request_id" TEXT, "read_by" TEXT);
 
 -- pending: what is to be asked, each distinct request once
 CREATE OR REPLACE TABLE "review_aspects_pending" AS
@@ -46,12 +45,11 @@ WITH answered AS (
   FROM "review_aspects_responses" WHERE "request_hash" IN (SELECT "request_hash" FROM "review_aspects_prompts")
 ), parsed AS (
   SELECT *, CASE
-    WHEN /* deeper than 250 levels */ LENGTH("answer") > 500
-    AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
-    AND LIST_REDUCE(LIST_CONCAT([0], LIST_TRANSFORM(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
-      LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END
-    )), LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END) > 250 THEN NULL
+    WHEN /* deeper than 250 levels */ LENGTH("answer") > 500 AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
+      AND LIST_REDUCE(LIST_CONCAT([0],
+        LIST_TRANSFORM(REGEXP_EXTRACT_ALL(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
+          LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)), LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ LENGTH("answer") > 1000 AND REGEXP_MATCHES("answer", '[0-9]{250}')
       AND REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?', '', 'g'), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_FULL_MATCH("answer", REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -62,8 +60,7 @@ WITH answered AS (
         '<space>', '[ \t\r\n]*'))
       AND LEN(LIST_FILTER(JSON_KEYS(TRY_CAST('[' || "answer" || ']' AS JSON), '$..*'), LAMBDA names : LIST_UNIQUE(names) < LEN(names))) = 0
       THEN TRY_CAST("answer" AS JSON)
-  END AS "doc"
-  FROM answered
+  END AS "doc" FROM answered
 ), fields AS (
   SELECT *, JSON_EXTRACT("doc", ['/overall', '/aspects']) AS "docs", LIST_EXTRACT("docs", 1) AS "doc_overall",
     LIST_EXTRACT("docs", 2) AS "doc_aspects",
@@ -83,8 +80,7 @@ WITH answered AS (
         THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
       WHEN LENGTH(JSON_EXTRACT_STRING(item, '/quote')) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
       WHEN LENGTH(JSON_EXTRACT_STRING(item, '/quote')) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
-    END)) AS "doc_aspects_fault"
-  FROM parsed
+    END)) AS "doc_aspects_fault" FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN "call_error" IS NOT NULL THEN 'CALL_ERROR ' || "call_error"
@@ -99,12 +95,10 @@ WITH answered AS (
     WHEN JSON_TYPE("doc_overall") <> 'VARCHAR' THEN 'WRONG_TYPE overall is not string'
     WHEN JSON_TYPE("doc_aspects") <> 'ARRAY' THEN 'WRONG_TYPE aspects is not array'
     WHEN "doc_aspects_fault" < '13' THEN SUBSTR("doc_aspects_fault", 4)
-    WHEN JSON_EXTRACT_STRING("doc_overall", '$') NOT IN ('positive', 'negative', 'mixed', 'neutral')
-      THEN 'NOT_IN_ENUM overall is none of the allowed values'
+    WHEN JSON_EXTRACT_STRING("doc_overall", '$') NOT IN ('positive', 'negative', 'mixed', 'neutral') THEN 'NOT_IN_ENUM overall is none of the allowed values'
     WHEN "doc_aspects_fault" IS NOT NULL THEN SUBSTR("doc_aspects_fault", 4)
     WHEN CASE WHEN JSON_TYPE("doc_aspects") = 'ARRAY' THEN JSON_ARRAY_LENGTH("doc_aspects") END > 10 THEN 'BAD_ITEMS aspects has more than 10 items'
-  END AS "verdict"
-  FROM fields
+  END AS "verdict" FROM fields
 ), ranked AS (
   SELECT *, MAX("attempt") OVER (PARTITION BY "request_hash") AS "attempts",
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
@@ -118,10 +112,8 @@ SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(
     WHEN r."verdict" IS NULL THEN NULL
     WHEN r."finish_reason" = 'length' THEN 'TRUNCATED'
     WHEN r."finish_reason" IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r."verdict", ' ', 1)
-  END AS "_error",
-  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail",
-  COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
+    ELSE SPLIT_PART(r."verdict", ' ', 1) END AS "_error",
+  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail", COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
 FROM "review_aspects_prompts" AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_hash" AND r."choice" = 1;
 
 -- enriched: the accepted rows, typed
@@ -131,15 +123,11 @@ WITH accepted AS (
   FROM "review_aspects_checked" WHERE "_error" IS NULL
 )
 SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'overall'), '$') AS "overall",
-  CASE
-    WHEN JSON_TYPE(STRUCT_EXTRACT("doc", 'aspects')) = 'ARRAY'
-      THEN LIST_TRANSFORM(JSON_EXTRACT(STRUCT_EXTRACT("doc", 'aspects'), '$[*]'), LAMBDA x0 : CASE
-        WHEN JSON_TYPE(x0) = 'OBJECT'
-          THEN {'aspect': JSON_EXTRACT_STRING(x0, '/aspect'), 'sentiment': JSON_EXTRACT_STRING(x0, '/sentiment'), 'quote': JSON_EXTRACT_STRING(x0, '/quote')}
-      END)
-  END AS "aspects",
-  "request_hash" AS "_request_hash", "_model", '1' AS "_version", '6ca8453704b1c560' AS "_fingerprint"
-FROM accepted;
+  CASE WHEN JSON_TYPE(STRUCT_EXTRACT("doc", 'aspects')) = 'ARRAY'
+    THEN LIST_TRANSFORM(JSON_EXTRACT(STRUCT_EXTRACT("doc", 'aspects'), '$[*]'), LAMBDA x0 : CASE WHEN JSON_TYPE(x0) = 'OBJECT'
+      THEN {'aspect': JSON_EXTRACT_STRING(x0, '/aspect'), 'sentiment': JSON_EXTRACT_STRING(x0, '/sentiment'), 'quote': JSON_EXTRACT_STRING(x0, '/quote')}
+    END) END AS "aspects",
+  "request_hash" AS "_request_hash", "_model", '1' AS "_version", '6ca8453704b1c560' AS "_fingerprint" FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE "review_aspects_quarantine" AS

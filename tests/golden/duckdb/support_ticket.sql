@@ -25,8 +25,7 @@ FROM rendered;
 CREATE TABLE IF NOT EXISTS "support_ticket_responses" (
   "request_hash" TEXT, "attempt" BIGINT, "sent_hash" TEXT, "response" TEXT, "call_error" TEXT, "retryable" BOOLEAN, "finish_reason" TEXT,
   "model" TEXT, "version" TEXT, "fingerprint" TEXT, "tokens_in" BIGINT, "tokens_cached" BIGINT, "tokens_out" BIGINT, "latency_ms" BIGINT,
-  "run_id" TEXT, "asked_at" TIMESTAMP, "raw" TEXT, "request_id" TEXT, "read_by" TEXT
-);
+  "run_id" TEXT, "asked_at" TIMESTAMP, "raw" TEXT, "request_id" TEXT, "read_by" TEXT);
 
 -- pending: what is to be asked, each distinct request once
 CREATE OR REPLACE TABLE "support_ticket_pending" AS
@@ -46,12 +45,11 @@ WITH answered AS (
   FROM "support_ticket_responses" WHERE "request_hash" IN (SELECT "request_hash" FROM "support_ticket_prompts")
 ), parsed AS (
   SELECT *, CASE
-    WHEN /* deeper than 250 levels */ LENGTH("answer") > 500
-    AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
-    AND LIST_REDUCE(LIST_CONCAT([0], LIST_TRANSFORM(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
-      LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END
-    )), LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END) > 250 THEN NULL
+    WHEN /* deeper than 250 levels */ LENGTH("answer") > 500 AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
+      AND LIST_REDUCE(LIST_CONCAT([0],
+        LIST_TRANSFORM(REGEXP_EXTRACT_ALL(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
+          LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)), LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ LENGTH("answer") > 1000 AND REGEXP_MATCHES("answer", '[0-9]{250}')
       AND REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?', '', 'g'), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_FULL_MATCH("answer", REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -62,15 +60,13 @@ WITH answered AS (
         '<space>', '[ \t\r\n]*'))
       AND LEN(LIST_FILTER(JSON_KEYS(TRY_CAST('[' || "answer" || ']' AS JSON), '$..*'), LAMBDA names : LIST_UNIQUE(names) < LEN(names))) = 0
       THEN TRY_CAST("answer" AS JSON)
-  END AS "doc"
-  FROM answered
+  END AS "doc" FROM answered
 ), fields AS (
   SELECT *,
     JSON_EXTRACT("doc", ['/intent', '/urgency', '/needs_human', '/summary', '/product']) AS "docs",
     LIST_EXTRACT("docs", 1) AS "doc_intent", LIST_EXTRACT("docs", 2) AS "doc_urgency", LIST_EXTRACT("docs", 3) AS "doc_needs_human",
     LIST_EXTRACT("docs", 4) AS "doc_summary", LIST_EXTRACT("docs", 5) AS "doc_product",
-    TRY_CAST(JSON_EXTRACT_STRING("doc_urgency", '$') AS BIGINT) AS "doc_urgency_integer"
-  FROM parsed
+    TRY_CAST(JSON_EXTRACT_STRING("doc_urgency", '$') AS BIGINT) AS "doc_urgency_integer" FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN "call_error" IS NOT NULL THEN 'CALL_ERROR ' || "call_error"
@@ -100,8 +96,7 @@ WITH answered AS (
     WHEN "doc_urgency_integer" > 5 THEN 'OUT_OF_RANGE urgency is above 5'
     WHEN LENGTH(JSON_EXTRACT_STRING("doc_summary", '$')) < 1 THEN 'BAD_LENGTH summary is shorter than 1'
     WHEN LENGTH(JSON_EXTRACT_STRING("doc_summary", '$')) > 200 THEN 'BAD_LENGTH summary is longer than 200'
-  END AS "verdict"
-  FROM fields
+  END AS "verdict" FROM fields
 ), ranked AS (
   SELECT *, MAX("attempt") OVER (PARTITION BY "request_hash") AS "attempts",
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
@@ -115,10 +110,8 @@ SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(
     WHEN r."verdict" IS NULL THEN NULL
     WHEN r."finish_reason" = 'length' THEN 'TRUNCATED'
     WHEN r."finish_reason" IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r."verdict", ' ', 1)
-  END AS "_error",
-  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail",
-  COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
+    ELSE SPLIT_PART(r."verdict", ' ', 1) END AS "_error",
+  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail", COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
 FROM "support_ticket_prompts" AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_hash" AND r."choice" = 1;
 
 -- enriched: the accepted rows, typed
@@ -133,8 +126,7 @@ SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'intent'), '$') AS "inten
   JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'product'), '$') AS "product",
   TRY_CAST(JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'needs_human'), '$') AS BOOLEAN) AS "needs_human",
   JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'summary'), '$') AS "summary", "request_hash" AS "_request_hash", "_model", '1' AS "_version",
-  '1892e31aefbf5236' AS "_fingerprint"
-FROM accepted;
+  '1892e31aefbf5236' AS "_fingerprint" FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE "support_ticket_quarantine" AS

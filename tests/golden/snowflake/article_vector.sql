@@ -29,9 +29,8 @@ FROM rendered;
 -- responses: every answer ever paid for
 CREATE TABLE IF NOT EXISTS article_vector_responses (
   request_hash VARCHAR, attempt BIGINT, sent_hash VARCHAR, response VARCHAR, call_error VARCHAR, retryable BOOLEAN, finish_reason VARCHAR,
-  model VARCHAR, version VARCHAR, fingerprint VARCHAR, tokens_in BIGINT, tokens_cached BIGINT, tokens_out BIGINT, latency_ms BIGINT,
-  run_id VARCHAR, asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, read_by VARCHAR
-) CLUSTER BY (request_hash);
+  model VARCHAR, version VARCHAR, fingerprint VARCHAR, tokens_in BIGINT, tokens_cached BIGINT, tokens_out BIGINT, latency_ms BIGINT, run_id VARCHAR,
+  asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, read_by VARCHAR) CLUSTER BY (request_hash);
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 EXECUTE IMMEDIATE $$
@@ -40,19 +39,15 @@ DECLARE
 BEGIN
   LOOP
     UPDATE article_vector_responses SET
-      call_error = sqlenrich_error(raw), finish_reason = CAST(NULL AS VARCHAR), tokens_in = CAST(NULL AS BIGINT),
-      tokens_cached = CAST(NULL AS BIGINT), tokens_out = CAST(NULL AS BIGINT), request_id = CAST(NULL AS VARCHAR), read_by = 'AI_EMBED d7684e3c',
-      response = COALESCE(
-        CONCAT('{"embedding":', CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value') AS VARCHAR), '}'),
-        CASE WHEN sqlenrich_error(raw) IS NULL AND GET_PATH(TRY_PARSE_JSON(raw), 'value') IS NOT NULL THEN '' END
-      ),
+      call_error = sqlenrich_error(raw), finish_reason = CAST(NULL AS VARCHAR), tokens_in = CAST(NULL AS BIGINT), tokens_cached = CAST(NULL AS BIGINT),
+      tokens_out = CAST(NULL AS BIGINT), request_id = CAST(NULL AS VARCHAR), read_by = 'AI_EMBED d7684e3c',
+      response = COALESCE(CONCAT('{"embedding":', CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value') AS VARCHAR), '}'),
+        CASE WHEN sqlenrich_error(raw) IS NULL AND GET_PATH(TRY_PARSE_JSON(raw), 'value') IS NOT NULL THEN '' END),
       retryable = COALESCE(REGEXP_INSTR(LOWER(sqlenrich_error(raw)), CONCAT(
-        'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-        'service.?unavailable|temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-        'deadline.?exceeded|bad.?gateway|internal.?server.?error|connection.?(reset|refused|aborted|closed)|',
-        '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-        '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-      )) > 0, FALSE)
+        'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
+        'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
+        'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+        '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')) > 0, FALSE)
     WHERE raw IS NOT NULL AND COALESCE(read_by, '') <> 'AI_EMBED d7684e3c' AND request_hash IN (SELECT request_hash FROM article_vector_prompts);
     IF (part = 0) THEN
       CREATE OR REPLACE TRANSIENT TABLE article_vector_pending AS
@@ -65,16 +60,10 @@ BEGIN
       WHERE p.request_hash IS NOT NULL AND (asked.attempt IS NULL OR (asked.settled < asked.attempt AND asked.attempt < 3));
       first_hash := (SELECT MAX(request_hash) FROM (SELECT request_hash FROM article_vector_pending ORDER BY request_hash LIMIT 3) AS few);
     ELSEIF (part = 1) THEN
-      problem := (
-        SELECT CASE WHEN COUNT(*) = COUNT(failure) THEN MAX(failure) END FROM (
-          SELECT COALESCE(
-            'CALL_ERROR ' || r.call_error,
-            CASE WHEN r.response IS NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || SUBSTR(r.raw, 1, 500) END
-          ) AS failure
-          FROM article_vector_responses AS r JOIN article_vector_pending AS p ON r.request_hash = p.request_hash AND r.attempt = p.attempt
-          WHERE p.request_hash <= :first_hash AND EXISTS(SELECT 1 FROM article_vector_pending AS o WHERE o.request_hash > :first_hash)
-        ) AS asked
-      );
+      problem := (SELECT CASE WHEN COUNT(*) = COUNT(failure) THEN MAX(failure) END FROM (SELECT COALESCE('CALL_ERROR ' || r.call_error,
+           CASE WHEN r.response IS NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || SUBSTR(r.raw, 1, 500) END) AS failure
+         FROM article_vector_responses AS r JOIN article_vector_pending AS p ON r.request_hash = p.request_hash AND r.attempt = p.attempt
+         WHERE p.request_hash <= :first_hash AND EXISTS(SELECT 1 FROM article_vector_pending AS o WHERE o.request_hash > :first_hash)) AS asked);
       IF (problem IS NOT NULL) THEN SELECT CAST(CONCAT('sqlenrich stopped, since the first requests all failed: ', :problem) AS INTEGER); END IF;
     END IF;
     IF (first_hash IS NULL OR part > 1) THEN BREAK; END IF;
@@ -97,10 +86,8 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ LENGTH(answer) > 500 AND LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
-    AND REDUCE(
-      SPLIT(REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'), ','), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END
-    ) > 250 THEN NULL
+      AND REDUCE(SPLIT(REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'), ','), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END) > 250 THEN NULL
     WHEN /* a number of more than 1000 characters */ LENGTH(answer) > 1000 AND REGEXP_INSTR(answer, '[0-9]{250}') > 0
       AND REGEXP_INSTR(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') > 0 THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_LIKE(answer, REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -109,16 +96,14 @@ WITH answered AS (
         '<string>', '"([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u<unit>))*"'), '<number>', '-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?'),
         '<unit>', '([0-9A-Ca-cE-Fe-f]<hex>{3}|[Dd][0-7]<hex>{2}|[Dd][89ABab]<hex>{2}\\\\u[Dd][C-Fc-f]<hex>{2})'), '<hex>', '[0-9A-Fa-f]'),
         '<space>', '[ \t\r\n]*')) THEN TRY_PARSE_JSON(answer)
-  END AS doc
-  FROM answered
+  END AS doc FROM answered
 ), fields AS (
   SELECT *, GET(doc, 'embedding') AS doc_embedding,
     CAST(ARRAY_MIN(ARRAY_COMPACT(TRANSFORM(AS_ARRAY(GET(doc, 'embedding')), item -> CASE
       WHEN TYPEOF(item) NOT IN ('INTEGER', 'DECIMAL', 'DOUBLE') THEN '3 WRONG_TYPE embedding[] is not number'
       WHEN TYPEOF(item) IN ('INTEGER', 'DECIMAL', 'DOUBLE') AND COALESCE(ABS(AS_REAL(item)) >= 1.7976931348623157e+308, TRUE)
         THEN '4 OUT_OF_RANGE embedding[] is beyond a double'
-    END))) AS VARCHAR) AS doc_embedding_fault
-  FROM parsed
+    END))) AS VARCHAR) AS doc_embedding_fault FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN call_error IS NOT NULL THEN 'CALL_ERROR ' || call_error
@@ -133,8 +118,7 @@ WITH answered AS (
     WHEN doc_embedding_fault IS NOT NULL THEN SUBSTR(doc_embedding_fault, 3)
     WHEN ARRAY_SIZE(AS_ARRAY(doc_embedding)) < 1024 THEN 'BAD_ITEMS embedding has fewer than 1024 items'
     WHEN ARRAY_SIZE(AS_ARRAY(doc_embedding)) > 1024 THEN 'BAD_ITEMS embedding has more than 1024 items'
-  END AS verdict
-  FROM fields
+  END AS verdict FROM fields
 ), ranked AS (
   SELECT *, MAX(attempt) OVER (PARTITION BY request_hash) AS attempts,
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
@@ -148,18 +132,14 @@ SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts
     WHEN r.verdict IS NULL THEN NULL
     WHEN r.finish_reason = 'length' THEN 'TRUNCATED'
     WHEN r.finish_reason IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.verdict, ' ', 1)
-  END AS _error,
+    ELSE SPLIT_PART(r.verdict, ' ', 1) END AS _error,
   SUBSTR(r.verdict, LENGTH(SPLIT_PART(r.verdict, ' ', 1)) + 2) AS _error_detail, COALESCE(r.answer <> r.response, FALSE) AS _repaired
 FROM article_vector_prompts AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1;
 
 -- enriched: the accepted rows, typed
 CREATE OR REPLACE TABLE article_vector COPY GRANTS AS
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(answer) AS doc FROM article_vector_checked WHERE _error IS NULL
-)
-SELECT id, AS_ARRAY(GET(doc, 'embedding')) AS embedding, request_hash AS _request_hash, _model, '1' AS _version,
-  'aa9199aa4ebc38fb' AS _fingerprint
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM article_vector_checked WHERE _error IS NULL)
+SELECT id, AS_ARRAY(GET(doc, 'embedding')) AS embedding, request_hash AS _request_hash, _model, '1' AS _version, 'aa9199aa4ebc38fb' AS _fingerprint
 FROM accepted;
 
 -- quarantine: the refused rows, each with its reason

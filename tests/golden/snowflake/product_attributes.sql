@@ -31,9 +31,8 @@ FROM rendered;
 -- responses: every answer ever paid for
 CREATE TABLE IF NOT EXISTS product_attributes_responses (
   request_hash VARCHAR, attempt BIGINT, sent_hash VARCHAR, response VARCHAR, call_error VARCHAR, retryable BOOLEAN, finish_reason VARCHAR,
-  model VARCHAR, version VARCHAR, fingerprint VARCHAR, tokens_in BIGINT, tokens_cached BIGINT, tokens_out BIGINT, latency_ms BIGINT,
-  run_id VARCHAR, asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, read_by VARCHAR
-) CLUSTER BY (request_hash);
+  model VARCHAR, version VARCHAR, fingerprint VARCHAR, tokens_in BIGINT, tokens_cached BIGINT, tokens_out BIGINT, latency_ms BIGINT, run_id VARCHAR,
+  asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, read_by VARCHAR) CLUSTER BY (request_hash);
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 EXECUTE IMMEDIATE $$
@@ -43,31 +42,24 @@ BEGIN
   LOOP
     UPDATE product_attributes_responses SET
       call_error = sqlenrich_error(raw), tokens_cached = CAST(NULL AS BIGINT), request_id = CAST(NULL AS VARCHAR), read_by = 'AI_COMPLETE 085faa87',
-      response = COALESCE(
-        CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') AS VARCHAR),
+      response = COALESCE(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') AS VARCHAR),
         CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') AS VARCHAR),
         CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') AS VARCHAR),
         CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].structured_output[0].raw_message') AS VARCHAR),
-        CASE
-          WHEN sqlenrich_error(raw) IS NULL
-            AND (GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') IS NOT NULL
-             OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') IS NOT NULL
-             OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') IS NOT NULL
-             OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].structured_output[0].raw_message') IS NOT NULL) THEN ''
-        END
-      ),
+        CASE WHEN sqlenrich_error(raw) IS NULL
+          AND (GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') IS NOT NULL
+           OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') IS NOT NULL
+           OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') IS NOT NULL
+           OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].structured_output[0].raw_message') IS NOT NULL) THEN '' END),
       retryable = COALESCE(REGEXP_INSTR(LOWER(sqlenrich_error(raw)), CONCAT(
-        'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-        'service.?unavailable|temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-        'deadline.?exceeded|bad.?gateway|internal.?server.?error|connection.?(reset|refused|aborted|closed)|',
-        '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-        '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-      )) > 0, FALSE),
+        'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
+        'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
+        'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+        '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')) > 0, FALSE),
       finish_reason = CASE WHEN REGEXP_INSTR(LOWER(sqlenrich_error(raw)), '(^|[^0-9])422([^0-9]|$)') > 0 THEN 'length' END,
       tokens_in = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.prompt_tokens') AS VARCHAR), 38, 0),
       tokens_out = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.completion_tokens') AS VARCHAR), 38, 0)
-    WHERE raw IS NOT NULL AND COALESCE(read_by, '') <> 'AI_COMPLETE 085faa87'
-      AND request_hash IN (SELECT request_hash FROM product_attributes_prompts);
+    WHERE raw IS NOT NULL AND COALESCE(read_by, '') <> 'AI_COMPLETE 085faa87' AND request_hash IN (SELECT request_hash FROM product_attributes_prompts);
     IF (part = 0) THEN
       CREATE OR REPLACE TRANSIENT TABLE product_attributes_pending AS
       WITH asked AS (
@@ -79,27 +71,19 @@ BEGIN
       WHERE p.request_hash IS NOT NULL AND (asked.attempt IS NULL OR (asked.settled < asked.attempt AND asked.attempt < 3));
       first_hash := (SELECT MAX(request_hash) FROM (SELECT request_hash FROM product_attributes_pending ORDER BY request_hash LIMIT 3) AS few);
     ELSEIF (part = 1) THEN
-      problem := (
-        SELECT CASE WHEN COUNT(*) = COUNT(failure) THEN MAX(failure) END FROM (
-          SELECT COALESCE(
-            'CALL_ERROR ' || r.call_error,
-            CASE WHEN r.response IS NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || SUBSTR(r.raw, 1, 500) END
-          ) AS failure
-          FROM product_attributes_responses AS r JOIN product_attributes_pending AS p ON r.request_hash = p.request_hash AND r.attempt = p.attempt
-          WHERE p.request_hash <= :first_hash AND EXISTS(SELECT 1 FROM product_attributes_pending AS o WHERE o.request_hash > :first_hash)
-        ) AS asked
-      );
+      problem := (SELECT CASE WHEN COUNT(*) = COUNT(failure) THEN MAX(failure) END FROM (SELECT COALESCE('CALL_ERROR ' || r.call_error,
+           CASE WHEN r.response IS NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || SUBSTR(r.raw, 1, 500) END) AS failure
+         FROM product_attributes_responses AS r JOIN product_attributes_pending AS p ON r.request_hash = p.request_hash AND r.attempt = p.attempt
+         WHERE p.request_hash <= :first_hash AND EXISTS(SELECT 1 FROM product_attributes_pending AS o WHERE o.request_hash > :first_hash)) AS asked);
       IF (problem IS NOT NULL) THEN SELECT CAST(CONCAT('sqlenrich stopped, since the first requests all failed: ', :problem) AS INTEGER); END IF;
     END IF;
     IF (first_hash IS NULL OR part > 1) THEN BREAK; END IF;
     INSERT INTO product_attributes_responses (request_hash, attempt, sent_hash, model, version, fingerprint, run_id, asked_at, raw)
     SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, '1' AS version, '0a5ff73a98fe0494' AS fingerprint,
       CAST(SYSDATE() AS VARCHAR) AS run_id, SYSDATE() AS asked_at,
-      COALESCE(TO_JSON(AI_COMPLETE(
-        model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 700},
+      COALESCE(TO_JSON(AI_COMPLETE(model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 700},
         response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'brand': {'type': 'string', 'description': 'Maker\'s brand as usually written'}, 'category': {'type': 'string', 'description': 'What the product itself is', 'enum': ['clothing', 'shoes', 'bags_accessories', 'electronics', 'home_kitchen', 'furniture', 'beauty_health', 'food_drink', 'toys_games', 'sports_outdoors', 'tools_garden', 'books_media', 'pets', 'other']}, 'color': {'type': 'string', 'description': 'Main color', 'enum': ['black', 'white', 'grey', 'silver', 'gold', 'beige', 'brown', 'red', 'pink', 'purple', 'blue', 'green', 'yellow', 'orange', 'multicolor', 'transparent', 'other']}, 'material': {'type': 'string', 'description': 'Main material, English, lower case'}, 'size': {'type': 'string', 'description': 'Size as written'}, 'pack_count': {'type': 'integer', 'description': 'Equal pieces sold together'}, 'attributes': {'type': 'array', 'description': 'Further stated facts', 'items': {'type': 'object', 'properties': {'name': {'type': 'string', 'description': 'English, snake_case'}, 'value': {'type': 'string', 'description': 'As stated, with its unit'}}, 'required': ['name', 'value'], 'additionalProperties': FALSE}}}, 'required': ['category', 'attributes'], 'additionalProperties': FALSE}},
-        show_details => TRUE, return_error_details => TRUE
-      )), 'null') AS raw
+        show_details => TRUE, return_error_details => TRUE)), 'null') AS raw
     FROM product_attributes_pending WHERE CASE WHEN request_hash <= :first_hash THEN 0 ELSE 1 END = :part;
     part := part + 1;
   END LOOP;
@@ -116,10 +100,8 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ LENGTH(answer) > 500 AND LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
-    AND REDUCE(
-      SPLIT(REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'), ','), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END
-    ) > 250 THEN NULL
+      AND REDUCE(SPLIT(REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'), ','), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END) > 250 THEN NULL
     WHEN /* a number of more than 1000 characters */ LENGTH(answer) > 1000 AND REGEXP_INSTR(answer, '[0-9]{250}') > 0
       AND REGEXP_INSTR(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') > 0 THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_LIKE(answer, REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -128,15 +110,12 @@ WITH answered AS (
         '<string>', '"([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u<unit>))*"'), '<number>', '-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?'),
         '<unit>', '([0-9A-Ca-cE-Fe-f]<hex>{3}|[Dd][0-7]<hex>{2}|[Dd][89ABab]<hex>{2}\\\\u[Dd][C-Fc-f]<hex>{2})'), '<hex>', '[0-9A-Fa-f]'),
         '<space>', '[ \t\r\n]*')) THEN TRY_PARSE_JSON(answer)
-  END AS doc
-  FROM answered
+  END AS doc FROM answered
 ), fields AS (
   SELECT *, GET(doc, 'category') AS doc_category, GET(doc, 'attributes') AS doc_attributes, GET(doc, 'brand') AS doc_brand,
     GET(doc, 'color') AS doc_color, GET(doc, 'material') AS doc_material, GET(doc, 'size') AS doc_size, GET(doc, 'pack_count') AS doc_pack_count,
-    CASE
-      WHEN TRY_TO_NUMBER(CAST(GET(doc, 'pack_count') AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807
-        THEN TRY_TO_NUMBER(CAST(GET(doc, 'pack_count') AS VARCHAR), 38, 0)
-    END AS doc_pack_count_integer,
+    CASE WHEN TRY_TO_NUMBER(CAST(GET(doc, 'pack_count') AS VARCHAR), 38, 0) BETWEEN -9223372036854775808 AND 9223372036854775807
+      THEN TRY_TO_NUMBER(CAST(GET(doc, 'pack_count') AS VARCHAR), 38, 0) END AS doc_pack_count_integer,
     CAST(ARRAY_MIN(ARRAY_COMPACT(TRANSFORM(AS_ARRAY(GET(doc, 'attributes')), item -> CASE
       WHEN TYPEOF(item) = 'OBJECT' AND GET(item, 'name') IS NULL THEN '02 MISSING_FIELD attributes[].name is missing'
       WHEN TYPEOF(item) = 'OBJECT' AND GET(item, 'value') IS NULL THEN '03 MISSING_FIELD attributes[].value is missing'
@@ -149,8 +128,7 @@ WITH answered AS (
       WHEN LENGTH(CAST(GET(item, 'name') AS VARCHAR)) > 40 THEN '28 BAD_LENGTH attributes[].name is longer than 40'
       WHEN LENGTH(CAST(GET(item, 'value') AS VARCHAR)) < 1 THEN '29 BAD_LENGTH attributes[].value is shorter than 1'
       WHEN LENGTH(CAST(GET(item, 'value') AS VARCHAR)) > 80 THEN '30 BAD_LENGTH attributes[].value is longer than 80'
-    END))) AS VARCHAR) AS doc_attributes_fault
-  FROM parsed
+    END))) AS VARCHAR) AS doc_attributes_fault FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN call_error IS NOT NULL THEN 'CALL_ERROR ' || call_error
@@ -161,8 +139,9 @@ WITH answered AS (
     WHEN doc_category IS NULL THEN 'MISSING_FIELD category is missing'
     WHEN doc_attributes IS NULL THEN 'MISSING_FIELD attributes is missing'
     WHEN doc_attributes_fault < '05' THEN SUBSTR(doc_attributes_fault, 4)
-    WHEN ARRAY_SIZE(ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('brand', 'category', 'color', 'material', 'size', 'pack_count', 'attributes')))
-        > 0 THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
+    WHEN ARRAY_SIZE(
+        ARRAY_EXCEPT(OBJECT_KEYS(AS_OBJECT(doc)), ARRAY_CONSTRUCT('brand', 'category', 'color', 'material', 'size', 'pack_count', 'attributes'))) > 0
+      THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
     WHEN TYPEOF(doc_brand) <> 'VARCHAR' THEN 'WRONG_TYPE brand is not string'
     WHEN TYPEOF(doc_category) <> 'VARCHAR' THEN 'WRONG_TYPE category is not string'
     WHEN TYPEOF(doc_color) <> 'VARCHAR' THEN 'WRONG_TYPE color is not string'
@@ -189,8 +168,7 @@ WITH answered AS (
     WHEN LENGTH(CAST(doc_size AS VARCHAR)) > 40 THEN 'BAD_LENGTH size is longer than 40'
     WHEN doc_attributes_fault IS NOT NULL THEN SUBSTR(doc_attributes_fault, 4)
     WHEN ARRAY_SIZE(AS_ARRAY(doc_attributes)) > 12 THEN 'BAD_ITEMS attributes has more than 12 items'
-  END AS verdict
-  FROM fields
+  END AS verdict FROM fields
 ), ranked AS (
   SELECT *, MAX(attempt) OVER (PARTITION BY request_hash) AS attempts,
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
@@ -204,21 +182,17 @@ SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts
     WHEN r.verdict IS NULL THEN NULL
     WHEN r.finish_reason = 'length' THEN 'TRUNCATED'
     WHEN r.finish_reason IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.verdict, ' ', 1)
-  END AS _error,
+    ELSE SPLIT_PART(r.verdict, ' ', 1) END AS _error,
   SUBSTR(r.verdict, LENGTH(SPLIT_PART(r.verdict, ' ', 1)) + 2) AS _error_detail, COALESCE(r.answer <> r.response, FALSE) AS _repaired
 FROM product_attributes_prompts AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1;
 
 -- enriched: the accepted rows, typed
 CREATE OR REPLACE TABLE product_attributes COPY GRANTS AS
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(answer) AS doc FROM product_attributes_checked WHERE _error IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM product_attributes_checked WHERE _error IS NULL)
 SELECT id, CAST(GET(doc, 'brand') AS VARCHAR) AS brand, CAST(GET(doc, 'category') AS VARCHAR) AS category,
   CAST(GET(doc, 'color') AS VARCHAR) AS color, CAST(GET(doc, 'material') AS VARCHAR) AS material, CAST(GET(doc, 'size') AS VARCHAR) AS size,
   TRY_TO_NUMBER(CAST(GET(doc, 'pack_count') AS VARCHAR), 38, 0) AS pack_count, AS_ARRAY(GET(doc, 'attributes')) AS attributes,
-  request_hash AS _request_hash, _model, '1' AS _version, '0a5ff73a98fe0494' AS _fingerprint
-FROM accepted;
+  request_hash AS _request_hash, _model, '1' AS _version, '0a5ff73a98fe0494' AS _fingerprint FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE product_attributes_quarantine COPY GRANTS AS

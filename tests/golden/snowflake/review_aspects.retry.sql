@@ -12,10 +12,8 @@ CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_text(response VARCHAR) RETURNS VA
 CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_json(answer VARCHAR) RETURNS VARIANT AS $$  -- NULL unless it is strict JSON
   CASE
     WHEN /* deeper than 250 levels */ LENGTH(answer) > 500 AND LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
-    AND REDUCE(
-      SPLIT(REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'), ','), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END
-    ) > 250 THEN NULL
+      AND REDUCE(SPLIT(REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'), ','), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END) > 250 THEN NULL
     WHEN /* a number of more than 1000 characters */ LENGTH(answer) > 1000 AND REGEXP_INSTR(answer, '[0-9]{250}') > 0
       AND REGEXP_INSTR(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') > 0 THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_LIKE(answer, REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -29,30 +27,24 @@ CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_error(raw VARCHAR) RETURNS VARCHA
   NULLIF(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'error') AS VARCHAR), '') $$;
 CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_retryable(error VARCHAR) RETURNS BOOLEAN AS $$  -- a later attempt may succeed
   COALESCE(REGEXP_INSTR(LOWER(error), CONCAT(
-    'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-    'service.?unavailable|temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-    'deadline.?exceeded|bad.?gateway|internal.?server.?error|connection.?(reset|refused|aborted|closed)|',
-    '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-    '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-  )) > 0, FALSE) $$;
+    'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
+    'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
+    'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+    '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')) > 0, FALSE) $$;
 
 -- responses: what no run has read yet, or with other facts, is read from the stored answers
 UPDATE review_aspects_responses SET
   call_error = sqlenrich_error(raw), retryable = sqlenrich_retryable(sqlenrich_error(raw)), tokens_cached = CAST(NULL AS BIGINT),
   request_id = CAST(NULL AS VARCHAR), read_by = 'AI_COMPLETE 085faa87',
-  response = COALESCE(
-    CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') AS VARCHAR),
+  response = COALESCE(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') AS VARCHAR),
     CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') AS VARCHAR),
     CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') AS VARCHAR),
     CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].structured_output[0].raw_message') AS VARCHAR),
-    CASE
-      WHEN sqlenrich_error(raw) IS NULL
-        AND (GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') IS NOT NULL
-         OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') IS NOT NULL
-         OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') IS NOT NULL
-         OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].structured_output[0].raw_message') IS NOT NULL) THEN ''
-    END
-  ),
+    CASE WHEN sqlenrich_error(raw) IS NULL
+      AND (GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') IS NOT NULL
+       OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') IS NOT NULL
+       OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') IS NOT NULL
+       OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].structured_output[0].raw_message') IS NOT NULL) THEN '' END),
   finish_reason = CASE WHEN REGEXP_INSTR(LOWER(sqlenrich_error(raw)), '(^|[^0-9])422([^0-9]|$)') > 0 THEN 'length' END,
   tokens_in = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.prompt_tokens') AS VARCHAR), 38, 0),
   tokens_out = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.completion_tokens') AS VARCHAR), 38, 0)
@@ -64,9 +56,7 @@ WITH answered AS (
   SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason, sqlenrich_text(response) AS answer,
     CASE WHEN response IS NULL THEN SUBSTR(raw, 1, 500) END AS unread
   FROM review_aspects_responses WHERE request_hash IN (SELECT request_hash FROM review_aspects_prompts)
-), parsed AS (
-  SELECT *, sqlenrich_json(answer) AS doc FROM answered
-), fields AS (
+), parsed AS (SELECT *, sqlenrich_json(answer) AS doc FROM answered), fields AS (
   SELECT *, GET(doc, 'overall') AS doc_overall, GET(doc, 'aspects') AS doc_aspects,
     CAST(ARRAY_MIN(ARRAY_COMPACT(TRANSFORM(AS_ARRAY(GET(doc, 'aspects')), item -> CASE
       WHEN TYPEOF(item) = 'OBJECT' AND GET(item, 'aspect') IS NULL THEN '02 MISSING_FIELD aspects[].aspect is missing'
@@ -84,8 +74,7 @@ WITH answered AS (
         THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
       WHEN LENGTH(CAST(GET(item, 'quote') AS VARCHAR)) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
       WHEN LENGTH(CAST(GET(item, 'quote') AS VARCHAR)) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
-    END))) AS VARCHAR) AS doc_aspects_fault
-  FROM parsed
+    END))) AS VARCHAR) AS doc_aspects_fault FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN call_error IS NOT NULL THEN 'CALL_ERROR ' || call_error
@@ -104,8 +93,7 @@ WITH answered AS (
     WHEN CAST(doc_overall AS VARCHAR) NOT IN ('positive', 'negative', 'mixed', 'neutral') THEN 'NOT_IN_ENUM overall is none of the allowed values'
     WHEN doc_aspects_fault IS NOT NULL THEN SUBSTR(doc_aspects_fault, 4)
     WHEN ARRAY_SIZE(AS_ARRAY(doc_aspects)) > 10 THEN 'BAD_ITEMS aspects has more than 10 items'
-  END AS verdict
-  FROM fields
+  END AS verdict FROM fields
 ), ranked AS (
   SELECT *, MAX(attempt) OVER (PARTITION BY request_hash) AS attempts,
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
@@ -119,8 +107,7 @@ SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts
     WHEN r.verdict IS NULL THEN NULL
     WHEN r.finish_reason = 'length' THEN 'TRUNCATED'
     WHEN r.finish_reason IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.verdict, ' ', 1)
-  END AS _error,
+    ELSE SPLIT_PART(r.verdict, ' ', 1) END AS _error,
   SUBSTR(r.verdict, LENGTH(SPLIT_PART(r.verdict, ' ', 1)) + 2) AS _error_detail, COALESCE(r.answer <> r.response, FALSE) AS _repaired
 FROM review_aspects_prompts AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1;
 
@@ -130,32 +117,23 @@ WITH refused AS (
   SELECT request_hash, _attempts + 1 AS attempt,
     CASE
       WHEN _error IN ('BAD_JSON', 'NOT_OBJECT', 'MISSING_FIELD', 'EXTRA_FIELD', 'WRONG_TYPE', 'NOT_IN_ENUM', 'OUT_OF_RANGE', 'BAD_LENGTH', 'BAD_PATTERN',
-          'BAD_ITEMS', 'SCHEMA') THEN prompt
-      || '\n\nYour last answer was refused: '
-      || _error
-      || COALESCE(' ' || _error_detail, '')
-      || '. Answer again, with one JSON object that fits.'
-      ELSE prompt
-    END AS prompt
+          'BAD_ITEMS', 'SCHEMA')
+        THEN prompt || '\n\nYour last answer was refused: ' || _error || COALESCE(' ' || _error_detail, '') || '. Answer again, with one JSON object that fits.'
+      ELSE prompt END AS prompt
   FROM review_aspects_checked
   WHERE _error IN ('CALL_ERROR', 'NO_RESPONSE', 'REFUSED', 'BAD_JSON', 'NOT_OBJECT', 'MISSING_FIELD', 'EXTRA_FIELD', 'WRONG_TYPE', 'NOT_IN_ENUM',
       'OUT_OF_RANGE', 'BAD_LENGTH', 'BAD_PATTERN', 'BAD_ITEMS', 'SCHEMA')
     AND _attempts < 3
 )
-SELECT DISTINCT request_hash, attempt, prompt,
-  SHA2('dac3777666bd12ca9c6cb58ff2de93e4e7aa728d09adf812d9f2705619518262' || prompt, 256) AS sent_hash
-FROM refused;
+SELECT DISTINCT request_hash, attempt, prompt, SHA2('dac3777666bd12ca9c6cb58ff2de93e4e7aa728d09adf812d9f2705619518262' || prompt, 256) AS sent_hash FROM refused;
 
 -- responses: the model is asked here and nowhere else
 INSERT INTO review_aspects_responses (request_hash, attempt, sent_hash, model, version, fingerprint, run_id, asked_at, raw)
 SELECT request_hash, attempt, sent_hash, 'llama3.3-70b' AS model, '1' AS version, '6ca8453704b1c560' AS fingerprint,
   CAST(SYSDATE() AS VARCHAR) AS run_id, SYSDATE() AS asked_at,
-  COALESCE(TO_JSON(AI_COMPLETE(
-    model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 900},
+  COALESCE(TO_JSON(AI_COMPLETE(model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 900},
     response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'overall': {'type': 'string', 'description': 'The writer\'s verdict on the whole', 'enum': ['positive', 'negative', 'mixed', 'neutral']}, 'aspects': {'type': 'array', 'description': 'Every aspect that is judged, each once', 'items': {'type': 'object', 'properties': {'aspect': {'type': 'string', 'description': 'What is judged', 'enum': ['quality', 'durability', 'ease_of_use', 'design', 'size_fit', 'price', 'delivery', 'packaging', 'customer_service', 'other']}, 'sentiment': {'type': 'string', 'description': 'How it is judged', 'enum': ['positive', 'negative', 'mixed']}, 'quote': {'type': 'string', 'description': 'Words that show it, copied exactly'}}, 'required': ['aspect', 'sentiment', 'quote'], 'additionalProperties': FALSE}}}, 'required': ['overall', 'aspects'], 'additionalProperties': FALSE}},
-    show_details => TRUE, return_error_details => TRUE
-  )), 'null') AS raw
-FROM review_aspects_pending;
+    show_details => TRUE, return_error_details => TRUE)), 'null') AS raw FROM review_aspects_pending;
 
 -- pending: what was truncated, with 2 times the limit
 CREATE OR REPLACE TRANSIENT TABLE review_aspects_pending AS
@@ -163,20 +141,15 @@ WITH refused AS (
   SELECT request_hash, _attempts + 1 AS attempt, prompt
   FROM review_aspects_checked WHERE _error IN ('TRUNCATED') AND _attempts < 3 AND _attempts = 1
 )
-SELECT DISTINCT request_hash, attempt, prompt,
-  SHA2('438cf9c3f9737fca65d9652b22c71d287ce8f862429052ba659cc7df5432c3ac' || prompt, 256) AS sent_hash
-FROM refused;
+SELECT DISTINCT request_hash, attempt, prompt, SHA2('438cf9c3f9737fca65d9652b22c71d287ce8f862429052ba659cc7df5432c3ac' || prompt, 256) AS sent_hash FROM refused;
 
 -- responses: the model is asked here and nowhere else
 INSERT INTO review_aspects_responses (request_hash, attempt, sent_hash, model, version, fingerprint, run_id, asked_at, raw)
 SELECT request_hash, attempt, sent_hash, 'llama3.3-70b' AS model, '1' AS version, '6ca8453704b1c560' AS fingerprint,
   CAST(SYSDATE() AS VARCHAR) AS run_id, SYSDATE() AS asked_at,
-  COALESCE(TO_JSON(AI_COMPLETE(
-    model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 1800},
+  COALESCE(TO_JSON(AI_COMPLETE(model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 1800},
     response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'overall': {'type': 'string', 'description': 'The writer\'s verdict on the whole', 'enum': ['positive', 'negative', 'mixed', 'neutral']}, 'aspects': {'type': 'array', 'description': 'Every aspect that is judged, each once', 'items': {'type': 'object', 'properties': {'aspect': {'type': 'string', 'description': 'What is judged', 'enum': ['quality', 'durability', 'ease_of_use', 'design', 'size_fit', 'price', 'delivery', 'packaging', 'customer_service', 'other']}, 'sentiment': {'type': 'string', 'description': 'How it is judged', 'enum': ['positive', 'negative', 'mixed']}, 'quote': {'type': 'string', 'description': 'Words that show it, copied exactly'}}, 'required': ['aspect', 'sentiment', 'quote'], 'additionalProperties': FALSE}}}, 'required': ['overall', 'aspects'], 'additionalProperties': FALSE}},
-    show_details => TRUE, return_error_details => TRUE
-  )), 'null') AS raw
-FROM review_aspects_pending;
+    show_details => TRUE, return_error_details => TRUE)), 'null') AS raw FROM review_aspects_pending;
 
 -- pending: what was truncated, with 4 times the limit
 CREATE OR REPLACE TRANSIENT TABLE review_aspects_pending AS
@@ -184,38 +157,29 @@ WITH refused AS (
   SELECT request_hash, _attempts + 1 AS attempt, prompt
   FROM review_aspects_checked WHERE _error IN ('TRUNCATED') AND _attempts < 3 AND _attempts = 2
 )
-SELECT DISTINCT request_hash, attempt, prompt,
-  SHA2('29adc866270af91b49f34f91dd5a803c0851bcdd6c577372d14875304d1c843f' || prompt, 256) AS sent_hash
-FROM refused;
+SELECT DISTINCT request_hash, attempt, prompt, SHA2('29adc866270af91b49f34f91dd5a803c0851bcdd6c577372d14875304d1c843f' || prompt, 256) AS sent_hash FROM refused;
 
 -- responses: the model is asked here and nowhere else
 INSERT INTO review_aspects_responses (request_hash, attempt, sent_hash, model, version, fingerprint, run_id, asked_at, raw)
 SELECT request_hash, attempt, sent_hash, 'llama3.3-70b' AS model, '1' AS version, '6ca8453704b1c560' AS fingerprint,
   CAST(SYSDATE() AS VARCHAR) AS run_id, SYSDATE() AS asked_at,
-  COALESCE(TO_JSON(AI_COMPLETE(
-    model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 3600},
+  COALESCE(TO_JSON(AI_COMPLETE(model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 3600},
     response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'overall': {'type': 'string', 'description': 'The writer\'s verdict on the whole', 'enum': ['positive', 'negative', 'mixed', 'neutral']}, 'aspects': {'type': 'array', 'description': 'Every aspect that is judged, each once', 'items': {'type': 'object', 'properties': {'aspect': {'type': 'string', 'description': 'What is judged', 'enum': ['quality', 'durability', 'ease_of_use', 'design', 'size_fit', 'price', 'delivery', 'packaging', 'customer_service', 'other']}, 'sentiment': {'type': 'string', 'description': 'How it is judged', 'enum': ['positive', 'negative', 'mixed']}, 'quote': {'type': 'string', 'description': 'Words that show it, copied exactly'}}, 'required': ['aspect', 'sentiment', 'quote'], 'additionalProperties': FALSE}}}, 'required': ['overall', 'aspects'], 'additionalProperties': FALSE}},
-    show_details => TRUE, return_error_details => TRUE
-  )), 'null') AS raw
-FROM review_aspects_pending;
+    show_details => TRUE, return_error_details => TRUE)), 'null') AS raw FROM review_aspects_pending;
 
 -- responses: what no run has read yet, or with other facts, is read from the stored answers
 UPDATE review_aspects_responses SET
   call_error = sqlenrich_error(raw), retryable = sqlenrich_retryable(sqlenrich_error(raw)), tokens_cached = CAST(NULL AS BIGINT),
   request_id = CAST(NULL AS VARCHAR), read_by = 'AI_COMPLETE 085faa87',
-  response = COALESCE(
-    CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') AS VARCHAR),
+  response = COALESCE(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') AS VARCHAR),
     CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') AS VARCHAR),
     CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') AS VARCHAR),
     CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].structured_output[0].raw_message') AS VARCHAR),
-    CASE
-      WHEN sqlenrich_error(raw) IS NULL
-        AND (GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') IS NOT NULL
-         OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') IS NOT NULL
-         OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') IS NOT NULL
-         OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].structured_output[0].raw_message') IS NOT NULL) THEN ''
-    END
-  ),
+    CASE WHEN sqlenrich_error(raw) IS NULL
+      AND (GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') IS NOT NULL
+       OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') IS NOT NULL
+       OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') IS NOT NULL
+       OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].structured_output[0].raw_message') IS NOT NULL) THEN '' END),
   finish_reason = CASE WHEN REGEXP_INSTR(LOWER(sqlenrich_error(raw)), '(^|[^0-9])422([^0-9]|$)') > 0 THEN 'length' END,
   tokens_in = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.prompt_tokens') AS VARCHAR), 38, 0),
   tokens_out = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.completion_tokens') AS VARCHAR), 38, 0)
@@ -227,9 +191,7 @@ WITH answered AS (
   SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason, sqlenrich_text(response) AS answer,
     CASE WHEN response IS NULL THEN SUBSTR(raw, 1, 500) END AS unread
   FROM review_aspects_responses WHERE request_hash IN (SELECT request_hash FROM review_aspects_prompts)
-), parsed AS (
-  SELECT *, sqlenrich_json(answer) AS doc FROM answered
-), fields AS (
+), parsed AS (SELECT *, sqlenrich_json(answer) AS doc FROM answered), fields AS (
   SELECT *, GET(doc, 'overall') AS doc_overall, GET(doc, 'aspects') AS doc_aspects,
     CAST(ARRAY_MIN(ARRAY_COMPACT(TRANSFORM(AS_ARRAY(GET(doc, 'aspects')), item -> CASE
       WHEN TYPEOF(item) = 'OBJECT' AND GET(item, 'aspect') IS NULL THEN '02 MISSING_FIELD aspects[].aspect is missing'
@@ -247,8 +209,7 @@ WITH answered AS (
         THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
       WHEN LENGTH(CAST(GET(item, 'quote') AS VARCHAR)) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
       WHEN LENGTH(CAST(GET(item, 'quote') AS VARCHAR)) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
-    END))) AS VARCHAR) AS doc_aspects_fault
-  FROM parsed
+    END))) AS VARCHAR) AS doc_aspects_fault FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN call_error IS NOT NULL THEN 'CALL_ERROR ' || call_error
@@ -267,8 +228,7 @@ WITH answered AS (
     WHEN CAST(doc_overall AS VARCHAR) NOT IN ('positive', 'negative', 'mixed', 'neutral') THEN 'NOT_IN_ENUM overall is none of the allowed values'
     WHEN doc_aspects_fault IS NOT NULL THEN SUBSTR(doc_aspects_fault, 4)
     WHEN ARRAY_SIZE(AS_ARRAY(doc_aspects)) > 10 THEN 'BAD_ITEMS aspects has more than 10 items'
-  END AS verdict
-  FROM fields
+  END AS verdict FROM fields
 ), ranked AS (
   SELECT *, MAX(attempt) OVER (PARTITION BY request_hash) AS attempts,
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
@@ -282,19 +242,15 @@ SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts
     WHEN r.verdict IS NULL THEN NULL
     WHEN r.finish_reason = 'length' THEN 'TRUNCATED'
     WHEN r.finish_reason IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.verdict, ' ', 1)
-  END AS _error,
+    ELSE SPLIT_PART(r.verdict, ' ', 1) END AS _error,
   SUBSTR(r.verdict, LENGTH(SPLIT_PART(r.verdict, ' ', 1)) + 2) AS _error_detail, COALESCE(r.answer <> r.response, FALSE) AS _repaired
 FROM review_aspects_prompts AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1;
 
 -- enriched: the accepted rows, typed
 CREATE OR REPLACE TABLE review_aspects COPY GRANTS AS
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(answer) AS doc FROM review_aspects_checked WHERE _error IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM review_aspects_checked WHERE _error IS NULL)
 SELECT id, CAST(GET(doc, 'overall') AS VARCHAR) AS overall, AS_ARRAY(GET(doc, 'aspects')) AS aspects, request_hash AS _request_hash, _model,
-  '1' AS _version, '6ca8453704b1c560' AS _fingerprint
-FROM accepted;
+  '1' AS _version, '6ca8453704b1c560' AS _fingerprint FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE review_aspects_quarantine COPY GRANTS AS

@@ -31,9 +31,8 @@ FROM rendered;
 -- responses: every answer ever paid for
 CREATE TABLE IF NOT EXISTS review_aspects_responses (
   request_hash VARCHAR, attempt BIGINT, sent_hash VARCHAR, response VARCHAR, call_error VARCHAR, retryable BOOLEAN, finish_reason VARCHAR,
-  model VARCHAR, version VARCHAR, fingerprint VARCHAR, tokens_in BIGINT, tokens_cached BIGINT, tokens_out BIGINT, latency_ms BIGINT,
-  run_id VARCHAR, asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, read_by VARCHAR
-) CLUSTER BY (request_hash);
+  model VARCHAR, version VARCHAR, fingerprint VARCHAR, tokens_in BIGINT, tokens_cached BIGINT, tokens_out BIGINT, latency_ms BIGINT, run_id VARCHAR,
+  asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, read_by VARCHAR) CLUSTER BY (request_hash);
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 EXECUTE IMMEDIATE $$
@@ -43,26 +42,20 @@ BEGIN
   LOOP
     UPDATE review_aspects_responses SET
       call_error = sqlenrich_error(raw), tokens_cached = CAST(NULL AS BIGINT), request_id = CAST(NULL AS VARCHAR), read_by = 'AI_COMPLETE 085faa87',
-      response = COALESCE(
-        CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') AS VARCHAR),
+      response = COALESCE(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') AS VARCHAR),
         CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') AS VARCHAR),
         CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') AS VARCHAR),
         CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].structured_output[0].raw_message') AS VARCHAR),
-        CASE
-          WHEN sqlenrich_error(raw) IS NULL
-            AND (GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') IS NOT NULL
-             OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') IS NOT NULL
-             OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') IS NOT NULL
-             OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].structured_output[0].raw_message') IS NOT NULL) THEN ''
-        END
-      ),
+        CASE WHEN sqlenrich_error(raw) IS NULL
+          AND (GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') IS NOT NULL
+           OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') IS NOT NULL
+           OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') IS NOT NULL
+           OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].structured_output[0].raw_message') IS NOT NULL) THEN '' END),
       retryable = COALESCE(REGEXP_INSTR(LOWER(sqlenrich_error(raw)), CONCAT(
-        'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-        'service.?unavailable|temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-        'deadline.?exceeded|bad.?gateway|internal.?server.?error|connection.?(reset|refused|aborted|closed)|',
-        '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-        '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-      )) > 0, FALSE),
+        'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
+        'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
+        'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+        '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')) > 0, FALSE),
       finish_reason = CASE WHEN REGEXP_INSTR(LOWER(sqlenrich_error(raw)), '(^|[^0-9])422([^0-9]|$)') > 0 THEN 'length' END,
       tokens_in = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.prompt_tokens') AS VARCHAR), 38, 0),
       tokens_out = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.completion_tokens') AS VARCHAR), 38, 0)
@@ -78,27 +71,19 @@ BEGIN
       WHERE p.request_hash IS NOT NULL AND (asked.attempt IS NULL OR (asked.settled < asked.attempt AND asked.attempt < 3));
       first_hash := (SELECT MAX(request_hash) FROM (SELECT request_hash FROM review_aspects_pending ORDER BY request_hash LIMIT 3) AS few);
     ELSEIF (part = 1) THEN
-      problem := (
-        SELECT CASE WHEN COUNT(*) = COUNT(failure) THEN MAX(failure) END FROM (
-          SELECT COALESCE(
-            'CALL_ERROR ' || r.call_error,
-            CASE WHEN r.response IS NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || SUBSTR(r.raw, 1, 500) END
-          ) AS failure
-          FROM review_aspects_responses AS r JOIN review_aspects_pending AS p ON r.request_hash = p.request_hash AND r.attempt = p.attempt
-          WHERE p.request_hash <= :first_hash AND EXISTS(SELECT 1 FROM review_aspects_pending AS o WHERE o.request_hash > :first_hash)
-        ) AS asked
-      );
+      problem := (SELECT CASE WHEN COUNT(*) = COUNT(failure) THEN MAX(failure) END FROM (SELECT COALESCE('CALL_ERROR ' || r.call_error,
+           CASE WHEN r.response IS NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || SUBSTR(r.raw, 1, 500) END) AS failure
+         FROM review_aspects_responses AS r JOIN review_aspects_pending AS p ON r.request_hash = p.request_hash AND r.attempt = p.attempt
+         WHERE p.request_hash <= :first_hash AND EXISTS(SELECT 1 FROM review_aspects_pending AS o WHERE o.request_hash > :first_hash)) AS asked);
       IF (problem IS NOT NULL) THEN SELECT CAST(CONCAT('sqlenrich stopped, since the first requests all failed: ', :problem) AS INTEGER); END IF;
     END IF;
     IF (first_hash IS NULL OR part > 1) THEN BREAK; END IF;
     INSERT INTO review_aspects_responses (request_hash, attempt, sent_hash, model, version, fingerprint, run_id, asked_at, raw)
     SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, '1' AS version, '6ca8453704b1c560' AS fingerprint,
       CAST(SYSDATE() AS VARCHAR) AS run_id, SYSDATE() AS asked_at,
-      COALESCE(TO_JSON(AI_COMPLETE(
-        model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 900},
+      COALESCE(TO_JSON(AI_COMPLETE(model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 900},
         response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'overall': {'type': 'string', 'description': 'The writer\'s verdict on the whole', 'enum': ['positive', 'negative', 'mixed', 'neutral']}, 'aspects': {'type': 'array', 'description': 'Every aspect that is judged, each once', 'items': {'type': 'object', 'properties': {'aspect': {'type': 'string', 'description': 'What is judged', 'enum': ['quality', 'durability', 'ease_of_use', 'design', 'size_fit', 'price', 'delivery', 'packaging', 'customer_service', 'other']}, 'sentiment': {'type': 'string', 'description': 'How it is judged', 'enum': ['positive', 'negative', 'mixed']}, 'quote': {'type': 'string', 'description': 'Words that show it, copied exactly'}}, 'required': ['aspect', 'sentiment', 'quote'], 'additionalProperties': FALSE}}}, 'required': ['overall', 'aspects'], 'additionalProperties': FALSE}},
-        show_details => TRUE, return_error_details => TRUE
-      )), 'null') AS raw
+        show_details => TRUE, return_error_details => TRUE)), 'null') AS raw
     FROM review_aspects_pending WHERE CASE WHEN request_hash <= :first_hash THEN 0 ELSE 1 END = :part;
     part := part + 1;
   END LOOP;
@@ -115,10 +100,8 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ LENGTH(answer) > 500 AND LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
-    AND REDUCE(
-      SPLIT(REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'), ','), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END
-    ) > 250 THEN NULL
+      AND REDUCE(SPLIT(REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'), ','), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END) > 250 THEN NULL
     WHEN /* a number of more than 1000 characters */ LENGTH(answer) > 1000 AND REGEXP_INSTR(answer, '[0-9]{250}') > 0
       AND REGEXP_INSTR(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') > 0 THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_LIKE(answer, REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -127,8 +110,7 @@ WITH answered AS (
         '<string>', '"([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u<unit>))*"'), '<number>', '-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?'),
         '<unit>', '([0-9A-Ca-cE-Fe-f]<hex>{3}|[Dd][0-7]<hex>{2}|[Dd][89ABab]<hex>{2}\\\\u[Dd][C-Fc-f]<hex>{2})'), '<hex>', '[0-9A-Fa-f]'),
         '<space>', '[ \t\r\n]*')) THEN TRY_PARSE_JSON(answer)
-  END AS doc
-  FROM answered
+  END AS doc FROM answered
 ), fields AS (
   SELECT *, GET(doc, 'overall') AS doc_overall, GET(doc, 'aspects') AS doc_aspects,
     CAST(ARRAY_MIN(ARRAY_COMPACT(TRANSFORM(AS_ARRAY(GET(doc, 'aspects')), item -> CASE
@@ -147,8 +129,7 @@ WITH answered AS (
         THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
       WHEN LENGTH(CAST(GET(item, 'quote') AS VARCHAR)) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
       WHEN LENGTH(CAST(GET(item, 'quote') AS VARCHAR)) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
-    END))) AS VARCHAR) AS doc_aspects_fault
-  FROM parsed
+    END))) AS VARCHAR) AS doc_aspects_fault FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN call_error IS NOT NULL THEN 'CALL_ERROR ' || call_error
@@ -167,8 +148,7 @@ WITH answered AS (
     WHEN CAST(doc_overall AS VARCHAR) NOT IN ('positive', 'negative', 'mixed', 'neutral') THEN 'NOT_IN_ENUM overall is none of the allowed values'
     WHEN doc_aspects_fault IS NOT NULL THEN SUBSTR(doc_aspects_fault, 4)
     WHEN ARRAY_SIZE(AS_ARRAY(doc_aspects)) > 10 THEN 'BAD_ITEMS aspects has more than 10 items'
-  END AS verdict
-  FROM fields
+  END AS verdict FROM fields
 ), ranked AS (
   SELECT *, MAX(attempt) OVER (PARTITION BY request_hash) AS attempts,
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
@@ -182,19 +162,15 @@ SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts
     WHEN r.verdict IS NULL THEN NULL
     WHEN r.finish_reason = 'length' THEN 'TRUNCATED'
     WHEN r.finish_reason IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.verdict, ' ', 1)
-  END AS _error,
+    ELSE SPLIT_PART(r.verdict, ' ', 1) END AS _error,
   SUBSTR(r.verdict, LENGTH(SPLIT_PART(r.verdict, ' ', 1)) + 2) AS _error_detail, COALESCE(r.answer <> r.response, FALSE) AS _repaired
 FROM review_aspects_prompts AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1;
 
 -- enriched: the accepted rows, typed
 CREATE OR REPLACE TABLE review_aspects COPY GRANTS AS
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(answer) AS doc FROM review_aspects_checked WHERE _error IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM review_aspects_checked WHERE _error IS NULL)
 SELECT id, CAST(GET(doc, 'overall') AS VARCHAR) AS overall, AS_ARRAY(GET(doc, 'aspects')) AS aspects, request_hash AS _request_hash, _model,
-  '1' AS _version, '6ca8453704b1c560' AS _fingerprint
-FROM accepted;
+  '1' AS _version, '6ca8453704b1c560' AS _fingerprint FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE review_aspects_quarantine COPY GRANTS AS

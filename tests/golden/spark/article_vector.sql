@@ -27,10 +27,9 @@ FROM rendered;
 
 -- responses: every answer ever paid for
 CREATE TABLE IF NOT EXISTS `article_vector_responses` (
-  `request_hash` STRING, `attempt` BIGINT, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOLEAN,
-  `finish_reason` STRING, `model` STRING, `version` STRING, `fingerprint` STRING, `tokens_in` BIGINT, `tokens_cached` BIGINT,
-  `tokens_out` BIGINT, `latency_ms` BIGINT, `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING
-);
+  `request_hash` STRING, `attempt` BIGINT, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOLEAN, `finish_reason` STRING,
+  `model` STRING, `version` STRING, `fingerprint` STRING, `tokens_in` BIGINT, `tokens_cached` BIGINT, `tokens_out` BIGINT, `latency_ms` BIGINT,
+  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING);
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 BEGIN
@@ -48,50 +47,35 @@ BEGIN
       WHERE p.`request_hash` IS NOT NULL AND (asked.`attempt` IS NULL OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3));
       SET first_hash = (SELECT MAX(request_hash) FROM (SELECT request_hash FROM `article_vector_pending` ORDER BY request_hash LIMIT 3) AS few);
     ELSEIF part = 1 THEN
-      SET problem = (
-        SELECT CASE WHEN COUNT(*) = COUNT(failure) THEN MAX(failure) END FROM (
-          SELECT COALESCE(
-            'CALL_ERROR ' || r.call_error,
-            CASE WHEN r.response IS NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || SUBSTRING(r.raw, 1, 500) END
-          ) AS failure
-          FROM `article_vector_responses` AS r JOIN `article_vector_pending` AS p ON r.request_hash = p.request_hash AND r.attempt = p.attempt
-          WHERE p.request_hash <= first_hash AND EXISTS(SELECT 1 FROM `article_vector_pending` AS o WHERE o.request_hash > first_hash)
-        ) AS asked
-      );
+      SET problem = (SELECT CASE WHEN COUNT(*) = COUNT(failure) THEN MAX(failure) END FROM (SELECT COALESCE('CALL_ERROR ' || r.call_error,
+           CASE WHEN r.response IS NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || SUBSTRING(r.raw, 1, 500) END) AS failure
+         FROM `article_vector_responses` AS r JOIN `article_vector_pending` AS p ON r.request_hash = p.request_hash AND r.attempt = p.attempt
+         WHERE p.request_hash <= first_hash AND EXISTS(SELECT 1 FROM `article_vector_pending` AS o WHERE o.request_hash > first_hash)) AS asked);
       IF problem IS NOT NULL THEN SELECT RAISE_ERROR(CONCAT('sqlenrich stopped, since the first requests all failed: ', problem)); END IF;
     END IF;
     IF first_hash IS NULL OR part > 1 THEN LEAVE ask; END IF;
     INSERT INTO `article_vector_responses` (
       `request_hash`, `attempt`, `sent_hash`, `response`, `call_error`, `retryable`, `model`, `version`, `fingerprint`, `run_id`, `asked_at`, `raw`,
-      `read_by`
-    )
+      `read_by`)
     SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
-      COALESCE(
-        CONCAT('{"embedding":', GET_JSON_OBJECT(`raw`, '$.result'), '}'), CONCAT('{"embedding":', GET_JSON_OBJECT(`raw`, '$.response'), '}'),
-        CASE
-          WHEN sqlenrich_error(`raw`) IS NULL
-            AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
-             OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN ''
-        END
-      ) AS `response`,
+      COALESCE(CONCAT('{"embedding":', GET_JSON_OBJECT(`raw`, '$.result'), '}'),
+        CONCAT('{"embedding":', GET_JSON_OBJECT(`raw`, '$.response'), '}'),
+        CASE WHEN sqlenrich_error(`raw`) IS NULL
+          AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
+           OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN '' END) AS `response`,
       sqlenrich_error(`raw`) AS `call_error`,
       COALESCE(REGEXP_LIKE(LOWER(sqlenrich_error(`raw`)), CONCAT(
-        'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-        'service.?unavailable|temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-        'deadline.?exceeded|bad.?gateway|internal.?server.?error|connection.?(reset|refused|aborted|closed)|',
-        '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-        '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-      )), FALSE) AS `retryable`,
+        'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
+        'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
+        'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+        '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')), FALSE) AS `retryable`,
       'embedding' AS `model`, '1' AS `version`, 'aa9199aa4ebc38fb' AS `fingerprint`, CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`,
       CURRENT_TIMESTAMP() AS `asked_at`, `raw`, 'ai_query a07406f2' AS `read_by`
-    FROM (
-      SELECT `request_hash`, `attempt`,
-        COALESCE(to_json(
-          ai_query('embedding', prompt, returnType => 'ARRAY<FLOAT>', modelParameters => named_struct('dimensions', 1024), failOnError => FALSE),
-          map('ignoreNullFields', 'false')
-        ), 'null') AS `raw`
-      FROM `article_vector_pending` WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part
-    ) AS asked;
+    FROM (SELECT `request_hash`, `attempt`,
+       COALESCE(to_json(
+         ai_query('embedding', prompt, returnType => 'ARRAY<FLOAT>', modelParameters => named_struct('dimensions', 1024), failOnError => FALSE),
+         map('ignoreNullFields', 'false')), 'null') AS `raw`
+     FROM `article_vector_pending` WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part) AS asked;
     SET part = part + 1;
   END LOOP ask;
 END;
@@ -106,26 +90,23 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-    AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
-    AND AGGREGATE(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END
-    ) > 250 THEN NULL
+      AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+      AND AGGREGATE(
+        REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_LIKE(`answer`, '[0-9]{250}')
       AND REGEXP_LIKE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
-    /* one JSON document and nothing behind it */
-    WHEN JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2
+    WHEN /* one JSON document and nothing behind it */ JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2
       THEN TRY_PARSE_JSON(`answer`)
-  END AS `doc`
-  FROM answered
+  END AS `doc` FROM answered
 ), fields AS (
   SELECT *, TRY_VARIANT_GET(`doc`, '$.embedding', 'variant') AS `doc_embedding`,
     ARRAY_MIN(TRANSFORM(TRY_VARIANT_GET(`doc`, '$.embedding', 'array<variant>'), item -> CASE
       WHEN NOT (SCHEMA_OF_VARIANT(item) IN ('BIGINT', 'DOUBLE', 'FLOAT') OR STARTSWITH(SCHEMA_OF_VARIANT(item), 'DECIMAL'))
         THEN '3 WRONG_TYPE embedding[] is not number'
       WHEN ABS(TRY_VARIANT_GET(item, '$', 'double')) >= 1.7976931348623157e+308 THEN '4 OUT_OF_RANGE embedding[] is beyond a double'
-    END)) AS `doc_embedding_fault`
-  FROM parsed
+    END)) AS `doc_embedding_fault` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -140,12 +121,10 @@ WITH answered AS (
     WHEN `doc_embedding_fault` IS NOT NULL THEN SUBSTR(`doc_embedding_fault`, 3)
     WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc_embedding`, '$', 'array<variant>')) < 1024 THEN 'BAD_ITEMS embedding has fewer than 1024 items'
     WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc_embedding`, '$', 'array<variant>')) > 1024 THEN 'BAD_ITEMS embedding has more than 1024 items'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -155,8 +134,7 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1)
-  END AS `_error`,
+    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
   SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM `article_vector_prompts` AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1;
@@ -164,13 +142,10 @@ FROM `article_vector_prompts` AS p LEFT JOIN ranked AS r ON r.`request_hash` = p
 -- enriched: the accepted rows, typed
 DROP TABLE IF EXISTS `article_vector`;
 CREATE TABLE `article_vector` AS
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM `article_vector_checked` WHERE `_error` IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM `article_vector_checked` WHERE `_error` IS NULL)
 SELECT `id`,
   TRANSFORM(TRY_VARIANT_GET(`doc`, '$.embedding', 'array<variant>'), x0 -> TRY_VARIANT_GET(x0, '$', 'double')) AS `embedding`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'aa9199aa4ebc38fb' AS `_fingerprint`
-FROM accepted;
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'aa9199aa4ebc38fb' AS `_fingerprint` FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 DROP TABLE IF EXISTS `article_vector_quarantine`;

@@ -9,11 +9,10 @@ CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_text(response STRING) RETURNS STR
 CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_json(answer STRING) RETURNS VARIANT RETURN  -- NULL unless it is strict JSON
   CASE
     WHEN /* deeper than 250 levels */ CHAR_LENGTH(answer) > 500
-    AND CHAR_LENGTH(answer) - CHAR_LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
-    AND AGGREGATE(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE(answer, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END
-    ) > 250 THEN NULL
+      AND CHAR_LENGTH(answer) - CHAR_LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
+      AND AGGREGATE(REGEXP_EXTRACT_ALL(REGEXP_REPLACE(answer, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(answer) > 1000 AND REGEXP_LIKE(answer, '[0-9]{250}')
       AND REGEXP_LIKE(REGEXP_REPLACE(answer, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* one JSON document and nothing behind it */ JSON_ARRAY_LENGTH('[' || answer || ']') = 1 AND JSON_ARRAY_LENGTH('[' || answer || ',0]') = 2
@@ -26,12 +25,10 @@ CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_error(raw STRING) RETURNS STRING 
 DROP TABLE IF EXISTS `review_aspects_checked`;
 CREATE TABLE `review_aspects_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    sqlenrich_text(`response`) AS `answer`, CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, sqlenrich_text(`response`) AS `answer`,
+    CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
-), parsed AS (
-  SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered
-), fields AS (
+), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered), fields AS (
   SELECT *, TRY_VARIANT_GET(`doc`, '$.overall', 'variant') AS `doc_overall`, TRY_VARIANT_GET(`doc`, '$.aspects', 'variant') AS `doc_aspects`,
     ARRAY_MIN(TRANSFORM(TRY_VARIANT_GET(`doc`, '$.aspects', 'array<variant>'), item -> CASE
       WHEN TRY_VARIANT_GET(item, '$', 'struct<x: variant>') IS NOT NULL AND TRY_VARIANT_GET(item, '$.aspect', 'variant') IS NULL
@@ -52,8 +49,7 @@ WITH answered AS (
         THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
       WHEN CHAR_LENGTH(TRY_VARIANT_GET(item, '$.quote', 'string')) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
       WHEN CHAR_LENGTH(TRY_VARIANT_GET(item, '$.quote', 'string')) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
-    END)) AS `doc_aspects_fault`
-  FROM parsed
+    END)) AS `doc_aspects_fault` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -73,12 +69,10 @@ WITH answered AS (
       THEN 'NOT_IN_ENUM overall is none of the allowed values'
     WHEN `doc_aspects_fault` IS NOT NULL THEN SUBSTR(`doc_aspects_fault`, 4)
     WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc_aspects`, '$', 'array<variant>')) > 10 THEN 'BAD_ITEMS aspects has more than 10 items'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -88,8 +82,7 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1)
-  END AS `_error`,
+    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
   SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM `review_aspects_prompts` AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1;
@@ -106,58 +99,45 @@ WITH refused AS (
       || `_error`
       || COALESCE(' ' || `_error_detail`, '')
       || '. Answer again, with one JSON object that fits.'
-      ELSE `prompt`
-    END AS `prompt`
+      ELSE `prompt` END AS `prompt`
   FROM `review_aspects_checked`
   WHERE `_error` IN ('CALL_ERROR', 'NO_RESPONSE', 'TRUNCATED', 'REFUSED', 'BAD_JSON', 'NOT_OBJECT', 'MISSING_FIELD', 'EXTRA_FIELD', 'WRONG_TYPE',
       'NOT_IN_ENUM', 'OUT_OF_RANGE', 'BAD_LENGTH', 'BAD_PATTERN', 'BAD_ITEMS', 'SCHEMA')
     AND `_attempts` < 3
 )
 SELECT DISTINCT `request_hash`, `attempt`, `prompt`,
-  SHA2('fa467df9e36600489f5d52f875ff12c989d77bae7e44a81b38cb297a1c9a855f' || `prompt`, 256) AS `sent_hash`
-FROM refused;
+  SHA2('fa467df9e36600489f5d52f875ff12c989d77bae7e44a81b38cb297a1c9a855f' || `prompt`, 256) AS `sent_hash` FROM refused;
 
 -- responses: the model is asked here and nowhere else
 INSERT INTO `review_aspects_responses` (
   `request_hash`, `attempt`, `sent_hash`, `response`, `call_error`, `retryable`, `model`, `version`, `fingerprint`, `run_id`, `asked_at`, `raw`,
-  `read_by`
-)
+  `read_by`)
 SELECT `request_hash`, `attempt`, `sent_hash`,
-  COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'), CASE
-    WHEN sqlenrich_error(`raw`) IS NULL
-      AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
-       OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN ''
-  END) AS `response`,
+  COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'), CASE WHEN sqlenrich_error(`raw`) IS NULL
+    AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
+     OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN '' END) AS `response`,
   sqlenrich_error(`raw`) AS `call_error`,
   COALESCE(REGEXP_LIKE(LOWER(sqlenrich_error(`raw`)), CONCAT(
-    'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-    'service.?unavailable|temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-    'deadline.?exceeded|bad.?gateway|internal.?server.?error|connection.?(reset|refused|aborted|closed)|',
-    '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-    '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-  )), FALSE) AS `retryable`,
+    'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
+    'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
+    'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+    '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')), FALSE) AS `retryable`,
   'default' AS `model`, '1' AS `version`, '6ca8453704b1c560' AS `fingerprint`, CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`,
   CURRENT_TIMESTAMP() AS `asked_at`, `raw`, 'ai_query a07406f2' AS `read_by`
-FROM (
-  SELECT `request_hash`, `attempt`, `sent_hash`,
-    COALESCE(to_json(ai_query(
-      'default', prompt,
-      responseFormat => '{"type":"json_schema","json_schema":{"name":"review_aspects","schema":{"type":"object","properties":{"overall":{"type":"string","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"array","description":"Every aspect that is judged, each once","maxItems":10,"items":{"type":"object","properties":{"aspect":{"type":"string","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"string","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"string","description":"Words that show it, copied exactly","minLength":1,"maxLength":200}},"required":["aspect","sentiment","quote"],"additionalProperties":false}}},"required":["overall","aspects"],"additionalProperties":false}}}',
-      modelParameters => named_struct('temperature', 0, 'max_tokens', 900), failOnError => FALSE
-    ), map('ignoreNullFields', 'false')), 'null') AS `raw`
-  FROM `review_aspects_pending`
-) AS asked;
+FROM (SELECT `request_hash`, `attempt`, `sent_hash`,
+   COALESCE(to_json(ai_query('default', prompt,
+     responseFormat => '{"type":"json_schema","json_schema":{"name":"review_aspects","schema":{"type":"object","properties":{"overall":{"type":"string","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"array","description":"Every aspect that is judged, each once","maxItems":10,"items":{"type":"object","properties":{"aspect":{"type":"string","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"string","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"string","description":"Words that show it, copied exactly","minLength":1,"maxLength":200}},"required":["aspect","sentiment","quote"],"additionalProperties":false}}},"required":["overall","aspects"],"additionalProperties":false}}}',
+     modelParameters => named_struct('temperature', 0, 'max_tokens', 900), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
+ FROM `review_aspects_pending`) AS asked;
 
 -- checked: one verdict per row
 DROP TABLE IF EXISTS `review_aspects_checked`;
 CREATE TABLE `review_aspects_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    sqlenrich_text(`response`) AS `answer`, CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, sqlenrich_text(`response`) AS `answer`,
+    CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
-), parsed AS (
-  SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered
-), fields AS (
+), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered), fields AS (
   SELECT *, TRY_VARIANT_GET(`doc`, '$.overall', 'variant') AS `doc_overall`, TRY_VARIANT_GET(`doc`, '$.aspects', 'variant') AS `doc_aspects`,
     ARRAY_MIN(TRANSFORM(TRY_VARIANT_GET(`doc`, '$.aspects', 'array<variant>'), item -> CASE
       WHEN TRY_VARIANT_GET(item, '$', 'struct<x: variant>') IS NOT NULL AND TRY_VARIANT_GET(item, '$.aspect', 'variant') IS NULL
@@ -178,8 +158,7 @@ WITH answered AS (
         THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
       WHEN CHAR_LENGTH(TRY_VARIANT_GET(item, '$.quote', 'string')) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
       WHEN CHAR_LENGTH(TRY_VARIANT_GET(item, '$.quote', 'string')) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
-    END)) AS `doc_aspects_fault`
-  FROM parsed
+    END)) AS `doc_aspects_fault` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -199,12 +178,10 @@ WITH answered AS (
       THEN 'NOT_IN_ENUM overall is none of the allowed values'
     WHEN `doc_aspects_fault` IS NOT NULL THEN SUBSTR(`doc_aspects_fault`, 4)
     WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc_aspects`, '$', 'array<variant>')) > 10 THEN 'BAD_ITEMS aspects has more than 10 items'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -214,8 +191,7 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1)
-  END AS `_error`,
+    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
   SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM `review_aspects_prompts` AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1;
@@ -223,18 +199,12 @@ FROM `review_aspects_prompts` AS p LEFT JOIN ranked AS r ON r.`request_hash` = p
 -- enriched: the accepted rows, typed
 DROP TABLE IF EXISTS `review_aspects`;
 CREATE TABLE `review_aspects` AS
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM `review_aspects_checked` WHERE `_error` IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM `review_aspects_checked` WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.overall', 'string') AS `overall`,
-  TRANSFORM(TRY_VARIANT_GET(`doc`, '$.aspects', 'array<variant>'), x0 -> CASE
-    WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL THEN NAMED_STRUCT(
-      'aspect', TRY_VARIANT_GET(x0, '$.aspect', 'string'), 'sentiment', TRY_VARIANT_GET(x0, '$.sentiment', 'string'), 'quote',
-      TRY_VARIANT_GET(x0, '$.quote', 'string')
-    )
-  END) AS `aspects`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint`
-FROM accepted;
+  TRANSFORM(TRY_VARIANT_GET(`doc`, '$.aspects', 'array<variant>'), x0 -> CASE WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
+    THEN NAMED_STRUCT('aspect', TRY_VARIANT_GET(x0, '$.aspect', 'string'), 'sentiment', TRY_VARIANT_GET(x0, '$.sentiment', 'string'), 'quote',
+      TRY_VARIANT_GET(x0, '$.quote', 'string')) END) AS `aspects`,
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint` FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 DROP TABLE IF EXISTS `review_aspects_quarantine`;

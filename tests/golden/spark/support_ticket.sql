@@ -28,10 +28,9 @@ FROM rendered;
 
 -- responses: every answer ever paid for
 CREATE TABLE IF NOT EXISTS `support_ticket_responses` (
-  `request_hash` STRING, `attempt` BIGINT, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOLEAN,
-  `finish_reason` STRING, `model` STRING, `version` STRING, `fingerprint` STRING, `tokens_in` BIGINT, `tokens_cached` BIGINT,
-  `tokens_out` BIGINT, `latency_ms` BIGINT, `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING
-);
+  `request_hash` STRING, `attempt` BIGINT, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOLEAN, `finish_reason` STRING,
+  `model` STRING, `version` STRING, `fingerprint` STRING, `tokens_in` BIGINT, `tokens_cached` BIGINT, `tokens_out` BIGINT, `latency_ms` BIGINT,
+  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING);
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 BEGIN
@@ -49,48 +48,33 @@ BEGIN
       WHERE p.`request_hash` IS NOT NULL AND (asked.`attempt` IS NULL OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3));
       SET first_hash = (SELECT MAX(request_hash) FROM (SELECT request_hash FROM `support_ticket_pending` ORDER BY request_hash LIMIT 3) AS few);
     ELSEIF part = 1 THEN
-      SET problem = (
-        SELECT CASE WHEN COUNT(*) = COUNT(failure) THEN MAX(failure) END FROM (
-          SELECT COALESCE(
-            'CALL_ERROR ' || r.call_error,
-            CASE WHEN r.response IS NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || SUBSTRING(r.raw, 1, 500) END
-          ) AS failure
-          FROM `support_ticket_responses` AS r JOIN `support_ticket_pending` AS p ON r.request_hash = p.request_hash AND r.attempt = p.attempt
-          WHERE p.request_hash <= first_hash AND EXISTS(SELECT 1 FROM `support_ticket_pending` AS o WHERE o.request_hash > first_hash)
-        ) AS asked
-      );
+      SET problem = (SELECT CASE WHEN COUNT(*) = COUNT(failure) THEN MAX(failure) END FROM (SELECT COALESCE('CALL_ERROR ' || r.call_error,
+           CASE WHEN r.response IS NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || SUBSTRING(r.raw, 1, 500) END) AS failure
+         FROM `support_ticket_responses` AS r JOIN `support_ticket_pending` AS p ON r.request_hash = p.request_hash AND r.attempt = p.attempt
+         WHERE p.request_hash <= first_hash AND EXISTS(SELECT 1 FROM `support_ticket_pending` AS o WHERE o.request_hash > first_hash)) AS asked);
       IF problem IS NOT NULL THEN SELECT RAISE_ERROR(CONCAT('sqlenrich stopped, since the first requests all failed: ', problem)); END IF;
     END IF;
     IF first_hash IS NULL OR part > 1 THEN LEAVE ask; END IF;
     INSERT INTO `support_ticket_responses` (
       `request_hash`, `attempt`, `sent_hash`, `response`, `call_error`, `retryable`, `model`, `version`, `fingerprint`, `run_id`, `asked_at`, `raw`,
-      `read_by`
-    )
+      `read_by`)
     SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
-      COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'), CASE
-        WHEN sqlenrich_error(`raw`) IS NULL
-          AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
-           OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN ''
-      END) AS `response`,
+      COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'), CASE WHEN sqlenrich_error(`raw`) IS NULL
+        AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
+         OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN '' END) AS `response`,
       sqlenrich_error(`raw`) AS `call_error`,
       COALESCE(REGEXP_LIKE(LOWER(sqlenrich_error(`raw`)), CONCAT(
-        'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-        'service.?unavailable|temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-        'deadline.?exceeded|bad.?gateway|internal.?server.?error|connection.?(reset|refused|aborted|closed)|',
-        '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-        '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-      )), FALSE) AS `retryable`,
+        'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
+        'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
+        'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+        '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')), FALSE) AS `retryable`,
       'default' AS `model`, '1' AS `version`, '1892e31aefbf5236' AS `fingerprint`, CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`,
       CURRENT_TIMESTAMP() AS `asked_at`, `raw`, 'ai_query a07406f2' AS `read_by`
-    FROM (
-      SELECT `request_hash`, `attempt`,
-        COALESCE(to_json(ai_query(
-          'default', prompt,
-          responseFormat => '{"type":"json_schema","json_schema":{"name":"support_ticket","schema":{"type":"object","properties":{"intent":{"type":"string","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"integer","description":"1 nothing to do, 5 emergency","minimum":1,"maximum":5},"product":{"type":"string","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"boolean","description":"Whether a person must act or decide"},"summary":{"type":"string","description":"One English sentence, at most 25 words","minLength":1,"maxLength":200}},"required":["intent","urgency","needs_human","summary"],"additionalProperties":false}}}',
-          modelParameters => named_struct('temperature', 0, 'max_tokens', 250), failOnError => FALSE
-        ), map('ignoreNullFields', 'false')), 'null') AS `raw`
-      FROM `support_ticket_pending` WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part
-    ) AS asked;
+    FROM (SELECT `request_hash`, `attempt`,
+       COALESCE(to_json(ai_query('default', prompt,
+         responseFormat => '{"type":"json_schema","json_schema":{"name":"support_ticket","schema":{"type":"object","properties":{"intent":{"type":"string","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"integer","description":"1 nothing to do, 5 emergency","minimum":1,"maximum":5},"product":{"type":"string","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"boolean","description":"Whether a person must act or decide"},"summary":{"type":"string","description":"One English sentence, at most 25 words","minLength":1,"maxLength":200}},"required":["intent","urgency","needs_human","summary"],"additionalProperties":false}}}',
+         modelParameters => named_struct('temperature', 0, 'max_tokens', 250), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
+     FROM `support_ticket_pending` WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part) AS asked;
     SET part = part + 1;
   END LOOP ask;
 END;
@@ -106,18 +90,16 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-    AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
-    AND AGGREGATE(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END
-    ) > 250 THEN NULL
+      AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+      AND AGGREGATE(
+        REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_LIKE(`answer`, '[0-9]{250}')
       AND REGEXP_LIKE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
-    /* one JSON document and nothing behind it */
-    WHEN JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2
+    WHEN /* one JSON document and nothing behind it */ JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2
       THEN TRY_PARSE_JSON(`answer`)
-  END AS `doc`
-  FROM answered
+  END AS `doc` FROM answered
 ), fields AS (
   SELECT *, TRY_VARIANT_GET(`doc`, '$.intent', 'variant') AS `doc_intent`, TRY_VARIANT_GET(`doc`, '$.urgency', 'variant') AS `doc_urgency`,
     TRY_VARIANT_GET(`doc`, '$.needs_human', 'variant') AS `doc_needs_human`, TRY_VARIANT_GET(`doc`, '$.summary', 'variant') AS `doc_summary`,
@@ -148,19 +130,16 @@ WITH answered AS (
     WHEN TRY_VARIANT_GET(`doc_product`, '$', 'string') NOT IN ('web_app', 'mobile_app', 'api', 'card_reader')
       THEN 'NOT_IN_ENUM product is none of the allowed values'
     WHEN TRY_VARIANT_GET(`doc_urgency`, '$', 'string') IS NOT NULL
-      AND (`doc_urgency_integer` IS NULL
-       OR (`doc_urgency_integer` = 9223372036854775807 AND SCHEMA_OF_VARIANT(`doc_urgency`) NOT IN ('BIGINT', 'STRING')))
+      AND (`doc_urgency_integer` IS NULL OR (`doc_urgency_integer` = 9223372036854775807 AND SCHEMA_OF_VARIANT(`doc_urgency`) NOT IN ('BIGINT', 'STRING')))
       THEN 'OUT_OF_RANGE urgency is beyond 64 bits'
     WHEN `doc_urgency_integer` < 1 THEN 'OUT_OF_RANGE urgency is below 1'
     WHEN `doc_urgency_integer` > 5 THEN 'OUT_OF_RANGE urgency is above 5'
     WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_summary`, '$', 'string')) < 1 THEN 'BAD_LENGTH summary is shorter than 1'
     WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_summary`, '$', 'string')) > 200 THEN 'BAD_LENGTH summary is longer than 200'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -170,8 +149,7 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1)
-  END AS `_error`,
+    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
   SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM `support_ticket_prompts` AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1;
@@ -179,14 +157,11 @@ FROM `support_ticket_prompts` AS p LEFT JOIN ranked AS r ON r.`request_hash` = p
 -- enriched: the accepted rows, typed
 DROP TABLE IF EXISTS `support_ticket`;
 CREATE TABLE `support_ticket` AS
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM `support_ticket_checked` WHERE `_error` IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM `support_ticket_checked` WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.intent', 'string') AS `intent`, TRY_VARIANT_GET(`doc`, '$.urgency', 'bigint') AS `urgency`,
   TRY_VARIANT_GET(`doc`, '$.product', 'string') AS `product`, TRY_VARIANT_GET(`doc`, '$.needs_human', 'boolean') AS `needs_human`,
   TRY_VARIANT_GET(`doc`, '$.summary', 'string') AS `summary`, `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`,
-  '1892e31aefbf5236' AS `_fingerprint`
-FROM accepted;
+  '1892e31aefbf5236' AS `_fingerprint` FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 DROP TABLE IF EXISTS `support_ticket_quarantine`;
