@@ -25,8 +25,7 @@ FROM rendered;
 CREATE TABLE IF NOT EXISTS "review_aspects_responses" (
   "request_hash" TEXT, "attempt" BIGINT, "sent_hash" TEXT, "response" TEXT, "call_error" TEXT, "retryable" BOOLEAN, "finish_reason" TEXT,
   "model" TEXT, "version" TEXT, "fingerprint" TEXT, "tokens_in" BIGINT, "tokens_cached" BIGINT, "tokens_out" BIGINT, "latency_ms" BIGINT,
-  "run_id" TEXT, "asked_at" TIMESTAMP, "raw" TEXT, "request_id" TEXT, "read_by" TEXT
-);
+  "run_id" TEXT, "asked_at" TIMESTAMP, "raw" TEXT, "request_id" TEXT, "read_by" TEXT);
 
 -- pending: what is to be asked, each distinct request once
 CREATE OR REPLACE TABLE "review_aspects_pending" AS
@@ -46,12 +45,11 @@ WITH answered AS (
   FROM "review_aspects_responses" WHERE "request_hash" IN (SELECT "request_hash" FROM "review_aspects_prompts")
 ), parsed AS (
   SELECT *, CASE
-    WHEN /* deeper than 250 levels */ LENGTH("answer") > 500
-    AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
-    AND LIST_REDUCE(LIST_CONCAT([0], LIST_TRANSFORM(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
-      LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END
-    )), LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END) > 250 THEN NULL
+    WHEN /* deeper than 250 levels */ LENGTH("answer") > 500 AND LENGTH("answer") - LENGTH(REPLACE(REPLACE("answer", '[', ''), '{', '')) > 250
+      AND LIST_REDUCE(LIST_CONCAT([0],
+        LIST_TRANSFORM(REGEXP_EXTRACT_ALL(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?|[^"\[\]{}]+', '', 'g'), '[\[{]+|[\]}]+'),
+          LAMBDA b : CASE WHEN LEFT(b, 1) IN ('[', '{') THEN LENGTH(b) ELSE -LENGTH(b) END)), LAMBDA d, b : CASE WHEN d > 250 THEN d ELSE d + b END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ LENGTH("answer") > 1000 AND REGEXP_MATCHES("answer", '[0-9]{250}')
       AND REGEXP_MATCHES(REGEXP_REPLACE("answer", '"(?:[^"\\]|\\"|\\[^"])*"?', '', 'g'), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_FULL_MATCH("answer", REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -62,8 +60,7 @@ WITH answered AS (
         '<space>', '[ \t\r\n]*'))
       AND LEN(LIST_FILTER(JSON_KEYS(TRY_CAST('[' || "answer" || ']' AS JSON), '$..*'), LAMBDA names : LIST_UNIQUE(names) < LEN(names))) = 0
       THEN TRY_CAST("answer" AS JSON)
-  END AS "doc"
-  FROM answered
+  END AS "doc" FROM answered
 ), fields AS (
   SELECT *, JSON_EXTRACT("doc", ['/overall', '/aspects']) AS "docs", LIST_EXTRACT("docs", 1) AS "doc_overall",
     LIST_EXTRACT("docs", 2) AS "doc_aspects",
@@ -83,8 +80,7 @@ WITH answered AS (
         THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
       WHEN LENGTH(JSON_EXTRACT_STRING(item, '/quote')) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
       WHEN LENGTH(JSON_EXTRACT_STRING(item, '/quote')) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
-    END)) AS "doc_aspects_fault"
-  FROM parsed
+    END)) AS "doc_aspects_fault" FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN "call_error" IS NOT NULL THEN 'CALL_ERROR ' || "call_error"
@@ -99,12 +95,10 @@ WITH answered AS (
     WHEN JSON_TYPE("doc_overall") <> 'VARCHAR' THEN 'WRONG_TYPE overall is not string'
     WHEN JSON_TYPE("doc_aspects") <> 'ARRAY' THEN 'WRONG_TYPE aspects is not array'
     WHEN "doc_aspects_fault" < '13' THEN SUBSTR("doc_aspects_fault", 4)
-    WHEN JSON_EXTRACT_STRING("doc_overall", '$') NOT IN ('positive', 'negative', 'mixed', 'neutral')
-      THEN 'NOT_IN_ENUM overall is none of the allowed values'
+    WHEN JSON_EXTRACT_STRING("doc_overall", '$') NOT IN ('positive', 'negative', 'mixed', 'neutral') THEN 'NOT_IN_ENUM overall is none of the allowed values'
     WHEN "doc_aspects_fault" IS NOT NULL THEN SUBSTR("doc_aspects_fault", 4)
     WHEN CASE WHEN JSON_TYPE("doc_aspects") = 'ARRAY' THEN JSON_ARRAY_LENGTH("doc_aspects") END > 10 THEN 'BAD_ITEMS aspects has more than 10 items'
-  END AS "verdict"
-  FROM fields
+  END AS "verdict" FROM fields
 ), ranked AS (
   SELECT *, MAX("attempt") OVER (PARTITION BY "request_hash") AS "attempts",
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
@@ -118,10 +112,8 @@ SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(
     WHEN r."verdict" IS NULL THEN NULL
     WHEN r."finish_reason" = 'length' THEN 'TRUNCATED'
     WHEN r."finish_reason" IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r."verdict", ' ', 1)
-  END AS "_error",
-  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail",
-  COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
+    ELSE SPLIT_PART(r."verdict", ' ', 1) END AS "_error",
+  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail", COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
 FROM "review_aspects_prompts" AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_hash" AND r."choice" = 1;
 
 -- enriched: the accepted rows, typed
@@ -131,15 +123,11 @@ WITH accepted AS (
   FROM "review_aspects_checked" WHERE "_error" IS NULL
 )
 SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'overall'), '$') AS "overall",
-  CASE
-    WHEN JSON_TYPE(STRUCT_EXTRACT("doc", 'aspects')) = 'ARRAY'
-      THEN LIST_TRANSFORM(JSON_EXTRACT(STRUCT_EXTRACT("doc", 'aspects'), '$[*]'), LAMBDA x0 : CASE
-        WHEN JSON_TYPE(x0) = 'OBJECT'
-          THEN {'aspect': JSON_EXTRACT_STRING(x0, '/aspect'), 'sentiment': JSON_EXTRACT_STRING(x0, '/sentiment'), 'quote': JSON_EXTRACT_STRING(x0, '/quote')}
-      END)
-  END AS "aspects",
-  "request_hash" AS "_request_hash", "_model", '1' AS "_version", '6ca8453704b1c560' AS "_fingerprint"
-FROM accepted;
+  CASE WHEN JSON_TYPE(STRUCT_EXTRACT("doc", 'aspects')) = 'ARRAY'
+    THEN LIST_TRANSFORM(JSON_EXTRACT(STRUCT_EXTRACT("doc", 'aspects'), '$[*]'), LAMBDA x0 : CASE WHEN JSON_TYPE(x0) = 'OBJECT'
+      THEN {'aspect': JSON_EXTRACT_STRING(x0, '/aspect'), 'sentiment': JSON_EXTRACT_STRING(x0, '/sentiment'), 'quote': JSON_EXTRACT_STRING(x0, '/quote')}
+    END) END AS "aspects",
+  "request_hash" AS "_request_hash", "_model", '1' AS "_version", '6ca8453704b1c560' AS "_fingerprint" FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE "review_aspects_quarantine" AS
@@ -151,16 +139,13 @@ DROP TABLE IF EXISTS "review_aspects_pending";
 
 -- profiles: how often each level of each field is among the answers that no profile has counted yet
 CREATE TABLE IF NOT EXISTS "review_aspects_profiles" (
-  "run" TEXT, "started_at" TIMESTAMP, "field" TEXT, "level" TEXT, "rows" BIGINT
-);
+  "run" TEXT, "started_at" TIMESTAMP, "field" TEXT, "level" TEXT, "rows" BIGINT);
 INSERT INTO "review_aspects_profiles" ("run", "started_at", "field", "level", "rows")
 WITH new_answers AS (
   SELECT "request_hash", "run_id", "asked_at", "model", "tokens_in", "tokens_out", "call_error"
   FROM "review_aspects_responses"
-  WHERE "asked_at" > COALESCE((
-      SELECT MAX("asked_at")
-      FROM "review_aspects_responses" WHERE "run_id" IN (SELECT "run" FROM "review_aspects_profiles")
-    ), CAST('1970-01-01 00:00:00' AS TIMESTAMP))
+  WHERE "asked_at" > COALESCE((SELECT MAX("asked_at") FROM "review_aspects_responses" WHERE "run_id" IN (SELECT "run" FROM "review_aspects_profiles")),
+      CAST('1970-01-01 00:00:00' AS TIMESTAMP))
 ), accepted_rows AS (
   SELECT COALESCE("overall", '(null)') AS level_0, CASE
     WHEN "aspects" IS NULL THEN '(null)'
@@ -187,114 +172,93 @@ WITH new_answers AS (
       WHEN LEN("aspects") < 1000000 THEN 'items 500000 to 999999'
       WHEN LEN("aspects") < 2000000 THEN 'items 1000000 to 1999999'
       WHEN LEN("aspects") < 5000000 THEN 'items 2000000 to 4999999'
-      ELSE 'items from 5000000'
-    END
-  END AS level_1
+      ELSE 'items from 5000000' END END AS level_1
   FROM "review_aspects" WHERE "_request_hash" IN (SELECT "request_hash" FROM new_answers)
 )
 SELECT (SELECT MAX("run_id") FROM new_answers) AS "run", (SELECT MIN("asked_at") FROM new_answers) AS "started_at", field AS "field",
   level AS "level", level_rows AS "rows"
-FROM (
-  SELECT 'overall' AS field, level, COUNT(*) AS level_rows
-  FROM (SELECT level_0 AS level FROM accepted_rows) AS levels GROUP BY level
-  UNION ALL
-  SELECT 'aspects' AS field, level, COUNT(*) AS level_rows
-  FROM (SELECT level_1 AS level FROM accepted_rows) AS levels GROUP BY level
-  UNION ALL
-  SELECT '_error' AS field, level, COUNT(*) AS level_rows
-  FROM (SELECT 'accepted' AS level FROM accepted_rows) AS levels GROUP BY level
-  UNION ALL
-  SELECT '_error' AS field, level, COUNT(*) AS level_rows FROM (
-    SELECT "_error" AS level FROM (
-      SELECT "_error"
-      FROM "review_aspects_quarantine" WHERE "_request_hash" IN (SELECT "request_hash" FROM new_answers)
-    ) AS refused
-  ) AS levels
-  GROUP BY level
-  UNION ALL
-  SELECT '_model' AS field, level, COUNT(*) AS level_rows FROM (
-    SELECT COALESCE("model", '(null)') AS level
-    FROM (SELECT * FROM new_answers WHERE "call_error" IS NULL) AS answers
-  ) AS levels
-  GROUP BY level
-  UNION ALL
-  SELECT '_tokens_in' AS field, level, COUNT(*) AS level_rows FROM (
-    SELECT CASE
-      WHEN "tokens_in" IS NULL THEN '(null)'
-      WHEN "tokens_in" < 1 THEN 'under 1'
-      WHEN "tokens_in" < 2 THEN '1'
-      WHEN "tokens_in" < 5 THEN '2 to 4'
-      WHEN "tokens_in" < 10 THEN '5 to 9'
-      WHEN "tokens_in" < 20 THEN '10 to 19'
-      WHEN "tokens_in" < 50 THEN '20 to 49'
-      WHEN "tokens_in" < 100 THEN '50 to 99'
-      WHEN "tokens_in" < 200 THEN '100 to 199'
-      WHEN "tokens_in" < 500 THEN '200 to 499'
-      WHEN "tokens_in" < 1000 THEN '500 to 999'
-      WHEN "tokens_in" < 2000 THEN '1000 to 1999'
-      WHEN "tokens_in" < 5000 THEN '2000 to 4999'
-      WHEN "tokens_in" < 10000 THEN '5000 to 9999'
-      WHEN "tokens_in" < 20000 THEN '10000 to 19999'
-      WHEN "tokens_in" < 50000 THEN '20000 to 49999'
-      WHEN "tokens_in" < 100000 THEN '50000 to 99999'
-      WHEN "tokens_in" < 200000 THEN '100000 to 199999'
-      WHEN "tokens_in" < 500000 THEN '200000 to 499999'
-      WHEN "tokens_in" < 1000000 THEN '500000 to 999999'
-      WHEN "tokens_in" < 2000000 THEN '1000000 to 1999999'
-      WHEN "tokens_in" < 5000000 THEN '2000000 to 4999999'
-      ELSE 'from 5000000'
-    END AS level
-    FROM (SELECT * FROM new_answers WHERE "call_error" IS NULL) AS answers
-  ) AS levels
-  GROUP BY level
-  UNION ALL
-  SELECT '_tokens_out' AS field, level, COUNT(*) AS level_rows FROM (
-    SELECT CASE
-      WHEN "tokens_out" IS NULL THEN '(null)'
-      WHEN "tokens_out" < 1 THEN 'under 1'
-      WHEN "tokens_out" < 2 THEN '1'
-      WHEN "tokens_out" < 5 THEN '2 to 4'
-      WHEN "tokens_out" < 10 THEN '5 to 9'
-      WHEN "tokens_out" < 20 THEN '10 to 19'
-      WHEN "tokens_out" < 50 THEN '20 to 49'
-      WHEN "tokens_out" < 100 THEN '50 to 99'
-      WHEN "tokens_out" < 200 THEN '100 to 199'
-      WHEN "tokens_out" < 500 THEN '200 to 499'
-      WHEN "tokens_out" < 1000 THEN '500 to 999'
-      WHEN "tokens_out" < 2000 THEN '1000 to 1999'
-      WHEN "tokens_out" < 5000 THEN '2000 to 4999'
-      WHEN "tokens_out" < 10000 THEN '5000 to 9999'
-      WHEN "tokens_out" < 20000 THEN '10000 to 19999'
-      WHEN "tokens_out" < 50000 THEN '20000 to 49999'
-      WHEN "tokens_out" < 100000 THEN '50000 to 99999'
-      WHEN "tokens_out" < 200000 THEN '100000 to 199999'
-      WHEN "tokens_out" < 500000 THEN '200000 to 499999'
-      WHEN "tokens_out" < 1000000 THEN '500000 to 999999'
-      WHEN "tokens_out" < 2000000 THEN '1000000 to 1999999'
-      WHEN "tokens_out" < 5000000 THEN '2000000 to 4999999'
-      ELSE 'from 5000000'
-    END AS level
-    FROM (SELECT * FROM new_answers WHERE "call_error" IS NULL) AS answers
-  ) AS levels
-  GROUP BY level
-) AS counted;
+FROM (SELECT 'overall' AS field, level, COUNT(*) AS level_rows FROM (SELECT level_0 AS level FROM accepted_rows) AS levels
+ GROUP BY level
+ UNION ALL
+ SELECT 'aspects' AS field, level, COUNT(*) AS level_rows FROM (SELECT level_1 AS level FROM accepted_rows) AS levels
+ GROUP BY level
+ UNION ALL
+ SELECT '_error' AS field, level, COUNT(*) AS level_rows FROM (SELECT 'accepted' AS level FROM accepted_rows) AS levels
+ GROUP BY level
+ UNION ALL
+ SELECT '_error' AS field, level, COUNT(*) AS level_rows FROM (SELECT "_error" AS level
+  FROM (SELECT "_error" FROM "review_aspects_quarantine" WHERE "_request_hash" IN (SELECT "request_hash" FROM new_answers)) AS refused) AS levels
+ GROUP BY level
+ UNION ALL
+ SELECT '_model' AS field, level, COUNT(*) AS level_rows
+ FROM (SELECT COALESCE("model", '(null)') AS level FROM (SELECT * FROM new_answers WHERE "call_error" IS NULL) AS answers) AS levels GROUP BY level
+ UNION ALL
+ SELECT '_tokens_in' AS field, level, COUNT(*) AS level_rows FROM (SELECT CASE
+    WHEN "tokens_in" IS NULL THEN '(null)'
+    WHEN "tokens_in" < 1 THEN 'under 1'
+    WHEN "tokens_in" < 2 THEN '1'
+    WHEN "tokens_in" < 5 THEN '2 to 4'
+    WHEN "tokens_in" < 10 THEN '5 to 9'
+    WHEN "tokens_in" < 20 THEN '10 to 19'
+    WHEN "tokens_in" < 50 THEN '20 to 49'
+    WHEN "tokens_in" < 100 THEN '50 to 99'
+    WHEN "tokens_in" < 200 THEN '100 to 199'
+    WHEN "tokens_in" < 500 THEN '200 to 499'
+    WHEN "tokens_in" < 1000 THEN '500 to 999'
+    WHEN "tokens_in" < 2000 THEN '1000 to 1999'
+    WHEN "tokens_in" < 5000 THEN '2000 to 4999'
+    WHEN "tokens_in" < 10000 THEN '5000 to 9999'
+    WHEN "tokens_in" < 20000 THEN '10000 to 19999'
+    WHEN "tokens_in" < 50000 THEN '20000 to 49999'
+    WHEN "tokens_in" < 100000 THEN '50000 to 99999'
+    WHEN "tokens_in" < 200000 THEN '100000 to 199999'
+    WHEN "tokens_in" < 500000 THEN '200000 to 499999'
+    WHEN "tokens_in" < 1000000 THEN '500000 to 999999'
+    WHEN "tokens_in" < 2000000 THEN '1000000 to 1999999'
+    WHEN "tokens_in" < 5000000 THEN '2000000 to 4999999'
+    ELSE 'from 5000000' END AS level
+  FROM (SELECT * FROM new_answers WHERE "call_error" IS NULL) AS answers) AS levels
+ GROUP BY level
+ UNION ALL
+ SELECT '_tokens_out' AS field, level, COUNT(*) AS level_rows FROM (SELECT CASE
+    WHEN "tokens_out" IS NULL THEN '(null)'
+    WHEN "tokens_out" < 1 THEN 'under 1'
+    WHEN "tokens_out" < 2 THEN '1'
+    WHEN "tokens_out" < 5 THEN '2 to 4'
+    WHEN "tokens_out" < 10 THEN '5 to 9'
+    WHEN "tokens_out" < 20 THEN '10 to 19'
+    WHEN "tokens_out" < 50 THEN '20 to 49'
+    WHEN "tokens_out" < 100 THEN '50 to 99'
+    WHEN "tokens_out" < 200 THEN '100 to 199'
+    WHEN "tokens_out" < 500 THEN '200 to 499'
+    WHEN "tokens_out" < 1000 THEN '500 to 999'
+    WHEN "tokens_out" < 2000 THEN '1000 to 1999'
+    WHEN "tokens_out" < 5000 THEN '2000 to 4999'
+    WHEN "tokens_out" < 10000 THEN '5000 to 9999'
+    WHEN "tokens_out" < 20000 THEN '10000 to 19999'
+    WHEN "tokens_out" < 50000 THEN '20000 to 49999'
+    WHEN "tokens_out" < 100000 THEN '50000 to 99999'
+    WHEN "tokens_out" < 200000 THEN '100000 to 199999'
+    WHEN "tokens_out" < 500000 THEN '200000 to 499999'
+    WHEN "tokens_out" < 1000000 THEN '500000 to 999999'
+    WHEN "tokens_out" < 2000000 THEN '1000000 to 1999999'
+    WHEN "tokens_out" < 5000000 THEN '2000000 to 4999999'
+    ELSE 'from 5000000' END AS level
+  FROM (SELECT * FROM new_answers WHERE "call_error" IS NULL) AS answers) AS levels
+ GROUP BY level) AS counted;
 
 -- drift: how far the newest profile has moved from those before it; is_alarm is 1 for an alarm
 WITH lines AS (
-  SELECT "run" AS run_name, "started_at" AS begun, "field" AS fld, "level" AS lvl, CAST("rows" AS DOUBLE) AS cnt
-  FROM "review_aspects_profiles"
+  SELECT "run" AS run_name, "started_at" AS begun, "field" AS fld, "level" AS lvl, CAST("rows" AS DOUBLE) AS cnt FROM "review_aspects_profiles"
 ), marked AS (
   SELECT run_name, fld, lvl, cnt, MAX(begun) OVER (PARTITION BY run_name) AS begun,
     MAX(CASE WHEN fld = '_drift' AND lvl = 'accepted' THEN 1 ELSE 0 END) OVER (PARTITION BY run_name) AS is_accepted,
     MAX(CASE WHEN fld = '_drift' AND lvl = 'alarm' THEN 1 ELSE 0 END) OVER (PARTITION BY run_name) AS is_alarm,
-    SUM(CASE WHEN fld = '_error' THEN cnt ELSE 0E0 END) OVER (PARTITION BY run_name) AS total
-  FROM lines
+    SUM(CASE WHEN fld = '_error' THEN cnt ELSE 0E0 END) OVER (PARTITION BY run_name) AS total FROM lines
 ), ranked AS (
   SELECT run_name, fld, lvl, cnt, begun, is_accepted, is_alarm, total, DENSE_RANK() OVER (ORDER BY begun DESC, run_name DESC) AS place
   FROM marked WHERE total > 0
-), compared AS (
-  SELECT DISTINCT run_name AS newest, place AS first_place FROM ranked WHERE place <= 1
-), based AS (
+), compared AS (SELECT DISTINCT run_name AS newest, place AS first_place FROM ranked WHERE place <= 1), based AS (
   SELECT c.newest, r.fld, r.lvl, r.cnt, r.begun, r.is_accepted, r.is_alarm, r.total, r.place - c.first_place + 1 AS place,
     MAX(CASE WHEN r.is_accepted = 1 THEN r.begun END) OVER (PARTITION BY c.newest) AS base
   FROM ranked AS r JOIN compared AS c ON r.place >= c.first_place
@@ -303,22 +267,12 @@ WITH lines AS (
     SUM(CASE WHEN fld = '_error' AND total < 200.0E0 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest ORDER BY place NULLS FIRST) AS upto
   FROM based WHERE place = 1 OR ((base IS NULL OR begun >= base) AND (is_accepted = 1 OR is_alarm = 0))
 ), joined AS (
-  SELECT newest, fld, lvl, cnt, place, CASE WHEN total < 200.0E0 THEN -1 - CAST(FLOOR((upto - total) / 200.0E0) AS BIGINT) ELSE place END AS win
-  FROM usable
-), firsts AS (
-  SELECT newest, fld, lvl, cnt, MIN(place) OVER (PARTITION BY newest, win) AS first_place FROM joined
-), numbered AS (
-  SELECT newest, fld, lvl, cnt, DENSE_RANK() OVER (PARTITION BY newest ORDER BY first_place NULLS FIRST) AS nth
-  FROM firsts
-), counts AS (
-  SELECT newest, nth, fld, lvl, SUM(cnt) AS cnt
-  FROM numbered WHERE nth <= 31 AND fld <> '_drift' GROUP BY newest, nth, fld, lvl
-), sized AS (
+  SELECT newest, fld, lvl, cnt, place, CASE WHEN total < 200.0E0 THEN -1 - CAST(FLOOR((upto - total) / 200.0E0) AS BIGINT) ELSE place END AS win FROM usable
+), firsts AS (SELECT newest, fld, lvl, cnt, MIN(place) OVER (PARTITION BY newest, win) AS first_place FROM joined), numbered AS (SELECT newest, fld, lvl, cnt, DENSE_RANK() OVER (PARTITION BY newest ORDER BY first_place NULLS FIRST) AS nth FROM firsts), counts AS (SELECT newest, nth, fld, lvl, SUM(cnt) AS cnt FROM numbered WHERE nth <= 31 AND fld <> '_drift' GROUP BY newest, nth, fld, lvl), sized AS (
   SELECT newest, nth, fld, lvl, cnt, SUM(cnt) OVER (PARTITION BY newest, nth, fld) AS size,
     SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest, fld, lvl) AS old_cnt,
     SUM(CASE WHEN nth = 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest, fld) AS new_rows,
-    SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest, fld) AS old_rows
-  FROM counts
+    SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest, fld) AS old_rows FROM counts
 ), pools AS (
   SELECT newest, nth, fld, lvl, cnt, size, new_rows, old_rows,
     CASE WHEN old_cnt < 0.01E0 * old_rows OR old_cnt * new_rows < 5.0E0 * old_rows THEN 1 ELSE 0 END AS is_pooled
@@ -340,9 +294,7 @@ WITH lines AS (
       WHEN is_pooled = 0 THEN old_cnt / old_rows
       WHEN old_cnt / old_rows >= 0.01E0 AND old_cnt / old_rows >= 5.0E0 / new_rows THEN old_cnt / old_rows
       WHEN 0.01E0 * new_rows >= 5.0E0 THEN 0.01E0
-      ELSE 5.0E0 / new_rows
-    END AS share
-  FROM parts
+      ELSE 5.0E0 / new_rows END AS share FROM parts
 ), totals AS (
   SELECT newest, fld, MAX(new_rows) AS new_rows, MAX(old_rows) AS old_rows, ROUND(SUM(old_parts)) AS windows, COUNT(*) AS levels,
     CAST(COUNT(*) - 1 AS DOUBLE) AS freedom, SUM(old_sizes) / MAX(old_rows) AS weighted, SUM(ABS(change)) / 2E0 AS moved,
@@ -353,52 +305,36 @@ WITH lines AS (
     CASE
       WHEN windows < 2 OR freedom = 0 THEN 0.0025E0
       ELSE (4.0E0 * 0.0025E0 + (windows - 1E0) * (varied / freedom - (windows - 1E0)) / (old_rows - weighted)) / (4.0E0 + windows - 1E0)
-    END AS extra
-  FROM totals
+    END AS extra FROM totals
 ), ratios AS (
   SELECT newest, fld, new_rows, old_rows, windows, levels, moved, POWER(freedom, 0.6666666666666666E0) AS above,
     (windows - 1E0 + 4.0E0) * freedom AS below,
     CASE
       WHEN freedom = 0 THEN 0E0
       ELSE squares / freedom / (1E0 / new_rows + 1E0 / old_rows + CASE WHEN extra > 0 THEN extra ELSE 0E0 END * (1E0 + weighted / old_rows))
-    END AS ratio
-  FROM dispersion
+    END AS ratio FROM dispersion
 ), scores AS (
   SELECT newest, fld, new_rows, old_rows, windows, levels, moved,
     CASE
       WHEN above = 0 OR ratio = 0 THEN 0E0
       ELSE ((1E0 - 2E0 / (9E0 * below)) * POWER(ratio, 0.3333333333333333E0) - (1E0 - 2E0 / (9E0 * above))) / SQRT(2E0 / (9E0 * below) * POWER(ratio, 0.6666666666666666E0) + 2E0 / (9E0 * above))
-    END AS score
-  FROM ratios
+    END AS score FROM ratios
 )
-SELECT newest AS run, fld AS field, CAST(new_rows AS BIGINT) AS new_rows, CAST(old_rows AS BIGINT) AS old_rows,
-  CAST(windows AS BIGINT) AS windows, levels, moved, CASE WHEN score > 0 THEN score ELSE 0E0 END AS sigma,
-  CASE WHEN score >= 2.666863432867159E0 AND moved >= 0.05E0 THEN 1 ELSE 0 END AS is_alarm
-FROM scores;
+SELECT newest AS run, fld AS field, CAST(new_rows AS BIGINT) AS new_rows, CAST(old_rows AS BIGINT) AS old_rows, CAST(windows AS BIGINT) AS windows,
+  levels, moved, CASE WHEN score > 0 THEN score ELSE 0E0 END AS sigma,
+  CASE WHEN score >= 2.666863432867159E0 AND moved >= 0.05E0 THEN 1 ELSE 0 END AS is_alarm FROM scores;
 
 -- sample: accepted requests for people to judge; those of the smallest draw are in each smaller sample too
-WITH accepted_rows AS (
-  SELECT "_request_hash" AS request_hash, '(all)' AS stratum FROM "review_aspects"
-), requests AS (
-  SELECT request_hash, MIN(stratum) AS stratum, COUNT(*) AS request_rows
-  FROM accepted_rows GROUP BY request_hash
-), drawn AS (
+WITH accepted_rows AS (SELECT "_request_hash" AS request_hash, '(all)' AS stratum FROM "review_aspects"), requests AS (SELECT request_hash, MIN(stratum) AS stratum, COUNT(*) AS request_rows FROM accepted_rows GROUP BY request_hash), drawn AS (
   SELECT request_hash, stratum, request_rows,
     CAST(CAST('0x' || SUBSTRING(SHA256('0:' || request_hash), 1, 13) AS BIGINT) AS DOUBLE) / 4503599627370496.0E0 / request_rows AS draw
   FROM requests
 ), placed AS (
   SELECT request_hash, stratum, request_rows, draw,
-    ROW_NUMBER() OVER (PARTITION BY stratum ORDER BY draw NULLS FIRST, request_hash NULLS FIRST) AS place
-  FROM drawn
-), counted AS (
-  SELECT stratum, SUM(CAST(request_rows AS DOUBLE)) AS stratum_rows FROM requests GROUP BY stratum
-), totals AS (
-  SELECT stratum, stratum_rows, SUM(stratum_rows) OVER () AS all_rows, COUNT(*) OVER () AS strata
-  FROM counted
-), sizes AS (
+    ROW_NUMBER() OVER (PARTITION BY stratum ORDER BY draw NULLS FIRST, request_hash NULLS FIRST) AS place FROM drawn
+), counted AS (SELECT stratum, SUM(CAST(request_rows AS DOUBLE)) AS stratum_rows FROM requests GROUP BY stratum), totals AS (SELECT stratum, stratum_rows, SUM(stratum_rows) OVER () AS all_rows, COUNT(*) OVER () AS strata FROM counted), sizes AS (
   SELECT stratum, stratum_rows, all_rows, strata,
-    CASE WHEN all_rows * 0.01E0 < 50 THEN 50.0E0 WHEN all_rows * 0.01E0 > 500 THEN 500.0E0 ELSE all_rows * 0.01E0 END AS wanted
-  FROM totals
+    CASE WHEN all_rows * 0.01E0 < 50 THEN 50.0E0 WHEN all_rows * 0.01E0 > 500 THEN 500.0E0 ELSE all_rows * 0.01E0 END AS wanted FROM totals
 )
 SELECT p.request_hash, p.stratum, p.request_rows, p.draw
 FROM placed AS p JOIN sizes AS s ON s.stratum = p.stratum
@@ -406,9 +342,8 @@ WHERE p.place = 1 OR (p.place <= 5 AND p.place * s.strata <= s.wanted) OR (p.pla
 
 -- evaluation: the labelled rows of the last sqlenrich evaluate, and those that were right
 CREATE TABLE IF NOT EXISTS "review_aspects_evaluations" (
-  "evaluation" TEXT, "evaluated_at" TIMESTAMP, "model" TEXT, "version" TEXT, "fingerprint" TEXT, "truth" TEXT, "row_key" TEXT,
-  "request_hash" TEXT, "field" TEXT, "label" TEXT, "answer" TEXT, "error" TEXT, "is_right" BOOLEAN
-);
+  "evaluation" TEXT, "evaluated_at" TIMESTAMP, "model" TEXT, "version" TEXT, "fingerprint" TEXT, "truth" TEXT, "row_key" TEXT, "request_hash" TEXT,
+  "field" TEXT, "label" TEXT, "answer" TEXT, "error" TEXT, "is_right" BOOLEAN);
 SELECT "field", COUNT(*) AS "labelled_rows", SUM(CASE WHEN "is_right" THEN 1 ELSE 0 END) AS "right_rows"
 FROM "review_aspects_evaluations" WHERE "evaluation" = (SELECT MAX("evaluation") FROM "review_aspects_evaluations") GROUP BY "field"
 ORDER BY "field";

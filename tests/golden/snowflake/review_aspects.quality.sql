@@ -31,9 +31,8 @@ FROM rendered;
 -- responses: every answer ever paid for
 CREATE TABLE IF NOT EXISTS review_aspects_responses (
   request_hash VARCHAR, attempt BIGINT, sent_hash VARCHAR, response VARCHAR, call_error VARCHAR, retryable BOOLEAN, finish_reason VARCHAR,
-  model VARCHAR, version VARCHAR, fingerprint VARCHAR, tokens_in BIGINT, tokens_cached BIGINT, tokens_out BIGINT, latency_ms BIGINT,
-  run_id VARCHAR, asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, read_by VARCHAR
-) CLUSTER BY (request_hash);
+  model VARCHAR, version VARCHAR, fingerprint VARCHAR, tokens_in BIGINT, tokens_cached BIGINT, tokens_out BIGINT, latency_ms BIGINT, run_id VARCHAR,
+  asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, read_by VARCHAR) CLUSTER BY (request_hash);
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 EXECUTE IMMEDIATE $$
@@ -43,26 +42,20 @@ BEGIN
   LOOP
     UPDATE review_aspects_responses SET
       call_error = sqlenrich_error(raw), tokens_cached = CAST(NULL AS BIGINT), request_id = CAST(NULL AS VARCHAR), read_by = 'AI_COMPLETE 085faa87',
-      response = COALESCE(
-        CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') AS VARCHAR),
+      response = COALESCE(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') AS VARCHAR),
         CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') AS VARCHAR),
         CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') AS VARCHAR),
         CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].structured_output[0].raw_message') AS VARCHAR),
-        CASE
-          WHEN sqlenrich_error(raw) IS NULL
-            AND (GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') IS NOT NULL
-             OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') IS NOT NULL
-             OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') IS NOT NULL
-             OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].structured_output[0].raw_message') IS NOT NULL) THEN ''
-        END
-      ),
+        CASE WHEN sqlenrich_error(raw) IS NULL
+          AND (GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') IS NOT NULL
+           OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') IS NOT NULL
+           OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') IS NOT NULL
+           OR GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].structured_output[0].raw_message') IS NOT NULL) THEN '' END),
       retryable = COALESCE(REGEXP_INSTR(LOWER(sqlenrich_error(raw)), CONCAT(
-        'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-        'service.?unavailable|temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-        'deadline.?exceeded|bad.?gateway|internal.?server.?error|connection.?(reset|refused|aborted|closed)|',
-        '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-        '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-      )) > 0, FALSE),
+        'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
+        'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
+        'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+        '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')) > 0, FALSE),
       finish_reason = CASE WHEN REGEXP_INSTR(LOWER(sqlenrich_error(raw)), '(^|[^0-9])422([^0-9]|$)') > 0 THEN 'length' END,
       tokens_in = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.prompt_tokens') AS VARCHAR), 38, 0),
       tokens_out = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.completion_tokens') AS VARCHAR), 38, 0)
@@ -78,27 +71,19 @@ BEGIN
       WHERE p.request_hash IS NOT NULL AND (asked.attempt IS NULL OR (asked.settled < asked.attempt AND asked.attempt < 3));
       first_hash := (SELECT MAX(request_hash) FROM (SELECT request_hash FROM review_aspects_pending ORDER BY request_hash LIMIT 3) AS few);
     ELSEIF (part = 1) THEN
-      problem := (
-        SELECT CASE WHEN COUNT(*) = COUNT(failure) THEN MAX(failure) END FROM (
-          SELECT COALESCE(
-            'CALL_ERROR ' || r.call_error,
-            CASE WHEN r.response IS NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || SUBSTR(r.raw, 1, 500) END
-          ) AS failure
-          FROM review_aspects_responses AS r JOIN review_aspects_pending AS p ON r.request_hash = p.request_hash AND r.attempt = p.attempt
-          WHERE p.request_hash <= :first_hash AND EXISTS(SELECT 1 FROM review_aspects_pending AS o WHERE o.request_hash > :first_hash)
-        ) AS asked
-      );
+      problem := (SELECT CASE WHEN COUNT(*) = COUNT(failure) THEN MAX(failure) END FROM (SELECT COALESCE('CALL_ERROR ' || r.call_error,
+           CASE WHEN r.response IS NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || SUBSTR(r.raw, 1, 500) END) AS failure
+         FROM review_aspects_responses AS r JOIN review_aspects_pending AS p ON r.request_hash = p.request_hash AND r.attempt = p.attempt
+         WHERE p.request_hash <= :first_hash AND EXISTS(SELECT 1 FROM review_aspects_pending AS o WHERE o.request_hash > :first_hash)) AS asked);
       IF (problem IS NOT NULL) THEN SELECT CAST(CONCAT('sqlenrich stopped, since the first requests all failed: ', :problem) AS INTEGER); END IF;
     END IF;
     IF (first_hash IS NULL OR part > 1) THEN BREAK; END IF;
     INSERT INTO review_aspects_responses (request_hash, attempt, sent_hash, model, version, fingerprint, run_id, asked_at, raw)
     SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, '1' AS version, '6ca8453704b1c560' AS fingerprint,
       CAST(SYSDATE() AS VARCHAR) AS run_id, SYSDATE() AS asked_at,
-      COALESCE(TO_JSON(AI_COMPLETE(
-        model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 900},
+      COALESCE(TO_JSON(AI_COMPLETE(model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 900},
         response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'overall': {'type': 'string', 'description': 'The writer\'s verdict on the whole', 'enum': ['positive', 'negative', 'mixed', 'neutral']}, 'aspects': {'type': 'array', 'description': 'Every aspect that is judged, each once', 'items': {'type': 'object', 'properties': {'aspect': {'type': 'string', 'description': 'What is judged', 'enum': ['quality', 'durability', 'ease_of_use', 'design', 'size_fit', 'price', 'delivery', 'packaging', 'customer_service', 'other']}, 'sentiment': {'type': 'string', 'description': 'How it is judged', 'enum': ['positive', 'negative', 'mixed']}, 'quote': {'type': 'string', 'description': 'Words that show it, copied exactly'}}, 'required': ['aspect', 'sentiment', 'quote'], 'additionalProperties': FALSE}}}, 'required': ['overall', 'aspects'], 'additionalProperties': FALSE}},
-        show_details => TRUE, return_error_details => TRUE
-      )), 'null') AS raw
+        show_details => TRUE, return_error_details => TRUE)), 'null') AS raw
     FROM review_aspects_pending WHERE CASE WHEN request_hash <= :first_hash THEN 0 ELSE 1 END = :part;
     part := part + 1;
   END LOOP;
@@ -115,10 +100,8 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ LENGTH(answer) > 500 AND LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
-    AND REDUCE(
-      SPLIT(REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'), ','), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END
-    ) > 250 THEN NULL
+      AND REDUCE(SPLIT(REGEXP_REPLACE(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?|[^"\\[\\]{}]+', ''), '(.)', '\\1,'), ','), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN CAST(b AS VARCHAR) IN ('[', '{') THEN 1 ELSE -1 END END) > 250 THEN NULL
     WHEN /* a number of more than 1000 characters */ LENGTH(answer) > 1000 AND REGEXP_INSTR(answer, '[0-9]{250}') > 0
       AND REGEXP_INSTR(REGEXP_REPLACE(answer, '"([^"\\\\]|\\\\"|\\\\[^"])*"?', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') > 0 THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_LIKE(answer, REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
@@ -127,8 +110,7 @@ WITH answered AS (
         '<string>', '"([^"\\\\\x01-\x1f]|\\\\(["\\\\/bfnrt]|u<unit>))*"'), '<number>', '-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?'),
         '<unit>', '([0-9A-Ca-cE-Fe-f]<hex>{3}|[Dd][0-7]<hex>{2}|[Dd][89ABab]<hex>{2}\\\\u[Dd][C-Fc-f]<hex>{2})'), '<hex>', '[0-9A-Fa-f]'),
         '<space>', '[ \t\r\n]*')) THEN TRY_PARSE_JSON(answer)
-  END AS doc
-  FROM answered
+  END AS doc FROM answered
 ), fields AS (
   SELECT *, GET(doc, 'overall') AS doc_overall, GET(doc, 'aspects') AS doc_aspects,
     CAST(ARRAY_MIN(ARRAY_COMPACT(TRANSFORM(AS_ARRAY(GET(doc, 'aspects')), item -> CASE
@@ -147,8 +129,7 @@ WITH answered AS (
         THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
       WHEN LENGTH(CAST(GET(item, 'quote') AS VARCHAR)) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
       WHEN LENGTH(CAST(GET(item, 'quote') AS VARCHAR)) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
-    END))) AS VARCHAR) AS doc_aspects_fault
-  FROM parsed
+    END))) AS VARCHAR) AS doc_aspects_fault FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN call_error IS NOT NULL THEN 'CALL_ERROR ' || call_error
@@ -167,8 +148,7 @@ WITH answered AS (
     WHEN CAST(doc_overall AS VARCHAR) NOT IN ('positive', 'negative', 'mixed', 'neutral') THEN 'NOT_IN_ENUM overall is none of the allowed values'
     WHEN doc_aspects_fault IS NOT NULL THEN SUBSTR(doc_aspects_fault, 4)
     WHEN ARRAY_SIZE(AS_ARRAY(doc_aspects)) > 10 THEN 'BAD_ITEMS aspects has more than 10 items'
-  END AS verdict
-  FROM fields
+  END AS verdict FROM fields
 ), ranked AS (
   SELECT *, MAX(attempt) OVER (PARTITION BY request_hash) AS attempts,
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
@@ -182,19 +162,15 @@ SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts
     WHEN r.verdict IS NULL THEN NULL
     WHEN r.finish_reason = 'length' THEN 'TRUNCATED'
     WHEN r.finish_reason IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.verdict, ' ', 1)
-  END AS _error,
+    ELSE SPLIT_PART(r.verdict, ' ', 1) END AS _error,
   SUBSTR(r.verdict, LENGTH(SPLIT_PART(r.verdict, ' ', 1)) + 2) AS _error_detail, COALESCE(r.answer <> r.response, FALSE) AS _repaired
 FROM review_aspects_prompts AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1;
 
 -- enriched: the accepted rows, typed
 CREATE OR REPLACE TABLE review_aspects COPY GRANTS AS
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(answer) AS doc FROM review_aspects_checked WHERE _error IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM review_aspects_checked WHERE _error IS NULL)
 SELECT id, CAST(GET(doc, 'overall') AS VARCHAR) AS overall, AS_ARRAY(GET(doc, 'aspects')) AS aspects, request_hash AS _request_hash, _model,
-  '1' AS _version, '6ca8453704b1c560' AS _fingerprint
-FROM accepted;
+  '1' AS _version, '6ca8453704b1c560' AS _fingerprint FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE review_aspects_quarantine COPY GRANTS AS
@@ -206,16 +182,13 @@ DROP TABLE IF EXISTS review_aspects_pending;
 
 -- profiles: how often each level of each field is among the answers that no profile has counted yet
 CREATE TABLE IF NOT EXISTS review_aspects_profiles (
-  run VARCHAR, started_at TIMESTAMP_NTZ, field VARCHAR, level VARCHAR, "rows" BIGINT
-);
+  run VARCHAR, started_at TIMESTAMP_NTZ, field VARCHAR, level VARCHAR, "rows" BIGINT);
 INSERT INTO review_aspects_profiles (run, started_at, field, level, "rows")
 WITH new_answers AS (
   SELECT request_hash, run_id, asked_at, model, tokens_in, tokens_out, call_error
   FROM review_aspects_responses
-  WHERE asked_at > COALESCE((
-      SELECT MAX(asked_at)
-      FROM review_aspects_responses WHERE run_id IN (SELECT run FROM review_aspects_profiles)
-    ), CAST('1970-01-01 00:00:00' AS TIMESTAMP_NTZ))
+  WHERE asked_at > COALESCE((SELECT MAX(asked_at) FROM review_aspects_responses WHERE run_id IN (SELECT run FROM review_aspects_profiles)),
+      CAST('1970-01-01 00:00:00' AS TIMESTAMP_NTZ))
 ), accepted_rows AS (
   SELECT COALESCE(overall, '(null)') AS level_0, CASE
     WHEN aspects IS NULL THEN '(null)'
@@ -242,115 +215,93 @@ WITH new_answers AS (
       WHEN ARRAY_SIZE(aspects) < 1000000 THEN 'items 500000 to 999999'
       WHEN ARRAY_SIZE(aspects) < 2000000 THEN 'items 1000000 to 1999999'
       WHEN ARRAY_SIZE(aspects) < 5000000 THEN 'items 2000000 to 4999999'
-      ELSE 'items from 5000000'
-    END
-  END AS level_1
+      ELSE 'items from 5000000' END END AS level_1
   FROM review_aspects WHERE _request_hash IN (SELECT request_hash FROM new_answers)
 )
 SELECT (SELECT MAX(run_id) FROM new_answers) AS run, (SELECT MIN(asked_at) FROM new_answers) AS started_at, field AS field, level AS level,
   level_rows AS "rows"
-FROM (
-  SELECT 'overall' AS field, level, COUNT(*) AS level_rows
-  FROM (SELECT level_0 AS level FROM accepted_rows) AS levels GROUP BY level
-  UNION ALL
-  SELECT 'aspects' AS field, level, COUNT(*) AS level_rows
-  FROM (SELECT level_1 AS level FROM accepted_rows) AS levels GROUP BY level
-  UNION ALL
-  SELECT '_error' AS field, level, COUNT(*) AS level_rows
-  FROM (SELECT 'accepted' AS level FROM accepted_rows) AS levels GROUP BY level
-  UNION ALL
-  SELECT '_error' AS field, level, COUNT(*) AS level_rows FROM (
-    SELECT _error AS level FROM (
-      SELECT _error
-      FROM review_aspects_quarantine WHERE _request_hash IN (SELECT request_hash FROM new_answers)
-    ) AS refused
-  ) AS levels
-  GROUP BY level
-  UNION ALL
-  SELECT '_model' AS field, level, COUNT(*) AS level_rows FROM (
-    SELECT COALESCE(model, '(null)') AS level
-    FROM (SELECT * FROM new_answers WHERE call_error IS NULL) AS answers
-  ) AS levels
-  GROUP BY level
-  UNION ALL
-  SELECT '_tokens_in' AS field, level, COUNT(*) AS level_rows FROM (
-    SELECT CASE
-      WHEN tokens_in IS NULL THEN '(null)'
-      WHEN tokens_in < 1 THEN 'under 1'
-      WHEN tokens_in < 2 THEN '1'
-      WHEN tokens_in < 5 THEN '2 to 4'
-      WHEN tokens_in < 10 THEN '5 to 9'
-      WHEN tokens_in < 20 THEN '10 to 19'
-      WHEN tokens_in < 50 THEN '20 to 49'
-      WHEN tokens_in < 100 THEN '50 to 99'
-      WHEN tokens_in < 200 THEN '100 to 199'
-      WHEN tokens_in < 500 THEN '200 to 499'
-      WHEN tokens_in < 1000 THEN '500 to 999'
-      WHEN tokens_in < 2000 THEN '1000 to 1999'
-      WHEN tokens_in < 5000 THEN '2000 to 4999'
-      WHEN tokens_in < 10000 THEN '5000 to 9999'
-      WHEN tokens_in < 20000 THEN '10000 to 19999'
-      WHEN tokens_in < 50000 THEN '20000 to 49999'
-      WHEN tokens_in < 100000 THEN '50000 to 99999'
-      WHEN tokens_in < 200000 THEN '100000 to 199999'
-      WHEN tokens_in < 500000 THEN '200000 to 499999'
-      WHEN tokens_in < 1000000 THEN '500000 to 999999'
-      WHEN tokens_in < 2000000 THEN '1000000 to 1999999'
-      WHEN tokens_in < 5000000 THEN '2000000 to 4999999'
-      ELSE 'from 5000000'
-    END AS level
-    FROM (SELECT * FROM new_answers WHERE call_error IS NULL) AS answers
-  ) AS levels
-  GROUP BY level
-  UNION ALL
-  SELECT '_tokens_out' AS field, level, COUNT(*) AS level_rows FROM (
-    SELECT CASE
-      WHEN tokens_out IS NULL THEN '(null)'
-      WHEN tokens_out < 1 THEN 'under 1'
-      WHEN tokens_out < 2 THEN '1'
-      WHEN tokens_out < 5 THEN '2 to 4'
-      WHEN tokens_out < 10 THEN '5 to 9'
-      WHEN tokens_out < 20 THEN '10 to 19'
-      WHEN tokens_out < 50 THEN '20 to 49'
-      WHEN tokens_out < 100 THEN '50 to 99'
-      WHEN tokens_out < 200 THEN '100 to 199'
-      WHEN tokens_out < 500 THEN '200 to 499'
-      WHEN tokens_out < 1000 THEN '500 to 999'
-      WHEN tokens_out < 2000 THEN '1000 to 1999'
-      WHEN tokens_out < 5000 THEN '2000 to 4999'
-      WHEN tokens_out < 10000 THEN '5000 to 9999'
-      WHEN tokens_out < 20000 THEN '10000 to 19999'
-      WHEN tokens_out < 50000 THEN '20000 to 49999'
-      WHEN tokens_out < 100000 THEN '50000 to 99999'
-      WHEN tokens_out < 200000 THEN '100000 to 199999'
-      WHEN tokens_out < 500000 THEN '200000 to 499999'
-      WHEN tokens_out < 1000000 THEN '500000 to 999999'
-      WHEN tokens_out < 2000000 THEN '1000000 to 1999999'
-      WHEN tokens_out < 5000000 THEN '2000000 to 4999999'
-      ELSE 'from 5000000'
-    END AS level
-    FROM (SELECT * FROM new_answers WHERE call_error IS NULL) AS answers
-  ) AS levels
-  GROUP BY level
-) AS counted;
+FROM (SELECT 'overall' AS field, level, COUNT(*) AS level_rows FROM (SELECT level_0 AS level FROM accepted_rows) AS levels
+ GROUP BY level
+ UNION ALL
+ SELECT 'aspects' AS field, level, COUNT(*) AS level_rows FROM (SELECT level_1 AS level FROM accepted_rows) AS levels
+ GROUP BY level
+ UNION ALL
+ SELECT '_error' AS field, level, COUNT(*) AS level_rows FROM (SELECT 'accepted' AS level FROM accepted_rows) AS levels
+ GROUP BY level
+ UNION ALL
+ SELECT '_error' AS field, level, COUNT(*) AS level_rows
+ FROM (SELECT _error AS level FROM (SELECT _error FROM review_aspects_quarantine WHERE _request_hash IN (SELECT request_hash FROM new_answers)) AS refused
+ ) AS levels
+ GROUP BY level
+ UNION ALL
+ SELECT '_model' AS field, level, COUNT(*) AS level_rows
+ FROM (SELECT COALESCE(model, '(null)') AS level FROM (SELECT * FROM new_answers WHERE call_error IS NULL) AS answers) AS levels GROUP BY level
+ UNION ALL
+ SELECT '_tokens_in' AS field, level, COUNT(*) AS level_rows FROM (SELECT CASE
+    WHEN tokens_in IS NULL THEN '(null)'
+    WHEN tokens_in < 1 THEN 'under 1'
+    WHEN tokens_in < 2 THEN '1'
+    WHEN tokens_in < 5 THEN '2 to 4'
+    WHEN tokens_in < 10 THEN '5 to 9'
+    WHEN tokens_in < 20 THEN '10 to 19'
+    WHEN tokens_in < 50 THEN '20 to 49'
+    WHEN tokens_in < 100 THEN '50 to 99'
+    WHEN tokens_in < 200 THEN '100 to 199'
+    WHEN tokens_in < 500 THEN '200 to 499'
+    WHEN tokens_in < 1000 THEN '500 to 999'
+    WHEN tokens_in < 2000 THEN '1000 to 1999'
+    WHEN tokens_in < 5000 THEN '2000 to 4999'
+    WHEN tokens_in < 10000 THEN '5000 to 9999'
+    WHEN tokens_in < 20000 THEN '10000 to 19999'
+    WHEN tokens_in < 50000 THEN '20000 to 49999'
+    WHEN tokens_in < 100000 THEN '50000 to 99999'
+    WHEN tokens_in < 200000 THEN '100000 to 199999'
+    WHEN tokens_in < 500000 THEN '200000 to 499999'
+    WHEN tokens_in < 1000000 THEN '500000 to 999999'
+    WHEN tokens_in < 2000000 THEN '1000000 to 1999999'
+    WHEN tokens_in < 5000000 THEN '2000000 to 4999999'
+    ELSE 'from 5000000' END AS level
+  FROM (SELECT * FROM new_answers WHERE call_error IS NULL) AS answers) AS levels
+ GROUP BY level
+ UNION ALL
+ SELECT '_tokens_out' AS field, level, COUNT(*) AS level_rows FROM (SELECT CASE
+    WHEN tokens_out IS NULL THEN '(null)'
+    WHEN tokens_out < 1 THEN 'under 1'
+    WHEN tokens_out < 2 THEN '1'
+    WHEN tokens_out < 5 THEN '2 to 4'
+    WHEN tokens_out < 10 THEN '5 to 9'
+    WHEN tokens_out < 20 THEN '10 to 19'
+    WHEN tokens_out < 50 THEN '20 to 49'
+    WHEN tokens_out < 100 THEN '50 to 99'
+    WHEN tokens_out < 200 THEN '100 to 199'
+    WHEN tokens_out < 500 THEN '200 to 499'
+    WHEN tokens_out < 1000 THEN '500 to 999'
+    WHEN tokens_out < 2000 THEN '1000 to 1999'
+    WHEN tokens_out < 5000 THEN '2000 to 4999'
+    WHEN tokens_out < 10000 THEN '5000 to 9999'
+    WHEN tokens_out < 20000 THEN '10000 to 19999'
+    WHEN tokens_out < 50000 THEN '20000 to 49999'
+    WHEN tokens_out < 100000 THEN '50000 to 99999'
+    WHEN tokens_out < 200000 THEN '100000 to 199999'
+    WHEN tokens_out < 500000 THEN '200000 to 499999'
+    WHEN tokens_out < 1000000 THEN '500000 to 999999'
+    WHEN tokens_out < 2000000 THEN '1000000 to 1999999'
+    WHEN tokens_out < 5000000 THEN '2000000 to 4999999'
+    ELSE 'from 5000000' END AS level
+  FROM (SELECT * FROM new_answers WHERE call_error IS NULL) AS answers) AS levels
+ GROUP BY level) AS counted;
 
 -- drift: how far the newest profile has moved from those before it; is_alarm is 1 for an alarm
-WITH lines AS (
-  SELECT run AS run_name, started_at AS begun, field AS fld, level AS lvl, CAST("rows" AS DOUBLE) AS cnt
-  FROM review_aspects_profiles
-), marked AS (
+WITH lines AS (SELECT run AS run_name, started_at AS begun, field AS fld, level AS lvl, CAST("rows" AS DOUBLE) AS cnt FROM review_aspects_profiles), marked AS (
   SELECT run_name, fld, lvl, cnt, MAX(begun) OVER (PARTITION BY run_name) AS begun,
     MAX(CASE WHEN fld = '_drift' AND lvl = 'accepted' THEN 1 ELSE 0 END) OVER (PARTITION BY run_name) AS is_accepted,
     MAX(CASE WHEN fld = '_drift' AND lvl = 'alarm' THEN 1 ELSE 0 END) OVER (PARTITION BY run_name) AS is_alarm,
-    SUM(CASE WHEN fld = '_error' THEN cnt ELSE 0E0 END) OVER (PARTITION BY run_name) AS total
-  FROM lines
+    SUM(CASE WHEN fld = '_error' THEN cnt ELSE 0E0 END) OVER (PARTITION BY run_name) AS total FROM lines
 ), ranked AS (
   SELECT run_name, fld, lvl, cnt, begun, is_accepted, is_alarm, total,
     DENSE_RANK() OVER (ORDER BY begun DESC NULLS LAST, run_name DESC NULLS LAST) AS place
   FROM marked WHERE total > 0
-), compared AS (
-  SELECT DISTINCT run_name AS newest, place AS first_place FROM ranked WHERE place <= 1
-), based AS (
+), compared AS (SELECT DISTINCT run_name AS newest, place AS first_place FROM ranked WHERE place <= 1), based AS (
   SELECT c.newest, r.fld, r.lvl, r.cnt, r.begun, r.is_accepted, r.is_alarm, r.total, r.place - c.first_place + 1 AS place,
     MAX(CASE WHEN r.is_accepted = 1 THEN r.begun END) OVER (PARTITION BY c.newest) AS base
   FROM ranked AS r JOIN compared AS c ON r.place >= c.first_place
@@ -359,22 +310,12 @@ WITH lines AS (
     SUM(CASE WHEN fld = '_error' AND total < 200.0E0 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest ORDER BY place NULLS FIRST) AS upto
   FROM based WHERE place = 1 OR ((base IS NULL OR begun >= base) AND (is_accepted = 1 OR is_alarm = 0))
 ), joined AS (
-  SELECT newest, fld, lvl, cnt, place, CASE WHEN total < 200.0E0 THEN -1 - CAST(FLOOR((upto - total) / 200.0E0) AS BIGINT) ELSE place END AS win
-  FROM usable
-), firsts AS (
-  SELECT newest, fld, lvl, cnt, MIN(place) OVER (PARTITION BY newest, win) AS first_place FROM joined
-), numbered AS (
-  SELECT newest, fld, lvl, cnt, DENSE_RANK() OVER (PARTITION BY newest ORDER BY first_place NULLS FIRST) AS nth
-  FROM firsts
-), counts AS (
-  SELECT newest, nth, fld, lvl, SUM(cnt) AS cnt
-  FROM numbered WHERE nth <= 31 AND fld <> '_drift' GROUP BY newest, nth, fld, lvl
-), sized AS (
+  SELECT newest, fld, lvl, cnt, place, CASE WHEN total < 200.0E0 THEN -1 - CAST(FLOOR((upto - total) / 200.0E0) AS BIGINT) ELSE place END AS win FROM usable
+), firsts AS (SELECT newest, fld, lvl, cnt, MIN(place) OVER (PARTITION BY newest, win) AS first_place FROM joined), numbered AS (SELECT newest, fld, lvl, cnt, DENSE_RANK() OVER (PARTITION BY newest ORDER BY first_place NULLS FIRST) AS nth FROM firsts), counts AS (SELECT newest, nth, fld, lvl, SUM(cnt) AS cnt FROM numbered WHERE nth <= 31 AND fld <> '_drift' GROUP BY newest, nth, fld, lvl), sized AS (
   SELECT newest, nth, fld, lvl, cnt, SUM(cnt) OVER (PARTITION BY newest, nth, fld) AS size,
     SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest, fld, lvl) AS old_cnt,
     SUM(CASE WHEN nth = 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest, fld) AS new_rows,
-    SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest, fld) AS old_rows
-  FROM counts
+    SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest, fld) AS old_rows FROM counts
 ), pools AS (
   SELECT newest, nth, fld, lvl, cnt, size, new_rows, old_rows,
     CASE WHEN old_cnt < 0.01E0 * old_rows OR old_cnt * new_rows < 5.0E0 * old_rows THEN 1 ELSE 0 END AS is_pooled
@@ -396,9 +337,7 @@ WITH lines AS (
       WHEN is_pooled = 0 THEN old_cnt / old_rows
       WHEN old_cnt / old_rows >= 0.01E0 AND old_cnt / old_rows >= 5.0E0 / new_rows THEN old_cnt / old_rows
       WHEN 0.01E0 * new_rows >= 5.0E0 THEN 0.01E0
-      ELSE 5.0E0 / new_rows
-    END AS share
-  FROM parts
+      ELSE 5.0E0 / new_rows END AS share FROM parts
 ), totals AS (
   SELECT newest, fld, MAX(new_rows) AS new_rows, MAX(old_rows) AS old_rows, ROUND(SUM(old_parts)) AS windows, COUNT(*) AS levels,
     CAST(COUNT(*) - 1 AS DOUBLE) AS freedom, SUM(old_sizes) / MAX(old_rows) AS weighted, SUM(ABS(change)) / 2E0 AS moved,
@@ -409,52 +348,36 @@ WITH lines AS (
     CASE
       WHEN windows < 2 OR freedom = 0 THEN 0.0025E0
       ELSE (4.0E0 * 0.0025E0 + (windows - 1E0) * (varied / freedom - (windows - 1E0)) / (old_rows - weighted)) / (4.0E0 + windows - 1E0)
-    END AS extra
-  FROM totals
+    END AS extra FROM totals
 ), ratios AS (
   SELECT newest, fld, new_rows, old_rows, windows, levels, moved, POWER(freedom, 0.6666666666666666E0) AS above,
     (windows - 1E0 + 4.0E0) * freedom AS below,
     CASE
       WHEN freedom = 0 THEN 0E0
       ELSE squares / freedom / (1E0 / new_rows + 1E0 / old_rows + CASE WHEN extra > 0 THEN extra ELSE 0E0 END * (1E0 + weighted / old_rows))
-    END AS ratio
-  FROM dispersion
+    END AS ratio FROM dispersion
 ), scores AS (
   SELECT newest, fld, new_rows, old_rows, windows, levels, moved,
     CASE
       WHEN above = 0 OR ratio = 0 THEN 0E0
       ELSE ((1E0 - 2E0 / (9E0 * below)) * POWER(ratio, 0.3333333333333333E0) - (1E0 - 2E0 / (9E0 * above))) / SQRT(2E0 / (9E0 * below) * POWER(ratio, 0.6666666666666666E0) + 2E0 / (9E0 * above))
-    END AS score
-  FROM ratios
+    END AS score FROM ratios
 )
-SELECT newest AS run, fld AS field, CAST(new_rows AS BIGINT) AS new_rows, CAST(old_rows AS BIGINT) AS old_rows,
-  CAST(windows AS BIGINT) AS windows, levels, moved, CASE WHEN score > 0 THEN score ELSE 0E0 END AS sigma,
-  CASE WHEN score >= 2.666863432867159E0 AND moved >= 0.05E0 THEN 1 ELSE 0 END AS is_alarm
-FROM scores;
+SELECT newest AS run, fld AS field, CAST(new_rows AS BIGINT) AS new_rows, CAST(old_rows AS BIGINT) AS old_rows, CAST(windows AS BIGINT) AS windows,
+  levels, moved, CASE WHEN score > 0 THEN score ELSE 0E0 END AS sigma,
+  CASE WHEN score >= 2.666863432867159E0 AND moved >= 0.05E0 THEN 1 ELSE 0 END AS is_alarm FROM scores;
 
 -- sample: accepted requests for people to judge; those of the smallest draw are in each smaller sample too
-WITH accepted_rows AS (
-  SELECT _request_hash AS request_hash, '(all)' AS stratum FROM review_aspects
-), requests AS (
-  SELECT request_hash, MIN(stratum) AS stratum, COUNT(*) AS request_rows
-  FROM accepted_rows GROUP BY request_hash
-), drawn AS (
+WITH accepted_rows AS (SELECT _request_hash AS request_hash, '(all)' AS stratum FROM review_aspects), requests AS (SELECT request_hash, MIN(stratum) AS stratum, COUNT(*) AS request_rows FROM accepted_rows GROUP BY request_hash), drawn AS (
   SELECT request_hash, stratum, request_rows,
     CAST(TO_NUMBER(SUBSTR(SHA2('0:' || request_hash, 256), 1, 13), 'XXXXXXXXXXXXX') AS DOUBLE) / 4503599627370496.0E0 / request_rows AS draw
   FROM requests
 ), placed AS (
   SELECT request_hash, stratum, request_rows, draw,
-    ROW_NUMBER() OVER (PARTITION BY stratum ORDER BY draw NULLS FIRST, request_hash NULLS FIRST) AS place
-  FROM drawn
-), counted AS (
-  SELECT stratum, SUM(CAST(request_rows AS DOUBLE)) AS stratum_rows FROM requests GROUP BY stratum
-), totals AS (
-  SELECT stratum, stratum_rows, SUM(stratum_rows) OVER () AS all_rows, COUNT(*) OVER () AS strata
-  FROM counted
-), sizes AS (
+    ROW_NUMBER() OVER (PARTITION BY stratum ORDER BY draw NULLS FIRST, request_hash NULLS FIRST) AS place FROM drawn
+), counted AS (SELECT stratum, SUM(CAST(request_rows AS DOUBLE)) AS stratum_rows FROM requests GROUP BY stratum), totals AS (SELECT stratum, stratum_rows, SUM(stratum_rows) OVER () AS all_rows, COUNT(*) OVER () AS strata FROM counted), sizes AS (
   SELECT stratum, stratum_rows, all_rows, strata,
-    CASE WHEN all_rows * 0.01E0 < 50 THEN 50.0E0 WHEN all_rows * 0.01E0 > 500 THEN 500.0E0 ELSE all_rows * 0.01E0 END AS wanted
-  FROM totals
+    CASE WHEN all_rows * 0.01E0 < 50 THEN 50.0E0 WHEN all_rows * 0.01E0 > 500 THEN 500.0E0 ELSE all_rows * 0.01E0 END AS wanted FROM totals
 )
 SELECT p.request_hash, p.stratum, p.request_rows, p.draw
 FROM placed AS p JOIN sizes AS s ON s.stratum = p.stratum
@@ -463,7 +386,6 @@ WHERE p.place = 1 OR (p.place <= 5 AND p.place * s.strata <= s.wanted) OR (p.pla
 -- evaluation: the labelled rows of the last sqlenrich evaluate, and those that were right
 CREATE TABLE IF NOT EXISTS review_aspects_evaluations (
   evaluation VARCHAR, evaluated_at TIMESTAMP_NTZ, model VARCHAR, version VARCHAR, fingerprint VARCHAR, truth VARCHAR, row_key VARCHAR,
-  request_hash VARCHAR, field VARCHAR, label VARCHAR, answer VARCHAR, error VARCHAR, is_right BOOLEAN
-);
+  request_hash VARCHAR, field VARCHAR, label VARCHAR, answer VARCHAR, error VARCHAR, is_right BOOLEAN);
 SELECT field, COUNT(*) AS labelled_rows, SUM(CASE WHEN is_right THEN 1 ELSE 0 END) AS right_rows
 FROM review_aspects_evaluations WHERE evaluation = (SELECT MAX(evaluation) FROM review_aspects_evaluations) GROUP BY field ORDER BY field;

@@ -28,10 +28,9 @@ FROM rendered;
 
 -- responses: every answer ever paid for
 CREATE TABLE IF NOT EXISTS `review_aspects_responses` (
-  `request_hash` STRING, `attempt` BIGINT, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOLEAN,
-  `finish_reason` STRING, `model` STRING, `version` STRING, `fingerprint` STRING, `tokens_in` BIGINT, `tokens_cached` BIGINT,
-  `tokens_out` BIGINT, `latency_ms` BIGINT, `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING
-);
+  `request_hash` STRING, `attempt` BIGINT, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOLEAN, `finish_reason` STRING,
+  `model` STRING, `version` STRING, `fingerprint` STRING, `tokens_in` BIGINT, `tokens_cached` BIGINT, `tokens_out` BIGINT, `latency_ms` BIGINT,
+  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING);
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 BEGIN
@@ -49,48 +48,33 @@ BEGIN
       WHERE p.`request_hash` IS NOT NULL AND (asked.`attempt` IS NULL OR (asked.`settled` < asked.`attempt` AND asked.`attempt` < 3));
       SET first_hash = (SELECT MAX(request_hash) FROM (SELECT request_hash FROM `review_aspects_pending` ORDER BY request_hash LIMIT 3) AS few);
     ELSEIF part = 1 THEN
-      SET problem = (
-        SELECT CASE WHEN COUNT(*) = COUNT(failure) THEN MAX(failure) END FROM (
-          SELECT COALESCE(
-            'CALL_ERROR ' || r.call_error,
-            CASE WHEN r.response IS NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || SUBSTRING(r.raw, 1, 500) END
-          ) AS failure
-          FROM `review_aspects_responses` AS r JOIN `review_aspects_pending` AS p ON r.request_hash = p.request_hash AND r.attempt = p.attempt
-          WHERE p.request_hash <= first_hash AND EXISTS(SELECT 1 FROM `review_aspects_pending` AS o WHERE o.request_hash > first_hash)
-        ) AS asked
-      );
+      SET problem = (SELECT CASE WHEN COUNT(*) = COUNT(failure) THEN MAX(failure) END FROM (SELECT COALESCE('CALL_ERROR ' || r.call_error,
+           CASE WHEN r.response IS NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || SUBSTRING(r.raw, 1, 500) END) AS failure
+         FROM `review_aspects_responses` AS r JOIN `review_aspects_pending` AS p ON r.request_hash = p.request_hash AND r.attempt = p.attempt
+         WHERE p.request_hash <= first_hash AND EXISTS(SELECT 1 FROM `review_aspects_pending` AS o WHERE o.request_hash > first_hash)) AS asked);
       IF problem IS NOT NULL THEN SELECT RAISE_ERROR(CONCAT('sqlenrich stopped, since the first requests all failed: ', problem)); END IF;
     END IF;
     IF first_hash IS NULL OR part > 1 THEN LEAVE ask; END IF;
     INSERT INTO `review_aspects_responses` (
       `request_hash`, `attempt`, `sent_hash`, `response`, `call_error`, `retryable`, `model`, `version`, `fingerprint`, `run_id`, `asked_at`, `raw`,
-      `read_by`
-    )
+      `read_by`)
     SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
-      COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'), CASE
-        WHEN sqlenrich_error(`raw`) IS NULL
-          AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
-           OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN ''
-      END) AS `response`,
+      COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'), CASE WHEN sqlenrich_error(`raw`) IS NULL
+        AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
+         OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN '' END) AS `response`,
       sqlenrich_error(`raw`) AS `call_error`,
       COALESCE(REGEXP_LIKE(LOWER(sqlenrich_error(`raw`)), CONCAT(
-        'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|',
-        'service.?unavailable|temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|',
-        'deadline.?exceeded|bad.?gateway|internal.?server.?error|connection.?(reset|refused|aborted|closed)|',
-        '(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-        '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))'
-      )), FALSE) AS `retryable`,
+        'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
+        'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
+        'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
+        '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')), FALSE) AS `retryable`,
       'default' AS `model`, '1' AS `version`, '6ca8453704b1c560' AS `fingerprint`, CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`,
       CURRENT_TIMESTAMP() AS `asked_at`, `raw`, 'ai_query a07406f2' AS `read_by`
-    FROM (
-      SELECT `request_hash`, `attempt`,
-        COALESCE(to_json(ai_query(
-          'default', prompt,
-          responseFormat => '{"type":"json_schema","json_schema":{"name":"review_aspects","schema":{"type":"object","properties":{"overall":{"type":"string","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"array","description":"Every aspect that is judged, each once","maxItems":10,"items":{"type":"object","properties":{"aspect":{"type":"string","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"string","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"string","description":"Words that show it, copied exactly","minLength":1,"maxLength":200}},"required":["aspect","sentiment","quote"],"additionalProperties":false}}},"required":["overall","aspects"],"additionalProperties":false}}}',
-          modelParameters => named_struct('temperature', 0, 'max_tokens', 900), failOnError => FALSE
-        ), map('ignoreNullFields', 'false')), 'null') AS `raw`
-      FROM `review_aspects_pending` WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part
-    ) AS asked;
+    FROM (SELECT `request_hash`, `attempt`,
+       COALESCE(to_json(ai_query('default', prompt,
+         responseFormat => '{"type":"json_schema","json_schema":{"name":"review_aspects","schema":{"type":"object","properties":{"overall":{"type":"string","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"array","description":"Every aspect that is judged, each once","maxItems":10,"items":{"type":"object","properties":{"aspect":{"type":"string","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"string","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"string","description":"Words that show it, copied exactly","minLength":1,"maxLength":200}},"required":["aspect","sentiment","quote"],"additionalProperties":false}}},"required":["overall","aspects"],"additionalProperties":false}}}',
+         modelParameters => named_struct('temperature', 0, 'max_tokens', 900), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
+     FROM `review_aspects_pending` WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part) AS asked;
     SET part = part + 1;
   END LOOP ask;
 END;
@@ -106,18 +90,16 @@ WITH answered AS (
 ), parsed AS (
   SELECT *, CASE
     WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-    AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
-    AND AGGREGATE(
-      REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
-      (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END
-    ) > 250 THEN NULL
+      AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+      AND AGGREGATE(
+        REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
+        (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END) > 250
+      THEN NULL
     WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_LIKE(`answer`, '[0-9]{250}')
       AND REGEXP_LIKE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
-    /* one JSON document and nothing behind it */
-    WHEN JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2
+    WHEN /* one JSON document and nothing behind it */ JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2
       THEN TRY_PARSE_JSON(`answer`)
-  END AS `doc`
-  FROM answered
+  END AS `doc` FROM answered
 ), fields AS (
   SELECT *, TRY_VARIANT_GET(`doc`, '$.overall', 'variant') AS `doc_overall`, TRY_VARIANT_GET(`doc`, '$.aspects', 'variant') AS `doc_aspects`,
     ARRAY_MIN(TRANSFORM(TRY_VARIANT_GET(`doc`, '$.aspects', 'array<variant>'), item -> CASE
@@ -139,8 +121,7 @@ WITH answered AS (
         THEN '15 NOT_IN_ENUM aspects[].sentiment is none of the allowed values'
       WHEN CHAR_LENGTH(TRY_VARIANT_GET(item, '$.quote', 'string')) < 1 THEN '16 BAD_LENGTH aspects[].quote is shorter than 1'
       WHEN CHAR_LENGTH(TRY_VARIANT_GET(item, '$.quote', 'string')) > 200 THEN '17 BAD_LENGTH aspects[].quote is longer than 200'
-    END)) AS `doc_aspects_fault`
-  FROM parsed
+    END)) AS `doc_aspects_fault` FROM parsed
 ), judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
@@ -160,12 +141,10 @@ WITH answered AS (
       THEN 'NOT_IN_ENUM overall is none of the allowed values'
     WHEN `doc_aspects_fault` IS NOT NULL THEN SUBSTR(`doc_aspects_fault`, 4)
     WHEN ARRAY_SIZE(TRY_VARIANT_GET(`doc_aspects`, '$', 'array<variant>')) > 10 THEN 'BAD_ITEMS aspects has more than 10 items'
-  END AS `verdict`
-  FROM fields
+  END AS `verdict` FROM fields
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
-    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice`
-  FROM judged
+    ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
   CASE
@@ -175,8 +154,7 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
     WHEN r.`verdict` IS NULL THEN NULL
     WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
     WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1)
-  END AS `_error`,
+    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
   SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
   COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
 FROM `review_aspects_prompts` AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1;
@@ -184,18 +162,12 @@ FROM `review_aspects_prompts` AS p LEFT JOIN ranked AS r ON r.`request_hash` = p
 -- enriched: the accepted rows, typed
 DROP TABLE IF EXISTS `review_aspects`;
 CREATE TABLE `review_aspects` AS
-WITH accepted AS (
-  SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM `review_aspects_checked` WHERE `_error` IS NULL
-)
+WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM `review_aspects_checked` WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.overall', 'string') AS `overall`,
-  TRANSFORM(TRY_VARIANT_GET(`doc`, '$.aspects', 'array<variant>'), x0 -> CASE
-    WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL THEN NAMED_STRUCT(
-      'aspect', TRY_VARIANT_GET(x0, '$.aspect', 'string'), 'sentiment', TRY_VARIANT_GET(x0, '$.sentiment', 'string'), 'quote',
-      TRY_VARIANT_GET(x0, '$.quote', 'string')
-    )
-  END) AS `aspects`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint`
-FROM accepted;
+  TRANSFORM(TRY_VARIANT_GET(`doc`, '$.aspects', 'array<variant>'), x0 -> CASE WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
+    THEN NAMED_STRUCT('aspect', TRY_VARIANT_GET(x0, '$.aspect', 'string'), 'sentiment', TRY_VARIANT_GET(x0, '$.sentiment', 'string'), 'quote',
+      TRY_VARIANT_GET(x0, '$.quote', 'string')) END) AS `aspects`,
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint` FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 DROP TABLE IF EXISTS `review_aspects_quarantine`;
@@ -208,16 +180,13 @@ DROP TABLE IF EXISTS `review_aspects_pending`;
 
 -- profiles: how often each level of each field is among the answers that no profile has counted yet
 CREATE TABLE IF NOT EXISTS `review_aspects_profiles` (
-  `run` STRING, `started_at` TIMESTAMP, `field` STRING, `level` STRING, `rows` BIGINT
-);
+  `run` STRING, `started_at` TIMESTAMP, `field` STRING, `level` STRING, `rows` BIGINT);
 INSERT INTO `review_aspects_profiles` (`run`, `started_at`, `field`, `level`, `rows`)
 WITH new_answers AS (
   SELECT `request_hash`, `run_id`, `asked_at`, `model`, `tokens_in`, `tokens_out`, `call_error`
   FROM `review_aspects_responses`
-  WHERE `asked_at` > COALESCE((
-      SELECT MAX(`asked_at`)
-      FROM `review_aspects_responses` WHERE `run_id` IN (SELECT `run` FROM `review_aspects_profiles`)
-    ), CAST('1970-01-01 00:00:00' AS TIMESTAMP))
+  WHERE `asked_at` > COALESCE((SELECT MAX(`asked_at`) FROM `review_aspects_responses` WHERE `run_id` IN (SELECT `run` FROM `review_aspects_profiles`)),
+      CAST('1970-01-01 00:00:00' AS TIMESTAMP))
 ), accepted_rows AS (
   SELECT COALESCE(`overall`, '(null)') AS level_0, CASE
     WHEN `aspects` IS NULL THEN '(null)'
@@ -244,114 +213,93 @@ WITH new_answers AS (
       WHEN CAST(SIZE(`aspects`) AS BIGINT) < 1000000 THEN 'items 500000 to 999999'
       WHEN CAST(SIZE(`aspects`) AS BIGINT) < 2000000 THEN 'items 1000000 to 1999999'
       WHEN CAST(SIZE(`aspects`) AS BIGINT) < 5000000 THEN 'items 2000000 to 4999999'
-      ELSE 'items from 5000000'
-    END
-  END AS level_1
+      ELSE 'items from 5000000' END END AS level_1
   FROM `review_aspects` WHERE `_request_hash` IN (SELECT `request_hash` FROM new_answers)
 )
 SELECT (SELECT MAX(`run_id`) FROM new_answers) AS `run`, (SELECT MIN(`asked_at`) FROM new_answers) AS `started_at`, field AS `field`,
   level AS `level`, level_rows AS `rows`
-FROM (
-  SELECT 'overall' AS field, level, COUNT(*) AS level_rows
-  FROM (SELECT level_0 AS level FROM accepted_rows) AS levels GROUP BY level
-  UNION ALL
-  SELECT 'aspects' AS field, level, COUNT(*) AS level_rows
-  FROM (SELECT level_1 AS level FROM accepted_rows) AS levels GROUP BY level
-  UNION ALL
-  SELECT '_error' AS field, level, COUNT(*) AS level_rows
-  FROM (SELECT 'accepted' AS level FROM accepted_rows) AS levels GROUP BY level
-  UNION ALL
-  SELECT '_error' AS field, level, COUNT(*) AS level_rows FROM (
-    SELECT `_error` AS level FROM (
-      SELECT `_error`
-      FROM `review_aspects_quarantine` WHERE `_request_hash` IN (SELECT `request_hash` FROM new_answers)
-    ) AS refused
-  ) AS levels
-  GROUP BY level
-  UNION ALL
-  SELECT '_model' AS field, level, COUNT(*) AS level_rows FROM (
-    SELECT COALESCE(`model`, '(null)') AS level
-    FROM (SELECT * FROM new_answers WHERE `call_error` IS NULL) AS answers
-  ) AS levels
-  GROUP BY level
-  UNION ALL
-  SELECT '_tokens_in' AS field, level, COUNT(*) AS level_rows FROM (
-    SELECT CASE
-      WHEN `tokens_in` IS NULL THEN '(null)'
-      WHEN `tokens_in` < 1 THEN 'under 1'
-      WHEN `tokens_in` < 2 THEN '1'
-      WHEN `tokens_in` < 5 THEN '2 to 4'
-      WHEN `tokens_in` < 10 THEN '5 to 9'
-      WHEN `tokens_in` < 20 THEN '10 to 19'
-      WHEN `tokens_in` < 50 THEN '20 to 49'
-      WHEN `tokens_in` < 100 THEN '50 to 99'
-      WHEN `tokens_in` < 200 THEN '100 to 199'
-      WHEN `tokens_in` < 500 THEN '200 to 499'
-      WHEN `tokens_in` < 1000 THEN '500 to 999'
-      WHEN `tokens_in` < 2000 THEN '1000 to 1999'
-      WHEN `tokens_in` < 5000 THEN '2000 to 4999'
-      WHEN `tokens_in` < 10000 THEN '5000 to 9999'
-      WHEN `tokens_in` < 20000 THEN '10000 to 19999'
-      WHEN `tokens_in` < 50000 THEN '20000 to 49999'
-      WHEN `tokens_in` < 100000 THEN '50000 to 99999'
-      WHEN `tokens_in` < 200000 THEN '100000 to 199999'
-      WHEN `tokens_in` < 500000 THEN '200000 to 499999'
-      WHEN `tokens_in` < 1000000 THEN '500000 to 999999'
-      WHEN `tokens_in` < 2000000 THEN '1000000 to 1999999'
-      WHEN `tokens_in` < 5000000 THEN '2000000 to 4999999'
-      ELSE 'from 5000000'
-    END AS level
-    FROM (SELECT * FROM new_answers WHERE `call_error` IS NULL) AS answers
-  ) AS levels
-  GROUP BY level
-  UNION ALL
-  SELECT '_tokens_out' AS field, level, COUNT(*) AS level_rows FROM (
-    SELECT CASE
-      WHEN `tokens_out` IS NULL THEN '(null)'
-      WHEN `tokens_out` < 1 THEN 'under 1'
-      WHEN `tokens_out` < 2 THEN '1'
-      WHEN `tokens_out` < 5 THEN '2 to 4'
-      WHEN `tokens_out` < 10 THEN '5 to 9'
-      WHEN `tokens_out` < 20 THEN '10 to 19'
-      WHEN `tokens_out` < 50 THEN '20 to 49'
-      WHEN `tokens_out` < 100 THEN '50 to 99'
-      WHEN `tokens_out` < 200 THEN '100 to 199'
-      WHEN `tokens_out` < 500 THEN '200 to 499'
-      WHEN `tokens_out` < 1000 THEN '500 to 999'
-      WHEN `tokens_out` < 2000 THEN '1000 to 1999'
-      WHEN `tokens_out` < 5000 THEN '2000 to 4999'
-      WHEN `tokens_out` < 10000 THEN '5000 to 9999'
-      WHEN `tokens_out` < 20000 THEN '10000 to 19999'
-      WHEN `tokens_out` < 50000 THEN '20000 to 49999'
-      WHEN `tokens_out` < 100000 THEN '50000 to 99999'
-      WHEN `tokens_out` < 200000 THEN '100000 to 199999'
-      WHEN `tokens_out` < 500000 THEN '200000 to 499999'
-      WHEN `tokens_out` < 1000000 THEN '500000 to 999999'
-      WHEN `tokens_out` < 2000000 THEN '1000000 to 1999999'
-      WHEN `tokens_out` < 5000000 THEN '2000000 to 4999999'
-      ELSE 'from 5000000'
-    END AS level
-    FROM (SELECT * FROM new_answers WHERE `call_error` IS NULL) AS answers
-  ) AS levels
-  GROUP BY level
-) AS counted;
+FROM (SELECT 'overall' AS field, level, COUNT(*) AS level_rows FROM (SELECT level_0 AS level FROM accepted_rows) AS levels
+ GROUP BY level
+ UNION ALL
+ SELECT 'aspects' AS field, level, COUNT(*) AS level_rows FROM (SELECT level_1 AS level FROM accepted_rows) AS levels
+ GROUP BY level
+ UNION ALL
+ SELECT '_error' AS field, level, COUNT(*) AS level_rows FROM (SELECT 'accepted' AS level FROM accepted_rows) AS levels
+ GROUP BY level
+ UNION ALL
+ SELECT '_error' AS field, level, COUNT(*) AS level_rows FROM (SELECT `_error` AS level
+  FROM (SELECT `_error` FROM `review_aspects_quarantine` WHERE `_request_hash` IN (SELECT `request_hash` FROM new_answers)) AS refused) AS levels
+ GROUP BY level
+ UNION ALL
+ SELECT '_model' AS field, level, COUNT(*) AS level_rows
+ FROM (SELECT COALESCE(`model`, '(null)') AS level FROM (SELECT * FROM new_answers WHERE `call_error` IS NULL) AS answers) AS levels GROUP BY level
+ UNION ALL
+ SELECT '_tokens_in' AS field, level, COUNT(*) AS level_rows FROM (SELECT CASE
+    WHEN `tokens_in` IS NULL THEN '(null)'
+    WHEN `tokens_in` < 1 THEN 'under 1'
+    WHEN `tokens_in` < 2 THEN '1'
+    WHEN `tokens_in` < 5 THEN '2 to 4'
+    WHEN `tokens_in` < 10 THEN '5 to 9'
+    WHEN `tokens_in` < 20 THEN '10 to 19'
+    WHEN `tokens_in` < 50 THEN '20 to 49'
+    WHEN `tokens_in` < 100 THEN '50 to 99'
+    WHEN `tokens_in` < 200 THEN '100 to 199'
+    WHEN `tokens_in` < 500 THEN '200 to 499'
+    WHEN `tokens_in` < 1000 THEN '500 to 999'
+    WHEN `tokens_in` < 2000 THEN '1000 to 1999'
+    WHEN `tokens_in` < 5000 THEN '2000 to 4999'
+    WHEN `tokens_in` < 10000 THEN '5000 to 9999'
+    WHEN `tokens_in` < 20000 THEN '10000 to 19999'
+    WHEN `tokens_in` < 50000 THEN '20000 to 49999'
+    WHEN `tokens_in` < 100000 THEN '50000 to 99999'
+    WHEN `tokens_in` < 200000 THEN '100000 to 199999'
+    WHEN `tokens_in` < 500000 THEN '200000 to 499999'
+    WHEN `tokens_in` < 1000000 THEN '500000 to 999999'
+    WHEN `tokens_in` < 2000000 THEN '1000000 to 1999999'
+    WHEN `tokens_in` < 5000000 THEN '2000000 to 4999999'
+    ELSE 'from 5000000' END AS level
+  FROM (SELECT * FROM new_answers WHERE `call_error` IS NULL) AS answers) AS levels
+ GROUP BY level
+ UNION ALL
+ SELECT '_tokens_out' AS field, level, COUNT(*) AS level_rows FROM (SELECT CASE
+    WHEN `tokens_out` IS NULL THEN '(null)'
+    WHEN `tokens_out` < 1 THEN 'under 1'
+    WHEN `tokens_out` < 2 THEN '1'
+    WHEN `tokens_out` < 5 THEN '2 to 4'
+    WHEN `tokens_out` < 10 THEN '5 to 9'
+    WHEN `tokens_out` < 20 THEN '10 to 19'
+    WHEN `tokens_out` < 50 THEN '20 to 49'
+    WHEN `tokens_out` < 100 THEN '50 to 99'
+    WHEN `tokens_out` < 200 THEN '100 to 199'
+    WHEN `tokens_out` < 500 THEN '200 to 499'
+    WHEN `tokens_out` < 1000 THEN '500 to 999'
+    WHEN `tokens_out` < 2000 THEN '1000 to 1999'
+    WHEN `tokens_out` < 5000 THEN '2000 to 4999'
+    WHEN `tokens_out` < 10000 THEN '5000 to 9999'
+    WHEN `tokens_out` < 20000 THEN '10000 to 19999'
+    WHEN `tokens_out` < 50000 THEN '20000 to 49999'
+    WHEN `tokens_out` < 100000 THEN '50000 to 99999'
+    WHEN `tokens_out` < 200000 THEN '100000 to 199999'
+    WHEN `tokens_out` < 500000 THEN '200000 to 499999'
+    WHEN `tokens_out` < 1000000 THEN '500000 to 999999'
+    WHEN `tokens_out` < 2000000 THEN '1000000 to 1999999'
+    WHEN `tokens_out` < 5000000 THEN '2000000 to 4999999'
+    ELSE 'from 5000000' END AS level
+  FROM (SELECT * FROM new_answers WHERE `call_error` IS NULL) AS answers) AS levels
+ GROUP BY level) AS counted;
 
 -- drift: how far the newest profile has moved from those before it; is_alarm is 1 for an alarm
 WITH lines AS (
-  SELECT `run` AS run_name, `started_at` AS begun, `field` AS fld, `level` AS lvl, CAST(`rows` AS DOUBLE) AS cnt
-  FROM `review_aspects_profiles`
+  SELECT `run` AS run_name, `started_at` AS begun, `field` AS fld, `level` AS lvl, CAST(`rows` AS DOUBLE) AS cnt FROM `review_aspects_profiles`
 ), marked AS (
   SELECT run_name, fld, lvl, cnt, MAX(begun) OVER (PARTITION BY run_name) AS begun,
     MAX(CASE WHEN fld = '_drift' AND lvl = 'accepted' THEN 1 ELSE 0 END) OVER (PARTITION BY run_name) AS is_accepted,
     MAX(CASE WHEN fld = '_drift' AND lvl = 'alarm' THEN 1 ELSE 0 END) OVER (PARTITION BY run_name) AS is_alarm,
-    SUM(CASE WHEN fld = '_error' THEN cnt ELSE 0E0 END) OVER (PARTITION BY run_name) AS total
-  FROM lines
+    SUM(CASE WHEN fld = '_error' THEN cnt ELSE 0E0 END) OVER (PARTITION BY run_name) AS total FROM lines
 ), ranked AS (
   SELECT run_name, fld, lvl, cnt, begun, is_accepted, is_alarm, total, DENSE_RANK() OVER (ORDER BY begun DESC, run_name DESC) AS place
   FROM marked WHERE total > 0
-), compared AS (
-  SELECT DISTINCT run_name AS newest, place AS first_place FROM ranked WHERE place <= 1
-), based AS (
+), compared AS (SELECT DISTINCT run_name AS newest, place AS first_place FROM ranked WHERE place <= 1), based AS (
   SELECT c.newest, r.fld, r.lvl, r.cnt, r.begun, r.is_accepted, r.is_alarm, r.total, r.place - c.first_place + 1 AS place,
     MAX(CASE WHEN r.is_accepted = 1 THEN r.begun END) OVER (PARTITION BY c.newest) AS base
   FROM ranked AS r JOIN compared AS c ON r.place >= c.first_place
@@ -360,22 +308,12 @@ WITH lines AS (
     SUM(CASE WHEN fld = '_error' AND total < 200.0E0 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest ORDER BY place) AS upto
   FROM based WHERE place = 1 OR ((base IS NULL OR begun >= base) AND (is_accepted = 1 OR is_alarm = 0))
 ), joined AS (
-  SELECT newest, fld, lvl, cnt, place, CASE WHEN total < 200.0E0 THEN -1 - CAST(FLOOR((upto - total) / 200.0E0) AS BIGINT) ELSE place END AS win
-  FROM usable
-), firsts AS (
-  SELECT newest, fld, lvl, cnt, MIN(place) OVER (PARTITION BY newest, win) AS first_place FROM joined
-), numbered AS (
-  SELECT newest, fld, lvl, cnt, DENSE_RANK() OVER (PARTITION BY newest ORDER BY first_place) AS nth
-  FROM firsts
-), counts AS (
-  SELECT newest, nth, fld, lvl, SUM(cnt) AS cnt
-  FROM numbered WHERE nth <= 31 AND fld <> '_drift' GROUP BY newest, nth, fld, lvl
-), sized AS (
+  SELECT newest, fld, lvl, cnt, place, CASE WHEN total < 200.0E0 THEN -1 - CAST(FLOOR((upto - total) / 200.0E0) AS BIGINT) ELSE place END AS win FROM usable
+), firsts AS (SELECT newest, fld, lvl, cnt, MIN(place) OVER (PARTITION BY newest, win) AS first_place FROM joined), numbered AS (SELECT newest, fld, lvl, cnt, DENSE_RANK() OVER (PARTITION BY newest ORDER BY first_place) AS nth FROM firsts), counts AS (SELECT newest, nth, fld, lvl, SUM(cnt) AS cnt FROM numbered WHERE nth <= 31 AND fld <> '_drift' GROUP BY newest, nth, fld, lvl), sized AS (
   SELECT newest, nth, fld, lvl, cnt, SUM(cnt) OVER (PARTITION BY newest, nth, fld) AS size,
     SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest, fld, lvl) AS old_cnt,
     SUM(CASE WHEN nth = 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest, fld) AS new_rows,
-    SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest, fld) AS old_rows
-  FROM counts
+    SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest, fld) AS old_rows FROM counts
 ), pools AS (
   SELECT newest, nth, fld, lvl, cnt, size, new_rows, old_rows,
     CASE WHEN old_cnt < 0.01E0 * old_rows OR old_cnt * new_rows < 5.0E0 * old_rows THEN 1 ELSE 0 END AS is_pooled
@@ -397,9 +335,7 @@ WITH lines AS (
       WHEN is_pooled = 0 THEN old_cnt / old_rows
       WHEN old_cnt / old_rows >= 0.01E0 AND old_cnt / old_rows >= 5.0E0 / new_rows THEN old_cnt / old_rows
       WHEN 0.01E0 * new_rows >= 5.0E0 THEN 0.01E0
-      ELSE 5.0E0 / new_rows
-    END AS share
-  FROM parts
+      ELSE 5.0E0 / new_rows END AS share FROM parts
 ), totals AS (
   SELECT newest, fld, MAX(new_rows) AS new_rows, MAX(old_rows) AS old_rows, ROUND(SUM(old_parts)) AS windows, COUNT(*) AS levels,
     CAST(COUNT(*) - 1 AS DOUBLE) AS freedom, SUM(old_sizes) / MAX(old_rows) AS weighted, SUM(ABS(change)) / 2E0 AS moved,
@@ -410,51 +346,35 @@ WITH lines AS (
     CASE
       WHEN windows < 2 OR freedom = 0 THEN 0.0025E0
       ELSE (4.0E0 * 0.0025E0 + (windows - 1E0) * (varied / freedom - (windows - 1E0)) / (old_rows - weighted)) / (4.0E0 + windows - 1E0)
-    END AS extra
-  FROM totals
+    END AS extra FROM totals
 ), ratios AS (
   SELECT newest, fld, new_rows, old_rows, windows, levels, moved, POWER(freedom, 0.6666666666666666E0) AS above,
     (windows - 1E0 + 4.0E0) * freedom AS below,
     CASE
       WHEN freedom = 0 THEN 0E0
       ELSE squares / freedom / (1E0 / new_rows + 1E0 / old_rows + CASE WHEN extra > 0 THEN extra ELSE 0E0 END * (1E0 + weighted / old_rows))
-    END AS ratio
-  FROM dispersion
+    END AS ratio FROM dispersion
 ), scores AS (
   SELECT newest, fld, new_rows, old_rows, windows, levels, moved,
     CASE
       WHEN above = 0 OR ratio = 0 THEN 0E0
       ELSE ((1E0 - 2E0 / (9E0 * below)) * POWER(ratio, 0.3333333333333333E0) - (1E0 - 2E0 / (9E0 * above))) / SQRT(2E0 / (9E0 * below) * POWER(ratio, 0.6666666666666666E0) + 2E0 / (9E0 * above))
-    END AS score
-  FROM ratios
+    END AS score FROM ratios
 )
-SELECT newest AS run, fld AS field, CAST(new_rows AS BIGINT) AS new_rows, CAST(old_rows AS BIGINT) AS old_rows,
-  CAST(windows AS BIGINT) AS windows, levels, moved, CASE WHEN score > 0 THEN score ELSE 0E0 END AS sigma,
-  CASE WHEN score >= 2.666863432867159E0 AND moved >= 0.05E0 THEN 1 ELSE 0 END AS is_alarm
-FROM scores;
+SELECT newest AS run, fld AS field, CAST(new_rows AS BIGINT) AS new_rows, CAST(old_rows AS BIGINT) AS old_rows, CAST(windows AS BIGINT) AS windows,
+  levels, moved, CASE WHEN score > 0 THEN score ELSE 0E0 END AS sigma,
+  CASE WHEN score >= 2.666863432867159E0 AND moved >= 0.05E0 THEN 1 ELSE 0 END AS is_alarm FROM scores;
 
 -- sample: accepted requests for people to judge; those of the smallest draw are in each smaller sample too
-WITH accepted_rows AS (
-  SELECT `_request_hash` AS request_hash, '(all)' AS stratum FROM `review_aspects`
-), requests AS (
-  SELECT request_hash, MIN(stratum) AS stratum, COUNT(*) AS request_rows
-  FROM accepted_rows GROUP BY request_hash
-), drawn AS (
+WITH accepted_rows AS (SELECT `_request_hash` AS request_hash, '(all)' AS stratum FROM `review_aspects`), requests AS (SELECT request_hash, MIN(stratum) AS stratum, COUNT(*) AS request_rows FROM accepted_rows GROUP BY request_hash), drawn AS (
   SELECT request_hash, stratum, request_rows,
     CAST(CAST(CONV(SUBSTRING(SHA2('0:' || request_hash, 256), 1, 13), 16, 10) AS BIGINT) AS DOUBLE) / 4503599627370496.0E0 / request_rows AS draw
   FROM requests
 ), placed AS (
-  SELECT request_hash, stratum, request_rows, draw, ROW_NUMBER() OVER (PARTITION BY stratum ORDER BY draw, request_hash) AS place
-  FROM drawn
-), counted AS (
-  SELECT stratum, SUM(CAST(request_rows AS DOUBLE)) AS stratum_rows FROM requests GROUP BY stratum
-), totals AS (
-  SELECT stratum, stratum_rows, SUM(stratum_rows) OVER () AS all_rows, COUNT(*) OVER () AS strata
-  FROM counted
-), sizes AS (
+  SELECT request_hash, stratum, request_rows, draw, ROW_NUMBER() OVER (PARTITION BY stratum ORDER BY draw, request_hash) AS place FROM drawn
+), counted AS (SELECT stratum, SUM(CAST(request_rows AS DOUBLE)) AS stratum_rows FROM requests GROUP BY stratum), totals AS (SELECT stratum, stratum_rows, SUM(stratum_rows) OVER () AS all_rows, COUNT(*) OVER () AS strata FROM counted), sizes AS (
   SELECT stratum, stratum_rows, all_rows, strata,
-    CASE WHEN all_rows * 0.01E0 < 50 THEN 50.0E0 WHEN all_rows * 0.01E0 > 500 THEN 500.0E0 ELSE all_rows * 0.01E0 END AS wanted
-  FROM totals
+    CASE WHEN all_rows * 0.01E0 < 50 THEN 50.0E0 WHEN all_rows * 0.01E0 > 500 THEN 500.0E0 ELSE all_rows * 0.01E0 END AS wanted FROM totals
 )
 SELECT p.request_hash, p.stratum, p.request_rows, p.draw
 FROM placed AS p JOIN sizes AS s ON s.stratum = p.stratum
@@ -463,8 +383,7 @@ WHERE p.place = 1 OR (p.place <= 5 AND p.place * s.strata <= s.wanted) OR (p.pla
 -- evaluation: the labelled rows of the last sqlenrich evaluate, and those that were right
 CREATE TABLE IF NOT EXISTS `review_aspects_evaluations` (
   `evaluation` STRING, `evaluated_at` TIMESTAMP, `model` STRING, `version` STRING, `fingerprint` STRING, `truth` STRING, `row_key` STRING,
-  `request_hash` STRING, `field` STRING, `label` STRING, `answer` STRING, `error` STRING, `is_right` BOOLEAN
-);
+  `request_hash` STRING, `field` STRING, `label` STRING, `answer` STRING, `error` STRING, `is_right` BOOLEAN);
 SELECT `field`, COUNT(*) AS `labelled_rows`, SUM(CASE WHEN `is_right` THEN 1 ELSE 0 END) AS `right_rows`
 FROM `review_aspects_evaluations` WHERE `evaluation` = (SELECT MAX(`evaluation`) FROM `review_aspects_evaluations`) GROUP BY `field`
 ORDER BY `field`;
