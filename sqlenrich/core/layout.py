@@ -238,6 +238,15 @@ class Layout(Generator):
         alias = f" AS {expression.alias}" if expression.alias else ""
         return f"({_closed(str(self.indent(self.sql(query), pad=1, skip_first=True)), alias)})"
 
+    def with_sql(self, expression: exp.With) -> str:
+        """Print a CTE behind the bracket that closes the one before it; one behind a line begins a line."""
+        printed = str(super().with_sql(expression))
+        if not self.pretty:
+            return printed
+        ctes = [self.sql(cte) for cte in expression.expressions]
+        lines = "".join(cte + (", " if "\n" in cte else ",\n") for cte in ctes[:-1]) + ctes[-1]
+        return printed.replace(", ".join(ctes), lines)
+
     def schema_columns_sql(self, expression: exp.Expr) -> str:
         """Print the columns of a table in brackets that close behind the last one."""
         return str(super().schema_columns_sql(expression)).replace("\n)", ")")

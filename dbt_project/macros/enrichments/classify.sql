@@ -235,7 +235,8 @@ WITH answered AS (
         '<unit>', '([0-9A-Ca-cE-Fe-f]<hex>{3}|[Dd][0-7]<hex>{2}|[Dd][89ABab]<hex>{2}\\\\u[Dd][C-Fc-f]<hex>{2})'), '<hex>', '[0-9A-Fa-f]'),
         '<space>', '[ \t\r\n]*')) THEN TRY_PARSE_JSON(answer)
   END AS doc FROM answered
-), fields AS (SELECT *, GET(doc, 'label') AS doc_label, GET(doc, 'quote') AS doc_quote FROM parsed), judged AS (
+), fields AS (SELECT *, GET(doc, 'label') AS doc_label, GET(doc, 'quote') AS doc_quote FROM parsed),
+judged AS (
   SELECT *, CASE
     WHEN call_error IS NOT NULL THEN 'CALL_ERROR ' || call_error
     WHEN unread IS NOT NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || unread
@@ -295,7 +296,8 @@ WITH answered AS (
              FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o) AS tokens)
            ELSE `answer` END, wide_number_mode => 'round')]) AS parsed)
   END AS `doc` FROM answered
-), fields AS (SELECT *, `doc`['label'] AS `doc_label`, `doc`['quote'] AS `doc_quote` FROM parsed), judged AS (
+), fields AS (SELECT *, `doc`['label'] AS `doc_label`, `doc`['quote'] AS `doc_quote` FROM parsed),
+judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
     WHEN `unread` IS NOT NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || `unread`

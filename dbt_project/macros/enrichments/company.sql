@@ -308,7 +308,8 @@ WITH answered AS (
              FROM UNNEST(REGEXP_EXTRACT_ALL(`answer`, '"(?:[^"\\\\]|\\\\.)*"|-?[0-9][-+.0-9eE]*|[^-"0-9]+|[-"]')) AS t WITH OFFSET AS o) AS tokens)
            ELSE `answer` END, wide_number_mode => 'round')]) AS parsed)
   END AS `doc` FROM answered
-), fields AS (SELECT *, `doc`['industry'] AS `doc_industry`, `doc`['b2b'] AS `doc_b2b`, `doc`['what_they_do'] AS `doc_what_they_do` FROM parsed), judged AS (
+), fields AS (SELECT *, `doc`['industry'] AS `doc_industry`, `doc`['b2b'] AS `doc_b2b`, `doc`['what_they_do'] AS `doc_what_they_do` FROM parsed),
+judged AS (
   SELECT *, CASE
     WHEN `call_error` IS NOT NULL THEN 'CALL_ERROR ' || `call_error`
     WHEN `unread` IS NOT NULL THEN 'UNREADABLE no known place of the answer holds a text: ' || `unread`

@@ -61,7 +61,8 @@ WITH answered AS (
   SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, sqlenrich_text(`response`) AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
-), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered), fields AS (
+), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered),
+fields AS (
   SELECT *, `doc`['overall'] AS `doc_overall`, `doc`['aspects'] AS `doc_aspects`,
     (SELECT MIN(CASE
        WHEN JSON_TYPE(item) = 'object' AND item['aspect'] IS NULL THEN '02 MISSING_FIELD aspects[].aspect is missing'
@@ -203,7 +204,8 @@ WITH answered AS (
   SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, sqlenrich_text(`response`) AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
-), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered), fields AS (
+), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered),
+fields AS (
   SELECT *, `doc`['overall'] AS `doc_overall`, `doc`['aspects'] AS `doc_aspects`,
     (SELECT MIN(CASE
        WHEN JSON_TYPE(item) = 'object' AND item['aspect'] IS NULL THEN '02 MISSING_FIELD aspects[].aspect is missing'

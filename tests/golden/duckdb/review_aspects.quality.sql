@@ -258,7 +258,8 @@ WITH lines AS (
 ), ranked AS (
   SELECT run_name, fld, lvl, cnt, begun, is_accepted, is_alarm, total, DENSE_RANK() OVER (ORDER BY begun DESC, run_name DESC) AS place
   FROM marked WHERE total > 0
-), compared AS (SELECT DISTINCT run_name AS newest, place AS first_place FROM ranked WHERE place <= 1), based AS (
+), compared AS (SELECT DISTINCT run_name AS newest, place AS first_place FROM ranked WHERE place <= 1),
+based AS (
   SELECT c.newest, r.fld, r.lvl, r.cnt, r.begun, r.is_accepted, r.is_alarm, r.total, r.place - c.first_place + 1 AS place,
     MAX(CASE WHEN r.is_accepted = 1 THEN r.begun END) OVER (PARTITION BY c.newest) AS base
   FROM ranked AS r JOIN compared AS c ON r.place >= c.first_place
@@ -268,7 +269,10 @@ WITH lines AS (
   FROM based WHERE place = 1 OR ((base IS NULL OR begun >= base) AND (is_accepted = 1 OR is_alarm = 0))
 ), joined AS (
   SELECT newest, fld, lvl, cnt, place, CASE WHEN total < 200.0E0 THEN -1 - CAST(FLOOR((upto - total) / 200.0E0) AS BIGINT) ELSE place END AS win FROM usable
-), firsts AS (SELECT newest, fld, lvl, cnt, MIN(place) OVER (PARTITION BY newest, win) AS first_place FROM joined), numbered AS (SELECT newest, fld, lvl, cnt, DENSE_RANK() OVER (PARTITION BY newest ORDER BY first_place NULLS FIRST) AS nth FROM firsts), counts AS (SELECT newest, nth, fld, lvl, SUM(cnt) AS cnt FROM numbered WHERE nth <= 31 AND fld <> '_drift' GROUP BY newest, nth, fld, lvl), sized AS (
+), firsts AS (SELECT newest, fld, lvl, cnt, MIN(place) OVER (PARTITION BY newest, win) AS first_place FROM joined),
+numbered AS (SELECT newest, fld, lvl, cnt, DENSE_RANK() OVER (PARTITION BY newest ORDER BY first_place NULLS FIRST) AS nth FROM firsts),
+counts AS (SELECT newest, nth, fld, lvl, SUM(cnt) AS cnt FROM numbered WHERE nth <= 31 AND fld <> '_drift' GROUP BY newest, nth, fld, lvl),
+sized AS (
   SELECT newest, nth, fld, lvl, cnt, SUM(cnt) OVER (PARTITION BY newest, nth, fld) AS size,
     SUM(CASE WHEN nth > 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest, fld, lvl) AS old_cnt,
     SUM(CASE WHEN nth = 1 THEN cnt ELSE 0E0 END) OVER (PARTITION BY newest, fld) AS new_rows,
@@ -325,14 +329,18 @@ SELECT newest AS run, fld AS field, CAST(new_rows AS BIGINT) AS new_rows, CAST(o
   CASE WHEN score >= 2.666863432867159E0 AND moved >= 0.05E0 THEN 1 ELSE 0 END AS is_alarm FROM scores;
 
 -- sample: accepted requests for people to judge; those of the smallest draw are in each smaller sample too
-WITH accepted_rows AS (SELECT "_request_hash" AS request_hash, '(all)' AS stratum FROM "review_aspects"), requests AS (SELECT request_hash, MIN(stratum) AS stratum, COUNT(*) AS request_rows FROM accepted_rows GROUP BY request_hash), drawn AS (
+WITH accepted_rows AS (SELECT "_request_hash" AS request_hash, '(all)' AS stratum FROM "review_aspects"),
+requests AS (SELECT request_hash, MIN(stratum) AS stratum, COUNT(*) AS request_rows FROM accepted_rows GROUP BY request_hash),
+drawn AS (
   SELECT request_hash, stratum, request_rows,
     CAST(CAST('0x' || SUBSTRING(SHA256('0:' || request_hash), 1, 13) AS BIGINT) AS DOUBLE) / 4503599627370496.0E0 / request_rows AS draw
   FROM requests
 ), placed AS (
   SELECT request_hash, stratum, request_rows, draw,
     ROW_NUMBER() OVER (PARTITION BY stratum ORDER BY draw NULLS FIRST, request_hash NULLS FIRST) AS place FROM drawn
-), counted AS (SELECT stratum, SUM(CAST(request_rows AS DOUBLE)) AS stratum_rows FROM requests GROUP BY stratum), totals AS (SELECT stratum, stratum_rows, SUM(stratum_rows) OVER () AS all_rows, COUNT(*) OVER () AS strata FROM counted), sizes AS (
+), counted AS (SELECT stratum, SUM(CAST(request_rows AS DOUBLE)) AS stratum_rows FROM requests GROUP BY stratum),
+totals AS (SELECT stratum, stratum_rows, SUM(stratum_rows) OVER () AS all_rows, COUNT(*) OVER () AS strata FROM counted),
+sizes AS (
   SELECT stratum, stratum_rows, all_rows, strata,
     CASE WHEN all_rows * 0.01E0 < 50 THEN 50.0E0 WHEN all_rows * 0.01E0 > 500 THEN 500.0E0 ELSE all_rows * 0.01E0 END AS wanted FROM totals
 )

@@ -30,7 +30,8 @@ CREATE OR REPLACE TABLE "review_aspects_checked" AS
 WITH answered AS (
   SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason", sqlenrich_text("response") AS "answer"
   FROM "review_aspects_responses" WHERE "request_hash" IN (SELECT "request_hash" FROM "review_aspects_prompts")
-), parsed AS (SELECT *, sqlenrich_json("answer") AS "doc" FROM answered), fields AS (
+), parsed AS (SELECT *, sqlenrich_json("answer") AS "doc" FROM answered),
+fields AS (
   SELECT *, JSON_EXTRACT("doc", ['/overall', '/aspects']) AS "docs", LIST_EXTRACT("docs", 1) AS "doc_overall",
     LIST_EXTRACT("docs", 2) AS "doc_aspects",
     LIST_MIN(LIST_TRANSFORM(JSON_EXTRACT("doc_aspects", '$[*]'), LAMBDA item : CASE
@@ -128,7 +129,8 @@ CREATE OR REPLACE TABLE "review_aspects_checked" AS
 WITH answered AS (
   SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason", sqlenrich_text("response") AS "answer"
   FROM "review_aspects_responses" WHERE "request_hash" IN (SELECT "request_hash" FROM "review_aspects_prompts")
-), parsed AS (SELECT *, sqlenrich_json("answer") AS "doc" FROM answered), fields AS (
+), parsed AS (SELECT *, sqlenrich_json("answer") AS "doc" FROM answered),
+fields AS (
   SELECT *, JSON_EXTRACT("doc", ['/overall', '/aspects']) AS "docs", LIST_EXTRACT("docs", 1) AS "doc_overall",
     LIST_EXTRACT("docs", 2) AS "doc_aspects",
     LIST_MIN(LIST_TRANSFORM(JSON_EXTRACT("doc_aspects", '$[*]'), LAMBDA item : CASE

@@ -28,7 +28,8 @@ WITH answered AS (
   SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, sqlenrich_text(`response`) AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
-), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered), fields AS (
+), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered),
+fields AS (
   SELECT *, TRY_VARIANT_GET(`doc`, '$.overall', 'variant') AS `doc_overall`, TRY_VARIANT_GET(`doc`, '$.aspects', 'variant') AS `doc_aspects`,
     ARRAY_MIN(TRANSFORM(TRY_VARIANT_GET(`doc`, '$.aspects', 'array<variant>'), item -> CASE
       WHEN TRY_VARIANT_GET(item, '$', 'struct<x: variant>') IS NOT NULL AND TRY_VARIANT_GET(item, '$.aspect', 'variant') IS NULL
@@ -137,7 +138,8 @@ WITH answered AS (
   SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, sqlenrich_text(`response`) AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
-), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered), fields AS (
+), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered),
+fields AS (
   SELECT *, TRY_VARIANT_GET(`doc`, '$.overall', 'variant') AS `doc_overall`, TRY_VARIANT_GET(`doc`, '$.aspects', 'variant') AS `doc_aspects`,
     ARRAY_MIN(TRANSFORM(TRY_VARIANT_GET(`doc`, '$.aspects', 'array<variant>'), item -> CASE
       WHEN TRY_VARIANT_GET(item, '$', 'struct<x: variant>') IS NOT NULL AND TRY_VARIANT_GET(item, '$.aspect', 'variant') IS NULL
