@@ -131,7 +131,9 @@ def test_the_same_messages_on_duckdb_and_spark(model: str, tmp_path: Path, monke
     Path("messages.jsonl").write_text("\n".join(map(json.dumps, messages)))
     Path("labels.prompt").write_text(LABELS)
     e, spark = se.load("labels.prompt"), spark_session()
-    with fleet(tmp_path, spark, model) as servers:
+    with fleet(
+        tmp_path, spark, model, enable_prefix_caching=False
+    ) as servers:  # tokens_cached tells of earlier requests
         on: dict[str, Any] = {"input": "messages.jsonl", "model": servers.endpoint}
         reports = [
             se.run(e, output="labels.duckdb", **on),
