@@ -21,8 +21,9 @@ class JobPolicy:
     """How statements are waited for and repeated, in seconds."""
 
     first_poll_s: float = 0.01
-    longest_poll_s: float = 2.0
-    poll_growth: float = 1.5
+    longest_poll_s: float = 1.0
+    poll_growth: float = 1.15
+    """What a statement is known to have ended too late is about a fifteenth of its time."""
     retry_for_s: float = 900.0
     """How long a call that fails for a passing reason is repeated."""
     cancelled_retry_for_s: float = 20.0
