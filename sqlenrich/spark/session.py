@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 INSTALL = "pip install 'sqlenrich[spark]'"
+PYTHON_WORKER = "from the Python worker:"
+"""The end of a line of Spark behind which stands what Python said."""
 _EXCEPTION = re.compile(r"[\w.]*(Error|Exception): \S")
 
 
@@ -120,8 +122,9 @@ def slots(session: SparkSession) -> int:
 
 
 def first_line(error: BaseException) -> str:
-    """Give the first telling line of an error of Spark."""
-    return _lines(error)[0]
+    """Give the first line of an error of Spark; of one in a Python worker the line that Python said."""
+    line = _lines(error)[0]
+    return last_exception(error) if line.endswith(PYTHON_WORKER) else line
 
 
 def last_exception(error: BaseException) -> str:

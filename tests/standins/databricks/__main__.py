@@ -76,6 +76,8 @@ class Handler(BaseHTTPRequestHandler):
     """One connection."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1  # an answer is one write
     server: Server
 
     def do_GET(self) -> None:
