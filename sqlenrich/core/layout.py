@@ -203,7 +203,7 @@ class Layout(Generator):
         return "\n".join(lines)
 
     def binary(self, expression: exp.Binary, op: str) -> str:
-        """Print a comparison, a sum, or texts that are joined, with each operator at the start of a line.
+        """Print a comparison, a sum, a quotient, or texts that are joined, with each operator at the start of a line.
 
         A prompt stays on its line: it has a part that does not fit by itself.
         """
@@ -214,7 +214,7 @@ class Layout(Generator):
         if isinstance(expression, exp.DPipe | exp.Add) and None not in parts:
             start = "\n  " if isinstance(expression, exp.Add) else "\n"
             return f"{start}{op} ".join(str(part) for part in parts)
-        if isinstance(expression, _COMPARISONS):
+        if isinstance(expression, (*_COMPARISONS, exp.Div)):
             return f"{self.sql(expression.left)}\n{self.indent(f'{op} {self.sql(expression.right)}')}"
         return printed
 

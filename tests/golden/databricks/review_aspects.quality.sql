@@ -368,8 +368,8 @@ sized AS (
   SELECT newest, fld, new_rows, old_rows, windows, levels, moved,
     CASE
       WHEN above = 0 OR ratio = 0 THEN 0E0
-      ELSE ((1E0 - 2E0 / (9E0 * below)) * POWER(ratio, 0.3333333333333333E0) - (1E0 - 2E0 / (9E0 * above))) / SQRT(2E0 / (9E0 * below) * POWER(ratio, 0.6666666666666666E0) + 2E0 / (9E0 * above))
-    END AS score FROM ratios
+      ELSE ((1E0 - 2E0 / (9E0 * below)) * POWER(ratio, 0.3333333333333333E0) - (1E0 - 2E0 / (9E0 * above)))
+        / SQRT(2E0 / (9E0 * below) * POWER(ratio, 0.6666666666666666E0) + 2E0 / (9E0 * above)) END AS score FROM ratios
 )
 SELECT newest AS run, fld AS field, CAST(new_rows AS BIGINT) AS new_rows, CAST(old_rows AS BIGINT) AS old_rows, CAST(windows AS BIGINT) AS windows,
   levels, moved, CASE WHEN score > 0 THEN score ELSE 0E0 END AS sigma,
