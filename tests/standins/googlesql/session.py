@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tests.standins.googlesql.catalog import Columns, Schema, fill
@@ -81,7 +81,9 @@ class Session:
         raw, statement = self._parsed(text)
         read = statement.get("query")
         if read is not None and read.get("with_clause") is not None:
-            self.store(_READ, self.query(raw[read.start : read.end]))
+            found = self.query(raw[read.start : read.end])
+            named = [(f"column_{number}", type_) for number, (_, type_) in enumerate(found.columns)]
+            self.store(_READ, replace(found, columns=named))
             try:
                 self.insert(raw[: read.start] + f"SELECT * FROM {_READ}".encode(), into)
             finally:
