@@ -84,9 +84,11 @@ def serving(reply: Callable[[Message, bytes], tuple[int, dict[str, str], bytes]]
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+        wbufsize = -1  # an answer is one write
 
         def do_POST(self) -> None:
-            sent = self.rfile.read(int(self.headers["content-length"]))
+            sent = self.rfile.read(int(self.headers["content-length"] or 0))
             status, headers, body = reply(self.headers, sent)
             self.send_response(status)
             for name, value in {**headers, "content-length": str(len(body))}.items():
@@ -100,8 +102,11 @@ def serving(reply: Callable[[Message, bytes], tuple[int, dict[str, str], bytes]]
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 128  # a connection that finds no room here hangs for a minute
+
+    with Server(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
