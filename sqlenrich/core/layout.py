@@ -238,15 +238,6 @@ class Layout(Generator):
         alias = f" AS {expression.alias}" if expression.alias else ""
         return f"({_closed(str(self.indent(self.sql(query), pad=1, skip_first=True)), alias)})"
 
-    def with_sql(self, expression: exp.With) -> str:
-        """Print a CTE behind the bracket that closes the one before it; one behind a line begins a line."""
-        printed = str(super().with_sql(expression))
-        if not self.pretty:
-            return printed
-        ctes = [self.sql(cte) for cte in expression.expressions]
-        lines = "".join(cte + (", " if "\n" in cte else ",\n") for cte in ctes[:-1]) + ctes[-1]
-        return printed.replace(", ".join(ctes), lines)
-
     def schema_columns_sql(self, expression: exp.Expr) -> str:
         """Print the columns of a table in brackets that close behind the last one."""
         return str(super().schema_columns_sql(expression)).replace("\n)", ")")
@@ -276,7 +267,13 @@ class Layout(Generator):
         return printed if line is None else f"\n{line.strip()}"
 
     def expressions(self, expression: Any = None, key: str | None = None, *args: Any, **settings: Any) -> str:
-        """Print short items in full lines, and each other one on lines of its own."""
+        """Print short items in full lines, and each other one on lines of its own.
+
+        A CTE stands behind the bracket that closes the one before it. One behind a CTE of one line begins a line.
+        """
+        if self.pretty and isinstance(expression, exp.With) and not key:
+            *ctes, last = [self.sql(one) for one in expression.expressions]
+            return "".join(cte + (", " if "\n" in cte else ",\n") for cte in ctes) + last
         if self.pretty and isinstance(expression, exp.Array) and not key:
             return f"\n{self.indent(chr(10).join(filled([self.sql(one) for one in expression.expressions])))}"
         ours = self.pretty and isinstance(expression, exp.Select | exp.Schema) and not (key or args or settings)
