@@ -15,9 +15,9 @@ from sqlenrich.core.names import identifier
 from sqlenrich.core.sql import Sql, cast, double, literal
 from sqlenrich.core.types import DOUBLE
 from sqlenrich.plan.profiles import PROFILES, VERDICT
+from sqlenrich.plan.query_template import filled_query
 from sqlenrich.plan.references import References
 from sqlenrich.plan.relations import symbol
-from sqlenrich.plan.sql_text import query_of
 from sqlenrich.spec.quality import DriftSettings
 
 MARKS = "_drift"
@@ -200,7 +200,7 @@ def _bound(engine: Engine, statement: str, settings: DriftSettings, fields: int,
         for name, alias in own.items()
     ]
     lines = exp.select(*columns, copy=False).from_(symbol("profiles"), copy=False)
-    return query_of(engine, statement, constants, "lines", lines)
+    return filled_query(engine, statement, constants, "lines", lines)
 
 
 def field_threshold(sigma: float, fields: int) -> float:

@@ -10,9 +10,9 @@ from sqlglot import exp
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.sql import Sql, case, cast, concat, double, literal
 from sqlenrich.core.types import BOOLEAN, STRING
+from sqlenrich.plan.query_template import filled_query
 from sqlenrich.plan.references import References
 from sqlenrich.plan.relations import symbol
-from sqlenrich.plan.sql_text import query_of
 from sqlenrich.spec.enrichment import Enrichment
 
 LEAST_ROWS, MOST_ROWS = 50, 500
@@ -26,16 +26,12 @@ COLUMNS = ("request_hash", "stratum", "request_rows", "draw")
 """What the SELECT gives: the request, its stratum, the accepted rows that share it, and the number by which it was
 drawn: those with smaller ones are in each smaller sample too."""
 
-_REQUESTS = """
+_WITH_REQUESTS = """
 WITH requests AS (
   SELECT request_hash, MIN(stratum) AS stratum, COUNT(*) AS request_rows FROM accepted_rows GROUP BY request_hash
-)
-SELECT request_hash, stratum, request_rows FROM requests
-"""
-_SAMPLE = """
-WITH requests AS (
-  SELECT request_hash, MIN(stratum) AS stratum, COUNT(*) AS request_rows FROM accepted_rows GROUP BY request_hash
-), drawn AS (
+)"""
+_REQUESTS = f"{_WITH_REQUESTS} SELECT request_hash, stratum, request_rows FROM requests"
+_SAMPLE = f"""{_WITH_REQUESTS}, drawn AS (
   SELECT request_hash, stratum, request_rows, CAST(HASHED AS DOUBLE) / HASHES / request_rows AS draw FROM requests
 ), placed AS (
   SELECT request_hash, stratum, request_rows, draw,
@@ -60,7 +56,7 @@ def requests(enrichment: Enrichment, engine: Engine, of_run: Sql | None = None) 
 
     ``of_run`` is the id of a run whose answers they are; None: of any.
     """
-    return query_of(engine, _REQUESTS, {}, "accepted_rows", _accepted(enrichment, engine, of_run))
+    return filled_query(engine, _REQUESTS, {}, "accepted_rows", _accepted(enrichment, engine, of_run))
 
 
 def sample(
@@ -84,7 +80,7 @@ def sample(
         "WANTED": bounded if rows is None else double(float(rows)),
         "LEAST_OF": literal(LEAST_OF_STRATUM),
     }
-    return query_of(engine, _SAMPLE, places, "accepted_rows", _accepted(enrichment, engine, of_run))
+    return filled_query(engine, _SAMPLE, places, "accepted_rows", _accepted(enrichment, engine, of_run))
 
 
 def _accepted(enrichment: Enrichment, engine: Engine, of_run: Sql | None) -> exp.Select:

@@ -9,6 +9,7 @@ from html import escape
 from typing import Any
 
 from sqlenrich.core.types import BIGINT, BOOLEAN, uncoerced
+from sqlenrich.plan.drift import MARKS
 from sqlenrich.quality.comparison.comparison import printed
 from sqlenrich.quality.evaluation.evaluation import ValueScore
 from sqlenrich.quality.statistics import wilson_interval
@@ -20,7 +21,6 @@ from sqlenrich.spec.quality import Requirement
 
 REFUSED = "(refused)"
 """What stands for the answer of a refused row."""
-DRIFT_MARKS = "_drift"
 """The field of the lines of NAME_profiles that say what was told of a run."""
 RUNS_SHOWN = 30
 MOST_LEVELS = 20
@@ -251,7 +251,7 @@ def _of_profiles(stored: StoredOutput) -> tuple[Answers, ...]:
     from sqlenrich.runner.backends.duckdb.database import text
 
     table = stored.table("profiles")
-    newest = f"SELECT MAX(run) FROM {table} WHERE field <> {text(DRIFT_MARKS)}"
+    newest = f"SELECT MAX(run) FROM {table} WHERE field <> {text(MARKS)}"
     sql = (
         "SELECT field, level, SUM(CASE WHEN run = newest THEN rows ELSE 0 END) AS now, "
         "SUM(CASE WHEN run <> newest THEN rows ELSE 0 END) AS earlier "

@@ -1,4 +1,4 @@
-"""Queries that are written as SQL text with places for expressions, for every engine."""
+"""Templates of queries: SQL text with places for expressions, for every engine."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from sqlenrich.core.sql import Sql
 from sqlenrich.core.types import DOUBLE
 
 
-def query_of(engine: Engine, statement: str, places: Mapping[str, Sql], source: str, rows: exp.Select) -> exp.Select:
-    """Give the query of a text: its columns named as in ``places`` are these expressions.
+def filled_query(
+    engine: Engine, statement: str, places: Mapping[str, Sql], source: str, rows: exp.Select
+) -> exp.Select:
+    """Give a query from its template: its columns named as in ``places`` are these expressions.
 
     It begins with WITH; ``rows`` is its first common table expression, of the name ``source``. DOUBLE is the engine's
     type of that name.
