@@ -1,6 +1,6 @@
 """Measure what many enrichments cost a dbt project: ``sqlenrich dbt``, and parsing by dbt 1 and dbt 2.
 
-    python benchmarks/dbt.py [--enrichments 200] [--dbt2 .cache/dbt2/bin/dbt]
+    python benchmarks/dbt_parse.py [--enrichments 200] [--dbt2 .cache/dbt2/bin/dbt]
 
 The enrichments are the ready-made ones, each under many names. All figures are seconds of processor time.
 
@@ -15,14 +15,13 @@ Prints a line of JSON each, and a table.
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import shutil
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from local import COMMAND, ROOT, markdown, show
+from local import COMMAND, markdown, show
 
 from sqlenrich.spec.loader import templates
 from tests.support.dbt_projects import copy_consumer, dbt_command
@@ -67,7 +66,7 @@ def main() -> None:
     parser.add_argument("--enrichments", type=int, default=200)
     parser.add_argument("--dbt2", help="the command of dbt 2; without it dbt 2 is not measured")
     given = parser.parse_args()
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    parse, env = dbt_command(["--quiet", "parse"])
     found = []
 
     def note(what: str, seconds: float, *, each: bool) -> None:
@@ -82,14 +81,13 @@ def main() -> None:
         write = [*COMMAND, "dbt", "--project", ".", "--source", "messages"]
         start = processor_s([*COMMAND, "--version"], empty, env)
         note("write", processor_s([*write, *files], full, env) - start, each=True)
-        parse, dbt_env = dbt_command(["--quiet", "parse"])
-        cold = [processor_s([*parse, "--no-partial-parse"], each, dbt_env) for each in (empty, full)]
+        cold = [processor_s([*parse, "--no-partial-parse"], each, env) for each in (empty, full)]
         note("parse", cold[1] - cold[0], each=True)
         warm = []
         for folder in (empty, full):
-            processor_s(parse, folder, dbt_env)
+            processor_s(parse, folder, env)
             (folder / "models" / "new.sql").write_text("SELECT 1 AS one\n")
-            warm.append(processor_s(parse, folder, dbt_env))
+            warm.append(processor_s(parse, folder, env))
         note("partial", warm[1] - warm[0], each=False)
         if given.dbt2:
             command = [str(Path(given.dbt2).resolve()), "parse"]
