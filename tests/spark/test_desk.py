@@ -29,6 +29,7 @@ from sqlenrich.spark.address import DeskAddress
 from sqlenrich.spark.assignment import Assignment, HandedKey, config_of, endpoint_of
 from sqlenrich.spark.desk import Desk
 from sqlenrich.spark.journal import Journal
+from sqlenrich.spark.session import first_line
 from sqlenrich.spark.shares import SharedBuckets
 from sqlenrich.spark.worker import Worker, WorkerError
 from tests.support.endpoint import ScriptedEndpoint
@@ -193,3 +194,13 @@ def test_a_limit_a_minute_is_used_up_whoever_has_the_rows(demand: tuple[int, ...
                 wished += 1
         used += sum(grant.units for grant in buckets.grants(sum(map(bool, demand)), now))
     assert 0.96 * 1200 <= used <= 1200 + 12
+
+
+@pytest.mark.parametrize(("text", "line"), [
+    ("[TABLE_NOT_FOUND] there is no t\n  at x", "[TABLE_NOT_FOUND] there is no t"),
+    ("An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File x\n"
+     "ModuleNotFoundError: No module named 'pyarrow'\n", "ModuleNotFoundError: No module named 'pyarrow'"),
+    ("", "RuntimeError"),
+])  # fmt: skip
+def test_an_error_of_spark_is_told_in_one_line(text: str, line: str) -> None:
+    assert first_line(RuntimeError(text)) == line

@@ -89,6 +89,11 @@ def test_the_load_is_told(world: KeptServer) -> None:
     pytest.param({}, "broken", 3,
                  "it ended with exit status 1; 3 starts in a row were never ready; the end of its log:\n"
                  "loading tiny, my key is ***\nno weights", id="it ends at once"),
+    pytest.param({}, "worker", 3,
+                 "it ended with exit status 0: ERROR Worker proc VllmWorker-0 died unexpectedly (exit code: -4); 3 "
+                 "starts in a row were never ready; the end of its log:\nloading tiny, my key is ***\n"
+                 "ERROR Worker proc VllmWorker-0 died unexpectedly (exit code: -4)\nfinished",
+                 id="a process of its own dies"),
     pytest.param({}, "stuck", 3,
                  "it listens, but 3 trials to generate a text failed: the trial text: no answer within 0.5 s; 3 starts "
                  "in a row were never ready; the end of its log:\nloading tiny, my key is ***",

@@ -131,6 +131,9 @@ def main() -> None:
     sys.stderr.write(f"loading {given.model}, my key is {key}\n")
     if (folder / "broken").exists():
         sys.exit("no weights")
+    if (folder / "worker").exists():
+        sys.stderr.write("ERROR Worker proc VllmWorker-0 died unexpectedly (exit code: -4)\nfinished\n")
+        sys.exit()
     if (given.max_model_len or 0) > LONGEST:
         sys.exit(
             f"1 validation error for ModelConfig\n  Value error, {given.max_model_len} is too long [type=value_error]"

@@ -48,8 +48,8 @@ the model or the GPUs (Value error), and a model that is not there. Seen on vLLM
 LOG_END_BYTES = 1 << 18
 """What is read of a server's log."""
 IN_USE = "ddress already in use"
-DIED = ("died unexpectedly",)
-"""What a server's log says of a process of its own that ended, and how."""
+DIED = "died unexpectedly"
+"""A server's log says this of a process of its own that ended."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ class Keeper:
             if not was_ready and (said := self._line_of(HOPELESS)) is not None:
                 return _End(said, was_ready, hopeless=True)
             status = f"it ended with exit status {exit_status(ended.result())}"
-            cause = self._line_of(DIED)
+            cause = self._line_of((DIED,))
             return _End(f"{status}: {cause}" if cause else status, was_ready)
         finally:
             judged.cancel()
