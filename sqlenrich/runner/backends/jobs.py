@@ -23,7 +23,8 @@ class JobPolicy:
     first_poll_s: float = 0.01
     longest_poll_s: float = 1.0
     poll_growth: float = 1.15
-    """What a statement is known to have ended too late is about a fifteenth of its time."""
+    """The end of a statement is seen late by a fifteenth of its time on average, and never by more than the longest
+    poll."""
     retry_for_s: float = 900.0
     """How long a call that fails for a passing reason is repeated."""
     cancelled_retry_for_s: float = 20.0
