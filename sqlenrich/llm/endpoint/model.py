@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import RunError
@@ -30,14 +29,6 @@ from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.llm.throttle.endpoint_state import EndpointState, Permit
 from sqlenrich.llm.throttle.limiter import RateLimiter
 from sqlenrich.llm.throttle.rate_headers import read_quotas
-
-
-class _Outcome(NamedTuple):
-    """What came of a request: its answer, the failure of its last try, and the URL of that try."""
-
-    answer: Answer
-    failure: Failure | None
-    shown: str
 
 
 class EndpointModel:
@@ -135,7 +126,7 @@ class EndpointModel:
 
     async def ask(self, request: Request) -> Answer:
         """Give the answer to one request. Raises RunError where every request would fail, or Stopped."""
-        return (await self._ask(request, self.config.max_tries, probing=False)).answer
+        return self._answers((request,), await self._post((request,), self.config.max_tries, probing=False))[0]
 
     async def canary_answers(self) -> bool:
         """Whether one of the endpoints answers now; rows that fail after that are at fault themselves.
@@ -155,24 +146,24 @@ class EndpointModel:
         or the list of models fails as well. Without requests it asks for the list of models alone.
         """
         policy, began = self.policy, time.monotonic()
-        outcomes: list[_Outcome] = []
+        replies: list[Reply] = []
         for request in requests:
-            if len(outcomes) >= policy.probes and time.monotonic() - began > policy.more_probes_s:
+            if len(replies) >= policy.probes and time.monotonic() - began > policy.more_probes_s:
                 break
             tries = max(min(policy.probe_tries, self.config.max_tries), len(self.endpoint_urls))
-            outcome = await self._ask(request, tries, probing=True)
-            outcomes.append(outcome)
-            answers.append(outcome.answer)
-            if outcome.failure is None:
+            reply = await self._post((request,), tries, probing=True)
+            replies.append(reply)
+            answers += self._answers((request,), reply)
+            if not isinstance(reply.result, Failure):
                 return
-        failures = [outcome.failure for outcome in outcomes if outcome.failure is not None]
+        failures = [reply.result for reply in replies if isinstance(reply.result, Failure)]
         if any(failure.fault is Fault.ROW for failure in failures):
             return
         if len(failures) < policy.probes and (not failures or await self._canary.any_answers()):
             if not failures:
                 await self._reach()
             return
-        last, shown = failures[-1], outcomes[-1].shown
+        last, shown = failures[-1], replies[-1].shown
         if last.suspected:
             raise RunError(last.suspected)
         if last.unreachable:
@@ -193,12 +184,6 @@ class EndpointModel:
                 return
         shown = self.endpoint_urls[number].shown
         raise RunError(failure.disables or f"{shown}: {failure.text}; start the server there or correct the url")
-
-    async def _ask(self, request: Request, tries: int, *, probing: bool) -> _Outcome:
-        """Give the answer to a request, after as many tries as it takes."""
-        reply = await self._post((request,), tries, probing=probing)
-        failure = reply.result if isinstance(reply.result, Failure) else None
-        return _Outcome(self._answers((request,), reply)[0], failure, reply.shown)
 
     def _answers(self, requests: Sequence[Request], reply: Reply) -> list[Answer]:
         """Give the answers of the requests that one reply answers."""

@@ -221,8 +221,10 @@ def _never_fits(message: str) -> bool:
 
 def request_id(headers: Mapping[str, str]) -> str | None:
     """Give the endpoint's own name of a request, None where it tells none."""
-    found = next((headers[name] for name in REQUEST_ID_HEADERS if name in headers), "")
-    return one_line(found) or None
+    for name in REQUEST_ID_HEADERS:
+        if found := headers.get(name):
+            return one_line(found) or None
+    return None
 
 
 def retry_wait(headers: Mapping[str, str], message: str) -> float | None:
