@@ -102,6 +102,10 @@ class Relations:
         """Print a query with the tables of this map."""
         return print_sql(self.engine, self.bound(query))
 
+    def line(self, query: Sql) -> str:
+        """Print on one line a statement that nobody reads: it takes half the time."""
+        return print_sql(self.engine, self.bound(query), pretty=False)
+
     def renamed(self, names: Mapping[str, str]) -> Relations:
         """Give the same map with other tables for some roles. Raises ConfigError for an invalid name."""
         return replace(self, tables={**self.tables, **{role: _table(self.engine, n) for role, n in names.items()}})

@@ -169,11 +169,11 @@ def read_answers(engine: Engine, step: Step, *, all_rows: bool = False) -> str:
     return f"UPDATE {step.relation} SET\n  {listed}\n{where}"
 
 
-def create_table_as(engine: Engine, step: Step, role: str, query: Sql) -> list[str]:
+def create_table_as(engine: Engine, step: Step, role: str, query: Sql, *, pretty: bool = True) -> list[str]:
     """Give the statements that create the table of a role anew from a query of the step."""
     select = step.relations.bound(query)
     create = engine.create_table_as if role in RESULTS else engine.create_work_table or engine.create_table_as
-    return [print_sql(engine, made) for made in create(step.relations.table(role), select)]
+    return [print_sql(engine, made, pretty=pretty) for made in create(step.relations.table(role), select)]
 
 
 def insert_into(engine: Engine, step: Step) -> str:

@@ -196,12 +196,19 @@ class JobRunner:
                 self.repeated(lambda: self.connection.cancel(id))
             if time.monotonic() - beat > self.policy.heartbeat_s:
                 beat = time.monotonic()
-                self.heartbeat()
+                self._beat()
             if cancellable and not cancelled:
                 self._cancelled.wait(poll)
             else:
                 time.sleep(poll)
             poll = min(poll * self.policy.poll_growth, self.policy.longest_poll_s)
+
+    def _beat(self) -> None:
+        heartbeat, self.heartbeat = self.heartbeat, lambda: None  # one that runs a statement waits for its end, too
+        try:
+            heartbeat()
+        finally:
+            self.heartbeat = heartbeat
 
     def repeated(self, work: Callable[[], T]) -> T:
         """Call a function again while it fails for a passing reason."""
@@ -262,10 +269,10 @@ class JobConnection:
         return self.jobs.connection.place
 
     @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Name the statements inside, and tell each."""
+    def step(self, name: str, *, quiet: bool = False) -> Iterator[None]:
+        """Name the statements inside, and tell each that is not ``quiet``."""
         before = self._step, self._quiet
-        self._step, self._quiet = name, False
+        self._step, self._quiet = name, quiet
         try:
             yield
         finally:

@@ -75,7 +75,7 @@ class Ledger:
         if self.connection.columns(self.table) is not None:
             named = exp.EQ(this=exp.column("name"), expression=literal(name))
             query = select("snapshot").from_(self._table()).where(named).order_by("started_at DESC").limit(1)
-            rows = self.connection.rows(print_sql(self.engine, query))
+            rows = self.connection.rows(print_sql(self.engine, query, pretty=False))
         if not rows:
             raise ConfigError(f"{self.connection.place} holds no run of {name}: run it first")
         if rows[0][0] is None:
@@ -89,7 +89,7 @@ class Ledger:
         named = exp.EQ(this=exp.column("name"), expression=literal(name))
         known = exp.Not(this=exp.Is(this=exp.column("snapshot"), expression=exp.Null()))
         query = select("snapshot").from_(self._table()).where(named, known).order_by("started_at DESC").limit(1)
-        rows = self.connection.rows(print_sql(self.engine, query))
+        rows = self.connection.rows(print_sql(self.engine, query, pretty=False))
         file = json.loads(rows[0][0]).get("file") if rows else None
         return None if file is None else str(file)
 
@@ -108,7 +108,7 @@ class Ledger:
         return relation(self.engine, self.table)
 
     def _execute(self, statement: Sql) -> None:
-        self.connection.execute(print_sql(self.engine, statement))
+        self.connection.execute(print_sql(self.engine, statement, pretty=False))
 
 
 def _is_run(run_id: str) -> Sql:

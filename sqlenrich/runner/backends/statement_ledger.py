@@ -109,7 +109,7 @@ class StatementLedger:
         named = exp.EQ(this=exp.column("name"), expression=literal(name))
         still = exp.EQ(this=exp.column("state"), expression=literal(OPEN))
         query = select(*names).from_(self._table()).where(named, still).order_by("began_at", "job_id")
-        return [_line(*row) for row in self.connection.rows(print_sql(self.engine, query))]
+        return [_line(*row) for row in self.connection.rows(print_sql(self.engine, query, pretty=False))]
 
     def _time(self, at: datetime) -> Sql:
         return exp.Cast(this=literal(str(at)), to=self.engine.sql_type(TIMESTAMP))
@@ -122,7 +122,7 @@ class StatementLedger:
         return relation(self.engine, self.table)
 
     def _execute(self, statement: Sql) -> None:
-        self.connection.execute(print_sql(self.engine, statement))
+        self.connection.execute(print_sql(self.engine, statement, pretty=False))
 
 
 @dataclass(frozen=True)

@@ -232,7 +232,7 @@ class StatementBackend:
         """Give the pending requests, a page at a time."""
         last: str | None = None
         while True:
-            rows = self.connection.rows(call.relations.sql(queries.page(last, self.statements.page_rows)))
+            rows = self.connection.rows(call.relations.line(queries.page(last, self.statements.page_rows)))
             yield from (Request(*row) for row in rows)
             if len(rows) < self.statements.page_rows:
                 return
@@ -240,7 +240,7 @@ class StatementBackend:
 
     def spread(self, call: Step, count: int, most: int) -> list[Request]:
         """Give a few pending requests: the first, the last and those evenly between."""
-        found = (self.connection.rows(call.relations.sql(queries.nth(place))) for place in evenly(count, most))
+        found = (self.connection.rows(call.relations.line(queries.nth(place))) for place in evenly(count, most))
         return [Request(*row) for rows in found for row in rows]
 
     def append(self, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:
@@ -255,7 +255,7 @@ class StatementBackend:
 
     def rows(self, plan: Plan, query: exp.Query) -> list[tuple[Any, ...]]:
         """Run a query over a plan's relations."""
-        return self.connection.rows(plan.relations.sql(query))
+        return self.connection.rows(plan.relations.line(query))
 
     def read(self, plan: Plan, query: exp.Query) -> list[tuple[Any, ...]]:
         """Run a query over a plan's relations; it may read the source."""
@@ -272,7 +272,7 @@ class StatementBackend:
 
     def count(self, calls: Iterable[Step]) -> int:
         """Give how many requests some calls have to ask."""
-        texts = [call.relations.sql(queries.count_pending(call)) for call in calls]
+        texts = [call.relations.line(queries.count_pending(call)) for call in calls]
         return sum(int(self.connection.rows(sql)[0][0]) for sql in texts)
 
     def not_retried(self, plan: Plan, reasons: Sequence[str], max_attempts: int) -> tuple[int, int]:

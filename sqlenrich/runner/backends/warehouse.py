@@ -85,6 +85,7 @@ class WarehouseBackend(StatementBackend):
         self.jobs.on_statement = lambda statement: self.note(statement.to_text())
         self.jobs.note = lambda line: self.note(line)
         self._run: str | None = None
+        self._reading: tuple[Step, str] | None = None  # printed once: it is run after each chunk
 
     def __enter__(self) -> Self:
         self.jobs.repeated(self.warehouse.__enter__)  # a warehouse may be starting
@@ -141,7 +142,7 @@ class WarehouseBackend(StatementBackend):
             self.calls.end(line.job_id)
 
     def _quietly_seen(self, run_id: str) -> None:
-        with suppress(RunError):  # the next heartbeat tells
+        with suppress(RunError), self.statement.step("heartbeat", quiet=True):  # the next heartbeat tells
             self.calls.seen(run_id)
 
     def _settle(self, line: Line) -> None:
@@ -197,7 +198,9 @@ class WarehouseBackend(StatementBackend):
         """Read the stored answers that no reading, or one with other facts, has read."""
         call = plan.responses
         if call.calls_in_sql and call.reading is not None and self.dialect.updates:
-            self.connection.execute(read_answers(self.dialect, call))
+            if self._reading is None or self._reading[0] is not call:
+                self._reading = call, read_answers(self.dialect, call)
+            self.connection.execute(self._reading[1])
 
     def latencies(self, plan: Plan, run_id: str, shares: Sequence[int]) -> list[int] | None:
         """Give percentiles of a run's latencies in milliseconds; None where the warehouse asks: it tells none."""
@@ -212,16 +215,16 @@ class WarehouseBackend(StatementBackend):
     def next_range(self, call: Step, after: str, most: int) -> RequestRange | None:
         """Give the next ``most`` pending requests after a hash; None where there are none."""
         query = queries.upper_bound(self.dialect, after, most)
-        last, count, size = self.connection.rows(call.relations.sql(query))[0]
+        last, count, size = self.connection.rows(call.relations.line(query))[0]
         return None if last is None else RequestRange(after, str(last), int(count), int(size or 0))
 
     def first_answers(self, call: Step, upto: str) -> list[tuple[Any, ...]]:
         """Give ``call_error, response, raw`` of the pending requests up to a hash that are answered."""
-        return self.connection.rows(call.relations.sql(queries.pending_answers(upto)))
+        return self.connection.rows(call.relations.line(queries.pending_answers(upto)))
 
     def pending_request(self, call: Step, request_hash: str) -> Request:
         """Give a pending request."""
-        return Request(*self.connection.rows(call.relations.sql(queries.pending_request(request_hash)))[0])
+        return Request(*self.connection.rows(call.relations.line(queries.pending_request(request_hash)))[0])
 
     def asked_so_far(self, plan: Plan, run_id: str) -> AskedSoFar:
         """Give what a run has asked until now."""

@@ -71,7 +71,7 @@ class DuckDBBackend(StatementBackend):
 
     def read(self, plan: Plan, query: exp.Query) -> list[tuple[Any, ...]]:
         """Run a query that may read the source."""
-        return self.database.reading(plan.relations.sql(query))
+        return self.database.reading(plan.relations.line(query))
 
     def publish(self, plan: Plan) -> None:
         """Write the results to the outputs that are files."""
@@ -94,7 +94,7 @@ class DuckDBBackend(StatementBackend):
             name, catalog = step.relations.table("prompts").name, self.database.catalog()
             table = exp.table_(name, "main", catalog, quoted=True)
             for made in self.dialect.create_table_as(table, step.relations.bound(step.query)):
-                self.database.reading(print_sql(self.dialect, made))
+                self.database.reading(print_sql(self.dialect, made, pretty=False))
         except duckdb.OutOfMemoryException:
             raise
         except duckdb.Error as error:
@@ -153,8 +153,8 @@ class DuckDBBackend(StatementBackend):
             query = select("*").from_(query.subquery("pending")).order_by("prompt")
         pending = plan.relations.table("pending")
         if self.database.is_view(pending.name):  # as dbt makes it
-            self.database.execute(print_sql(self.dialect, exp.Drop(tables=[pending], kind="VIEW")))
-        for sql in create_table_as(self.dialect, call, "pending", query):
+            self.database.execute(print_sql(self.dialect, exp.Drop(tables=[pending], kind="VIEW"), pretty=False))
+        for sql in create_table_as(self.dialect, call, "pending", query, pretty=False):
             self.database.roomy(partial(self.database.execute, sql))
         return self.number(plan, queries.count_rows("pending"))
 
@@ -177,7 +177,7 @@ class DuckDBBackend(StatementBackend):
             asked = queries.asked_hashes(asked_by).subquery(copy=False)
             again = [exp.In(this=exp.column("request_hash"), query=asked)]
             gone = exp.Delete(this=symbol("checked"), where=exp.Where(this=again[0].copy()))
-            self.database.execute(plan.relations.sql(gone))
+            self.database.execute(plan.relations.line(gone))
         for index in range(count):
             for role, view in SLICES.items():
                 within = _slice(index, count, nulls=role == "prompts" and index == 0)
@@ -186,13 +186,13 @@ class DuckDBBackend(StatementBackend):
                     this=exp.to_table(view), kind="VIEW", expression=part, replace=True,
                     properties=exp.Properties(expressions=[exp.TemporaryProperty()]),
                 )  # fmt: skip
-                self.database.execute(plan.relations.sql(made))
+                self.database.execute(plan.relations.line(made))
             if asked_by is None and index == 0:
-                for sql in create_table_as(self.dialect, sliced, "checked", sliced.query):
+                for sql in create_table_as(self.dialect, sliced, "checked", sliced.query, pretty=False):
                     self.database.execute(sql)
             else:
                 rest = exp.Insert(this=symbol("checked"), expression=whole.query)
-                self.database.execute(sliced.relations.sql(rest))
+                self.database.execute(sliced.relations.line(rest))
 
     def make_results(self, plan: Plan) -> None:
         """Make the three tables together, with more memory where that is needed."""
@@ -209,14 +209,14 @@ class DuckDBBackend(StatementBackend):
         """Append lines of a query to NAME_profiles, with more memory where that is needed."""
         table = plan.relations.table("profiles")
         self.database.execute(print_sql(self.dialect, create_if_missing(self.dialect, table, PROFILES)))
-        insert = plan.relations.sql(exp.Insert(this=table, expression=query, by_name=True))
+        insert = plan.relations.line(exp.Insert(this=table, expression=query, by_name=True))
         self.database.roomy(partial(self.database.execute, insert))
 
     # Requests and answers --------------------------------------------------------------------------------------------
 
     def count(self, calls: Iterable[Step]) -> int:
         """Give how many requests some calls have to ask."""
-        texts = [call.relations.sql(queries.count_pending(call)) for call in calls]
+        texts = [call.relations.line(queries.count_pending(call)) for call in calls]
         return sum(self.database.roomy(lambda: [int(self.database.one(sql)) for sql in texts]))
 
     def requests(self, call: Step, count: int) -> Iterator[Request]:
@@ -230,14 +230,14 @@ class DuckDBBackend(StatementBackend):
                     exp.LT(this=exp.column("rowid"), expression=literal(start + self.policy.page_rows)),
                 )
             )
-            for row in self.database.rows(call.relations.sql(page)):
+            for row in self.database.rows(call.relations.line(page)):
                 yield Request(*row)
 
     def spread(self, call: Step, count: int, most: int) -> list[Request]:
         """Give a few pending requests: the first, the last and those evenly between."""
         places = exp.In(this=exp.column("rowid"), expressions=[literal(place) for place in evenly(count, most)])
         query = select("*").from_(symbol("pending")).where(places).order_by("rowid")
-        return [Request(*row) for row in self.database.rows(call.relations.sql(query))]
+        return [Request(*row) for row in self.database.rows(call.relations.line(query))]
 
     def append(self, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:
         """Store at least one answer and commit: from here on it is never asked again."""
@@ -252,7 +252,7 @@ class DuckDBBackend(StatementBackend):
         table = plan.responses.relation
         if table not in self._inserts:
             insert = exp.Insert(this=symbol("responses"), expression=select("*").from_(BATCH), by_name=True)
-            self._inserts[table] = plan.relations.sql(insert)
+            self._inserts[table] = plan.relations.line(insert)
         return self._inserts[table]
 
     def answers_digest(self, plan: Plan, run_id: str) -> str | None:

@@ -269,12 +269,13 @@ class SnowflakeConnection:
         """Poll: a request that waits for its result has the limits of a request, a warehouse that resumes has not."""
         cursor = self._started(connection, sql)
         id, until, pause = str(cursor.sfqid), time.monotonic() + SHORT_QUERY_S, FIRST_POLL_S
-        while connection.is_still_running(connection.get_query_status(id)):
+        while connection.is_still_running(status := connection.get_query_status(id)):
             if time.monotonic() > until:
                 raise TransientError(f"{self.place}: a short query has run for {SHORT_QUERY_S:.0f} s: {id}")
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_POLL_S)
-        connection.get_query_status_throw_if_error(id)
+        if status.name != "SUCCESS":
+            connection.get_query_status_throw_if_error(id)
         cursor.query_result(id)
         return [tuple(row) for row in cursor.fetchall()]
 
