@@ -7,12 +7,14 @@ from typing import cast
 
 from sqlenrich.runner.backends.connections.base import JobState, JobStatus, WarehouseConnection
 from sqlenrich.runner.backends.jobs import JobConnection, JobPolicy, JobRunner
+from sqlenrich.runner.backends.warehouse import WarehouseBackend
 
 
 class Warehouse:
     """A warehouse in which each statement is seen running three times before its end."""
 
     place = "warehouse"
+    engine = "snowflake"
 
     def __init__(self) -> None:
         self.submitted: list[tuple[str, str]] = []
@@ -53,3 +55,16 @@ def test_a_heartbeat_is_no_statement_of_the_run_and_has_none_itself() -> None:
         *[("SEEN", "heartbeat")] * 3,
     ]
     assert told == [one.step for one in jobs.statements] == ["checked", "checked"]
+
+
+def test_a_run_tells_its_ledger_that_it_lives_and_lists_no_statement_for_it() -> None:
+    warehouse = Warehouse()
+    policy = JobPolicy(first_poll_s=0.0, heartbeat_s=-1.0)
+    backend = WarehouseBackend(cast(WarehouseConnection, warehouse), "raw.public", jobs=policy)
+    backend.jobs.begin("run", {})
+    backend.jobs.heartbeat = lambda: backend._quietly_seen("run")
+    with backend.statement.step("checked"):
+        backend.statement.execute("CHECK")
+    assert [step for _, step in warehouse.submitted] == ["checked", "heartbeat", "heartbeat", "heartbeat"]
+    assert "seen_at" in warehouse.submitted[1][0]
+    assert [one["step"] for one in backend.statements_run()] == ["checked"]

@@ -208,7 +208,7 @@ class DuckDBBackend(StatementBackend):
     def append_profile(self, plan: Plan, query: exp.Query) -> None:
         """Append lines of a query to NAME_profiles, with more memory where that is needed."""
         table = plan.relations.table("profiles")
-        self.database.execute(print_sql(self.dialect, create_if_missing(self.dialect, table, PROFILES)))
+        self.database.execute(print_sql(self.dialect, create_if_missing(self.dialect, table, PROFILES), pretty=False))
         insert = plan.relations.line(exp.Insert(this=table, expression=query, by_name=True))
         self.database.roomy(partial(self.database.execute, insert))
 
