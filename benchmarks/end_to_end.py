@@ -131,7 +131,7 @@ class Bench:
         source = given_messages(given.input, given.column, given.rows) if given.input else messages(given.rows)
         write_input(self.data, source)
         # As an installed program: its modules are compiled once, not in each run.
-        self.environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": str(folder / "pycache")}
+        self.environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder / "pycache")}
         self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
     def clients(self) -> dict[str, tuple[str, str]]:
@@ -140,6 +140,8 @@ class Bench:
             ("sqlenrich" if text == "auto" else f"sqlenrich --concurrency {text}"): ("sqlenrich", text)
             for text in self.given.concurrency
         }
+        if self.given.against:
+            found |= {f"{name}, {self.given.against.name}": ("against", text) for name, (_, text) in found.items()}
         found["bare aiohttp loop"] = ("peer", "bare")
         return found | {
             name: ("peer", kind) for kind, name in (("daft", "Daft prompt"), ("spark", "Spark mapInPandas"))
@@ -147,16 +149,17 @@ class Bench:
 
     def measure(self, kind: str, what: str, setting: Setting, url: str) -> dict[str, Any]:
         """Run a client once."""
-        return self.sqlenrich(what, url) if kind == "sqlenrich" else self.peer(what, setting, url)
+        trees = {"sqlenrich": ROOT, "against": self.given.against}
+        return self.sqlenrich(trees[kind], what, url) if kind in trees else self.peer(what, setting, url)
 
-    def sqlenrich(self, concurrency: str, url: str) -> dict[str, Any]:
+    def sqlenrich(self, tree: Path, concurrency: str, url: str) -> dict[str, Any]:
         for old in self.folder.glob("out.duckdb*"):
             old.unlink()
         output = self.folder / "out.duckdb"
         flags = [] if concurrency == "auto" else ["--concurrency", concurrency]
         command = [*SQLENRICH, "run", str(self.prompt), "--input", str(self.data)]
         command += ["--output", str(output), "--endpoint", url, "--model", "mock", "--yes", "--json", *flags]
-        wall, out = self.timed(command)
+        wall, out = self.timed(command, tree)
         report = json.loads(out[out.index("{") :])
         if report["enriched"] != self.given.rows or report["calls"] != self.given.rows:
             raise SystemExit(f"not a clean run: {report}")
@@ -175,9 +178,10 @@ class Bench:
         told = json.loads(out.splitlines()[-1])
         return told if "skipped" in told else figures(rows, wall, told["seconds"])
 
-    def timed(self, command: Sequence[str]) -> tuple[float, str]:
+    def timed(self, command: Sequence[str], tree: Path = ROOT) -> tuple[float, str]:
+        environment = {**self.environment, "PYTHONPATH": str(tree)}
         started = time.monotonic()
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=self.environment)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         wall = time.monotonic() - started
         if done.returncode:
             raise SystemExit(f"{' '.join(command)}\n{done.stderr[-3000:]}")
@@ -254,13 +258,15 @@ def main() -> None:
     parser.add_argument("--bare", type=Path, help="another bare loop: a program that takes ROWS IN_FLIGHT URL")
     parser.add_argument("--peers-python", default=sys.executable, help="the interpreter with aiohttp, daft, pyspark")
     parser.add_argument("--concurrency", nargs="*", default=["auto", "256"], help="of sqlenrich: auto and numbers")
-    parser.add_argument("--only", nargs="*", help="sqlenrich, bare, daft, spark")
+    parser.add_argument("--against", type=Path, help="another checkout of sqlenrich, measured in turn with this one")
+    parser.add_argument("--only", nargs="*", help="sqlenrich, against, bare, daft, spark")
     parser.add_argument("--settings", nargs="*", default=[setting.name for setting in SETTINGS])
     given = parser.parse_args()
     tables = []
     with TemporaryDirectory() as folder:
         bench = Bench(given, Path(folder))
-        bench.timed([*SQLENRICH, "engines"])  # compiles the modules
+        for tree in filter(None, (ROOT, given.against)):
+            bench.timed([*SQLENRICH, "engines"], tree)  # compiles the modules
         for setting in SETTINGS:
             if setting.name in given.settings:
                 tables.append(run(bench, setting, given.only))

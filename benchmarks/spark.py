@@ -1,14 +1,15 @@
-"""A run and ``ai_query`` in Spark beside a bare loop over the same client, and what the driver's desk costs.
+"""A run and ``ai_query`` in Spark beside a bare loop of requests, and what the driver's desk costs.
 
     python benchmarks/spark.py [--rows 20000] [--only slow fast quota checked]
 
 One warm session, two task slots, the endpoint of tests/support/endpoint.py as a process of its own.
 
 * slow: 0.2 s an answer, 256 at a time: the rates as shares of 1,280 answers a second.
-* fast: 0.01 s an answer: the rates relative to the bare loop's. The processor time of the desk a row.
+* fast: 0.01 s an answer: the rates relative to the bare loop's, one of aiohttp in a process of its own. The client
+  alone, in this process, is the upper bound. The processor time of the desk a row.
 * quota: 600 requests a minute at four worker processes, with the rows evenly and nearly all at one: the share of the
   limit that is used after the first burst, and the share of requests that are refused.
-* checked: rows a second that are judged.
+* checked: rows a second that are judged, by five runs that ask nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 
 import sqlenrich as se
@@ -53,8 +55,10 @@ if TYPE_CHECKING:
 
 ENDPOINT = "tests.support.endpoint"
 ROOT = Path(__file__).resolve().parents[1]
+PEERS = Path(__file__).with_name("peers.py")
 PHASES = ("slow", "fast", "quota", "checked")
 WIDTH = 256
+JUDGED = 5
 WORKER = """
 import json, sys
 sys.path.insert(0, sys.argv[3])
@@ -104,7 +108,14 @@ def show(**facts: object) -> None:
     print(json.dumps(facts), flush=True)
 
 
-def bare(url: str, prompts: list[str]) -> float:
+def bare(url: str, folder: Path, rows: int) -> float:
+    """Give the answers a second of a loop of aiohttp."""
+    command = [sys.executable, str(PEERS), "bare", str(folder / "in.csv"), str(rows), str(WIDTH), url, ""]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return rows / float(json.loads(done.stdout.splitlines()[-1])["seconds"])
+
+
+def client_alone(url: str, prompts: list[str]) -> float:
     """Give the answers a second of a loop over the client alone."""
     model = EndpointModel(se.Endpoint(url, concurrency=WIDTH), RequestConfig("mock"))
     with Client(model, concurrency=WIDTH) as client:
@@ -128,6 +139,19 @@ def run(spark: SparkSession, folder: Path, url: str, number: int) -> tuple[float
 def _desk_seconds() -> float:
     """Give the processor time of this process: of a run on executors it is the desk's, and the little of the rest."""
     return time.process_time()
+
+
+def judged(spark: SparkSession, folder: Path) -> None:
+    """Measure the judging of answers that two tasks have stored: of each run but the first, which asks."""
+    rates = []
+    with Process(ENDPOINT, "--latency", 0.01) as server:
+        model = se.Endpoint(server.url, model="mock", concurrency=WIDTH)
+        for _ in range(1 + JUDGED):
+            backend = Timed(SparkPlace(str(folder / "checked"), session=spark))
+            enrichment = se.load(folder / "intent.prompt")
+            report = se.run(enrichment, input=folder / "in.parquet", output=backend, model=model)
+            rates.append(round(report.rows_in / backend.seconds["checked"]))
+    show(phase="checked", rows=report.rows_in, rows_a_second=rates[1:])
 
 
 def query(spark: SparkSession, folder: Path, url: str) -> float:
@@ -188,7 +212,9 @@ def main() -> None:
         os.chdir(folder)
         write_prompt(folder)
         prompts = [f"text {n}" for n in range(given.rows)]
-        pq.write_table(pa.table({"id": range(given.rows), "body": prompts}), folder / "in.parquet")
+        table = pa.table({"id": range(given.rows), "body": prompts})
+        pq.write_table(table, folder / "in.parquet")
+        pa.csv.write_csv(table, folder / "in.csv")
         os.environ["PYSPARK_PYTHON"] = sys.executable
         quiet = {
             "spark.ui.enabled": "false",
@@ -207,18 +233,15 @@ def main() -> None:
             slots = ("--slots", WIDTH) if phase == "slow" else ()
             with Process(ENDPOINT, "--latency", latency, *slots) as server:
                 url = server.url
-                loop = bare(url, prompts)
+                loop, alone = bare(url, folder, given.rows), client_alone(url, prompts)
                 asked, desk_us = run(spark, folder, url, 1 + (phase == "fast"))
                 called = query(spark, folder, url)
             most = WIDTH / latency if phase == "slow" else loop
-            facts = {"loop": loop, "run": asked, "ai_query": called}
+            facts = {"loop": loop, "client": alone, "run": asked, "ai_query": called}
             shares = {f"{key}_share": round(value / most, 3) for key, value in facts.items()}
             show(phase=phase, **{key: round(value) for key, value in facts.items()}, **shares, desk_us=round(desk_us))
         if "checked" in given.only:
-            backend = Timed(SparkPlace(str(folder / "checked"), session=spark))
-            report = se.run(se.load(folder / "intent.prompt"), input=folder / "in.parquet", output=backend, mock=True)
-            se.run(se.load(folder / "intent.prompt"), input=folder / "in.parquet", output=backend, mock=True)
-            show(phase="checked", rows=report.rows_in, rows_a_second=round(report.rows_in / backend.seconds["checked"]))
+            judged(spark, folder)
         spark.stop()
 
 

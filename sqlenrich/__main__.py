@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -10,11 +11,14 @@ from typing import NoReturn
 
 STOPPED = 4
 """The exit status of a stopped command: ``EXIT_STOPPED`` of ``sqlenrich.runner.report``, not loaded yet here."""
+COLLECT_AFTER = 50_000
+"""Objects between two searches for cycles. Loading modules and asking make many objects and hardly a cycle."""
 
 
 def main() -> NoReturn:
     """Run the command line and exit with its status."""
     _open_standard_streams()
+    gc.set_threshold(COLLECT_AFTER)
     numbers = (signal.SIGINT, signal.SIGTERM)
     for number in numbers:
         signal.signal(number, _stop)

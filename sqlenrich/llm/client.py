@@ -228,7 +228,7 @@ class Client:
 
     def count(self, answers: Sequence[Answer]) -> None:
         """Add answers to the counts."""
-        failed = sum(answer.call_error is not None for answer in answers)
+        failed = len(answers) - [answer.call_error for answer in answers].count(None)
         self._stats.answered += len(answers) - failed
         self._stats.failed += failed
         if not self.reports_health:
@@ -238,7 +238,7 @@ class Client:
 
     def _exposed(self) -> None:
         """Measure how many requests are sent and not yet stored."""
-        exposed = sum(stream.exposed for stream in self._streams)
+        exposed = sum([stream.exposed for stream in self._streams])
         if exposed > self._stats.exposed_peak:
             self._stats.exposed_peak = exposed
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One distinct request of a run: a row of the pending relation.
 
     ``sent_hash`` is the hash of what is really sent, where that is not what ``request_hash`` says.
@@ -19,8 +18,7 @@ class Request:
     sent_hash: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """One row of ``responses``, less what the run knows by itself (version, fingerprint, run id).
 
     ``sent_hash`` is the hash of what was really sent: ``request_hash`` unless the prompt or the model was changed.

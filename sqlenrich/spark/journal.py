@@ -90,18 +90,25 @@ class Journal:
             place = self._places.get(_packed(request_hash, attempt))
             return None if place is None else next(self._rows(place))
 
-    def rows(self) -> Iterator[Row]:
-        """Give all answers, without any that are added meanwhile."""
+    @property
+    def end(self) -> int:
+        """The place after the last answer."""
         with self._lock:
-            end = self._end
-        yield from self._rows(0, end)
+            return self._end
 
-    def clear(self) -> None:
-        """Forget all answers: they are in a table."""
+    def rows(self, end: int | None = None) -> Iterator[Row]:
+        """Give the answers up to a place; without one all, but for those that are added meanwhile."""
+        yield from self._rows(0, self.end if end is None else end)
+
+    def clear(self, end: int | None = None) -> bool:
+        """Forget all answers: they are in a table. False, and none is forgotten, where some stand after ``end``."""
         with self._lock:
+            if end is not None and self._end > end:
+                return False
             os.ftruncate(self._file, 0)
             self._places.clear()
             self._end = self._synced = 0
+            return True
 
     def _rows(self, start: int, end: int | None = None) -> Iterator[Row]:
         for _, line in self._lines(start, self._end if end is None else end):

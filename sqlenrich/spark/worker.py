@@ -9,11 +9,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from datetime import UTC
 from decimal import Decimal
 from itertools import islice
-from operator import attrgetter
 from queue import SimpleQueue
 from typing import Any
 
@@ -43,8 +41,6 @@ what a lost process has to ask again."""
 KNOWN_AT_ONCE = 4096
 """Known answers that are held at most before they are given on."""
 CONNECT_S = 10.0
-_FIELDS = tuple(field.name for field in fields(Answer))
-_values = attrgetter(*_FIELDS)
 
 
 class Worker:
@@ -166,7 +162,7 @@ class Worker:
 
     def row(self, answer: Answer) -> Row:
         """Give an answer as a row of the journal."""
-        row = dict(zip(_FIELDS, _values(answer), strict=True)) | self.origin
+        row = answer._asdict() | self.origin
         row["asked_at"] = answer.asked_at.astimezone(UTC).isoformat()
         return row
 

@@ -107,7 +107,7 @@ def test_answer_of_a_good_reply() -> None:
         before = datetime.now(UTC)
         answer = ask(server.url, "p" * 40, api_key=LiteralKey(KEY))
         assert server.asked[0].authorization == f"Bearer {KEY}"
-    assert dataclasses.asdict(answer) | {"latency_ms": 0, "asked_at": 0} == {
+    assert answer._asdict() | {"latency_ms": 0, "asked_at": 0} == {
         "request_hash": "h",
         "attempt": 1,
         "sent_hash": "h",

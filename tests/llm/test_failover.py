@@ -140,7 +140,7 @@ def test_a_server_that_cuts_without_a_word(counted: int, warned: bool) -> None:
     with ScriptedEndpoint() as server:
         asked = model(server)
         for _ in range(5):
-            asked._notices.count_tokens(0, "x" * 20_000, counted)
+            asked._notices.count_tokens(0, ("x" * 20_000,), counted)
         assert [("counts 100 tokens for a prompt of about 5,000" in line) for line in asked.warnings] == [True] * warned
 
 
@@ -482,7 +482,7 @@ def test_an_endpoint_that_refuses_all_in_the_same_words_ends_the_run() -> None:
         with Client(model(server), concurrency=16, batch_rows=20) as client, told:
             stream(client, 3_000, {200: refuse(server, "400_unclear")})
         refused = sum(seen.status == 400 for seen in server.asked)
-    assert refused >= POLICY.refusals.alike  # answers that were under way begin the count anew
+    assert refused >= POLICY.refusals.alike
 
 
 @pytest.mark.parametrize(
@@ -492,16 +492,18 @@ def test_an_endpoint_that_refuses_all_in_the_same_words_ends_the_run() -> None:
         (Fault.UNCLEAR, ["no", "no", "not", "not"], [0, 3, 4, 7], [1, 2, 1, 2]),
         (Fault.KEY, ["no 1", "no 2", "no 3"], [0, 3, 4], [1, 2, 3]),
         (Fault.UNCLEAR, ["no", "", "no"], [0, 3, 3], [1, 0, 1]),
+        (Fault.UNCLEAR, ["no", "", "no"], [0, 0.5, 3], [1, 0, 1]),
+        (Fault.UNCLEAR, ["no", "", "no"], [0, 0.4, 3], [1, 0, 2]),
         (Fault.ROW, ["no"] * 3, [0, 3, 4], [0, 0, 0]),
         (Fault.TRANSIENT, ["no"] * 3, [0, 3, 4], [0, 0, 0]),
     ],
 )
 def test_refusals_in_a_row_are_counted(fault: Fault, texts: list[str], seconds: list[float], counts: list[int]) -> None:
-    """An empty text stands for an answer."""
+    """An empty text stands for an answer to a request that was sent half a second before."""
     refusals, counted = RefusalCounter(3.0), []
     for number, (text, second) in enumerate(zip(texts, seconds, strict=True)):
         if not text:
-            refusals.reset()
+            refusals.answered(1000.0 + second - 0.5)
         counted.append(refusals.add(fault, text, f"request {number}", 0.5, 1000.0 + second) if text else 0)
     assert counted == counts
 

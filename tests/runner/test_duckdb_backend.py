@@ -123,7 +123,7 @@ def test_an_answer_is_stored_with_its_moment_in_utc(tmp_path: Path) -> None:
     asked_at = datetime(2026, 1, 2, 3, tzinfo=east)
     answer = Answer("h", 2, "s", "{}", None, False, "stop", "m", 1, 0, None, 5, asked_at, 1)
     with DuckDBBackend(path) as backend:
-        backend.append(plan, [answer, replace(answer, asked_at=asked_at.astimezone(UTC))], Origin("r", "7", "f"))
+        backend.append(plan, [answer, answer._replace(asked_at=asked_at.astimezone(UTC))], Origin("r", "7", "f"))
     found = rows(path, f"SELECT * FROM {plan.step('responses').relation} WHERE run_id = 'r'")
     moment, of_a_warehouse = datetime(2026, 1, 1, 22), (None, None, None)
     stored = ("h", 2, "s", "{}", None, False, "stop", "m", "7", "f", 1, 0, None, 5, "r", moment, *of_a_warehouse)

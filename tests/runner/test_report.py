@@ -132,7 +132,7 @@ def test_no_time_is_told_of_a_model_that_takes_none() -> None:
 
 def answers(count: int, **changes: Any) -> list[Answer]:
     good = Answer("h", 1, "h", "{}", None, False, "stop", "m", 1, 0, 1, 1, datetime.now(UTC), 1)
-    return [replace(good, **changes)] * count
+    return [good._replace(**changes)] * count
 
 
 def test_a_log_line_every_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

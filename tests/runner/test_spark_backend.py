@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import sqlenrich as se
+from sqlenrich.plan.plan import Plan
+from sqlenrich.runner.backends.spark.backend import SparkBackend, SparkPlace
+from sqlenrich.spark.journal import Journal, Row
 from sqlenrich.spark.session import settings
 from tests.standins.spark import spark_session
 from tests.support.endpoint import ScriptedEndpoint
@@ -121,6 +124,29 @@ def test_executors_ask_an_endpoint(
             columns = ", ".join(f'"{column}"' for column in found.columns)
             own = duckdb_rows(tmp_path / "own.duckdb", f'SELECT {columns} FROM "{name}"')
             assert plain(found.collect()) == plain(own), name
+
+
+class Telling(SparkBackend):
+    """Its workers tell one more answer while the first ones are stored."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(SparkPlace("enriched"))
+        self.journal = journal
+        self.stored: list[tuple[list[str], bool]] = []
+
+    def _insert(self, plan: Any, rows: Sequence[Row], *, doubtful: bool) -> None:  # noqa: ARG002
+        if not self.stored:
+            self.journal.add({"request_hash": "03", "attempt": 1})
+        self.stored.append(([row["request_hash"] for row in rows], doubtful))
+
+
+def test_an_answer_that_is_told_while_others_are_stored_is_stored_too(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal") as journal:
+        journal.add({"request_hash": "01", "attempt": 1}, {"request_hash": "02", "attempt": 1})
+        backend = Telling(journal)
+        backend.store(cast(Plan, None))
+        assert backend.stored == [(["01", "02"], False), (["01", "02", "03"], True)]
+        assert len(journal) == 0
 
 
 def test_executors_send_the_system_of_each_row(spark: SparkSession, messages: Path, tmp_path: Path) -> None:

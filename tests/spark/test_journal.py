@@ -41,6 +41,18 @@ def test_a_torn_end_is_ignored(tmp_path: Path, left: bytes, kept: int) -> None:
     assert not path.exists()
 
 
+def test_what_is_told_while_it_is_stored_is_kept(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        journal.add(row(0))
+        end = journal.end
+        journal.add(row(1))
+        assert list(journal.rows(end)) == [row(0)]
+        assert not journal.clear(end)
+        assert list(journal.rows()) == [row(0), row(1)]
+        assert journal.clear(journal.end)
+        assert list(journal.rows()) == []
+
+
 def test_one_run_has_it_at_a_time(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         journal.add(row(1))

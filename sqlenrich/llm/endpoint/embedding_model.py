@@ -130,7 +130,8 @@ class EmbeddingModel(EndpointModel):
 
     async def _together(self, requests: Sequence[Request], tries: int) -> list[Answer]:
         """Give the answers to requests that are sent with one another, or in halves where that fails."""
-        reply = await self._post(requests, tries, probing=False)
+        name = requests[0].request_hash + (f" and {len(requests) - 1} more" if len(requests) > 1 else "")
+        reply = await self._post(name, [request.prompt for request in requests], tries, probing=False)
         failure = reply.result if isinstance(reply.result, Failure) else None
         if failure is None or len(requests) == 1 or not await self._may_split(failure, reply):
             return self._answers(requests, reply)

@@ -49,9 +49,9 @@ class EndpointWarnings:
             self.add(number, f"can't be reached ({failure}): its requests go elsewhere")
         return told
 
-    def count_tokens(self, number: int, prompt: str, tokens_in: int) -> None:
+    def count_tokens(self, number: int, prompts: Sequence[str], tokens_in: int) -> None:
         """Warn once of an endpoint that truncates prompts."""
-        if (ours := self._truncation.observe(prompt, tokens_in)) is not None:
+        if (ours := self._truncation.observe(sum(map(len, prompts)), tokens_in)) is not None:
             self.lines.append(
                 f"warning: {self._shown[number]} counts {tokens_in:,} tokens for a prompt of about {ours:,}; it seems "
                 "to cut long prompts without a word (Ollama: num_ctx); raise its context, or set max_input_tokens"

@@ -63,9 +63,10 @@ class RefusalCounter:
         self._requests.add(request)
         return len(self._requests) if now - self._since >= max(self._least_s, 2 * latency_s) else 1
 
-    def reset(self) -> None:
-        """Record an answer: the series is over."""
-        self._reason = ""
+    def answered(self, sent_at: float) -> None:
+        """Record an answer: the series is over, unless the request was sent before it began."""
+        if sent_at >= self._since:
+            self._reason = ""
 
 
 def unreached_text(error: Exception) -> str:

@@ -80,9 +80,9 @@ class FailureReader:
     def _secrets(self) -> Secrets:
         return self._connections.secrets
 
-    def answered(self, number: int) -> None:
-        """Record an answer of a URL: its series of refusals is over."""
-        self._counters[number].reset()
+    def answered(self, number: int, sent_at: float) -> None:
+        """Record an answer of a URL to a request that was sent then."""
+        self._counters[number].answered(sent_at)
 
     def no_completion(self, raw: bytes) -> Failure:
         """Give the failure of a body that is no completion. It is read without secrets: the text shows a part of it."""

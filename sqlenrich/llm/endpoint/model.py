@@ -126,7 +126,8 @@ class EndpointModel:
 
     async def ask(self, request: Request) -> Answer:
         """Give the answer to one request. Raises RunError where every request would fail, or Stopped."""
-        return self._answers((request,), await self._post((request,), self.config.max_tries, probing=False))[0]
+        reply = await self._post(request.request_hash, (request.prompt,), self.config.max_tries, probing=False)
+        return self._answers((request,), reply)[0]
 
     async def canary_answers(self) -> bool:
         """Whether one of the endpoints answers now; rows that fail after that are at fault themselves.
@@ -151,7 +152,7 @@ class EndpointModel:
             if len(replies) >= policy.probes and time.monotonic() - began > policy.more_probes_s:
                 break
             tries = max(min(policy.probe_tries, self.config.max_tries), len(self.endpoint_urls))
-            reply = await self._post((request,), tries, probing=True)
+            reply = await self._post(request.request_hash, (request.prompt,), tries, probing=True)
             replies.append(reply)
             answers += self._answers((request,), reply)
             if not isinstance(reply.result, Failure):
@@ -190,10 +191,8 @@ class EndpointModel:
         assert not isinstance(reply.result, Vectors)
         return [self._answer(request, reply.result, reply, reply.calls) for request in requests]
 
-    async def _post(self, requests: Sequence[Request], tries: int, *, probing: bool) -> Reply:
-        """Send requests with one another, after as many tries as it takes."""
-        prompts = [request.prompt for request in requests]
-        name = requests[0].request_hash + (f" and {len(requests) - 1} more" if len(requests) > 1 else "")
+    async def _post(self, name: str, prompts: Sequence[str], tries: int, *, probing: bool) -> Reply:
+        """Send prompts with one another, after as many tries as it takes."""
         body, given_up = self._body.of(prompts), self._body.given_up
         limiter, policy = self.limiter, self.policy
         size = len(body)
@@ -209,7 +208,7 @@ class EndpointModel:
             self.health.sent(again=calls > 0)
             calls += 1
             try:
-                result, sent_id = await self._send(name, body, permit, len(requests))
+                result, sent_id = await self._send(name, body, permit, len(prompts))
             except BaseException:
                 limiter.release(permit, begun=True)
                 raise
@@ -218,7 +217,7 @@ class EndpointModel:
                 limiter.answered(permit, result.tokens_in, result.tokens_out, result.tokens_cached)
                 self.health.succeeded()
                 if result.tokens_in is not None:
-                    self._notices.count_tokens(permit.endpoint.number, "".join(prompts), result.tokens_in)
+                    self._notices.count_tokens(permit.endpoint.number, prompts, result.tokens_in)
                 break
             if result.about_form:
                 first = self._body.given_up == given_up
@@ -360,8 +359,6 @@ class EndpointModel:
         self, name: str, body: bytes, permit: Permit, texts: int
     ) -> tuple[Completion | Vectors | Failure, str | None]:
         """Give what came of one try of a request with so many texts, and the endpoint's name of it."""
-        if not self._connections.is_open:
-            raise RuntimeError("the model is not open")
         number = permit.endpoint.number
         started = time.monotonic()
         try:
@@ -379,7 +376,6 @@ class EndpointModel:
             return self._failures.no_completion(response.body), sent_id
         if isinstance(completion, Vectors) and len(completion.texts) != texts:
             return Failure(f"the answer has {len(completion.texts)} vectors for {texts} texts", begun=True), sent_id
-        self._connections.accepted()
-        self._failures.answered(number)
+        self._failures.answered(number, started)
         self._canary.answered(number, body, time.monotonic() - started)
         return completion, sent_id

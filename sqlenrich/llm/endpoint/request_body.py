@@ -10,7 +10,7 @@ import orjson
 
 from sqlenrich.core.turn import split_system
 from sqlenrich.llm.endpoint.request_config import OutputForm, RequestConfig, body_parts
-from sqlenrich.llm.endpoint.response import Completion, is_about_form, read_completion, storable
+from sqlenrich.llm.endpoint.response import is_about_form, read_completion, storable
 
 PAGE = "/chat/completions"
 
@@ -78,6 +78,4 @@ class RequestBody:
             f'structured_output = "{form.name}" in its settings begins there'
         )
 
-    def read(self, raw: bytes) -> Completion:
-        """Give what the body of an HTTP 200 says. Raises ValueError, with a short text, for no completion."""
-        return read_completion(raw)
+    read = staticmethod(read_completion)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import Enum
+from typing import NamedTuple
 
 import orjson
 
 ERROR_CHARS = 500
 RETRY_AFTER_CAP_S = 60.0
 REQUEST_ID_HEADERS = ("x-request-id", "request-id", "apim-request-id", "x-amzn-requestid", "x-goog-request-id")
+_REQUEST_IDS = frozenset(REQUEST_ID_HEADERS)
 RETRIED = frozenset({408, 409, 425, 429})
 
 _LONE = re.compile("[\ud800-\udfff]")
@@ -68,8 +69,7 @@ class Fault(Enum):
     URL = "url"
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(NamedTuple):
     """What one chat completion says: the text as it came (None and blank too), and its counts."""
 
     text: str | None
@@ -221,6 +221,8 @@ def _never_fits(message: str) -> bool:
 
 def request_id(headers: Mapping[str, str]) -> str | None:
     """Give the endpoint's own name of a request, None where it tells none."""
+    if _REQUEST_IDS.isdisjoint(headers):
+        return None
     for name in REQUEST_ID_HEADERS:
         if found := headers.get(name):
             return one_line(found) or None

@@ -25,9 +25,12 @@ class TruncationDetector:
         self.policy = policy or TruncationPolicy()
         self._answers = 0
 
-    def observe(self, prompt: str, tokens_in: int) -> int | None:
-        """Record an answer. Once, when the evidence is sufficient, give our count of the prompt's tokens."""
-        policy, length = self.policy, len(prompt)
+    def observe(self, length: int, tokens_in: int) -> int | None:
+        """Record the answer to a prompt of ``length`` characters.
+
+        Once, when the evidence is sufficient, give our count of the prompt's tokens.
+        """
+        policy = self.policy
         short = length < max(policy.shortest_prompt_chars, policy.factor * BYTES_PER_TOKEN * tokens_in)
         if short or self._answers >= policy.answers:
             return None

@@ -131,6 +131,8 @@ class EndpointState:
 
     def observe_headers(self, permit: Permit, quotas: Mapping[str, Quota], now: float, *, complete: bool) -> None:
         """Record the quotas of a response; ``complete``: the quotas that are not in it are unknown again."""
+        if not (quotas or self._buckets):
+            return
         for kind, spent in zip(KINDS, permit.spent, strict=True):
             if kind in quotas:
                 self._buckets.setdefault(kind, QuotaBucket()).observe(quotas[kind], spent, now, admitted=complete)

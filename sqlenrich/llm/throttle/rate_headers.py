@@ -29,6 +29,8 @@ _NAMES = tuple(
         ("x-ratelimit-{what}", "requests"),
     )
 )
+_TOLD = frozenset({left for _, left, _, _ in _NAMES} | {"ratelimit"})
+"""The headers without which a response tells of no quota."""
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?", re.ASCII)
 _SCALE = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,9})?", re.ASCII)
@@ -46,6 +48,8 @@ class Quota(NamedTuple):
 
 def read_quotas(headers: Mapping[str, str]) -> dict[str, Quota]:
     """Give what an answer's headers (names in lower case) tell of each quota. What can't be read is not quota."""
+    if _TOLD.isdisjoint(headers):
+        return {}
     found: dict[str, Quota] = {}
     for kind, left_name, limit_name, reset_name in _NAMES:
         if (left_text := headers.get(left_name)) is not None and kind not in found:

@@ -165,18 +165,19 @@ class SparkBackend(StatementBackend):
 
     def store(self, plan: Plan, *, doubtful: bool = False) -> None:
         """Write the journal's answers to their table. ``doubtful``: some of them may be there already."""
-        if not len(self.journal):
-            return
         doubtful, self._doubtful = doubtful or self._doubtful, False
-        batch: list[Row] = []
-        for row in self.journal.rows():
-            batch.append(row)
-            if len(batch) == self.policy.insert_rows:
+        stored = not len(self.journal)
+        while not stored:
+            end = self.journal.end
+            batch: list[Row] = []
+            for row in self.journal.rows(end):
+                batch.append(row)
+                if len(batch) == self.policy.insert_rows:
+                    self._insert(plan, batch, doubtful=doubtful)
+                    batch = []
+            if batch:
                 self._insert(plan, batch, doubtful=doubtful)
-                batch = []
-        if batch:
-            self._insert(plan, batch, doubtful=doubtful)
-        self.journal.clear()
+            stored, doubtful = self.journal.clear(end), True  # workers may have told more meanwhile
 
     def _insert(self, plan: Plan, rows: Sequence[Row], *, doubtful: bool) -> None:
         frame = self.spark.checked(lambda: answer_frame(self.session, rows))
@@ -285,7 +286,7 @@ class SparkBackend(StatementBackend):
 
 def row_of(answer: Answer, origin: Origin) -> Row:
     """Give an answer as the journal holds it."""
-    row = {**asdict(answer), **asdict(origin)}
+    row = {**answer._asdict(), **asdict(origin)}
     row["asked_at"] = answer.asked_at.astimezone(UTC).isoformat()
     return row
 
