@@ -27,6 +27,11 @@ def literal(value: str | int | float | bool | None) -> Sql:
     return exp.Literal.number(value) if value >= 0 else exp.Neg(this=exp.Literal.number(-value))
 
 
+def equals(column: str, value: str) -> Sql:
+    """Give the test that a column has a value."""
+    return exp.EQ(this=exp.column(column), expression=literal(value))
+
+
 def double(value: float) -> Sql:
     """Give a constant that every engine reads as a double, not as a decimal."""
     written = repr(abs(value))

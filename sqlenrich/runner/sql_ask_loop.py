@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import NamedTuple
@@ -14,7 +14,6 @@ from sqlenrich.llm.throttle.budget import FREE, Budget
 from sqlenrich.plan.checked_step import UNREAD_SHOWN, UNREADABLE
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.renderer.script_loop import PREFLIGHT
-from sqlenrich.renderer.statements import insert_into
 from sqlenrich.runner.backends.base import Origin
 from sqlenrich.runner.backends.jobs import StatementCancelledError, StatementFailedError
 from sqlenrich.runner.backends.warehouse import RequestRange, WarehouseBackend
@@ -231,11 +230,10 @@ class SqlAskLoop:
     def _ask_once(self, call: Step, part: RequestRange) -> None:
         """Ask a range in one statement, again after a failure that passes. What is answered is not asked again."""
         backend, jobs = self.backend, self.backend.jobs
-        sql = insert_into(backend.dialect, replace(call, query=backend.part(call, part)))
+        sql = backend.asking(call, part)
         self.number += 1
-        journal = backend.calls.of_calls(self.origin.run_id, jobs.tags["tables"])
         tags = {"version": self.origin.version or ""}
-        done = jobs.run(sql, "responses", chunk=str(self.number), tags=tags, journal=journal)
+        done = jobs.run(sql, "responses", chunk=str(self.number), tags=tags, journal=backend.journal)
         self.calls += done.rows if done.rows is not None else part.requests
 
     def _store_failure(self, call: Step, failed: FailedRequest) -> None:

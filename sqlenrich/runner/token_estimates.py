@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from sqlglot import exp
 
 from sqlenrich.core.json import compact_json
-from sqlenrich.core.sql import literal
+from sqlenrich.core.sql import equals
 from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
 from sqlenrich.core.turn import ROW_SYSTEM, sent_text, text_before
 from sqlenrich.llm.endpoint.request_config import OutputForm
@@ -128,10 +128,10 @@ class PendingRequests:
         """Give a query over the stored answers of this enrichment and model."""
         own = exp.select("request_hash").from_(symbol("prompts")).subquery()
         mine = exp.or_(
-            exp.EQ(this=exp.column("fingerprint"), expression=literal(self.enrichment.fingerprint)),
+            equals("fingerprint", self.enrichment.fingerprint),
             exp.In(this=exp.column("request_hash"), query=own),
         )
-        of_model = exp.EQ(this=exp.column("model"), expression=literal(self.choice.resolved.name))
+        of_model = equals("model", self.choice.resolved.name)
         return exp.select(*columns).from_(symbol("responses")).where("call_error IS NULL", of_model, mine)
 
     def latency_ms(self) -> int | None:

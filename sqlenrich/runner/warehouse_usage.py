@@ -14,7 +14,7 @@ from sqlglot import exp, select
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.names import relation
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.sql import literal
+from sqlenrich.core.sql import equals, literal
 from sqlenrich.core.text_table import table
 from sqlenrich.plan.relations import RELATIONS
 from sqlenrich.runner.backends import queries
@@ -278,7 +278,7 @@ def _runs(backend: WarehouseBackend | SparkBackend, run: str | None) -> list[_Ru
         query = query.from_(relation(backend.dialect, ledger)).order_by("started_at DESC")
         query = query.limit(LAST_RUNS * (1 if isinstance(backend, WarehouseBackend) else LEDGER_LINES))
         if run is not None:
-            query = query.where(exp.EQ(this=exp.column("run_id"), expression=literal(run)))
+            query = query.where(equals("run_id", run))
         found = backend.connection.rows(print_sql(backend.dialect, query))
     if not found:
         raise ConfigError(f"{backend.output} holds no run{f' {run}' if run else ''}: sqlenrich run makes one")
@@ -298,7 +298,7 @@ def _statements(backend: WarehouseBackend | SparkBackend, runs: Sequence[_Run]) 
     table_name, found = backend.named(STATEMENTS), dict[str, list[str]]()
     if backend.connection.columns(table_name) is None:
         return found
-    asked = exp.EQ(this=exp.column("kind"), expression=literal(CALL))
+    asked = equals("kind", CALL)
     query = select("run_id", "statement_id").from_(relation(backend.dialect, table_name))
     query = query.where(asked, "statement_id IS NOT NULL", _of(runs)).order_by("began_at", "statement_id")
     for run_id, id in backend.connection.rows(print_sql(backend.dialect, query)):

@@ -25,7 +25,7 @@ class Warehouse:
         self.polls[job_id] = 0
         return job_id
 
-    def status(self, id: str) -> JobStatus:
+    def status(self, id: str, *, counted: bool = True) -> JobStatus:  # noqa: ARG002
         self.polls[id] += 1
         return JobStatus(JobState.RUNNING if self.polls[id] <= 3 else JobState.DONE)
 
@@ -37,22 +37,17 @@ def test_a_heartbeat_is_no_statement_of_the_run_and_has_none_itself() -> None:
     warehouse = Warehouse()
     jobs = JobRunner(cast(WarehouseConnection, warehouse), JobPolicy(first_poll_s=0.0, heartbeat_s=-1.0))
     jobs.begin("run", {})
-    connection, told = JobConnection(jobs), []
+    connection, ledger, told = JobConnection(jobs), JobConnection(jobs, "ledger"), []
     jobs.on_statement = lambda statement: told.append(statement.step)
-
-    def heartbeat() -> None:
-        with connection.step("heartbeat", quiet=True):
-            connection.execute("SEEN")
-
-    jobs.heartbeat = heartbeat
+    jobs.heartbeat = lambda: ledger.execute("SEEN")
     with connection.step("checked"):
         connection.execute("CHECK")
         connection.execute("CHECK AGAIN")
     assert warehouse.submitted == [
         ("CHECK", "checked"),
-        *[("SEEN", "heartbeat")] * 3,
+        *[("SEEN", "ledger")] * 3,
         ("CHECK AGAIN", "checked"),
-        *[("SEEN", "heartbeat")] * 3,
+        *[("SEEN", "ledger")] * 3,
     ]
     assert told == [one.step for one in jobs.statements] == ["checked", "checked"]
 
@@ -65,6 +60,6 @@ def test_a_run_tells_its_ledger_that_it_lives_and_lists_no_statement_for_it() ->
     backend.jobs.heartbeat = lambda: backend._quietly_seen("run")
     with backend.statement.step("checked"):
         backend.statement.execute("CHECK")
-    assert [step for _, step in warehouse.submitted] == ["checked", "heartbeat", "heartbeat", "heartbeat"]
+    assert [step for _, step in warehouse.submitted] == ["checked", "ledger", "ledger", "ledger"]
     assert "seen_at" in warehouse.submitted[1][0]
     assert [one["step"] for one in backend.statements_run()] == ["checked"]

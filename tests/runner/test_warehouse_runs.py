@@ -13,7 +13,10 @@ from typing import Any
 import pytest
 
 import sqlenrich as se
+from sqlenrich.runner.backends.jobs import JobPolicy
+from sqlenrich.runner.backends.warehouse import WarehouseBackend
 from sqlenrich.runner.observer import Stopper
+from sqlenrich.runner.place import open_connection
 from tests.support.runs import rows as duckdb_rows
 from tests.support.warehouse_runs import REQUESTS, ROWS, Recorder, enrich, start
 from tests.support.warehouses import SECRET, Standin
@@ -151,7 +154,10 @@ def test_caps_are_kept(place: Standin, tmp_path: Path) -> None:
 def test_passing_failures_are_waited_for(place: Standin, fault: str) -> None:
     kind = {"bigquery": {"statement": "job"}}.get(place.engine, {}).get(fault, fault)
     place.set(fail={kind: 0.1})
-    report = enrich(place, chunk_rows=20)
+    connection, _ = open_connection(place.engine, {"profile": "standin"}, place.folder / "tickets.prompt")
+    impatient = JobPolicy(first_delay_s=0.05, longest_delay_s=0.5)
+    backend = WarehouseBackend(connection, place.schema, jobs=impatient)
+    report = enrich(place, engine=None, profile=None, output=backend, chunk_rows=20)
     place.set(fail={})
     assert report.rows_in == report.enriched + report.quarantined == len(ROWS)
     assert enrich(place).enriched == len(ROWS)

@@ -139,7 +139,7 @@ class JobRunner:
             written.begin(job_id)
             id = self._start(sql, labels, job_id)
             written.submitted(job_id, id)
-            status = self.wait(id, cancellable=journal is not None)
+            status = self.wait(id, cancellable=journal is not None, counted=not quiet)
             written.end(job_id)
             if status.state is JobState.DONE:
                 return self._finished(id, step, chunk, status, began, quiet=quiet)
@@ -181,11 +181,19 @@ class JobRunner:
             reason = status.error or f"the warehouse no longer knows the statement ({status.state.value})"
             raise StatementFailedError(f"{self.connection.place}: {what}: {reason} ({id})")
 
-    def wait(self, id: str, *, cancellable: bool = False) -> JobStatus:
-        """Wait for the end of a statement, whoever started it. A ``cancellable`` one ends by :meth:`cancel`."""
+    def wait(self, id: str, *, cancellable: bool = False, counted: bool = False) -> JobStatus:
+        """Wait for the end of a statement, whoever started it.
+
+        A ``cancellable`` one ends by :meth:`cancel`. ``counted``: its rows are wanted.
+        """
         poll, beat, cancelled = self.policy.first_poll_s, time.monotonic(), False
         while True:
-            status = self.repeated(lambda: self.connection.status(id))
+            if cancellable and not cancelled:
+                self._cancelled.wait(poll)
+            else:
+                time.sleep(poll)
+            poll = min(poll * self.policy.poll_growth, self.policy.longest_poll_s)
+            status = self.repeated(lambda: self.connection.status(id, counted=counted))
             if status.state is not JobState.RUNNING:
                 if not cancelled:
                     return status
@@ -197,11 +205,6 @@ class JobRunner:
             if time.monotonic() - beat > self.policy.heartbeat_s:
                 beat = time.monotonic()
                 self._beat()
-            if cancellable and not cancelled:
-                self._cancelled.wait(poll)
-            else:
-                time.sleep(poll)
-            poll = min(poll * self.policy.poll_growth, self.policy.longest_poll_s)
 
     def _beat(self) -> None:
         heartbeat, self.heartbeat = self.heartbeat, lambda: None  # one that runs a statement waits for its end, too
@@ -257,11 +260,14 @@ class _NoJournal:
 
 
 class JobConnection:
-    """A warehouse as a database that takes a statement at a time, for all but the calls of a model."""
+    """A warehouse as a database that takes a statement at a time, for all but the calls of a model.
 
-    def __init__(self, jobs: JobRunner) -> None:
+    ``name`` labels the statements outside of a step: they are not told.
+    """
+
+    def __init__(self, jobs: JobRunner, name: str = "setup") -> None:
         self.jobs = jobs
-        self._step, self._quiet = "setup", True
+        self._step, self._quiet = name, True
 
     @property
     def place(self) -> str:
@@ -269,10 +275,10 @@ class JobConnection:
         return self.jobs.connection.place
 
     @contextmanager
-    def step(self, name: str, *, quiet: bool = False) -> Iterator[None]:
-        """Name the statements inside, and tell each that is not ``quiet``."""
+    def step(self, name: str) -> Iterator[None]:
+        """Name the statements inside, and tell each."""
         before = self._step, self._quiet
-        self._step, self._quiet = name, quiet
+        self._step, self._quiet = name, False
         try:
             yield
         finally:

@@ -14,7 +14,7 @@ from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.names import relation
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.sql import Sql, case, literal
+from sqlenrich.core.sql import Sql, case, equals, literal
 from sqlenrich.core.types import STRING, TIMESTAMP, Type
 from sqlenrich.renderer.statements import create_if_missing
 from sqlenrich.runner.backends.base import Connection, RunStart, Snapshot
@@ -46,7 +46,7 @@ class Ledger:
         """Write a run's line, or again: with the snapshot where it is ``known``."""
         self._create()
         self.connection.begin()
-        self._execute(exp.Delete(this=self._table(), where=exp.Where(this=_is_run(start.run_id))))
+        self._execute(exp.Delete(this=self._table(), where=exp.Where(this=equals("run_id", start.run_id))))
         snapshot = json.dumps(asdict(start.snapshot)) if known else None
         line = (start.run_id, start.name, start.at.replace(tzinfo=None), None, "started", None, snapshot, start.request)
         self._execute(insert_rows(self.engine, self._table(), COLUMNS, [line]))
@@ -60,7 +60,7 @@ class Ledger:
             "status": literal(status),
             "report": literal(json.dumps(dict(facts))),
         }
-        self._execute(exp.update(self._table(), values, where=_is_run(start.run_id)))
+        self._execute(exp.update(self._table(), values, where=equals("run_id", start.run_id)))
 
     def replace_reports(self, reports: Mapping[str, str]) -> None:
         """Replace the reports of some runs, by their ids, in one statement."""
@@ -73,7 +73,7 @@ class Ledger:
         """Give what made the prompts of an enrichment. Raises ConfigError where there are none, or it is unknown."""
         rows: list[tuple[Any, ...]] = []
         if self.connection.columns(self.table) is not None:
-            named = exp.EQ(this=exp.column("name"), expression=literal(name))
+            named = equals("name", name)
             query = select("snapshot").from_(self._table()).where(named).order_by("started_at DESC").limit(1)
             rows = self.connection.rows(print_sql(self.engine, query, pretty=False))
         if not rows:
@@ -86,7 +86,7 @@ class Ledger:
         """Give the prompt file of the last run of an enrichment, where it is known."""
         if self.connection.columns(self.table) is None:
             return None
-        named = exp.EQ(this=exp.column("name"), expression=literal(name))
+        named = equals("name", name)
         known = exp.Not(this=exp.Is(this=exp.column("snapshot"), expression=exp.Null()))
         query = select("snapshot").from_(self._table()).where(named, known).order_by("started_at DESC").limit(1)
         rows = self.connection.rows(print_sql(self.engine, query, pretty=False))
@@ -109,7 +109,3 @@ class Ledger:
 
     def _execute(self, statement: Sql) -> None:
         self.connection.execute(print_sql(self.engine, statement, pretty=False))
-
-
-def _is_run(run_id: str) -> Sql:
-    return exp.EQ(this=exp.column("run_id"), expression=literal(run_id))

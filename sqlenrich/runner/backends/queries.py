@@ -8,7 +8,7 @@ from sqlglot import exp, select
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.names import column, identifier
-from sqlenrich.core.sql import Sql, case, func, literal
+from sqlenrich.core.sql import Sql, case, equals, func, literal
 from sqlenrich.core.types import Type
 from sqlenrich.plan.plan import RESPONSES, Step
 from sqlenrich.plan.relations import Symbol, symbol
@@ -165,19 +165,19 @@ def among(pending: exp.Select, hashes: exp.Select) -> exp.Select:
 
 def failed_hashes(run_id: str) -> exp.Select:
     """The hashes that a run asked without an answer, where asking again may help."""
-    return select("request_hash").from_(symbol("responses")).where(_of_run(run_id), "retryable")
+    return select("request_hash").from_(symbol("responses")).where(equals("run_id", run_id), "retryable")
 
 
 def asked_hashes(run_id: str) -> exp.Select:
     """The hashes that a run asked."""
-    return select("request_hash").from_(symbol("responses")).where(_of_run(run_id))
+    return select("request_hash").from_(symbol("responses")).where(equals("run_id", run_id))
 
 
 def not_retried(reasons: Sequence[str], max_attempts: int) -> exp.Select:
     """Requests refused for some reasons with no attempts left, and requests never asked."""
     refused = exp.In(this=exp.column("_error"), expressions=[literal(code) for code in reasons])
     spent = exp.and_(refused, exp.GTE(this=exp.column("_attempts"), expression=literal(max_attempts)))
-    unasked = exp.EQ(this=exp.column("_error"), expression=literal("NOT_ASKED"))
+    unasked = equals("_error", "NOT_ASKED")
     return select(*(_distinct_hashes(test) for test in (spent, unasked))).from_(symbol("checked"))
 
 
@@ -201,7 +201,7 @@ def reasons() -> exp.Select:
 
 def usage(run_id: str) -> exp.Select:
     """Per model: answers without token counts, tokens in, cached and out."""
-    chosen = select("model", *_SPENT).from_(symbol("responses")).where(_of_run(run_id))
+    chosen = select("model", *_SPENT).from_(symbol("responses")).where(equals("run_id", run_id))
     return chosen.group_by("model").order_by("model")
 
 
@@ -214,7 +214,7 @@ def usage_by_run(table: exp.Table) -> exp.Select:
 
 def latencies(run_id: str) -> exp.Select:
     """The latencies of a run's answers as ``v``."""
-    return select("latency_ms AS v").from_(symbol("responses")).where(_of_run(run_id), "call_error IS NULL")
+    return select("latency_ms AS v").from_(symbol("responses")).where(equals("run_id", run_id), "call_error IS NULL")
 
 
 def percentiles(values: exp.Query, shares: Sequence[int]) -> exp.Select:
@@ -250,7 +250,7 @@ def upper_bound(engine: Engine, after: str, count: int) -> exp.Select:
 
 def pending_request(request_hash: str) -> exp.Select:
     """The pending request of a hash."""
-    found = exp.EQ(this=exp.column("request_hash"), expression=literal(request_hash))
+    found = equals("request_hash", request_hash)
     return select("*").from_(symbol("pending")).where(found)
 
 
@@ -265,7 +265,7 @@ def asked_so_far(run_id: str) -> exp.Select:
     """Of a run: answers, failures, failures that may be repeated, answers without token counts, tokens in and out."""
     failed, repeatable = "COUNT(call_error)", "SUM(CASE WHEN retryable THEN 1 ELSE 0 END)"
     columns = ("COUNT(*)", failed, repeatable, UNCOUNTED, "SUM(tokens_in)", "SUM(tokens_out)")
-    return select(*columns).from_(symbol("responses")).where(_of_run(run_id))
+    return select(*columns).from_(symbol("responses")).where(equals("run_id", run_id))
 
 
 def ranged(call: exp.Query, after: str, upto: str) -> exp.Query:
@@ -313,10 +313,6 @@ def _constant(engine: Engine, value: object, kind: Type) -> Sql:
 def rows_of(step: Step) -> exp.Subquery:
     """The rows of a step, read from the source: no table is made."""
     return exp.Subquery(this=step.query.copy(), alias=exp.TableAlias(this=exp.to_identifier("step")))
-
-
-def _of_run(run_id: str) -> Sql:
-    return exp.EQ(this=exp.column("run_id"), expression=literal(run_id))
 
 
 def _distinct_hashes(test: Sql) -> Sql:

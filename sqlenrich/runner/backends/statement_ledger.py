@@ -14,7 +14,7 @@ from sqlglot import exp, select
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.names import relation
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.sql import Sql, literal
+from sqlenrich.core.sql import Sql, equals, literal
 from sqlenrich.core.types import BIGINT, STRING, TIMESTAMP, Type
 from sqlenrich.renderer.statements import create_if_missing
 from sqlenrich.runner.backends.base import Connection
@@ -88,34 +88,35 @@ class StatementLedger:
 
     def submitted(self, job_id: str, statement_id: str) -> None:
         """Store the warehouse's id of a statement."""
-        self._update(job_id, {"statement_id": literal(statement_id)})
+        self._update(equals("job_id", job_id), {"statement_id": literal(statement_id)})
 
     def seen(self, run_id: str) -> None:
         """Tell that a run lives."""
-        self._update(run_id, {"seen_at": self._time(_now())})
+        self._update(equals("job_id", run_id), {"seen_at": self._time(_now())})
 
-    def end(self, job_id: str) -> None:
-        """Mark a line as ended."""
-        _RUNS_HERE.discard(job_id)
-        self._update(job_id, {"state": literal(ENDED)})
-
-    def of_calls(self, run_id: str, name: str) -> CallJournal:
-        """Give where a run's statements that ask are written down."""
-        return CallJournal(self, run_id, name)
+    def end(self, run_id: str, unfinished: str | None = None) -> None:
+        """Mark the lines of a run as ended, but for that of a statement which may still run."""
+        _RUNS_HERE.discard(run_id)
+        where = equals("run_id", run_id)
+        if unfinished is not None:
+            where = exp.and_(where, exp.Not(this=equals("job_id", unfinished)))
+        self._update(where, {"state": literal(ENDED)})
 
     def open_lines(self, name: str) -> list[Line]:
         """Give the lines of a table of answers that have not ended, the oldest first."""
         names = ("job_id", "run_id", "kind", "statement_id", "host", "pid", "began_at", "seen_at")
-        named = exp.EQ(this=exp.column("name"), expression=literal(name))
-        still = exp.EQ(this=exp.column("state"), expression=literal(OPEN))
-        query = select(*names).from_(self._table()).where(named, still).order_by("began_at", "job_id")
+        query = (
+            select(*names)
+            .from_(self._table())
+            .where(equals("name", name), equals("state", OPEN))
+            .order_by("began_at", "job_id")
+        )
         return [_line(*row) for row in self.connection.rows(print_sql(self.engine, query, pretty=False))]
 
     def _time(self, at: datetime) -> Sql:
         return exp.Cast(this=literal(str(at)), to=self.engine.sql_type(TIMESTAMP))
 
-    def _update(self, job_id: str, values: Mapping[str, Any]) -> None:
-        where = exp.EQ(this=exp.column("job_id"), expression=literal(job_id))
+    def _update(self, where: Sql, values: Mapping[str, Any]) -> None:
         self._execute(exp.update(self._table(), dict(values), where=where))
 
     def _table(self) -> exp.Table:
@@ -125,25 +126,35 @@ class StatementLedger:
         self.connection.execute(print_sql(self.engine, statement, pretty=False))
 
 
-@dataclass(frozen=True)
+@dataclass
 class CallJournal:
-    """The lines of the statements by which one run asks the model."""
+    """The lines of the statements by which one run asks the model, one after another.
+
+    The lines are marked as ended with their run: only the last statement of a run can be in doubt.
+    """
 
     ledger: StatementLedger
     run_id: str
     name: str
+    unfinished: str | None = None
+    """The statement whose end is not seen."""
 
     def begin(self, job_id: str) -> None:
         """Write the line of a statement that is about to be submitted."""
+        self.unfinished = job_id
         self.ledger.begin(job_id, self.run_id, self.name, CALL)
 
     def submitted(self, job_id: str, statement_id: str) -> None:
         """Store the warehouse's id of a statement."""
         self.ledger.submitted(job_id, statement_id)
 
-    def end(self, job_id: str) -> None:
-        """Mark the line of a statement as ended."""
-        self.ledger.end(job_id)
+    def end(self, job_id: str) -> None:  # noqa: ARG002
+        """Record that the statement has ended."""
+        self.unfinished = None
+
+    def close(self) -> None:
+        """End the run's lines."""
+        self.ledger.end(self.run_id, self.unfinished)
 
 
 _RUNS_HERE: set[str] = set()

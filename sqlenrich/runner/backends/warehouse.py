@@ -8,8 +8,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Self
 
-from sqlglot import exp
-
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.llm.messages import Request
 from sqlenrich.plan.plan import Plan, Step
@@ -18,7 +16,8 @@ from sqlenrich.runner.backends import queries
 from sqlenrich.runner.backends.base import RunStart
 from sqlenrich.runner.backends.connections.base import JobState, WarehouseConnection
 from sqlenrich.runner.backends.jobs import JobConnection, JobPolicy, JobRunner
-from sqlenrich.runner.backends.statement_ledger import CALL, RUN, STATEMENTS, Line, StatementLedger
+from sqlenrich.runner.backends.ranged_call import RangedCall
+from sqlenrich.runner.backends.statement_ledger import CALL, RUN, STATEMENTS, CallJournal, Line, StatementLedger
 from sqlenrich.runner.backends.statements import StatementBackend, StatementPolicy
 from sqlenrich.runner.observer import Observer
 
@@ -80,12 +79,14 @@ class WarehouseBackend(StatementBackend):
         self.jobs = JobRunner(connection, jobs)
         self.statement = JobConnection(self.jobs)
         super().__init__(self.statement, connection.engine, schema, statements)
-        self.calls = StatementLedger(self.statement, self.dialect, self.named(STATEMENTS))
+        self.calls = StatementLedger(JobConnection(self.jobs, "ledger"), self.dialect, self.named(STATEMENTS))
+        self.journal: CallJournal | None = None
         self.note: Callable[[str], None] = lambda _: None
         self.jobs.on_statement = lambda statement: self.note(statement.to_text())
         self.jobs.note = lambda line: self.note(line)
-        self._run: str | None = None
-        self._reading: tuple[Step, str] | None = None  # printed once: it is run after each chunk
+        # What is run for each chunk is printed once.
+        self._reading: tuple[Step, str] | None = None
+        self._asking: tuple[Step, RangedCall] | None = None
 
     def __enter__(self) -> Self:
         self.jobs.repeated(self.warehouse.__enter__)  # a warehouse may be starting
@@ -93,9 +94,9 @@ class WarehouseBackend(StatementBackend):
 
     def __exit__(self, *error: object) -> None:
         try:
-            if self._run is not None:
-                with suppress(RunError):  # a connection that is gone leaves the line; the process ends, so it is dead
-                    self.calls.end(self._run)
+            if self.journal is not None:
+                with suppress(RunError):  # a connection that is gone leaves the lines; the process ends, so it is dead
+                    self.journal.close()
         finally:
             self.warehouse.__exit__(*error)
 
@@ -116,7 +117,7 @@ class WarehouseBackend(StatementBackend):
 
     def begin(self, start: RunStart, *, known: bool) -> None:
         """Write a run's line; first of all refuse a second run on the same tables. Raises ConfigError."""
-        if self._run is None:
+        if self.journal is None:
             self._claim(start)
         super().begin(start, known=known)
 
@@ -125,7 +126,7 @@ class WarehouseBackend(StatementBackend):
         self.jobs.begin(start.run_id, {"app": "sqlenrich", "enrichment": start.name, "tables": answers})
         self.calls.create()
         self.calls.begin(start.run_id, start.run_id, answers, RUN)
-        self._run = start.run_id
+        self.journal = CallJournal(self.calls, start.run_id, answers)
         self.jobs.heartbeat = lambda: self._quietly_seen(start.run_id)
         lines = [line for line in self.calls.open_lines(answers) if line.run_id != start.run_id]
         dead = {line.run_id for line in lines if line.kind == RUN and not line.lives(self.policy.dead_after_s)}
@@ -133,16 +134,16 @@ class WarehouseBackend(StatementBackend):
         if living:
             statements = [line for line in lines if line.kind == CALL and line.run_id == living[0].run_id]
             raise ConfigError(f"{self.place}: {_busy(living[0], statements)}")
-        for line in (line for line in lines if line.kind == CALL):
-            self._settle(line)
+        for last in {line.run_id: line for line in lines if line.kind == CALL}.values():
+            self._settle(last)
         tags = {"app": "sqlenrich", "tables": answers}
         for id in self.jobs.repeated(lambda: self.warehouse.running(tags)):
             self._await(id, "a statement of an earlier run")
-        for line in lines:
-            self.calls.end(line.job_id)
+        for run_id in dict.fromkeys(line.run_id for line in lines):
+            self.calls.end(run_id)
 
     def _quietly_seen(self, run_id: str) -> None:
-        with suppress(RunError), self.statement.step("heartbeat", quiet=True):  # the next heartbeat tells
+        with suppress(RunError):  # the next heartbeat tells
             self.calls.seen(run_id)
 
     def _settle(self, line: Line) -> None:
@@ -230,11 +231,11 @@ class WarehouseBackend(StatementBackend):
         """Give what a run has asked until now."""
         return AskedSoFar(*(int(value or 0) for value in self.rows(plan, queries.asked_so_far(run_id))[0]))
 
-    def part(self, call: Step, asked: RequestRange) -> exp.Query:
-        """Give the query of a call that asks the pending requests of a range which have no answer yet."""
-        query = call.query.copy()
-        assert isinstance(query, exp.Query)
-        return queries.ranged(query, asked.after, asked.upto)
+    def asking(self, call: Step, asked: RequestRange) -> str:
+        """Give the statement that asks the pending requests of a range which have no answer yet."""
+        if self._asking is None or self._asking[0] is not call:
+            self._asking = call, RangedCall(self.dialect, call)
+        return self._asking[1].between(asked.after, asked.upto)
 
 
 def _busy(run: Line, statements: list[Line]) -> str:

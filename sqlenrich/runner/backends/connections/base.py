@@ -119,8 +119,8 @@ class WarehouseConnection(Protocol):
         digits, ``_`` and ``-``; where the warehouse takes an id from its client, the same one is started only once.
         """
 
-    def status(self, id: str) -> JobStatus:
-        """Give how far a statement is, without waiting."""
+    def status(self, id: str, *, counted: bool = True) -> JobStatus:
+        """Give how far a statement is, without waiting; ``counted``: with its rows, which may take another request."""
 
     def cancel(self, id: str) -> None:
         """End a statement. One that has ended, or is unknown, is left as it is."""

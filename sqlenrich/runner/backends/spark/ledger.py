@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.names import relation
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.sql import literal
+from sqlenrich.core.sql import equals
 from sqlenrich.core.types import Type
 from sqlenrich.runner.backends.base import RunStart, Snapshot
 from sqlenrich.runner.backends.ledger import AGAIN, COLUMNS
@@ -55,7 +55,7 @@ class AppendedLedger:
         if connection.columns(self.table) is not None:
             # Of one run, the line with a snapshot is the later one.
             query = exp.select("snapshot").from_(self.relation.copy())
-            query = query.where(exp.EQ(this=exp.column("name"), expression=literal(name)))
+            query = query.where(equals("name", name))
             query = query.order_by("started_at DESC", "snapshot IS NULL").limit(1)
             rows = connection.rows(print_sql(self.tables.engine, query))
         if not rows:

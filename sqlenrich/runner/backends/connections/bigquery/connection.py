@@ -133,7 +133,7 @@ class BigQueryConnection:
         self._call(start)
         return id
 
-    def status(self, id: str) -> JobStatus:
+    def status(self, id: str, *, counted: bool = True) -> JobStatus:
         from google.api_core.exceptions import NotFound
 
         def look() -> JobStatus:
@@ -146,7 +146,7 @@ class BigQueryConnection:
             if job.state != "DONE":
                 return JobStatus(JobState.RUNNING)
             if not job.error_result:
-                return JobStatus(JobState.DONE, self._written(job))
+                return JobStatus(JobState.DONE, self._written(job) if counted else None)
             reason = str(job.error_result.get("reason") or "")
             message = self._clean(first_line(str(job.error_result.get("message") or reason)))
             state = JobState.CANCELLED if reason == STOPPED else JobState.FAILED

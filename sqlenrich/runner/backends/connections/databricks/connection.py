@@ -123,11 +123,11 @@ class DatabricksConnection:
         self._unfinished.add(id)
         return id
 
-    def status(self, id: str) -> JobStatus:
+    def status(self, id: str, *, counted: bool = True) -> JobStatus:
         """Give how far a statement is: of its handle while the warehouse has it, else of the query history."""
         if id in self._ended:
             return self._ended[id]
-        found = self._by_handle(id) or self._by_history(id)
+        found = self._by_handle(id, counted=counted) or self._by_history(id)
         if found.state is not JobState.RUNNING:
             self._unfinished.discard(id)
             if found.state is not JobState.UNKNOWN:
@@ -204,7 +204,7 @@ class DatabricksConnection:
         query = id.partition(".")[0]
         return f"https://{self.place}/sql/history?uiQueryProfileVisible=true&queryId={quote(query)}"
 
-    def _by_handle(self, id: str) -> JobStatus | None:
+    def _by_handle(self, id: str, *, counted: bool) -> JobStatus | None:
         """Give the state that the Thrift service tells; None where it does not know the handle."""
         if _handle(id) is None:
             return None
@@ -212,7 +212,7 @@ class DatabricksConnection:
         def ask() -> JobStatus:
             cursor = self._of_job(id)
             state = _STATES.get(cursor.get_query_state().name, JobState.RUNNING)
-            return JobStatus(state, _rows_written(cursor) if state is JobState.DONE else None)
+            return JobStatus(state, _rows_written(cursor) if counted and state is JobState.DONE else None)
 
         try:
             return self._checked(ask, failed=True)

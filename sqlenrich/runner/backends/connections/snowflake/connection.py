@@ -131,9 +131,9 @@ class SnowflakeConnection:
         self._submitted[id] = time.monotonic()
         return id
 
-    def status(self, id: str) -> JobStatus:
+    def status(self, id: str, *, counted: bool = True) -> JobStatus:
         """Give how far a statement is. A statement of another session is known by its id, too."""
-        return self._run(lambda connection: self._status(connection, id))
+        return self._run(lambda connection: self._status(connection, id, counted=counted))
 
     def cancel(self, id: str) -> None:
         """End a statement by ``SYSTEM$CANCEL_QUERY``. Raises RunError where the role may not."""
@@ -217,13 +217,13 @@ class SnowflakeConnection:
             with suppress(Exception):  # the session ends by itself
                 connection.close()
 
-    def _status(self, connection: Any, id: str) -> JobStatus:
+    def _status(self, connection: Any, id: str, *, counted: bool) -> JobStatus:
         try:
             name = connection.get_query_status(id).name
         except ValueError:  # no id of Snowflake's
             return JobStatus(JobState.UNKNOWN)
         if name == "SUCCESS":
-            return JobStatus(JobState.DONE, _written(connection, id))
+            return JobStatus(JobState.DONE, _written(connection, id) if counted else None)
         if name == "NO_DATA":
             recent = time.monotonic() - self._submitted.get(id, -UNSEEN_S) < UNSEEN_S
             return JobStatus(JobState.RUNNING if recent else JobState.UNKNOWN)
