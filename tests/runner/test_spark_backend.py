@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -124,6 +126,27 @@ def test_executors_ask_an_endpoint(
             columns = ", ".join(f'"{column}"' for column in found.columns)
             own = duckdb_rows(tmp_path / "own.duckdb", f'SELECT {columns} FROM "{name}"')
             assert plain(found.collect()) == plain(own), name
+
+
+def test_what_a_cancelled_job_has_in_flight_is_kept(spark: SparkSession, messages: Path, tmp_path: Path) -> None:
+    enrichment, folder = se.load(write_prompt(tmp_path)), f"{tmp_path}/out"
+    with ScriptedEndpoint(latency_s=0.2) as server:
+        endpoint = se.Endpoint(server.url, model="mock", concurrency=8)
+
+        def cancel() -> None:
+            while len(server.asked) < 20:
+                time.sleep(0.01)
+            spark.sparkContext.cancelAllJobs()
+
+        cancelling = threading.Thread(target=cancel)
+        cancelling.start()
+        with pytest.raises(se.RunError, match="cancelled"):
+            se.run(enrichment, spark=spark, input=messages, output=folder, model=endpoint)
+        cancelling.join()
+        before = len(server.asked)
+        report = se.run(enrichment, spark=spark, input=messages, output=folder, model=endpoint)
+        assert 20 <= before < len(server.asked) == len({seen.prompt for seen in server.asked})
+    assert (report.pending, report.calls) == (0, len(server.asked) - before)
 
 
 class Telling(SparkBackend):
