@@ -58,7 +58,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PEERS = Path(__file__).with_name("peers.py")
 PHASES = ("slow", "fast", "quota", "checked")
 WIDTH = 256
-JUDGED = 5
+JUDGED = 8
 WORKER = """
 import json, sys
 sys.path.insert(0, sys.argv[3])

@@ -98,6 +98,7 @@ class SparkBackend(StatementBackend):
         session = open_session(self.where.master, self.where.conf) if own else check_session(self.where.session)
         self._open = ExitStack()
         self.spark.open(session)
+        self.tables.open()
         if own and self.where.master is not None:
             self._open.callback(session.stop)
         self._open.callback(self.spark.open, None)

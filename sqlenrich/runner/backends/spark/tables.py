@@ -5,7 +5,9 @@ A table is made beside the one that it replaces, then renamed. Its readers see t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -18,6 +20,7 @@ from sqlenrich.runner.backends.spark.connection import FORMAT, SparkConnection, 
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 _NEW, _OLD = "__new", "__old"
 _VIEW = "sqlenrich_rows"
@@ -29,6 +32,11 @@ class SparkTables:
     def __init__(self, connection: SparkConnection, place: str) -> None:
         self.connection, self.engine = connection, connection.engine
         self.place = place.rstrip("/") if is_folder(place) else place
+        self._schemas: dict[str, StructType] = {}
+
+    def open(self) -> None:
+        """Begin in a session: other programs may have written since the last one."""
+        self._schemas.clear()
 
     def named(self, table: str) -> str:
         """Give the name of a table of the output in Spark's SQL."""
@@ -59,7 +67,8 @@ class SparkTables:
         """Make a table from a query beside the one of its name; :meth:`publish` puts it into its place."""
         new = _beside(relation, _NEW)
         if (path := folder_of(new)) is not None:
-            self._write(self.connection.query(print_sql(self.engine, query)), path)
+            with self._views(query) as read:
+                self._write(self.connection.query(print_sql(self.engine, read)), path)
             return
         self.drop(new)
         self.connection.execute(print_sql(self.engine, exp.Create(this=new, kind="TABLE", expression=query)))
@@ -91,6 +100,7 @@ class SparkTables:
     def drop(self, relation: exp.Table) -> None:
         """Drop a table where it is there."""
         if (path := folder_of(relation)) is not None:
+            self._schemas.pop(path, None)
             self.connection.files.delete(path)
         else:
             self._run(exp.Drop(tables=[relation.copy()], kind="TABLE", exists=True))
@@ -99,6 +109,8 @@ class SparkTables:
         source, target = folder_of(relation), folder_of(name)
         if source is not None and target is not None:
             self.connection.files.rename(source, target)
+            if (schema := self._schemas.pop(source, None)) is not None:
+                self._schemas[target] = schema
             return
         # A name that is renamed to is one of the same catalog, and is not written with it.
         inside = exp.table_(name.this.copy(), db=name.args["db"].copy() if name.args.get("db") else None)
@@ -110,6 +122,35 @@ class SparkTables:
 
     def _write(self, rows: DataFrame, path: str, *, mode: str = "overwrite") -> None:
         self.connection.checked(lambda: rows.write.mode(mode).parquet(path))
+        if mode == "overwrite":
+            self._schemas[path] = rows.schema
+
+    @contextmanager
+    def _views(self, query: Sql) -> Iterator[Sql]:
+        """Give a query that reads views of this output's folders: for a folder by name Spark runs a job a mention."""
+        query, views = query.copy(), dict[str, str]()
+        try:
+            for table in query.find_all(exp.Table):
+                path = folder_of(table)
+                if path is None or not path.startswith(f"{self.place}/"):
+                    continue
+                if path not in views:
+                    name = f"sqlenrich_{uuid.uuid4().hex}"
+                    self._folder(path).createTempView(name)
+                    views[path] = name
+                table.set("this", exp.to_identifier(views[path]))
+                table.set("db", None)
+            yield query
+        finally:
+            for name in views.values():
+                self.connection.session.catalog.dropTempView(name)
+
+    def _folder(self, path: str) -> DataFrame:
+        """Give the rows of a folder. Its schema is looked for in its files once."""
+        read = self.connection.session.read
+        if path not in self._schemas:
+            self._schemas[path] = self.connection.checked(lambda: read.parquet(path).schema)
+        return self.connection.checked(lambda: read.schema(self._schemas[path]).parquet(path))
 
 
 def _beside(relation: exp.Table, suffix: str) -> exp.Table:
