@@ -9,7 +9,7 @@ One warm session, two task slots, the endpoint of tests/support/endpoint.py as a
   alone, in this process, is the upper bound. The processor time of the desk a row.
 * quota: 600 requests a minute at four worker processes, with the rows evenly and nearly all at one: the share of the
   limit that is used after the first burst, and the share of requests that are refused.
-* checked: rows a second that are judged, by five runs that ask nothing.
+* checked: rows a second that are judged, by eight runs that ask nothing.
 """
 
 from __future__ import annotations

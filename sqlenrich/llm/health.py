@@ -33,7 +33,7 @@ class StopSignal:
     """Says which tasks may send requests: all, none, or all but those of streams that ended."""
 
     def __init__(self) -> None:
-        self._all = self._some = False
+        self._all = False
         self._tasks: WeakSet[asyncio.Task[object]] = WeakSet()
 
     def set(self, tasks: Collection[asyncio.Task[None]] | None = None) -> None:
@@ -42,7 +42,6 @@ class StopSignal:
             self._all = True
         else:
             self._tasks.update(tasks)
-            self._some = True
 
     def clear(self) -> None:
         """Let tasks send again."""
@@ -50,7 +49,7 @@ class StopSignal:
 
     def __bool__(self) -> bool:
         """Whether the current task is stopped."""
-        return self._all or (self._some and asyncio.current_task() in self._tasks)
+        return self._all or (len(self._tasks) > 0 and asyncio.current_task() in self._tasks)
 
     def covers(self, task: asyncio.Task[object] | None) -> bool:
         """Whether a task is stopped."""

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 PREFLIGHT_REQUESTS = 6
 POLL_S = 0.1
-DRAIN_S = 10.0
-"""How long the tasks of a failed statement may take to tell what they have asked, before it is abandoned."""
 _MISSING = re.compile(r"No module named '(sqlenrich[\w.]*|orjson|httptools|uvloop|pyarrow)'")
 
 
@@ -205,7 +203,7 @@ class SparkAskLoop:
             self._wait(desk, lambda: self.backend.tables.append(call.relations.table("responses"), answers))
             whole = not desk.stopped and desk.budget.budget.reached is None
         except BaseException:
-            _drain(desk)
+            desk.drain()  # Spark lets the tasks of a failed statement ask on for a while
             raise
         finally:
             if whole:
@@ -247,15 +245,6 @@ class SparkAskLoop:
             self.stored += more
             counts = desk.counts
             self.observer.progressed(more, self.total, counts.failed, counts.tokens_in, counts.tokens_out)
-
-
-def _drain(desk: Desk) -> None:
-    """Wait for the tasks of a statement that failed: Spark lets them ask on for a while."""
-    for _ in range(2):
-        desk.stop()
-        until = time.monotonic() + DRAIN_S
-        while desk.busy() and time.monotonic() < until:
-            time.sleep(POLL_S)
 
 
 def _readable(error: BaseException) -> BaseException:

@@ -32,6 +32,7 @@ from sqlenrich.spark.single_flight import Key, SingleFlight
 
 LARGEST_LINE = 1 << 28
 """The bytes of a message: a batch of answers, each of which may be of megabytes."""
+DRAIN_POLL_S = 0.1
 
 
 @dataclass
@@ -154,6 +155,14 @@ class Desk:
         self._stops += 1
         with suppress(RuntimeError):  # the desk is closed
             self._loop.call_soon_threadsafe(self._tell_all, {"stop": self._stops})
+
+    def drain(self, most_s: float = 10.0) -> None:
+        """Wait until no worker asks: at most this long for what is in flight, and as long again for its end."""
+        for _ in range(2):
+            self.stop()
+            until = time.monotonic() + most_s
+            while self.busy() and time.monotonic() < until:
+                time.sleep(DRAIN_POLL_S)
 
     def resume(self) -> None:
         """Let workers send again."""

@@ -150,7 +150,7 @@ def test_all_of_the_concurrency_is_used() -> None:
 
 def test_completion_order_and_the_age_of_a_batch() -> None:
     async def act(request: Request) -> None:
-        await asyncio.sleep({"0": 0.6, "1": 0.02}.get(request.request_hash, 0.2))
+        await asyncio.sleep({"0": 0.62, "1": 0.02}.get(request.request_hash, 0.2))
 
     with Client(FakeModel(act), concurrency=4, batch_s=0.05) as client:
         started = time.monotonic()

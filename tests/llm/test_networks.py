@@ -231,7 +231,14 @@ def stream(model: EndpointModel) -> list[Answer]:
         return [a for batch in client.stream(Request(f"h{n}", 1, f"row {n}") for n in range(ROWS)) for a in batch]
 
 
-def test_a_key_that_expires_is_asked_for_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("uses", "expected"),
+    [
+        (5, ["t1"] * 6 + ["t2"] * 6 + ["t3"] * 2),
+        (1, [f"t{n}" for n in range(1, ROWS) for _ in range(2)] + [f"t{ROWS}"]),
+    ],
+)
+def test_a_key_that_expires_is_asked_for_again(tmp_path: Path, uses: int, expected: list[str]) -> None:
     token = tmp_path / "token"
     token.write_text("t1")
     keys: list[str] = []
@@ -239,7 +246,7 @@ def test_a_key_that_expires_is_asked_for_again(tmp_path: Path) -> None:
     def reply(headers: Message, _: bytes) -> tuple[int, dict[str, str], bytes]:
         key = headers["authorization"].removeprefix("Bearer ")
         keys.append(key)
-        if key == token.read_text() and keys.count(key) > 5:
+        if key == token.read_text() and keys.count(key) > uses:
             token.write_text(f"t{int(key[1:]) + 1}")
         if key != token.read_text():
             return 401, {}, b'{"error": {"message": "token expired"}}'
@@ -250,7 +257,7 @@ def test_a_key_that_expires_is_asked_for_again(tmp_path: Path) -> None:
         with pytest.raises(se.RunError, match="refuses the key") as caught:
             stream(endpoint_model(url, api_key_command="echo never-accepted", concurrency=1))
     assert all_answered(answers)
-    assert keys == ["t1"] * 6 + ["t2"] * 6 + ["t3"] * 2 + ["never-accepted"]
+    assert keys == [*expected, "never-accepted"]
     assert "never-accepted" not in str(caught.value)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sqlglot import exp
 
 import sqlenrich as se
 from sqlenrich.plan.plan import Plan
@@ -147,6 +148,22 @@ def test_what_a_cancelled_job_has_in_flight_is_kept(spark: SparkSession, message
         report = se.run(enrichment, spark=spark, input=messages, output=folder, model=endpoint)
         assert 20 <= before < len(server.asked) == len({seen.prompt for seen in server.asked})
     assert (report.pending, report.calls) == (0, len(server.asked) - before)
+
+
+def test_a_folder_that_another_program_wrote_is_read_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    out = f"{tmp_path}/out"
+    backend = SparkBackend(SparkPlace(out, session=spark))
+    made, other = (exp.table_(f"{out}/{name}", db="parquet", quoted=True) for name in ("made", "other"))
+    columns = []
+    for query in ("SELECT 1 AS x", "SELECT 2 AS x, 'b' AS y"):
+        spark.sql(query).write.mode("overwrite").parquet(f"{out}/made")
+        with backend:
+            for _ in range(2):
+                backend.tables.make(other, exp.select("*").from_(made.copy()))
+                backend.tables.publish([other])
+        columns.append(spark.read.parquet(f"{out}/other").columns)
+    assert columns == [["x"], ["x", "y"]]
+    assert spark.sql("SHOW VIEWS LIKE 'sqlenrich*'").collect() == []
 
 
 class Telling(SparkBackend):

@@ -152,6 +152,20 @@ def test_a_stopped_run_keeps_what_is_in_flight(tmp_path: Path) -> None:
         assert 0 < sum(map(len, found)) == len(server.asked) == len(desk.journal) < 9000
 
 
+@pytest.mark.parametrize(("rates", "most_s", "kept"), [({}, 10.0, True), ({"hang": 1.0}, 0.3, False)])
+def test_a_drained_desk_has_all_that_was_in_flight(
+    tmp_path: Path, rates: dict[str, float], most_s: float, kept: bool
+) -> None:
+    with ScriptedEndpoint(latency_s=0.5, rates=rates) as server, desk_of(tmp_path, server.url) as desk:
+        asking = threading.Thread(target=ask, args=(desk, [requests(range(1000))]))
+        asking.start()
+        while len(server.asked) < 8:
+            time.sleep(0.01)
+        desk.drain(most_s)
+        assert (desk.busy(), len(desk.journal)) == (0, len(server.asked) if kept else 0)
+        asking.join()
+
+
 def test_what_every_request_would_meet_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THE_KEY", "sk-very-secret")
     with (

@@ -57,16 +57,15 @@ class Connections:
         for transport in transports:
             await transport.close()
 
+    def accepted(self) -> None:
+        """Record that a request was answered, so that its key is right."""
+        self._credentials.accepted()
+
     async def post(self, number: int, body: bytes, *, timeout_s: float | None = None) -> HttpResponse:
         """Post a request to the page of one URL, again where the key had expired and there is a new one."""
-        if not self._transports:
-            raise RuntimeError("the model is not open")
         credentials, target = self._credentials, self.urls[number].asked
         generation = credentials.generation
         response = await self._transports[number].send("POST", target, body, timeout_s=timeout_s)
-        if response.status == 200:
-            credentials.accepted()
-            return response
         if response.status != 401 or not await credentials.renew(generation):
             return response
         self.secrets = Secrets(credentials.secrets, self.endpoint.urls)

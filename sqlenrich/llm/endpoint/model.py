@@ -359,6 +359,8 @@ class EndpointModel:
         self, name: str, body: bytes, permit: Permit, texts: int
     ) -> tuple[Completion | Vectors | Failure, str | None]:
         """Give what came of one try of a request with so many texts, and the endpoint's name of it."""
+        if not self._connections.is_open:
+            raise RuntimeError("the model is not open")
         number = permit.endpoint.number
         started = time.monotonic()
         try:
@@ -376,6 +378,7 @@ class EndpointModel:
             return self._failures.no_completion(response.body), sent_id
         if isinstance(completion, Vectors) and len(completion.texts) != texts:
             return Failure(f"the answer has {len(completion.texts)} vectors for {texts} texts", begun=True), sent_id
+        self._connections.accepted()
         self._failures.answered(number, started)
         self._canary.answered(number, body, time.monotonic() - started)
         return completion, sent_id

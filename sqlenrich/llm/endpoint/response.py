@@ -15,7 +15,6 @@ import orjson
 ERROR_CHARS = 500
 RETRY_AFTER_CAP_S = 60.0
 REQUEST_ID_HEADERS = ("x-request-id", "request-id", "apim-request-id", "x-amzn-requestid", "x-goog-request-id")
-_REQUEST_IDS = frozenset(REQUEST_ID_HEADERS)
 RETRIED = frozenset({408, 409, 425, 429})
 
 _LONE = re.compile("[\ud800-\udfff]")
@@ -221,8 +220,6 @@ def _never_fits(message: str) -> bool:
 
 def request_id(headers: Mapping[str, str]) -> str | None:
     """Give the endpoint's own name of a request, None where it tells none."""
-    if _REQUEST_IDS.isdisjoint(headers):
-        return None
     for name in REQUEST_ID_HEADERS:
         if found := headers.get(name):
             return one_line(found) or None
