@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn, Protocol
 
-from sqlenrich.cli.terminal import write_line
+from sqlenrich.cli.terminal import write_last_line, write_line
 from sqlenrich.runner.report import EXIT_STOPPED
 from sqlenrich.runner.scratch import remove_all
 
@@ -76,7 +76,7 @@ def wait_for_answers(run: Stoppable, stored: Callable[[], bool]) -> None:
 
 def end(line: str) -> NoReturn:
     """End the process at once."""
-    write_line(line)
+    write_last_line(line)
     remove_all()
     os._exit(EXIT_STOPPED)
 

@@ -9,6 +9,9 @@ from contextlib import suppress
 
 import click
 
+STDERR = 2
+"""The file descriptor of standard error."""
+
 CLEAR_LINE = "\r\x1b[K"
 """Goes to the beginning of the terminal's line and clears it."""
 
@@ -41,8 +44,16 @@ def confirm(question: str) -> bool:
         return False
 
 
-def write_line(line: str) -> None:
+def write_line(line: str, file: int = STDERR) -> None:
     """Write a line to stderr, over the line of progress on a terminal. Works from any thread at any moment."""
-    clear = CLEAR_LINE if os.isatty(2) else ""
+    clear = CLEAR_LINE if os.isatty(file) else ""
     with suppress(OSError):  # stderr may be closed
-        os.write(2, f"{clear}{line}\n".encode())
+        os.write(file, f"{clear}{line}\n".encode())
+
+
+def write_last_line(line: str) -> None:
+    """Write a line to stderr, and discard what any thread writes there afterwards."""
+    with suppress(OSError):  # stderr may be closed
+        last = os.dup(STDERR)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), STDERR)
+        write_line(line, last)

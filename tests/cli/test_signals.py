@@ -170,6 +170,26 @@ def test_while_a_model_is_asked(tmp_path: Path, data: Path, command: str) -> Non
     assert any("stopped" in line for line in left) or command == "compare", left
 
 
+WRITES_ON = """
+import sys, time
+from sqlenrich.cli import signals
+signals.remove_all = lambda: time.sleep(0.3)  # as if there were much to remove
+signals.watch()
+print("here", flush=True)
+while True:
+    print("a line of the main thread", file=sys.stderr, flush=True)
+    time.sleep(0.001)
+"""
+
+
+def test_nothing_follows_the_last_line() -> None:
+    process = started(code=WRITES_ON)
+    assert next(stream(process.stdout)) == "here\n"
+    status, lines, _ = ended(process, signal.SIGTERM)
+    assert status == 4
+    assert lines[-1] == STOPPED
+
+
 def caught(process: subprocess.Popen[str]) -> bool:
     """Whether the process handles SIGTERM yet."""
     try:

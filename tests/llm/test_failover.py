@@ -71,7 +71,7 @@ def test_what_one_endpoint_leaves_the_other_takes_and_gives_back() -> None:
             before[0] = len(one.asked)
             one.revive()
 
-        with Client(model(one, two), concurrency=16, batch_rows=20) as client:
+        with Client(model(one, two, timeout=30.0), concurrency=16, batch_rows=20) as client:
             seen = stream(client, 6_000, {300: one.die, 1_000: revive})
         assert Counter(answer.call_error for answer in seen) == {None: 6_000}
         assert len({answer.request_hash for answer in seen}) == 6_000
