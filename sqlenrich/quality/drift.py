@@ -18,9 +18,10 @@ from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.relations import symbol
 from sqlenrich.runner.backends.base import Backend
 from sqlenrich.runner.drift import Drift
+from sqlenrich.runner.options import check_options
 from sqlenrich.runner.place import Output, PlaceOptions, RunPlaceOptions, place_of
 from sqlenrich.runner.profiles import mark_alarm, read_drift, utc
-from sqlenrich.runner.session import backend_of, check_options, settings_of
+from sqlenrich.runner.session import backend_of, settings_of
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.settings import Config
 

@@ -18,9 +18,7 @@ from sqlenrich.plan.relations import RELATIONS
 from sqlenrich.runner.backends import queries
 from sqlenrich.runner.inputs import Input, input_of
 from sqlenrich.runner.model_choice import ModelChoice, ModelOptions, WantedModel, choose_model, wanted_model
-from sqlenrich.runner.place import Place, PlaceOptions, RunPlaceOptions, of_target, place_of
-from sqlenrich.runner.scratch import scratch_folder
-from sqlenrich.runner.session import (
+from sqlenrich.runner.options import (
     MODEL_OPTIONS,
     PLACE_OPTIONS,
     SOURCE_OPTIONS,
@@ -29,12 +27,12 @@ from sqlenrich.runner.session import (
     SourceOptions,
     caps_of,
     check_options,
-    choice_of,
     chosen,
-    compile_source,
-    settings_of,
-    with_source_options,
 )
+from sqlenrich.runner.place import Place, PlaceOptions, RunPlaceOptions, of_target, place_of
+from sqlenrich.runner.scratch import scratch_folder
+from sqlenrich.runner.session import choice_of, settings_of
+from sqlenrich.runner.source import compile_source, with_source_options
 from sqlenrich.runner.token_estimates import PendingRequests, TokensIn, TokensOut
 from sqlenrich.runner.usage import NO_PRICES
 from sqlenrich.spec.enrichment import Enrichment

@@ -20,20 +20,12 @@ from sqlenrich.runner.backends import queries
 from sqlenrich.runner.inputs import input_of
 from sqlenrich.runner.model_choice import CLIENT_ENGINE, ModelChoice, ModelOptions, choose_model, wanted_model
 from sqlenrich.runner.observer import NullObserver, Observer, PlanLine, Stopper
+from sqlenrich.runner.options import MODEL_OPTIONS, SOURCE_OPTIONS, InputOptions, SourceOptions, check_options, chosen
 from sqlenrich.runner.output_forms import output_forms, sends_schema
 from sqlenrich.runner.report import counted
 from sqlenrich.runner.scratch import scratch_folder
-from sqlenrich.runner.session import (
-    MODEL_OPTIONS,
-    SOURCE_OPTIONS,
-    InputOptions,
-    SourceOptions,
-    check_options,
-    chosen,
-    compile_source,
-    may_cost,
-    with_source_options,
-)
+from sqlenrich.runner.session import may_cost
+from sqlenrich.runner.source import compile_source, with_source_options
 from sqlenrich.schema import evaluate_checks
 from sqlenrich.schema.checks.json_text import repair
 from sqlenrich.schema.checks.repairs import kept_nulls

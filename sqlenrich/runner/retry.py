@@ -23,23 +23,11 @@ from sqlenrich.runner.backends.queries import among, failed_hashes
 from sqlenrich.runner.model_choice import CLIENT_ENGINE, MOCK, ModelChoice, WantedModel, choose_model, wanted_model
 from sqlenrich.runner.notebook import default_observer
 from sqlenrich.runner.observer import Observer, Stopper
+from sqlenrich.runner.options import MODEL_OPTIONS, PLACE_OPTIONS, RetryOptions, caps_of, check_options, chosen
 from sqlenrich.runner.place import Output, RunPlaceOptions, of_target, place_of
 from sqlenrich.runner.report import Report, counted
-from sqlenrich.runner.session import (
-    MODEL_OPTIONS,
-    PLACE_OPTIONS,
-    Loop,
-    RetryOptions,
-    Session,
-    backend_of,
-    caps_of,
-    check_options,
-    choice_of,
-    chosen,
-    new_budget,
-    settings_of,
-    with_source_options,
-)
+from sqlenrich.runner.session import Loop, Session, backend_of, choice_of, new_budget, settings_of
+from sqlenrich.runner.source import with_source_options
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.run_settings import Caps, Mock
 from sqlenrich.spec.settings import Config

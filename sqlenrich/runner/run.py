@@ -17,25 +17,21 @@ from sqlenrich.runner.inputs import Input, input_of
 from sqlenrich.runner.model_choice import wanted_model
 from sqlenrich.runner.notebook import default_observer
 from sqlenrich.runner.observer import Observer, Stopper
-from sqlenrich.runner.place import Output, RunPlaceOptions, of_target, place_of
-from sqlenrich.runner.profiles import mark_alarm, read_drift, store_profile
-from sqlenrich.runner.report import Report
-from sqlenrich.runner.session import (
+from sqlenrich.runner.options import (
     MODEL_OPTIONS,
     PLACE_OPTIONS,
     SOURCE_OPTIONS,
     RunOptions,
-    Session,
-    backend_of,
     caps_of,
     check_options,
-    choice_of,
     chosen,
-    key_warning,
     names_of,
-    settings_of,
-    with_source_options,
 )
+from sqlenrich.runner.place import Output, RunPlaceOptions, of_target, place_of
+from sqlenrich.runner.profiles import mark_alarm, read_drift, store_profile
+from sqlenrich.runner.report import Report
+from sqlenrich.runner.session import Session, backend_of, choice_of, settings_of
+from sqlenrich.runner.source import key_warning, with_source_options
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.run_settings import Caps, Mock
 from sqlenrich.spec.settings import Config

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast
+from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import urlsplit
 
-from sqlenrich.core.errors import ConfigError, SqlenrichError, did_you_mean
-from sqlenrich.plan.compile import compile_plan
+from sqlenrich.core.errors import SqlenrichError
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.runner.backends.base import Backend, Counts, Origin, Results, RunStart, Snapshot
 from sqlenrich.runner.drift import Drift
-from sqlenrich.runner.inputs import Input, input_name
+from sqlenrich.runner.inputs import Input
 from sqlenrich.runner.model_choice import (
     MOCK,
     ModelChoice,
-    ModelOptions,
     WantedModel,
     choose_model,
     form_changes,
@@ -29,10 +27,11 @@ from sqlenrich.runner.model_choice import (
 )
 from sqlenrich.runner.observer import NullObserver, Observer, PlanLine, Stopper
 from sqlenrich.runner.output_forms import sends_schema
-from sqlenrich.runner.place import Output, RunPlaceOptions
+from sqlenrich.runner.place import Output
 from sqlenrich.runner.report import Report
+from sqlenrich.runner.source import compile_source
 from sqlenrich.runner.usage import account
-from sqlenrich.spec.enrichment import Enrichment, SourceColumn
+from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.prices import Prices
 from sqlenrich.spec.run_settings import Caps
 from sqlenrich.spec.settings import Config, find_config, with_prices
@@ -41,77 +40,6 @@ if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.throttle.budget import Budget
     from sqlenrich.runner.backends.warehouse import WarehouseBackend
     from sqlenrich.runner.shared_request import SharedRequest
-
-
-class SourceOptions(TypedDict, total=False):
-    """The shorthands that change what the header says of the source."""
-
-    key: str | Sequence[str] | None
-    columns: Mapping[str, str] | None
-    where: str | None
-
-
-class InputOptions(TypedDict, total=False):
-    """The shorthand that says how the files of the input are read."""
-
-    encoding: str | None
-
-
-class CapOptions(TypedDict, total=False):
-    """The shorthands of caps, and the prices of ``max_cost``."""
-
-    max_rows: int | None
-    max_calls: int | None
-    max_cost: float | None
-    prices: str | Path | Prices | None
-
-
-class AskOptions(ModelOptions, CapOptions, total=False):
-    """The shorthands of a verb that asks: model, caps, prices."""
-
-
-class RunOptions(SourceOptions, InputOptions, AskOptions, RunPlaceOptions, total=False):
-    """The shorthands of a run: source, model, caps, prices, warehouse, what becomes of other rows."""
-
-    incremental: bool
-    """The rows replace those of the same key; the others stay."""
-    replace: bool
-    """The tables may be those of another prompt file of this name."""
-
-    chunk_rows: int | None
-    """The requests of a warehouse's statement; None: what takes 5 minutes."""
-
-
-class RetryOptions(AskOptions, RunPlaceOptions, total=False):
-    """The shorthands of a retry: model, caps, prices, warehouse."""
-
-    chunk_rows: int | None
-
-
-SOURCE_OPTIONS, CAP_OPTIONS, MODEL_OPTIONS, PLACE_OPTIONS = (
-    tuple(options.__annotations__) for options in (SourceOptions, CapOptions, ModelOptions, RunPlaceOptions)
-)
-
-
-def check_options(function: str, options: Mapping[str, Any], known: type) -> None:
-    """Refuse keywords that a function has not. Raises TypeError: a misspelt cap would be no cap."""
-    for name in options:
-        if name not in known.__annotations__:
-            near = did_you_mean(name, known.__annotations__)
-            raise TypeError(f"{function}() got an unexpected keyword argument '{name}'{near}")
-
-
-def chosen(options: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Give those of some options that are set."""
-    return {name: options[name] for name in names if name in options}
-
-
-def caps_of(caps: Caps | None, options: Mapping[str, Any]) -> Caps:
-    """Give the caps, or those of the shorthands. Raises ConfigError where both are given."""
-    short = {name: options[name] for name in ("max_rows", "max_calls", "max_cost") if options.get(name) is not None}
-    if caps is not None and short:
-        raise ConfigError("give caps=Caps(...) or its shorthands, not both")
-    return caps or Caps(**short)
 
 
 class Loop(Protocol):
@@ -378,96 +306,3 @@ def new_budget(caps: Caps) -> Budget:
 def settings_of(config: Config | None, enrichment: Enrichment, prices: str | Path | Prices | None) -> Config:
     """Give the settings of a verb: those given, else the nearest file's, with the prices of a file."""
     return with_prices(config if config is not None else find_config(enrichment.path), prices)
-
-
-def compile_source(
-    enrichment: Enrichment,
-    backend: Backend,
-    model: ResolvedModel,
-    input: Input,
-    *,
-    relations: Mapping[str, str] | None = None,
-    asked_by_client: bool = True,
-    run_id: str | None = None,
-) -> tuple[Enrichment, Plan]:
-    """Open the source; give the enrichment with its key settled, and the plan over the source's real types."""
-    source = backend.bind(enrichment, input)
-    if not enrichment.key:
-        enrichment = replace(enrichment, key=("_row",))
-    check_columns(enrichment, source.types, input_name(input) or str(enrichment.source))
-    tables = {**(relations or backend.relations(enrichment.name))}
-    if source.relation is not None:
-        tables["source"] = source.relation
-    return enrichment, compile_plan(
-        enrichment,
-        backend.engine,
-        tables,
-        model=model,
-        source_types=source.types,
-        asked_by_client=asked_by_client,
-        run_id=run_id,
-    )
-
-
-def check_columns(enrichment: Enrichment, types: Mapping[str, Any] | None, place: str) -> None:
-    """Refuse a key or kept column that the source does not have. Raises ConfigError."""
-    if types is None:
-        return
-    missing = [name for name in (*enrichment.key, *enrichment.keep) if enrichment.source_name(name) not in types]
-    if missing:
-        names = ", ".join(f'"{name}"{did_you_mean(name, types)}' for name in missing)
-        known = ", ".join(types)
-        raise ConfigError(
-            f"no column {names} in {place}; there are: {known}; change key or keep of the file, or give --key"
-        )
-
-
-def names_of(written: str | Sequence[str]) -> tuple[str, ...]:
-    """Give names that a caller gives as a sequence, or as the text of one."""
-    return (written,) if isinstance(written, str) else tuple(written)
-
-
-def with_source_options(
-    enrichment: Enrichment,
-    *,
-    key: str | Sequence[str] | None = None,
-    columns: Mapping[str, str] | None = None,
-    where: str | None = None,
-    beside: Enrichment | None = None,
-) -> Enrichment:
-    """Give an enrichment with another key, other source names of columns, another filter.
-
-    Raises ConfigError for a column that neither it nor the one ``beside`` it reads.
-    """
-    changed = dict(enrichment.columns)
-    keys = enrichment.key if key is None else names_of(key)
-    if columns:
-        used = (*replace(enrichment, key=keys, where=where or enrichment.where).used_columns(),)
-        used += () if beside is None else beside.used_columns()
-        for name in columns:
-            if name not in used:
-                raise ConfigError(
-                    f'{enrichment.place} reads no column "{name}"{did_you_mean(name, used)}, which --column names; '
-                    f"it reads: {', '.join(used)}"
-                )
-    for name, source in (columns or {}).items():
-        known = changed.get(name)
-        changed[name] = SourceColumn(known.type if known is not None else None, source)
-    return replace(
-        enrichment,
-        key=keys,
-        columns=changed,
-        where=where if where is not None else enrichment.where,
-    )
-
-
-def key_warning(backend: Backend, plan: Plan, key: Sequence[str]) -> str | None:
-    """Give a line about keys that are repeated or NULL: legal, one output row per input row; None for none."""
-    if tuple(key) == ("_row",):
-        return None
-    rows, repeated, nulls = backend.repeated_keys(plan, key)
-    if not repeated and not nulls:
-        return None
-    counted = {"with the key of another": repeated, "with NULL": nulls}
-    found = "; ".join(f"{what}: {count:,} of {rows:,}" for what, count in counted.items() if count)
-    return f"warning: the key {', '.join(key)} is not unique (rows {found}); every row is enriched all the same"

@@ -15,17 +15,10 @@ from sqlenrich.quality.comparison.side import PreparedSide, drop_tables, prepare
 from sqlenrich.runner.backends.duckdb.files import database_path
 from sqlenrich.runner.inputs import input_name, input_of
 from sqlenrich.runner.observer import NullObserver, Observer, Stopper
+from sqlenrich.runner.options import SOURCE_OPTIONS, InputOptions, SourceOptions, check_options, chosen, names_of
 from sqlenrich.runner.scratch import scratch_folder
-from sqlenrich.runner.session import (
-    SOURCE_OPTIONS,
-    InputOptions,
-    SourceOptions,
-    check_options,
-    chosen,
-    names_of,
-    settings_of,
-    with_source_options,
-)
+from sqlenrich.runner.session import settings_of
+from sqlenrich.runner.source import with_source_options
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.prices import Prices
 from sqlenrich.spec.settings import Config

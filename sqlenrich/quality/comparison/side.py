@@ -22,9 +22,9 @@ from sqlenrich.quality.comparison.metrics import json_value
 from sqlenrich.quality.comparison.sample import SAMPLE_TABLE, Sample
 from sqlenrich.runner.model_choice import choose_model, wanted_model
 from sqlenrich.runner.observer import Observer, PlanLine, Stopper
+from sqlenrich.runner.options import MODEL_OPTIONS, chosen
 from sqlenrich.runner.report import Report
 from sqlenrich.runner.run import run
-from sqlenrich.runner.session import MODEL_OPTIONS, chosen
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.settings import Config
 

@@ -21,17 +21,11 @@ from sqlenrich.quality.evaluation.truth import read_truth
 from sqlenrich.runner.backends.duckdb.files import database_path, outputs_of
 from sqlenrich.runner.inputs import Input, input_name, input_of
 from sqlenrich.runner.observer import NullObserver, Observer, Stopper
+from sqlenrich.runner.options import SOURCE_OPTIONS, InputOptions, SourceOptions, check_options, chosen
 from sqlenrich.runner.report import counted
 from sqlenrich.runner.scratch import scratch_folder
-from sqlenrich.runner.session import (
-    SOURCE_OPTIONS,
-    InputOptions,
-    SourceOptions,
-    check_options,
-    chosen,
-    settings_of,
-    with_source_options,
-)
+from sqlenrich.runner.session import settings_of
+from sqlenrich.runner.source import with_source_options
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.prices import Prices
 from sqlenrich.spec.quality import Requirement, parse_requirement

@@ -19,8 +19,8 @@ from sqlenrich.quality.review.verdicts import Taken, read_verdicts, standing_ver
 from sqlenrich.quality.stored_output import stored_results
 from sqlenrich.runner.backends.duckdb.files import database_path
 from sqlenrich.runner.inputs import input_of
+from sqlenrich.runner.options import names_of
 from sqlenrich.runner.report import counted
-from sqlenrich.runner.session import names_of
 from sqlenrich.spec.enrichment import Enrichment
 
 WHOLE_ROW = "any field"

@@ -1,0 +1,89 @@
+"""The keywords of run, retry, plan, preview and evaluate: short forms of what their objects hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+from sqlenrich.core.errors import ConfigError, did_you_mean
+from sqlenrich.runner.model_choice import ModelOptions
+from sqlenrich.runner.place import RunPlaceOptions
+from sqlenrich.spec.prices import Prices
+from sqlenrich.spec.run_settings import Caps
+
+
+class SourceOptions(TypedDict, total=False):
+    """The shorthands that change what the header says of the source."""
+
+    key: str | Sequence[str] | None
+    columns: Mapping[str, str] | None
+    where: str | None
+
+
+class InputOptions(TypedDict, total=False):
+    """The shorthand that says how the files of the input are read."""
+
+    encoding: str | None
+
+
+class CapOptions(TypedDict, total=False):
+    """The shorthands of caps, and the prices of ``max_cost``."""
+
+    max_rows: int | None
+    max_calls: int | None
+    max_cost: float | None
+    prices: str | Path | Prices | None
+
+
+class AskOptions(ModelOptions, CapOptions, total=False):
+    """The shorthands of a verb that asks: model, caps, prices."""
+
+
+class RunOptions(SourceOptions, InputOptions, AskOptions, RunPlaceOptions, total=False):
+    """The shorthands of a run: source, model, caps, prices, warehouse, what becomes of other rows."""
+
+    incremental: bool
+    """The rows replace those of the same key; the others stay."""
+    replace: bool
+    """The tables may be those of another prompt file of this name."""
+
+    chunk_rows: int | None
+    """The requests of a warehouse's statement; None: what takes 5 minutes."""
+
+
+class RetryOptions(AskOptions, RunPlaceOptions, total=False):
+    """The shorthands of a retry: model, caps, prices, warehouse."""
+
+    chunk_rows: int | None
+
+
+SOURCE_OPTIONS, CAP_OPTIONS, MODEL_OPTIONS, PLACE_OPTIONS = (
+    tuple(options.__annotations__) for options in (SourceOptions, CapOptions, ModelOptions, RunPlaceOptions)
+)
+
+
+def check_options(function: str, options: Mapping[str, Any], known: type) -> None:
+    """Refuse keywords that a function has not. Raises TypeError: a misspelt cap would be no cap."""
+    for name in options:
+        if name not in known.__annotations__:
+            near = did_you_mean(name, known.__annotations__)
+            raise TypeError(f"{function}() got an unexpected keyword argument '{name}'{near}")
+
+
+def chosen(options: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Give those of some options that are set."""
+    return {name: options[name] for name in names if name in options}
+
+
+def caps_of(caps: Caps | None, options: Mapping[str, Any]) -> Caps:
+    """Give the caps, or those of the shorthands. Raises ConfigError where both are given."""
+    short = {name: options[name] for name in ("max_rows", "max_calls", "max_cost") if options.get(name) is not None}
+    if caps is not None and short:
+        raise ConfigError("give caps=Caps(...) or its shorthands, not both")
+    return caps or Caps(**short)
+
+
+def names_of(written: str | Sequence[str]) -> tuple[str, ...]:
+    """Give names that a caller gives as a sequence, or as the text of one."""
+    return (written,) if isinstance(written, str) else tuple(written)
