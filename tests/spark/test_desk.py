@@ -147,8 +147,16 @@ def test_a_lost_worker_loses_what_was_in_flight(tmp_path: Path) -> None:
 
 def test_a_stopped_run_keeps_what_is_in_flight(tmp_path: Path) -> None:
     with ScriptedEndpoint(latency_s=0.02) as server, desk_of(tmp_path, server.url) as desk:
-        threading.Timer(0.3, desk.stop).start()
+
+        def stop() -> None:
+            while len(server.asked) < 8:
+                time.sleep(0.01)
+            desk.stop()
+
+        stopping = threading.Thread(target=stop)
+        stopping.start()
         found = ask(desk, [requests(range(5000)), requests(range(5000, 9000))])
+        stopping.join()
         assert 0 < sum(map(len, found)) == len(server.asked) == len(desk.journal) < 9000
 
 
