@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import sqlenrich as se
-from tests.standins.spark import AiAnswer, AiCall, register_ai_query, spark_session
+from tests.standins.spark import ANSI_OFF, AiAnswer, AiCall, register_ai_query, settings, spark_session
 from tests.support.dbt_projects import ROWS, copy_consumer
 
 ANSWER = '{"intent": "bug", "urgency": 3, "needs_human": true, "summary": "s"}'
@@ -39,10 +39,11 @@ def test_a_build_on_spark_asks_each_request_once(tmp_path: Path) -> None:
     profile = {"type": "spark", "method": "session", "host": "localhost", "schema": "dbt", "threads": 1}
     project.write_profile(spark=profile)
     try:
-        for arguments in (["build"], ["build", "--full-refresh"]):
-            outcome = project.dbt(*arguments, sqlenrich_chunk_rows=15)
-            assert outcome.success, outcome.message
-            assert len(calls) == ROWS, arguments
+        with settings(ANSI_OFF):  # dbt-spark sets it, and the session is that of other tests too
+            for arguments in (["build"], ["build", "--full-refresh"]):
+                outcome = project.dbt(*arguments, sqlenrich_chunk_rows=15)
+                assert outcome.success, outcome.message
+                assert len(calls) == ROWS, arguments
         assert spark.table("dbt.tickets").count() == ROWS
         assert spark.table("dbt.tickets_quarantine").count() == 0
         assert [row[0] for row in spark.sql("SELECT urgency FROM dbt.tickets GROUP BY 1").collect()] == [3]

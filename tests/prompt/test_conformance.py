@@ -110,12 +110,15 @@ def select(engine: str, sql: str, columns: Columns, rows: Sequence[Row]) -> list
     if engine == "snowflake":
         read_as = snowflake.READINGS["strict"] if "PARSE_JSON" in sql else snowflake.PLAIN
         return snowflake.rows(sql, {"source": (columns_of_snowflake(columns), rows)}, read_as=read_as)
+    from tests.standins.spark import ANSI_OFF, settings, spark_session
     from tests.standins.spark import rows as spark_rows
-    from tests.standins.spark import spark_session
 
     fill_spark("source", columns, rows)
     try:
-        return spark_rows(sql)
+        found = spark_rows(sql)
+        with settings(ANSI_OFF):
+            assert spark_rows(sql) == found
+        return found
     finally:
         spark_session().catalog.dropTempView("source")
 

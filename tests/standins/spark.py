@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
@@ -28,6 +28,8 @@ from tests.standins.cache import cached_file, scratch_dir
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+ANSI_OFF = {"spark.sql.ansi.enabled": "false"}
+"""What dbt-spark sets in each session: casts and arithmetic give NULL or another value in place of an error."""
 _SOURCES = Path(__file__).parent / "memcatalog"
 _LOGGING = """rootLogger.level = fatal
 rootLogger.appenderRef.stderr.ref = stderr
@@ -84,7 +86,7 @@ def spark_session() -> SparkSession:
     jar = str(standins_jar())
     java = f"-Dderby.system.home={scratch} -Djava.io.tmpdir={scratch} "
     java += f"-Dlog4j2.configurationFile={logging.as_uri()}"
-    settings = {
+    given = {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -101,13 +103,27 @@ def spark_session() -> SparkSession:
         "spark.log.level": "FATAL",
     }
     builder = SparkSession.builder.master("local[2]").appName("sqlenrich-tests")
-    for name, value in settings.items():
+    for name, value in given.items():
         builder = builder.config(name, value)
     os.environ["PYSPARK_PYTHON"] = sys.executable  # the workers' Python; a setting would not reach them
     with _stderr_to(scratch / "jvm.log"):
         session = builder.getOrCreate()
     atexit.register(session.stop)
     return session
+
+
+@contextlib.contextmanager
+def settings(values: Mapping[str, str]) -> Iterator[None]:
+    """Give the session other settings for a while."""
+    conf = spark_session().conf
+    before = {name: conf.get(name, None) for name in values}
+    for name, value in values.items():
+        conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, kept in before.items():
+            conf.unset(name) if kept is None else conf.set(name, kept)
 
 
 @contextlib.contextmanager

@@ -128,10 +128,9 @@ def _spark() -> Iterator[Run]:
     """A table of Arrow data is a LocalRelation: the optimizer evaluates the query, no job is started or code made."""
     import pyarrow as pa
 
-    from tests.standins.spark import spark_session
+    from tests.standins.spark import settings, spark_session
 
     session = spark_session()
-    settings = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     plain = {"string": pa.string(), "bigint": pa.int64(), "double": pa.float64(), "boolean": pa.bool_()}
 
     def arrow(kind: Type) -> Any:
@@ -147,15 +146,11 @@ def _spark() -> Iterator[Run]:
         session.createDataFrame(table).createOrReplaceTempView(TABLE)
         return _texts(session.sql(_query(sql)).collect())
 
-    kept = {name: session.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        session.conf.set(name, value)
-    try:
-        yield run
-    finally:
-        session.catalog.dropTempView(TABLE)
-        for name, before in kept.items():
-            session.conf.unset(name) if before is None else session.conf.set(name, before)
+    with settings({"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}):
+        try:
+            yield run
+        finally:
+            session.catalog.dropTempView(TABLE)
 
 
 @contextmanager

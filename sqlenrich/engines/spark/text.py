@@ -96,7 +96,7 @@ def _element(array: Sql, index: Sql, _kind: Type) -> Sql:
     """GET gives NULL beyond the ends; brackets and ELEMENT_AT fail the query."""
     if isinstance(index, exp.Literal):
         return func("GET", array, index)
-    from_end = exp.Add(this=func("SIZE", array.copy()), expression=index.copy())
+    from_end = exp.Add(this=func("ARRAY_SIZE", array.copy()), expression=index.copy())
     if isinstance(index, exp.Neg):
         return func("GET", array, from_end)
     at = case((exp.LT(this=index, expression=literal(0)), from_end), default=index.copy())
@@ -104,7 +104,7 @@ def _element(array: Sql, index: Sql, _kind: Type) -> Sql:
 
 
 def _slice(array: Sql, start: Sql, stop: Sql | None = None) -> Sql:
-    end = stop if stop is not None else func("SIZE", array.copy())
+    end = stop if stop is not None else func("ARRAY_SIZE", array.copy())
     size = func("GREATEST", exp.Sub(this=wrapped(end), expression=wrapped(start.copy())), literal(0))
     return func("SLICE", array, _int(exp.Add(this=wrapped(start), expression=literal(1))), _int(size))
 
@@ -231,7 +231,7 @@ TEXT = TextFunctions(
     field=lambda value, name, _kind: exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True)),
     least=named_func("LEAST"),
     sequence=_sequence,
-    size=lambda array: _bigint(func("SIZE", array)),
+    size=lambda array: _bigint(func("ARRAY_SIZE", array)),
     split=lambda text, separator: func("SPLIT", text, literal("\\Q" + separator.this + "\\E"), literal(-1)),
     text_index=lambda text, part: _found(func("INSTR", text, part)),
 )
