@@ -1,8 +1,13 @@
-"""Options of the test run."""
+"""Options of the test run, and the stand-ins of the warehouses, each started once a process of the tests."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
 import pytest
+
+from tests.support.warehouses import MODULES, Standin, standin
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -17,9 +22,34 @@ ON_DEMAND = ("vllm", "browser")
 """Markers of tests that run only if they are asked for: ``-m vllm``."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the names of the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of what few machines have, unless they are asked for."""
+    """Leave out the tests of what few machines have, unless they are asked for; name the groups of the others."""
     left_out = [name for name in ON_DEMAND if name not in config.getoption("-m")]
     asked = [item for item in items if not any(map(item.get_closest_marker, left_out))]
     config.hook.pytest_deselected(items=[item for item in items if item not in asked])
     items[:] = asked
+    for item in items:
+        if (name := group(item)) is not None:
+            item.add_marker(pytest.mark.xdist_group(name))
+
+
+def group(item: pytest.Item) -> str | None:
+    """Give the name of the tests that one worker runs, since what they share takes long to start: a stand-in, Spark."""
+    if "standins" in getattr(item, "fixturenames", ()):
+        return next((engine for engine in MODULES if engine in item.nodeid), None)
+    return "spark" if item.get_closest_marker("spark") is not None else None
+
+
+@pytest.fixture(scope="session")
+def standins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Standin]]:
+    """The stand-in of an engine, which starts at its first use."""
+    with ExitStack() as stack:
+        started: dict[str, Standin] = {}
+
+        def of(engine: str) -> Standin:
+            if engine not in started:
+                started[engine] = stack.enter_context(standin(engine, tmp_path_factory.mktemp(engine)))
+            return started[engine]
+
+        yield of

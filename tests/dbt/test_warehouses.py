@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,16 +45,19 @@ class Warehouse:
 
 
 @pytest.fixture(scope="module", params=ENGINES)
-def warehouse(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
-    folder = tmp_path_factory.mktemp(request.param)
-    with standin(request.param, folder) as running, pytest.MonkeyPatch.context() as environment:
+def warehouse(
+    request: pytest.FixtureRequest, standins: Callable[[str], Standin], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Warehouse]:
+    running = standins(request.param)
+    with pytest.MonkeyPatch.context() as environment:
         if running.engine == "databricks":  # its SDK trusts no file of the profile
             environment.setenv("REQUESTS_CA_BUNDLE", running.process.get("/certificate"))
         running.clear()
         running.set(answers=str(CONSUMER / "prompts" / "tickets.prompt"))
-        project = copy_consumer(folder / "app", None)
+        project = copy_consumer(tmp_path_factory.mktemp(request.param) / "app", None)
         project.write_profile(dev=running.dbt_output())
         yield Warehouse(running, project)
+        running.clear()
 
 
 def test_builds_ask_each_request_once_and_one_at_a_time(warehouse: Warehouse) -> None:

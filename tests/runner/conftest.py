@@ -1,28 +1,13 @@
-"""The stand-ins of the warehouses, each started once a process of the tests."""
+"""Each stand-in of a warehouse in turn, as the tests of runs meet it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 
 import pytest
 
 from tests.support.warehouse_runs import PROMPT, ROWS
-from tests.support.warehouses import MODULES, Standin, standin
-
-
-@pytest.fixture(scope="session")
-def standins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Standin]]:
-    """The stand-in of an engine, which starts at its first use."""
-    with ExitStack() as stack:
-        started: dict[str, Standin] = {}
-
-        def of(engine: str) -> Standin:
-            if engine not in started:
-                started[engine] = stack.enter_context(standin(engine, tmp_path_factory.mktemp(engine)))
-            return started[engine]
-
-        yield of
+from tests.support.warehouses import MODULES, Standin
 
 
 @pytest.fixture(params=list(MODULES))

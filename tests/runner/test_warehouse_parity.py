@@ -20,7 +20,7 @@ from sqlenrich.renderer.script import model_for
 from sqlenrich.spec.settings import Config
 from tests.support.corpus import CORPORA
 from tests.support.runs import rows as duckdb_rows
-from tests.support.warehouses import standin
+from tests.support.warehouses import Standin
 
 MESSAGES = CORPORA / "banking77" / "test.csv"
 ROWS = 1000
@@ -81,33 +81,26 @@ def plain(row: Any) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("engine", ["snowflake", "bigquery", "databricks"])
 def test_the_same_rows_give_the_same(
-    engine: str,
-    messages: list[dict[str, str | None]],
-    expected: tuple[Any, Any, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    warehouse: Standin, messages: list[dict[str, str | None]], expected: tuple[Any, Any, Any]
 ) -> None:
-    monkeypatch.setenv("DBT_PROFILES_DIR", str(tmp_path))
-    (tmp_path / "tickets.prompt").write_text(PROMPT)
-    e = se.load(tmp_path / "tickets.prompt")
-    with standin(engine, tmp_path) as place:
-        place.clear()
-        place.load(messages)
-        place.set(answers=str(tmp_path / "tickets.prompt"), answers_fail=FAILURES)
-        report = se.run(e, engine=engine, profile="standin", input=place.source, output=place.schema, chunk_rows=500)
-        again = se.run(e, engine=engine, profile="standin", input=place.source, output=place.schema)
-        prompts, good, bad = (
-            sorted(map(plain, place.rows(table, *names)), key=str)
-            for table, names in (
-                ("tickets_prompts", ("id", "prompt")),
-                ("tickets", COLUMNS),
-                ("tickets_quarantine", REFUSED),
-            )
+    place, engine = warehouse, warehouse.engine
+    (place.folder / "tickets.prompt").write_text(PROMPT)
+    e = se.load(place.folder / "tickets.prompt")
+    place.load(messages)
+    place.set(answers=str(place.folder / "tickets.prompt"), answers_fail=FAILURES)
+    report = se.run(e, engine=engine, profile="standin", input=place.source, output=place.schema, chunk_rows=500)
+    again = se.run(e, engine=engine, profile="standin", input=place.source, output=place.schema)
+    prompts, good, bad = (
+        sorted(map(plain, place.rows(table, *names)), key=str)
+        for table, names in (
+            ("tickets_prompts", ("id", "prompt")),
+            ("tickets", COLUMNS),
+            ("tickets_quarantine", REFUSED),
         )
-        hashes = dict(place.rows("tickets_prompts", "prompt", "request_hash"))
-        asked = len(place.prompts())
+    )
+    hashes = dict(place.rows("tickets_prompts", "prompt", "request_hash"))
+    asked = len(place.prompts())
     assert prompts == expected[0]
     # BigQuery stores a NULL array as an empty one.
     wanted = [(*row[:6], row[6] or [], row[7]) for row in expected[1]] if engine == "bigquery" else expected[1]

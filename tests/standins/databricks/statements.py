@@ -24,6 +24,8 @@ _SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5",
     "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 """A task of a long statement takes one of Spark's two slots and can end between two batches: others go on beside it."""
 
