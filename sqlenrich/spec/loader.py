@@ -5,29 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from sqlenrich.core.embedding import DEFAULT_ALIASES, Embedding
+from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.errors import PromptError, SpecError, did_you_mean
 from sqlenrich.core.json import compact_json
 from sqlenrich.core.turn import ROW_SYSTEM, Turn
 from sqlenrich.core.types import STRING, parse_type, stored
-from sqlenrich.engines import is_engine
 from sqlenrich.prompt import compile_prompt
-from sqlenrich.schema import expand, normalise, output_columns
+from sqlenrich.schema import output_columns
 from sqlenrich.schema.checks.repairs import REPAIRS
 from sqlenrich.spec.condition import parse_condition
-from sqlenrich.spec.embedding import is_embedding, read_embedding
 from sqlenrich.spec.enrichment import DEFAULT_REPAIRS, RESERVED_COLUMNS, Enrichment, SourceColumn
-from sqlenrich.spec.header import FOREIGN, HEADER, PARAMS, PLACED, RESERVED, GivenHeader, Header
+from sqlenrich.spec.header import FOREIGN, HEADER, PLACED, RESERVED, GivenHeader, Header
 from sqlenrich.spec.limits import Limit, cut_problem, read_limit
+from sqlenrich.spec.output import read_output
+from sqlenrich.spec.params import read_params
 from sqlenrich.spec.quality import Quality, read_quality
-from sqlenrich.spec.turns import read_turns
+from sqlenrich.spec.turns import Problem, read_turns
 
 
 def templates() -> dict[str, Path]:
@@ -103,8 +101,12 @@ class _Loader:
         if not self.name.replace("_", "").isalnum() or not self.name.isascii() or self.name[0].isdigit():
             self.report(f'the name "{self.name}" becomes a table: letters, digits and _, not a digit first', ())
         self.keys()
-        schema, embedding = self.output()
-        params, engine_params = self.params()
+        schema, embedding, problems = read_output(self.values, self.folder)
+        self.report_all(problems)
+        if problems:
+            self.wrong.add("output")
+        params, engine_params, problems = read_params(self.mapping("params"))
+        self.report_all(problems)
         source, query = self.table()
         retry = self.mapping("retry")
         if not isinstance(retry.get("feedback", False), bool):
@@ -169,6 +171,15 @@ class _Loader:
         line = "" if number is None else f"line {number}: "
         self.wrong.update(path[:1])
         self.problems.append(f"{line}{message}{place}")
+
+    def report_all(self, problems: Sequence[Problem]) -> None:
+        for message, path in problems:
+            self.report(message, path)
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the file."""
+        return self.path.resolve().parent if self.path is not None else None
 
     def split(self) -> tuple[str, str, int]:
         lines = self.text.split("\n")
@@ -258,11 +269,9 @@ class _Loader:
     def turns(self, schema: Mapping[str, Any], columns: Mapping[str, SourceColumn]) -> tuple[Turn, ...]:
         given = self.values.get("vars")
         constants = {"output": schema.get("properties", {}), **(given if isinstance(given, dict) else {})}
-        folder = self.path.resolve().parent if self.path is not None else None
         types = {name: column.type for name, column in columns.items() if column.type is not None}
-        turns, problems = read_turns(self.values, constants, types, folder)
-        for message, place in problems:
-            self.report(message, place)
+        turns, problems = read_turns(self.values, constants, types, self.folder)
+        self.report_all(problems)
         return turns
 
     def limit(self, schema: Mapping[str, Any] | None, turns: tuple[Turn, ...]) -> Limit | None:
@@ -278,8 +287,7 @@ class _Loader:
             return Quality()
         fields = {name: stored(kind) for name, kind in output_columns(schema).items()}
         quality, problems = read_quality(self.values, fields)
-        for message, path in problems:
-            self.report(message, path)
+        self.report_all(problems)
         return quality
 
     def table(self) -> tuple[str | None, str | None]:
@@ -315,74 +323,6 @@ class _Loader:
             except ValueError as error:
                 self.report(str(error), ("where",))
         return written
-
-    def params(self) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-        params: dict[str, Any] = {}
-        engines: dict[str, dict[str, Any]] = {}
-        for name, value in self.mapping("params").items():
-            if name == "endpoint" or (name not in PARAMS and is_engine(name)):
-                if isinstance(value, dict):
-                    engines[name] = value
-                else:
-                    self.report(f"params.{name} must be a mapping", ("params", name))
-            elif name not in PARAMS:
-                near = did_you_mean(name, PARAMS)
-                self.report(
-                    f'unknown parameter "{name}"{near}; write a vendor\'s own under its engine, '
-                    f"as in params: {{snowflake: {{{name}: ...}}}}",
-                    ("params", name),
-                )
-            elif problem := _param_problem(PARAMS[name], value):
-                self.report(f"{name} {problem}, not {value!r}", ("params", name))
-            else:
-                params[name] = value
-        return params, engines
-
-    def output(self) -> tuple[dict[str, Any], Embedding | None]:
-        written = self.values.get("output")
-        if is_embedding(written):
-            embedding, schema, problems = read_embedding(self.values)
-            for message, path in problems:
-                self.report(message, path)
-            plain, unfit = normalise(schema)
-            for problem in () if problems else unfit:
-                self.report(problem.message, ("output", embedding.field))
-            return plain, embedding
-        return self.json_schema(written), None
-
-    def json_schema(self, written: Any) -> dict[str, Any]:
-        if written is None:
-            self.report("output is missing: the JSON Schema of the answer", ())
-            self.wrong.add("output")
-            return {"type": ["object"], "properties": {}, "required": [], "additionalProperties": True}
-        if isinstance(written, dict) and "pydantic" in written:
-            written = self.pydantic(written)
-        expanded = expand(written)
-        for message, place in expanded.problems:
-            self.report(message, ("output", *place))
-        reported = {place for _, place in expanded.problems}
-        plain, problems = normalise(expanded.schema)
-        for problem in problems:
-            place = expanded.written(tuple(problem.place.split("."))[1:])
-            if place not in reported:  # else the problem at this place causes it
-                self.report(problem.message, ("output", *place))
-        return plain
-
-    def pydantic(self, written: dict[str, Any]) -> Any:
-        reference = written["pydantic"]
-        module, _, attribute = str(reference).partition(":")
-        folder = str(self.path.resolve().parent) if self.path is not None else None
-        if folder is not None:
-            sys.path.insert(0, folder)  # finds a module beside the prompt file from any working folder
-        try:
-            model = getattr(import_module(module), attribute)
-            return model.model_json_schema()
-        except Exception as error:
-            self.report(f'"{reference}" gives no Pydantic model ({error}); write "package.module:Model"', ("output",))
-            return {"type": "object", "properties": {"_": {"type": "string"}}}
-        finally:
-            if folder is not None:
-                sys.path.remove(folder)
 
     # Checks of the whole file ------------------------------------------------------------------------------------
 
@@ -459,17 +399,3 @@ class _Loader:
                 self.report(
                     f'"{name}" is both a constant and {"reserved" if name == "output" else "a column"}', ("vars", name)
                 )
-
-
-def _param_problem(schema: Mapping[str, Any], value: Any) -> str | None:
-    kinds: dict[str, tuple[type, ...]] = {"number": (int, float), "integer": (int,), "array": (list,)}
-    words = {"number": "a number", "integer": "an integer", "array": "a list of texts"}
-    kind = schema["type"]
-    if isinstance(value, bool) or not isinstance(value, kinds[kind]):
-        return f"must be {words[kind]}"
-    if isinstance(value, list):
-        fits = all(isinstance(item, str) for item in value) and len(value) <= schema["maxItems"]
-        return None if fits else f"must be a list of at most {schema['maxItems']} texts"
-    if not schema.get("minimum", value) <= value <= schema.get("maximum", value):
-        return f"must be from {schema['minimum']}" + (f" to {schema['maximum']}" if "maximum" in schema else "")
-    return None
