@@ -35,7 +35,8 @@ docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 vllm: $(VENV)/.dev $(VLLM)/.installed
-	SQLENRICH_VLLM=$(abspath $(VLLM))/bin/vllm $(BIN)/python -m pytest -m vllm -n 0 tests/spark/test_vllm.py
+	SQLENRICH_VLLM=$(abspath $(VLLM))/bin/vllm $(BIN)/python -m pytest $(if $(SQLENRICH_NO_SKIPS),-p tests.noskip) \
+		-m vllm -n 0 tests/spark/test_vllm.py
 
 page: $(VENV)/.dev
 	$(BIN)/python -m pytest -m browser -n 0 tests/quality/test_pages_in_browser.py
