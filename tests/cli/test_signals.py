@@ -171,13 +171,13 @@ def test_while_a_model_is_asked(tmp_path: Path, data: Path, command: str) -> Non
 
 
 WRITES_ON = """
-import sys, time
+import os, time
 from sqlenrich.cli import signals
 signals.remove_all = lambda: time.sleep(0.3)  # as if there were much to remove
 signals.watch()
 print("here", flush=True)
 while True:
-    print("a line of the main thread", file=sys.stderr, flush=True)
+    os.write(2, b"a line of the main thread\\n")
     time.sleep(0.001)
 """
 
