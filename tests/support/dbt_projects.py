@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import chdir
@@ -47,6 +48,9 @@ class DbtProject:
             from dbt.cli.main import dbtRunner
 
             done = dbtRunner().invoke(["--quiet", *arguments, "--vars", json.dumps(variables)])
+        if (duckdb_adapter := sys.modules.get("dbt.adapters.duckdb.connections")) is not None:
+            # An open database would serve the next project too, since its path is relative.
+            duckdb_adapter.DuckDBConnectionManager.close_all_connections()
         if done.exception is not None:
             raise done.exception
         results = getattr(done.result, "results", ())
