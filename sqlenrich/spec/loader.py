@@ -103,7 +103,7 @@ class _Loader:
         self.keys()
         schema, embedding, problems = read_output(self.values, self.folder)
         self.report_all(problems)
-        if problems:
+        if self.values.get("output") is None:
             self.wrong.add("output")
         params, engine_params, problems = read_params(self.mapping("params"))
         self.report_all(problems)

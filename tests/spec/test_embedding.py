@@ -92,6 +92,14 @@ def test_what_is_refused_in_one_line_each(header: dict[str, Any], problems: list
         assert problem in line
 
 
+def test_a_refused_key_hides_no_other_problem() -> None:
+    header = "key: [id]\nhint: auto\ncolumns: {boddy: string}\noutput: {e: {dimensions: 4}}"
+    with pytest.raises(se.SpecError) as refused:
+        se.loads(f"---\n{header}\n---\n{{{{ body }}}}\n")
+    assert "leave out hint" in str(refused.value)
+    assert 'the column "boddy" (body?) is not used' in str(refused.value)
+
+
 def test_the_length_and_the_model_are_part_of_the_hash_on_every_engine() -> None:
     def constants(model: str, dimensions: int) -> set[str]:
         made = enrichment({"v": {"dimensions": dimensions}})
