@@ -62,6 +62,16 @@ def test_frames() -> None:
     assert report.pl()["id"].to_list() == [1, 2]
 
 
+def test_rows_keep_the_order_of_the_source() -> None:
+    """Whatever DuckDB does: its threads take a table in parts, and its joins give the rows of either side first."""
+    ids = [n * 7919 % 20_011 for n in range(20_000)]
+    report = se.run(made(), input=few(*ids), model=se.Mock(FAILING))
+    for table in (report.table(), report.quarantine()):
+        found = set(table["id"].to_pylist())
+        assert table["id"].to_pylist() == [n for n in ids if n in found]
+    assert report.enriched + report.quarantined == len(ids)
+
+
 def test_a_report_in_a_notebook() -> None:
     hostile = [{"id": 1, "body": "<script>x</script>"}, *few(*range(2, 9))]
     report = se.run(made(), input=hostile, model=se.Mock(FAILING))

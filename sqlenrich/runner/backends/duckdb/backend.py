@@ -36,6 +36,8 @@ from sqlenrich.spec.enrichment import Enrichment
 
 SLICES = {"prompts": "sqlenrich_prompts_slice", "responses": "sqlenrich_responses_slice"}
 """The views that ``checked`` reads in place of the whole tables."""
+SOURCE_ROW = "sqlenrich_row"
+"""The column of such a view that numbers the rows of ``prompts`` in the order of the source."""
 BATCH = "sqlenrich_batch"
 """The name under which DuckDB finds a batch of answers."""
 
@@ -168,8 +170,13 @@ class DuckDBBackend(StatementBackend):
         self.database.commit()
 
     def _check(self, plan: Plan, asked_by: str | None = None) -> None:
-        """Make ``checked`` a slice of hashes at a time: the memory of a run does not grow with its rows."""
-        whole, sliced = plan.step("checked"), plan.bound(SLICES).step("checked")
+        """Make ``checked`` a slice of hashes at a time: the memory of a run does not grow with its rows.
+
+        The rows of a slice are sorted as in the source. Without a sort a join gives them in any order.
+        """
+        sliced = plan.bound(SLICES).step("checked")
+        query = sliced.query.copy()
+        query.set("order", exp.Order(expressions=[exp.column(SOURCE_ROW, table="p")]))
         rows = self.number(plan, queries.count_rows("prompts"))
         count = max(1, -(-rows // self.policy.slice_rows))
         again: list[Sql] = []
@@ -182,16 +189,18 @@ class DuckDBBackend(StatementBackend):
             for role, view in SLICES.items():
                 within = _slice(index, count, nulls=role == "prompts" and index == 0)
                 part = select("*").from_(symbol(role)).where(within, *(test.copy() for test in again))
+                if role == "prompts":
+                    part = part.select(exp.alias_(exp.column("rowid"), SOURCE_ROW))
                 made = exp.Create(
                     this=exp.to_table(view), kind="VIEW", expression=part, replace=True,
                     properties=exp.Properties(expressions=[exp.TemporaryProperty()]),
                 )  # fmt: skip
                 self.database.execute(plan.relations.line(made))
             if asked_by is None and index == 0:
-                for sql in create_table_as(self.dialect, sliced, "checked", sliced.query, pretty=False):
+                for sql in create_table_as(self.dialect, sliced, "checked", query, pretty=False):
                     self.database.execute(sql)
             else:
-                rest = exp.Insert(this=symbol("checked"), expression=whole.query)
+                rest = exp.Insert(this=symbol("checked"), expression=query)
                 self.database.execute(sliced.relations.line(rest))
 
     def make_results(self, plan: Plan) -> None:
