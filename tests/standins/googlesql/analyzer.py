@@ -172,8 +172,11 @@ class GoogleSQL:
     def _resolve(
         self, text: bytes, catalog: Any, refuse: Callable[[str, int], GoogleSQLError] | None = None
     ) -> Analyzed:
-        request = pb().service.AnalyzeRequest(options=self.options, simple_catalog=catalog, sql_statement=text.decode())
-        resolved = self.engine.call("Analyze", request, pb().service.AnalyzeResponse).resolved_statement
+        service = pb().service
+        request = service.AnalyzeRequest(options=self.options, sql_statement=text.decode())
+        registration = service.RegisterCatalogRequest(simple_catalog=catalog)
+        found = self.engine.call_with(registration, "Analyze", request, service.AnalyzeResponse)
+        resolved = found.resolved_statement
         if refuse is not None:
             calls.check(resolved, restored, lambda message, node: refuse(message, _start(node)))
         while resolved.DESCRIPTOR.name.startswith("Any"):

@@ -20,6 +20,8 @@ Row = Sequence[Any] | Mapping[str, Any]
 Data = Mapping[str, tuple[Mapping[str, str], Iterable[Row]]]
 _READ = "rows_of_insert"
 """The table of what the query of an INSERT gave."""
+_WRITTEN = "_written"
+"""The table that an INSERT adds rows to, as the evaluator knows it."""
 
 
 @dataclass
@@ -104,22 +106,25 @@ class Session:
     def _run(self, parsed: tuple[bytes, Node], method: str, name: str) -> Table:
         raw, statement = parsed
         service = pb().service
-        # The service gives rows only to tables of the root catalog, so each table gets a name there.
-        roots = {table: f"_t{number}" for number, table in enumerate(self.tables)}
-        text, _ = splice(raw, statement.start, statement.end, self._root_names(statement, roots))
+        # A registered catalog takes no rows with a request, so a statement reads tables from its parameters. The table
+        # of an INSERT is in the catalog, without rows: none are needed to add some.
+        parameters = {table: f"_t{number}" for number, table in enumerate(self.tables)}
+        edits, written = self._places(statement, parameters)
+        text, _ = splice(raw, statement.start, statement.end, edits)
+        registration = service.RegisterCatalogRequest(simple_catalog=self.oracle.catalog())
+        columns = {_WRITTEN: self.tables[written].columns} if written else {}
+        fill(registration.simple_catalog, Schema(tables=columns, variables=self.schema.variables))
+        for table in columns:
+            registration.table_content[table].table_data.SetInParent()
         request = getattr(service, f"Evaluate{name}Request")(sql=text.decode(), options=self.oracle.options)
-        request.simple_catalog.CopyFrom(self.oracle.catalog())
-        used = {table: root for table, root in roots.items() if root.encode() in text}
-        columns = {root: self.tables[table].columns for table, root in used.items()}
-        fill(request.simple_catalog, Schema(tables=columns, variables=self.schema.variables))
-        for table, root in used.items():
-            content = request.table_content[root].table_data
-            content.SetInParent()
-            read = self.tables[table]
-            for row in self.query(read.text).rows if isinstance(read, View) else read.rows:
-                content.row.add().cell.extend(row)
+        for table, parameter in parameters.items():
+            if f"@{parameter})".encode() in text:
+                type_, value = self._parameter(self.tables[table])
+                request.options.query_parameters.add(name=parameter, type=type_)
+                request.params.add(name=parameter, value=value)
+        response = getattr(service, f"Evaluate{name}Response")
         try:
-            reply = self.oracle.engine.call(method, request, getattr(service, f"Evaluate{name}Response"))
+            reply = self.oracle.engine.call_with(registration, method, request, response)
         except EngineError as error:
             raise GoogleSQLError(error.message) from None
         if name == "Modify":
@@ -127,20 +132,37 @@ class Session:
         given = [(column.name, column.type) for column in reply.prepared.columns]
         return Table(given, [list(row.cell) for row in reply.content.table_data.row])
 
-    def _root_names(self, statement: Node, roots: Mapping[str, str]) -> list[Edit]:
-        edits = []
+    def _parameter(self, table: Table) -> tuple[Any, Any]:
+        """A table as an array of its rows: the type and the value."""
+        kinds = pb().type
+        type_ = kinds.TypeProto(type_kind=kinds.TYPE_ARRAY)
+        type_.array_type.element_type.type_kind = kinds.TYPE_STRUCT
+        for name, part in table.columns:
+            type_.array_type.element_type.struct_type.field.add(field_name=name, field_type=part)
+        value = pb().value.ValueProto()
+        value.array_value.SetInParent()
+        for row in self.query(table.text).rows if isinstance(table, View) else table.rows:
+            value.array_value.element.add().struct_value.field.extend(row)
+        return type_, value
+
+    def _places(self, statement: Node, parameters: Mapping[str, str]) -> tuple[list[Edit], str | None]:
+        """Edits that put what the evaluator reads and writes in the place of tables, and the table that is written."""
+        edits, written = [], None
         for node in statement.walk():
-            if node.field not in ("path_expr", "table_path", "target_path") or node.kind != "PathExpression":
+            if node.field not in ("path_expr", "target_path") or node.kind != "PathExpression":
                 continue
             path = path_of(node)
             table = self.schema.find(path)
             if table is None or (len(path) == 1 and path[0].lower() in _with_names(node)):
                 continue
-            text = f"`{roots[table]}`".encode()
-            if node.field == "path_expr" and node.parent is not None and node.parent.get("alias") is None:
-                text += b" AS " + quoted(path[-1:])
+            if node.field == "target_path":
+                text, written = _WRITTEN.encode(), table
+            else:
+                text = f"(SELECT * FROM UNNEST(@{parameters[table]}))".encode()
+                if node.parent is not None and node.parent.get("alias") is None:
+                    text += b" AS " + quoted(path[-1:])
             edits.append(Edit(node.start, node.end, text))
-        return edits
+        return edits, written
 
 
 def _with_names(node: Node) -> set[str]:
