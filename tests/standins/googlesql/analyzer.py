@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -29,7 +30,8 @@ from tests.standins.googlesql.values import type_text
 
 Tables = Mapping[str, Mapping[str, str]]
 Models = Iterable[str] | Mapping[str, str]
-
+_TREES = 8
+"""Texts whose trees are kept: on its way through the stand-in a statement is parsed several times."""
 
 _BLOCKS = frozenset(
     {f"{name}Statement" for name in ("If", "While", "Repeat", "ForIn", "Case", "Raise")} | {"BeginEndBlock"}
@@ -65,6 +67,7 @@ class GoogleSQL:
         self._language = language_options(self.engine)
         self.options = analyzer_options(self.engine, self._language)
         self._types: dict[str, Any] = {}
+        self._trees = functools.lru_cache(maxsize=_TREES)(self._parsed)
 
     def analyze(self, sql: str, tables: Tables, models: Models = (), signatures: bool = True) -> list[tuple[str, str]]:
         """The output columns (name, type) of one statement; GoogleSQLError where it is refused.
@@ -122,6 +125,9 @@ class GoogleSQL:
 
     def parse(self, sql: str) -> tuple[bytes, list[Node]]:
         """The text in UTF-8 and its statements; comments may stand anywhere."""
+        return sql.encode(), list(self._trees(sql))
+
+    def _parsed(self, sql: str) -> list[Node]:
         request = pb().service.ParseRequest(sql_statement=sql, allow_script=True)
         request.options.CopyFrom(self._language)
         try:
@@ -129,7 +135,7 @@ class GoogleSQL:
         except EngineError as error:
             raise self._refusal(sql.encode(), 0, (), error) from None
         listing = Node(parsed.parsed_script).get("statement_list_node")
-        return sql.encode(), listing.all("statement_list") if listing else []
+        return listing.all("statement_list") if listing else []
 
     def type_of(self, text: str) -> Any:
         """The engine's form of a type written in SQL."""
