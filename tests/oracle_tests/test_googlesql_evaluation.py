@@ -78,6 +78,32 @@ def test_queries_over_rows(sql: str, expected: list[tuple[Any, ...]]) -> None:
     assert googlesql().evaluate(sql, ROWS) == expected
 
 
+@pytest.mark.parametrize("size", [3, 150])
+@pytest.mark.parametrize("none", [[], [(None,)]], ids=["texts", "a NULL too"])
+@pytest.mark.parametrize("sought", ["h IN (SELECT h FROM p.d.few)", "NOT x.h IN (SELECT h FROM `p.d.few` AS y)"])
+def test_a_column_of_a_table_is_searched(sought: str, none: list[tuple[None]], size: int) -> None:
+    texts = ["", "Z", "a", "é", "\uffff", "\U0001f600", *(f"{n:03}" for n in range(size))]
+    data: Data = {
+        "p.d.few": ({"h": "STRING"}, [*((text,) for text in reversed(texts)), *none]),
+        "p.d.t": ({"id": "INT64", "h": "STRING"}, [(n, text) for n, text in enumerate([*texts, None, "b", "\ufffe"])]),
+    }
+    absent = None if none else False
+    is_in = [True] * len(texts) + [None, absent, absent]
+    wanted = [value if value is None or "NOT" not in sought else not value for value in is_in]
+    found = googlesql().evaluate(f"SELECT id, {sought} FROM p.d.t AS x", data)
+    assert [value for _, value in sorted(found)] == wanted
+
+
+def test_tables_of_any_size_are_joined() -> None:
+    data: Data = {"few": ({"n": "INT64"}, [(7,), (300,)]), "many": ({"n": "INT64"}, [(n,) for n in range(100)])}
+    script = "INSERT INTO few SELECT n + 1 FROM many AS m WHERE EXISTS (SELECT 1 FROM few WHERE few.n = m.n)"
+    assert googlesql().evaluate_script(script, data, lambda _: {}).tables["few"] == [{"n": 7}, {"n": 300}, {"n": 8}]
+    assert googlesql().evaluate("SELECT f.n, m.n FROM few AS f LEFT JOIN many AS m USING (n)", data) == [
+        (7, 7),
+        (300, None),
+    ]
+
+
 def test_values_of_every_type_go_in_and_out() -> None:
     types = {
         "a": "NUMERIC",

@@ -11,7 +11,7 @@ from tests.standins.googlesql.engine import EngineError, pb
 from tests.standins.googlesql.errors import GoogleSQLError
 from tests.standins.googlesql.functions import Functions
 from tests.standins.googlesql.syntax import Edit, Node, path_of, quoted, splice
-from tests.standins.googlesql.values import from_value, to_value
+from tests.standins.googlesql.values import from_value, kind, to_value
 
 if TYPE_CHECKING:
     from tests.standins.googlesql.analyzer import GoogleSQL
@@ -20,6 +20,12 @@ Row = Sequence[Any] | Mapping[str, Any]
 Data = Mapping[str, tuple[Mapping[str, str], Iterable[Row]]]
 _READ = "rows_of_insert"
 """The table of what the query of an INSERT gave."""
+_MANY = 100
+"""Rows of a table from which on an IN of one of its columns is a search."""
+_COLUMN_OF_TABLE = "Query Select SelectList SelectColumn PathExpression FromClause TablePathExpression PathExpression"
+"""A query that reads a column of a table and does nothing else."""
+_FEW = 20
+"""Rows of a table up to which a statement reads it from a parameter."""
 _WRITTEN = "_written"
 """The table that an INSERT adds rows to, as the evaluator knows it."""
 
@@ -106,63 +112,133 @@ class Session:
     def _run(self, parsed: tuple[bytes, Node], method: str, name: str) -> Table:
         raw, statement = parsed
         service = pb().service
-        # A registered catalog takes no rows with a request, so a statement reads tables from its parameters. The table
-        # of an INSERT is in the catalog, without rows: none are needed to add some.
-        parameters = {table: f"_t{number}" for number, table in enumerate(self.tables)}
-        edits, written = self._places(statement, parameters)
-        text, _ = splice(raw, statement.start, statement.end, edits)
-        registration = service.RegisterCatalogRequest(simple_catalog=self.oracle.catalog())
-        columns = {_WRITTEN: self.tables[written].columns} if written else {}
-        fill(registration.simple_catalog, Schema(tables=columns, variables=self.schema.variables))
-        for table in columns:
-            registration.table_content[table].table_data.SetInParent()
+        given = self._given(raw, statement)
+        text, _ = splice(raw, statement.start, statement.end, given.edits)
         request = getattr(service, f"Evaluate{name}Request")(sql=text.decode(), options=self.oracle.options)
-        for table, parameter in parameters.items():
-            if f"@{parameter})".encode() in text:
-                type_, value = self._parameter(self.tables[table])
-                request.options.query_parameters.add(name=parameter, type=type_)
-                request.params.add(name=parameter, value=value)
-        response = getattr(service, f"Evaluate{name}Response")
+        for parameter, (type_, value) in given.parameters.items():
+            request.options.query_parameters.add(name=parameter, type=type_)
+            request.params.add(name=parameter, value=value)
+        # A registered catalog takes no rows with a request. One that has some would be of use to a single statement.
+        single = any(content.rows for content in given.tables.values())
+        holder = request if single else service.RegisterCatalogRequest()
+        holder.simple_catalog.CopyFrom(self.oracle.catalog())
+        columns = {table: content.columns for table, content in given.tables.items()}
+        fill(holder.simple_catalog, Schema(tables=columns, variables=self.schema.variables))
+        for table, content in given.tables.items():
+            data = holder.table_content[table].table_data
+            data.SetInParent()
+            for row in content.rows:
+                data.row.add().cell.extend(row)
+        engine, response = self.oracle.engine, getattr(service, f"Evaluate{name}Response")
         try:
-            reply = self.oracle.engine.call_with(registration, method, request, response)
+            if single:
+                reply = engine.call(method, request, response)
+            else:
+                reply = engine.call_with(holder, method, request, response)
         except EngineError as error:
             raise GoogleSQLError(error.message) from None
         if name == "Modify":
             return Table([], [list(row.cell) for row in reply.content])
-        given = [(column.name, column.type) for column in reply.prepared.columns]
-        return Table(given, [list(row.cell) for row in reply.content.table_data.row])
+        found = [(column.name, column.type) for column in reply.prepared.columns]
+        return Table(found, [list(row.cell) for row in reply.content.table_data.row])
 
-    def _parameter(self, table: Table) -> tuple[Any, Any]:
-        """A table as an array of its rows: the type and the value."""
+    def _given(self, raw: bytes, statement: Node) -> _Given:
+        """What the evaluator is given in the place of the session's tables."""
+        given = _Given()
+        names = {table: f"_t{number}" for number, table in enumerate(self.tables)}
+        replaced: list[Node] = []
+        contents: dict[str, Table] = {}
+        for node in statement.walk():
+            if any(above.holds(node) for above in replaced):
+                continue
+            if node.kind == "InExpression" and (values := self._searched(node)) is not None:
+                replaced.append(node)
+                value = node.children[0]
+                given.search(node, raw[value.start : value.end], values, self.oracle.type_of("ARRAY<STRING>"))
+            elif node.kind == "PathExpression" and node.field in ("path_expr", "target_path"):
+                table = self._named(node)
+                if table is None:
+                    continue
+                if node.field == "target_path":  # to add rows none are needed
+                    given.tables[_WRITTEN] = replace(self.tables[table], rows=[])
+                    given.edits.append(Edit(node.start, node.end, _WRITTEN.encode()))
+                    continue
+                if table not in contents:
+                    contents[table] = self._content(table)
+                text = given.read(names[table], contents[table])
+                if node.parent is not None and node.parent.get("alias") is None:
+                    text += b" AS " + quoted(path_of(node)[-1:])
+                given.edits.append(Edit(node.start, node.end, text))
+        return given
+
+    def _named(self, path: Node) -> str | None:
+        """The table that a path names; None where it names a WITH entry."""
+        names = path_of(path)
+        return None if len(names) == 1 and names[0].lower() in _with_names(path) else self.schema.find(names)
+
+    def _content(self, name: str) -> Table:
+        """A table; the rows of a view are those of its query."""
+        table = self.tables[name]
+        return self.query(table.text) if isinstance(table, View) else table
+
+    def _searched(self, node: Node) -> list[str] | None:
+        """The sorted texts of ``column IN (SELECT column FROM table)``; None where the evaluator does it itself.
+
+        It reads the whole table for each row, so that two tables of a thousand rows take seconds.
+        """
+        query, value = node.get("query"), node.get("lhs")
+        if query is None or value is None or value.kind != "PathExpression" or node.value("is_not"):
+            return None
+        parts = [part for part in query.walk() if part.kind not in ("Identifier", "Alias")]
+        if " ".join(part.kind for part in parts) != _COLUMN_OF_TABLE:
+            return None
+        table = self.tables.get(self._named(parts[-1]) or "")
+        column = [name.lower() for name in path_of(parts[4])]
+        if table is None or isinstance(table, View) or len(table.rows) < _MANY:
+            return None
+        place = next((n for n, (name, _) in enumerate(table.columns) if [name.lower()] == column), None)
+        alias = parts[-2].get("alias")
+        known_as = str(alias.children[0].value("id_string")) if alias else path_of(parts[-1])[-1]
+        if place is None or kind(table.columns[place][1]) != "STRING" or [known_as.lower()] == column:
+            return None
+        cells = [row[place] for row in table.rows]
+        return (
+            sorted({cell.string_value for cell in cells}) if all(cell.WhichOneof("value") for cell in cells) else None
+        )
+
+
+@dataclass
+class _Given:
+    """A statement's edits, its parameters with their types and values, and the tables of its catalog."""
+
+    edits: list[Edit] = field(default_factory=list)
+    parameters: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
+
+    def read(self, name: str, table: Table) -> bytes:
+        """What a table is read from: a parameter leaves the catalog as it is, but each of its rows takes longer."""
+        if len(table.rows) > _FEW:
+            self.tables[name] = table
+            return name.encode()
         kinds = pb().type
         type_ = kinds.TypeProto(type_kind=kinds.TYPE_ARRAY)
         type_.array_type.element_type.type_kind = kinds.TYPE_STRUCT
-        for name, part in table.columns:
-            type_.array_type.element_type.struct_type.field.add(field_name=name, field_type=part)
+        for column, part in table.columns:
+            type_.array_type.element_type.struct_type.field.add(field_name=column, field_type=part)
         value = pb().value.ValueProto()
         value.array_value.SetInParent()
-        for row in self.query(table.text).rows if isinstance(table, View) else table.rows:
+        for row in table.rows:
             value.array_value.element.add().struct_value.field.extend(row)
-        return type_, value
+        self.parameters[name] = (type_, value)
+        return f"(SELECT * FROM UNNEST(@{name}))".encode()
 
-    def _places(self, statement: Node, parameters: Mapping[str, str]) -> tuple[list[Edit], str | None]:
-        """Edits that put what the evaluator reads and writes in the place of tables, and the table that is written."""
-        edits, written = [], None
-        for node in statement.walk():
-            if node.field not in ("path_expr", "target_path") or node.kind != "PathExpression":
-                continue
-            path = path_of(node)
-            table = self.schema.find(path)
-            if table is None or (len(path) == 1 and path[0].lower() in _with_names(node)):
-                continue
-            if node.field == "target_path":
-                text, written = _WRITTEN.encode(), table
-            else:
-                text = f"(SELECT * FROM UNNEST(@{parameters[table]}))".encode()
-                if node.parent is not None and node.parent.get("alias") is None:
-                    text += b" AS " + quoted(path[-1:])
-            edits.append(Edit(node.start, node.end, text))
-        return edits, written
+    def search(self, node: Node, value: bytes, values: list[str], type_: Any) -> None:
+        """Put a binary search in the place of an IN."""
+        name = f"_in{len(self.parameters)}"
+        self.parameters[name] = (type_, to_value(values, type_))
+        place = b"SAFE_OFFSET(RANGE_BUCKET(" + value + b", @" + name.encode() + b") - 1)"
+        found = b"IFNULL(@" + name.encode() + b"[" + place + b"] = " + value + b", FALSE)"
+        self.edits.append(Edit(node.start, node.end, b"IF(" + value + b" IS NULL, NULL, " + found + b")"))
 
 
 def _with_names(node: Node) -> set[str]:
