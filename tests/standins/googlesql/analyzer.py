@@ -32,6 +32,8 @@ Tables = Mapping[str, Mapping[str, str]]
 Models = Iterable[str] | Mapping[str, str]
 _TREES = 8
 """Texts whose trees are kept: on its way through the stand-in a statement is parsed several times."""
+_ANALYSES = 256
+"""Analyses that are kept: a job is analyzed before it runs and again when it does, and a run repeats statements."""
 
 _BLOCKS = frozenset(
     {f"{name}Statement" for name in ("If", "While", "Repeat", "ForIn", "Case", "Raise")} | {"BeginEndBlock"}
@@ -68,6 +70,7 @@ class GoogleSQL:
         self.options = analyzer_options(self.engine, self._language)
         self._types: dict[str, Any] = {}
         self._trees = functools.lru_cache(maxsize=_TREES)(self._parsed)
+        self._found = functools.lru_cache(maxsize=_ANALYSES)(self._resolved)
 
     def analyze(self, sql: str, tables: Tables, models: Models = (), signatures: bool = True) -> list[tuple[str, str]]:
         """The output columns (name, type) of one statement; GoogleSQLError where it is refused.
@@ -178,13 +181,20 @@ class GoogleSQL:
     def _resolve(
         self, text: bytes, catalog: Any, refuse: Callable[[str, int], GoogleSQLError] | None = None
     ) -> Analyzed:
+        try:
+            return self._found(text, catalog.SerializeToString(deterministic=True), refuse is not None)
+        except _MisuseError as error:
+            raise (refuse(error.message, error.start) if refuse else error) from None
+
+    def _resolved(self, text: bytes, catalog: bytes, checks_calls: bool) -> Analyzed:
         service = pb().service
         request = service.AnalyzeRequest(options=self.options, sql_statement=text.decode())
-        registration = service.RegisterCatalogRequest(simple_catalog=catalog)
+        registration = service.RegisterCatalogRequest()
+        registration.simple_catalog.ParseFromString(catalog)
         found = self.engine.call_with(registration, "Analyze", request, service.AnalyzeResponse)
         resolved = found.resolved_statement
-        if refuse is not None:
-            calls.check(resolved, restored, lambda message, node: refuse(message, _start(node)))
+        if checks_calls:
+            calls.check(resolved, restored, lambda message, node: _MisuseError(message, _start(node)))
         while resolved.DESCRIPTOR.name.startswith("Any"):
             resolved = getattr(resolved, resolved.WhichOneof("node"))
         return Analyzed(
@@ -207,6 +217,14 @@ class GoogleSQL:
         }
         kinds = dict(models) if isinstance(models, Mapping) else dict.fromkeys(models, "gemini")
         return Schema(typed, kinds)
+
+
+class _MisuseError(Exception):
+    """A call with arguments that its function does not take, and where it starts in the analyzed text."""
+
+    def __init__(self, message: str, start: int) -> None:
+        super().__init__(message)
+        self.message, self.start = message, start
 
 
 def _start(node: Any) -> int:

@@ -121,7 +121,7 @@ def register(
     return edits
 
 
-def check(resolved: Any, restored: Callable[[str], str], refuse: Callable[[str, Any], GoogleSQLError]) -> None:
+def check(resolved: Any, restored: Callable[[str], str], refuse: Callable[[str, Any], Exception]) -> None:
     """Refuse prompts and settings of the wrong type, which the registered signatures let through."""
     for node in _nodes(resolved):
         name = node.DESCRIPTOR.name
@@ -138,7 +138,7 @@ def check(resolved: Any, restored: Callable[[str], str], refuse: Callable[[str, 
                     raise refuse(f"{scalar.name}: a prompt of type {type_text(wrong)}", node)
 
 
-def _check_table(scan: Any, function: TableFunction, refuse: Callable[[str, Any], GoogleSQLError]) -> None:
+def _check_table(scan: Any, function: TableFunction, refuse: Callable[[str, Any], Exception]) -> None:
     relation, settings = (
         scan.signature.argument[0].relation_argument,
         scan.signature.argument[1].scalar_argument,
