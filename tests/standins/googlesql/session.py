@@ -20,12 +20,11 @@ Row = Sequence[Any] | Mapping[str, Any]
 Data = Mapping[str, tuple[Mapping[str, str], Iterable[Row]]]
 _READ = "rows_of_insert"
 """The table of what the query of an INSERT gave."""
-_MANY = 100
-"""Rows of a table from which on an IN of one of its columns is a search."""
 _COLUMN_OF_TABLE = "Query Select SelectList SelectColumn PathExpression FromClause TablePathExpression PathExpression"
 """A query that reads a column of a table and does nothing else."""
-_FEW = 20
-"""Rows of a table up to which a statement reads it from a parameter."""
+_FEW, _MANY = 20, 1000
+"""Rows up to which a statement reads a table from a parameter: one that is read for each row of another, and others."""
+_FOR_EACH_ROW = frozenset({"ExpressionSubquery", "InExpression"})
 _WRITTEN = "_written"
 """The table that an INSERT adds rows to, as the evaluator knows it."""
 
@@ -165,7 +164,8 @@ class Session:
                     continue
                 if table not in contents:
                     contents[table] = self._content(table)
-                text = given.read(names[table], contents[table])
+                few = _FEW if any(above.kind in _FOR_EACH_ROW for above in node.above()) else _MANY
+                text = given.read(names[table], contents[table], few)
                 if node.parent is not None and node.parent.get("alias") is None:
                     text += b" AS " + quoted(path_of(node)[-1:])
                 given.edits.append(Edit(node.start, node.end, text))
@@ -194,7 +194,7 @@ class Session:
             return None
         table = self.tables.get(self._named(parts[-1]) or "")
         column = [name.lower() for name in path_of(parts[4])]
-        if table is None or isinstance(table, View) or len(table.rows) < _MANY:
+        if table is None or isinstance(table, View) or len(table.rows) <= _FEW:
             return None
         place = next((n for n, (name, _) in enumerate(table.columns) if [name.lower()] == column), None)
         alias = parts[-2].get("alias")
@@ -215,9 +215,9 @@ class _Given:
     parameters: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
 
-    def read(self, name: str, table: Table) -> bytes:
+    def read(self, name: str, table: Table, few: int) -> bytes:
         """What a table is read from: a parameter leaves the catalog as it is, but each of its rows takes longer."""
-        if len(table.rows) > _FEW:
+        if len(table.rows) > few:
             self.tables[name] = table
             return name.encode()
         kinds = pb().type
