@@ -126,6 +126,8 @@ class JsonFunctions:
     long: tuple[str, ...] = ()
     """Which of ``parse``, ``bigint``, ``is_integer`` (``has_type`` for integers) and ``beyond_bigint`` are long enough
     to be functions of their own in a script."""
+    slow_trim: bool = False
+    """Whether ``trim`` walks through the whole text: it is then left out where a text begins and ends as an object."""
     unquoted: Unary | None = None
     """A number that a string holds, as a JSON number, other values as they are, where ``number`` and ``bigint`` do not
     read strings. Without it they do."""

@@ -162,13 +162,12 @@ WITH answered AS (
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
   SELECT *, CASE
-    WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-      AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+    WHEN /* deeper than 250 levels */ OCTET_LENGTH(`answer`) > 500 AND REGEXP_COUNT(`answer`, '[\\[{]') > 250
       AND AGGREGATE(
         REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
         (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END) > 250
       THEN NULL
-    WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_LIKE(`answer`, '[0-9]{250}')
+    WHEN /* a number of more than 1000 characters */ OCTET_LENGTH(`answer`) > 1000 AND REGEXP_LIKE(`answer`, '[0-9]{250}')
       AND REGEXP_LIKE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_LIKE(`answer`, REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
         '^(?:<space><piece>(?:,<space><piece>)*+)\\z',
@@ -219,8 +218,9 @@ WITH answered AS (
     WHEN SCHEMA_OF_VARIANT(`doc_color`) <> 'STRING' THEN 'WRONG_TYPE color is not string'
     WHEN SCHEMA_OF_VARIANT(`doc_material`) <> 'STRING' THEN 'WRONG_TYPE material is not string'
     WHEN SCHEMA_OF_VARIANT(`doc_size`) <> 'STRING' THEN 'WRONG_TYPE size is not string'
-    WHEN NOT ((SCHEMA_OF_VARIANT(`doc_pack_count`) IN ('BIGINT', 'DOUBLE', 'FLOAT') OR STARTSWITH(SCHEMA_OF_VARIANT(`doc_pack_count`), 'DECIMAL'))
-       AND TRY_VARIANT_GET(`doc_pack_count`, '$', 'double') = RINT(TRY_VARIANT_GET(`doc_pack_count`, '$', 'double')))
+    WHEN NOT (SCHEMA_OF_VARIANT(`doc_pack_count`) = 'BIGINT'
+       OR ((SCHEMA_OF_VARIANT(`doc_pack_count`) IN ('DOUBLE', 'FLOAT') OR STARTSWITH(SCHEMA_OF_VARIANT(`doc_pack_count`), 'DECIMAL'))
+        AND TRY_VARIANT_GET(`doc_pack_count`, '$', 'double') = RINT(TRY_VARIANT_GET(`doc_pack_count`, '$', 'double'))))
       THEN 'WRONG_TYPE pack_count is not integer'
     WHEN `doc_attributes` IS NOT NULL AND TRY_VARIANT_GET(`doc_attributes`, '$', 'array<variant>') IS NULL THEN 'WRONG_TYPE attributes is not array'
     WHEN `doc_attributes_fault` < '16' THEN SUBSTR(`doc_attributes_fault`, 4)
@@ -229,10 +229,9 @@ WITH answered AS (
       THEN 'NOT_IN_ENUM category is none of the allowed values'
     WHEN TRY_VARIANT_GET(`doc_color`, '$', 'string') NOT IN ('black', 'white', 'grey', 'silver', 'gold', 'beige', 'brown', 'red', 'pink', 'purple', 'blue',
         'green', 'yellow', 'orange', 'multicolor', 'transparent', 'other') THEN 'NOT_IN_ENUM color is none of the allowed values'
-    WHEN TRY_VARIANT_GET(`doc_pack_count`, '$', 'string') IS NOT NULL
-      AND (`doc_pack_count_integer` IS NULL
+    WHEN (`doc_pack_count_integer` IS NULL
        OR (`doc_pack_count_integer` = 9223372036854775807 AND SCHEMA_OF_VARIANT(`doc_pack_count`) NOT IN ('BIGINT', 'STRING')))
-      THEN 'OUT_OF_RANGE pack_count is beyond 64 bits'
+      AND TRY_VARIANT_GET(`doc_pack_count`, '$', 'string') IS NOT NULL THEN 'OUT_OF_RANGE pack_count is beyond 64 bits'
     WHEN `doc_pack_count_integer` < 1 THEN 'OUT_OF_RANGE pack_count is below 1'
     WHEN `doc_pack_count_integer` > 10000 THEN 'OUT_OF_RANGE pack_count is above 10000'
     WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_brand`, '$', 'string')) < 1 THEN 'BAD_LENGTH brand is shorter than 1'
@@ -459,18 +458,20 @@ FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_h
 {%- elif target.type == 'spark' -%}
 WITH answered AS (
   SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) AS `answer`,
+    CASE
+      WHEN STARTSWITH(`response`, '{') AND ENDSWITH(`response`, '}') THEN `response`
+      ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1'))
+    END AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
   SELECT *, CASE
-    WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-      AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+    WHEN /* deeper than 250 levels */ OCTET_LENGTH(`answer`) > 500 AND REGEXP_COUNT(`answer`, '[\\[{]') > 250
       AND AGGREGATE(
         REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
         (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END) > 250
       THEN NULL
-    WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_LIKE(`answer`, '[0-9]{250}')
+    WHEN /* a number of more than 1000 characters */ OCTET_LENGTH(`answer`) > 1000 AND REGEXP_LIKE(`answer`, '[0-9]{250}')
       AND REGEXP_LIKE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* one JSON document and nothing behind it */ JSON_ARRAY_LENGTH('[' || `answer` || ']') = 1 AND JSON_ARRAY_LENGTH('[' || `answer` || ',0]') = 2
       THEN TRY_PARSE_JSON(`answer`)
@@ -514,8 +515,9 @@ WITH answered AS (
     WHEN SCHEMA_OF_VARIANT(`doc_color`) <> 'STRING' THEN 'WRONG_TYPE color is not string'
     WHEN SCHEMA_OF_VARIANT(`doc_material`) <> 'STRING' THEN 'WRONG_TYPE material is not string'
     WHEN SCHEMA_OF_VARIANT(`doc_size`) <> 'STRING' THEN 'WRONG_TYPE size is not string'
-    WHEN NOT ((SCHEMA_OF_VARIANT(`doc_pack_count`) IN ('BIGINT', 'DOUBLE', 'FLOAT') OR STARTSWITH(SCHEMA_OF_VARIANT(`doc_pack_count`), 'DECIMAL'))
-       AND TRY_VARIANT_GET(`doc_pack_count`, '$', 'double') = RINT(TRY_VARIANT_GET(`doc_pack_count`, '$', 'double')))
+    WHEN NOT (SCHEMA_OF_VARIANT(`doc_pack_count`) = 'BIGINT'
+       OR ((SCHEMA_OF_VARIANT(`doc_pack_count`) IN ('DOUBLE', 'FLOAT') OR STARTSWITH(SCHEMA_OF_VARIANT(`doc_pack_count`), 'DECIMAL'))
+        AND TRY_VARIANT_GET(`doc_pack_count`, '$', 'double') = RINT(TRY_VARIANT_GET(`doc_pack_count`, '$', 'double'))))
       THEN 'WRONG_TYPE pack_count is not integer'
     WHEN `doc_attributes` IS NOT NULL AND TRY_VARIANT_GET(`doc_attributes`, '$', 'array<variant>') IS NULL THEN 'WRONG_TYPE attributes is not array'
     WHEN `doc_attributes_fault` < '16' THEN SUBSTR(`doc_attributes_fault`, 4)
@@ -524,10 +526,9 @@ WITH answered AS (
       THEN 'NOT_IN_ENUM category is none of the allowed values'
     WHEN TRY_VARIANT_GET(`doc_color`, '$', 'string') NOT IN ('black', 'white', 'grey', 'silver', 'gold', 'beige', 'brown', 'red', 'pink', 'purple', 'blue',
         'green', 'yellow', 'orange', 'multicolor', 'transparent', 'other') THEN 'NOT_IN_ENUM color is none of the allowed values'
-    WHEN TRY_VARIANT_GET(`doc_pack_count`, '$', 'string') IS NOT NULL
-      AND (`doc_pack_count_integer` IS NULL
+    WHEN (`doc_pack_count_integer` IS NULL
        OR (`doc_pack_count_integer` = 9223372036854775807 AND SCHEMA_OF_VARIANT(`doc_pack_count`) NOT IN ('BIGINT', 'STRING')))
-      THEN 'OUT_OF_RANGE pack_count is beyond 64 bits'
+      AND TRY_VARIANT_GET(`doc_pack_count`, '$', 'string') IS NOT NULL THEN 'OUT_OF_RANGE pack_count is beyond 64 bits'
     WHEN `doc_pack_count_integer` < 1 THEN 'OUT_OF_RANGE pack_count is below 1'
     WHEN `doc_pack_count_integer` > 10000 THEN 'OUT_OF_RANGE pack_count is above 10000'
     WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_brand`, '$', 'string')) < 1 THEN 'BAD_LENGTH brand is shorter than 1'

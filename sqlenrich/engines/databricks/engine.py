@@ -74,7 +74,7 @@ ENGINE = replace(
     dialect="databricks",
     text=replace(SPARK.text, lower=_lower),
     scripting=replace(SCRIPTING, needs="Needs: a SQL warehouse, or Databricks Runtime 16.3 or later (SQL scripting)."),
-    json=replace(SPARK.json, parse=parse_by_grammar),
+    json=replace(SPARK.json, parse=parse_by_grammar, slow_trim=False),
     create_table_as=replace_table,
     responses_properties=lambda: [exp.ClusterProperty(expressions=[exp.column("request_hash", quoted=True)])],
     facts={

@@ -45,6 +45,10 @@ class Reader:
     """Whether a text of brackets alone nests deeper than MAX_DEPTH."""
     pattern: Callable[[str], Sql] = literal
     """A pattern as a constant."""
+    size: Callable[[Sql], Sql] | None = None
+    """A measure of a text that is at least its length, if the engine has a cheaper one."""
+    brackets: Callable[[Sql], Sql] | None = None
+    """The number of opening brackets in a text, if the engine has a function for it."""
 
 
 def parsed(reader: Reader, text: Sql, sound: Sql | None, doc: Sql) -> exp.Case:
@@ -73,10 +77,13 @@ def parsed_if(reader: Reader, text: Sql, sound: Sql, doc: Sql, note: str) -> exp
     """Give ``doc``, the parsed text, where a test holds and the text neither nests too deep nor holds a long number."""
 
     def longer(limit: int) -> Sql:
-        return exp.GT(this=reader.length(text.copy()), expression=literal(limit))
+        return exp.GT(this=(reader.size or reader.length)(text.copy()), expression=literal(limit))
 
-    bare = func("REPLACE", func("REPLACE", text.copy(), literal("["), literal("")), literal("{"), literal(""))
-    opened = exp.Sub(this=reader.length(text.copy()), expression=reader.length(bare))
+    if reader.brackets is not None:
+        opened = reader.brackets(text.copy())
+    else:
+        bare = func("REPLACE", func("REPLACE", text.copy(), literal("["), literal("")), literal("{"), literal(""))
+        opened = exp.Sub(this=reader.length(text.copy()), expression=reader.length(bare))
     brackets = reader.replace(text.copy(), not_brackets(reader.spelling), "")
     many = exp.GT(this=opened, expression=literal(MAX_DEPTH))
     deep = all_of(longer(2 * MAX_DEPTH), many, reader.deeper(brackets))

@@ -79,6 +79,12 @@ def _schema(value: Sql) -> Sql:
     return func("SCHEMA_OF_VARIANT", value)
 
 
+def _labelled(schema: Sql, *names: str) -> exp.Paren:
+    """Whether a schema is one of these or a decimal, whose label also has its digits."""
+    listed = exp.In(this=schema, expressions=[literal(name) for name in names])
+    return exp.paren(any_of(listed, func("STARTSWITH", schema.copy(), literal("DECIMAL"))), copy=False)
+
+
 def _kind(value: Sql, kind: str) -> Sql:
     schema = _schema(value)
     match kind:
@@ -88,16 +94,14 @@ def _kind(value: Sql, kind: str) -> Sql:
         case "array":
             return exp.Not(this=exp.Is(this=_items(value), expression=exp.Null()))
         case "number":
-            names = [literal(name) for name in ("BIGINT", "DOUBLE", "FLOAT")]
-            return exp.paren(
-                any_of(exp.In(this=schema, expressions=names), func("STARTSWITH", schema.copy(), literal("DECIMAL"))),
-                copy=False,
-            )
+            return _labelled(schema, "BIGINT", "DOUBLE", "FLOAT")
         case "integer":
             number = _get(value.copy(), "$", "double")
             # FLOOR gives a BIGINT, which fails the query for 1e19; RINT gives a double.
             whole = exp.EQ(this=number, expression=func("RINT", number.copy()))
-            return exp.paren(all_of(_kind(value, "number"), whole), copy=False)
+            # A read as a double is the slowest part: Spark plans a cast for each row (4.3).
+            bigint = exp.EQ(this=schema, expression=literal("BIGINT"))
+            return exp.paren(any_of(bigint, all_of(_labelled(schema.copy(), "DOUBLE", "FLOAT"), whole)), copy=False)
     return exp.EQ(this=schema, expression=literal(_LABELS[kind]))
 
 
@@ -136,6 +140,8 @@ _READER = strict.Reader(
     replace=_replace,
     length=named_func("CHAR_LENGTH"),
     deeper=_deeper,
+    size=named_func("OCTET_LENGTH"),
+    brackets=lambda text: func("REGEXP_COUNT", text, literal(r"[\[{]")),
 )
 
 
@@ -169,7 +175,7 @@ def _beyond_bigint(value: Sql, integer: Sql) -> Sql:
     largest = exp.EQ(this=integer.copy(), expression=literal(2**63 - 1))
     written = exp.In(this=_schema(value.copy()), expressions=[literal("BIGINT"), literal("STRING")])
     beyond = any_of(exp.Is(this=integer, expression=exp.Null()), all_of(largest, exp.Not(this=written)))
-    return all_of(exp.Not(this=exp.Is(this=_string(value.copy()), expression=exp.Null())), exp.paren(beyond))
+    return all_of(exp.paren(beyond), exp.Not(this=exp.Is(this=_string(value.copy()), expression=exp.Null())))
 
 
 def _lambda(first: str, second: str, body: Callable[[Sql, Sql], Sql]) -> exp.Lambda:
@@ -255,6 +261,7 @@ def _unquoted(value: Sql) -> Sql:
 JSON = JsonFunctions(
     **strict.repairs(_READER),
     long=("parse", "is_integer", "beyond_bigint"),
+    slow_trim=True,
     parse=_parse,
     accepted=named_func("TRY_PARSE_JSON"),
     get=_field,

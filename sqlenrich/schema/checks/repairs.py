@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -17,6 +18,9 @@ REPAIRS = ("trim", "reasoning", "fence", "prose", "trailing_comma", "null_as_abs
 
 REASONING = ("<think>", "</think>")
 """The marks around the text that a reasoning model writes before its answer."""
+
+_OUTER = frozenset({"trim", "reasoning", "fence"})
+"""The repairs that change nothing in a text that begins and ends as an object."""
 
 
 def kept_nulls(schema: Schema) -> frozenset[str]:
@@ -33,6 +37,10 @@ def repaired_sql(
     json: JsonFunctions, texts: TextFunctions, text: Sql, repairs: Collection[str], *, keep_null: Collection[str] = ()
 ) -> Sql:
     """Give the text after the declared repairs; ``keep_null`` are the names whose null stays."""
+    if json.slow_trim and _OUTER.issuperset(repairs):
+        bare = all_of(texts.startswith(text, literal("{")), texts.endswith(text.copy(), literal("}")))
+        quick = replace(json, slow_trim=False)
+        return case((bare, text.copy()), default=repaired_sql(quick, texts, text.copy(), repairs))
     if "reasoning" in repairs:
         others = [repair for repair in repairs if repair != "reasoning"]
         plain = without_reasoning(json, texts, text, trimmed="trim" in repairs)

@@ -90,13 +90,12 @@ WITH answered AS (
   FROM `support_ticket_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `support_ticket_prompts`)
 ), parsed AS (
   SELECT *, CASE
-    WHEN /* deeper than 250 levels */ CHAR_LENGTH(`answer`) > 500
-      AND CHAR_LENGTH(`answer`) - CHAR_LENGTH(REPLACE(REPLACE(`answer`, '[', ''), '{', '')) > 250
+    WHEN /* deeper than 250 levels */ OCTET_LENGTH(`answer`) > 500 AND REGEXP_COUNT(`answer`, '[\\[{]') > 250
       AND AGGREGATE(
         REGEXP_EXTRACT_ALL(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
         (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END) > 250
       THEN NULL
-    WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(`answer`) > 1000 AND REGEXP_LIKE(`answer`, '[0-9]{250}')
+    WHEN /* a number of more than 1000 characters */ OCTET_LENGTH(`answer`) > 1000 AND REGEXP_LIKE(`answer`, '[0-9]{250}')
       AND REGEXP_LIKE(REGEXP_REPLACE(`answer`, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* JSON by its grammar */ REGEXP_LIKE(`answer`, REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(
         '^(?:<space><piece>(?:,<space><piece>)*+)\\z',
@@ -127,8 +126,9 @@ WITH answered AS (
     WHEN EXISTS(MAP_KEYS(TRY_VARIANT_GET(`doc`, '$', 'map<string, variant>')), k -> k NOT IN ('intent', 'urgency', 'product', 'needs_human', 'summary'))
       THEN 'EXTRA_FIELD the answer has a name that is not in the schema'
     WHEN SCHEMA_OF_VARIANT(`doc_intent`) <> 'STRING' THEN 'WRONG_TYPE intent is not string'
-    WHEN NOT ((SCHEMA_OF_VARIANT(`doc_urgency`) IN ('BIGINT', 'DOUBLE', 'FLOAT') OR STARTSWITH(SCHEMA_OF_VARIANT(`doc_urgency`), 'DECIMAL'))
-       AND TRY_VARIANT_GET(`doc_urgency`, '$', 'double') = RINT(TRY_VARIANT_GET(`doc_urgency`, '$', 'double')))
+    WHEN NOT (SCHEMA_OF_VARIANT(`doc_urgency`) = 'BIGINT'
+       OR ((SCHEMA_OF_VARIANT(`doc_urgency`) IN ('DOUBLE', 'FLOAT') OR STARTSWITH(SCHEMA_OF_VARIANT(`doc_urgency`), 'DECIMAL'))
+        AND TRY_VARIANT_GET(`doc_urgency`, '$', 'double') = RINT(TRY_VARIANT_GET(`doc_urgency`, '$', 'double'))))
       THEN 'WRONG_TYPE urgency is not integer'
     WHEN SCHEMA_OF_VARIANT(`doc_product`) <> 'STRING' THEN 'WRONG_TYPE product is not string'
     WHEN SCHEMA_OF_VARIANT(`doc_needs_human`) <> 'BOOLEAN' THEN 'WRONG_TYPE needs_human is not boolean'
@@ -137,9 +137,8 @@ WITH answered AS (
         'feature_request', 'complaint', 'other') THEN 'NOT_IN_ENUM intent is none of the allowed values'
     WHEN TRY_VARIANT_GET(`doc_product`, '$', 'string') NOT IN ('web_app', 'mobile_app', 'api', 'card_reader')
       THEN 'NOT_IN_ENUM product is none of the allowed values'
-    WHEN TRY_VARIANT_GET(`doc_urgency`, '$', 'string') IS NOT NULL
-      AND (`doc_urgency_integer` IS NULL OR (`doc_urgency_integer` = 9223372036854775807 AND SCHEMA_OF_VARIANT(`doc_urgency`) NOT IN ('BIGINT', 'STRING')))
-      THEN 'OUT_OF_RANGE urgency is beyond 64 bits'
+    WHEN (`doc_urgency_integer` IS NULL OR (`doc_urgency_integer` = 9223372036854775807 AND SCHEMA_OF_VARIANT(`doc_urgency`) NOT IN ('BIGINT', 'STRING')))
+      AND TRY_VARIANT_GET(`doc_urgency`, '$', 'string') IS NOT NULL THEN 'OUT_OF_RANGE urgency is beyond 64 bits'
     WHEN `doc_urgency_integer` < 1 THEN 'OUT_OF_RANGE urgency is below 1'
     WHEN `doc_urgency_integer` > 5 THEN 'OUT_OF_RANGE urgency is above 5'
     WHEN CHAR_LENGTH(TRY_VARIANT_GET(`doc_summary`, '$', 'string')) < 1 THEN 'BAD_LENGTH summary is shorter than 1'

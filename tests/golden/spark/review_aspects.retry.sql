@@ -5,15 +5,17 @@
 
 -- functions of this session: what is needed more than once is written once
 CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_text(response STRING) RETURNS STRING RETURN  -- repaired: trim, fence
-  TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM response), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1'));
+  CASE
+    WHEN STARTSWITH(response, '{') AND ENDSWITH(response, '}') THEN response
+    ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM response), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1'))
+  END;
 CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_json(answer STRING) RETURNS VARIANT RETURN  -- NULL unless it is strict JSON
   CASE
-    WHEN /* deeper than 250 levels */ CHAR_LENGTH(answer) > 500
-      AND CHAR_LENGTH(answer) - CHAR_LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
+    WHEN /* deeper than 250 levels */ OCTET_LENGTH(answer) > 500 AND REGEXP_COUNT(answer, '[\\[{]') > 250
       AND AGGREGATE(REGEXP_EXTRACT_ALL(REGEXP_REPLACE(answer, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+|[^"\\[\\]{}]++', ''), '[\\[{]+|[\\]}]+', 0), 0,
         (d, b) -> CASE WHEN d > 250 THEN d ELSE d + CASE WHEN LEFT(b, 1) IN ('[', '{') THEN CHAR_LENGTH(b) ELSE -CHAR_LENGTH(b) END END) > 250
       THEN NULL
-    WHEN /* a number of more than 1000 characters */ CHAR_LENGTH(answer) > 1000 AND REGEXP_LIKE(answer, '[0-9]{250}')
+    WHEN /* a number of more than 1000 characters */ OCTET_LENGTH(answer) > 1000 AND REGEXP_LIKE(answer, '[0-9]{250}')
       AND REGEXP_LIKE(REGEXP_REPLACE(answer, '"(?:[^"\\\\]++|\\\\"|\\\\[^"])*+"?+', ''), '([-+.0-9eE]{250}){4}[-+.0-9eE]') THEN NULL
     WHEN /* one JSON document and nothing behind it */ JSON_ARRAY_LENGTH('[' || answer || ']') = 1 AND JSON_ARRAY_LENGTH('[' || answer || ',0]') = 2
       THEN TRY_PARSE_JSON(answer)
