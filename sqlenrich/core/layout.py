@@ -50,7 +50,9 @@ class Layout(Generator):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._flat: dict[int, tuple[exp.Expr, str]] = {}  # holds the node too, so that its id stays its own
+        # By whether it is pretty: the nodes around a node ask for its text several times. The node is held too, so that
+        # its id stays its own.
+        self._printed: dict[bool, dict[int, tuple[exp.Expr, str]]] = {True: {}, False: {}}
 
     def line(self, node: exp.Expr, room: int = WIDTH) -> str | None:
         """Give the node on one line, or None where it does not fit."""
@@ -65,17 +67,20 @@ class Layout(Generator):
         """Print a node on one line where it fits."""
         if key is not None or not isinstance(expression, exp.Expr):
             return str(super().sql(expression, key, comment))
-        if self.pretty:
-            if isinstance(expression, _PRINTED_ONCE):
-                return str(self.line(expression, sys.maxsize))
-            line = None if isinstance(expression, _CLAUSES) else self.line(expression)
-            query = expression.this if isinstance(expression, exp.Subquery) else expression
-            if isinstance(query, exp.Select) and not query.args.get("with_"):
-                line = self.line(expression, SHORT_QUERY if expression is query else WIDTH)
-            return str(super().sql(expression, key, comment)) if line is None else line
-        if id(expression) not in self._flat:
-            self._flat[id(expression)] = (expression, super().sql(expression, key, comment))
-        return self._flat[id(expression)][1]
+        printed = self._printed[bool(self.pretty)]
+        if id(expression) not in printed:
+            text = self._pretty(expression, comment) if self.pretty else str(super().sql(expression, key, comment))
+            printed[id(expression)] = (expression, text)
+        return printed[id(expression)][1]
+
+    def _pretty(self, expression: exp.Expr, comment: bool) -> str:
+        if isinstance(expression, _PRINTED_ONCE):
+            return str(self.line(expression, sys.maxsize))
+        line = None if isinstance(expression, _CLAUSES) else self.line(expression)
+        query = expression.this if isinstance(expression, exp.Subquery) else expression
+        if isinstance(query, exp.Select) and not query.args.get("with_"):
+            line = self.line(expression, SHORT_QUERY if expression is query else WIDTH)
+        return str(super().sql(expression, None, comment)) if line is None else line
 
     def create_sql(self, expression: exp.Create) -> str:
         """Print the properties of a table on the line where its name or its columns end."""
