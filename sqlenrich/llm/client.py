@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -14,6 +13,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, TypeVar
 
+from sqlenrich.core.loop_thread import LoopThread
 from sqlenrich.llm.health import EndpointHealth, Stopped
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.model import (
@@ -41,7 +41,7 @@ INSTANT_CHUNK = 16
 T = TypeVar("T")
 
 _inherited: list[object] = []
-"""Event loops that a forked process inherited. They stay referenced: freeing one could disturb its owner."""
+"""What a forked process inherited of open clients. It stays referenced: freeing a loop could disturb its owner."""
 
 
 class Client:
@@ -96,8 +96,7 @@ class Client:
         self._singles: set[asyncio.Task[Answer]] = set()
         self._slots = asyncio.Semaphore(concurrency)
         self._preflight: asyncio.Task[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: LoopThread | None = None
         self._pid = os.getpid()
 
     @property
@@ -109,14 +108,12 @@ class Client:
 
     def __enter__(self) -> Client:
         self._pid = os.getpid()
-        loop = _new_loop()
-        self._loop = loop
-        self._thread = threading.Thread(target=loop.run_forever, name="sqlenrich-client", daemon=True)
+        self._thread = LoopThread("sqlenrich-client", _new_loop())
         self._thread.start()
         try:
-            self._await(self.model.open())
+            self._wait(self.model.open())
         except BaseException:
-            self._shut()
+            self._end()
             raise
         return self
 
@@ -128,9 +125,9 @@ class Client:
         try:
             for stream in tuple(self._streams):
                 self._leave(stream)
-            self._await(self.model.close())
+            self._wait(self.model.close())
         finally:
-            self._shut()
+            self._end()
 
     async def __aenter__(self) -> Client:
         return await asyncio.to_thread(self.__enter__)
@@ -150,7 +147,7 @@ class Client:
         if self.stopped:
             return answers
         try:
-            self._await(self._probe(requests, answers))
+            self._wait(self._probe(requests, answers))
         except (CancelledError, Stopped):
             if not self.stopped:
                 raise
@@ -163,10 +160,7 @@ class Client:
 
         Raises RunError where every request would fail, and Stopped after ``stop`` and at one of the caps of ``budget``.
         """
-        self._reopen_after_fork()
-        if self._loop is None or self._loop.is_closed():
-            raise RuntimeError("the client is not open: use it as a context manager")
-        future = asyncio.run_coroutine_threadsafe(self._single(request), self._loop)
+        future = self._open_thread().submit(self._single(request))
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -323,10 +317,10 @@ class Client:
         if stream not in self._streams:
             return  # the client was closed before
         self._streams.remove(stream)
-        if threading.current_thread() is self._thread:
+        if self._thread is not None and self._thread.is_current:
             stream.cancel()  # the garbage collector ends a forgotten stream in this thread, which must not wait
         else:
-            self._await(stream.abandon())
+            self._wait(stream.abandon())
 
     async def _single(self, request: Request) -> Answer:
         task: Any = asyncio.current_task()
@@ -381,38 +375,37 @@ class Client:
             if task is not None:
                 if self._stops > 1:
                     task.cancel()
-                elif self._loop is not None:
-                    self._loop.call_later(self.policy.grace_s, task.cancel)
+                elif self._thread is not None:
+                    self._thread.loop.call_later(self.policy.grace_s, task.cancel)
         for stream in tuple(self._streams):
             stream.wind_down()
             if self._stops > 1:
                 stream.cancel()
 
-    def _await(self, work: Coroutine[object, object, T]) -> T:
-        """Run a coroutine in the loop and give its result; it is cancelled if the caller is interrupted."""
+    def _wait(self, work: Coroutine[object, object, T]) -> T:
+        """Run a coroutine in the loop and give its result."""
         try:
-            self._reopen_after_fork()
-            if self._loop is None or self._loop.is_closed():
-                raise RuntimeError("the client is not open: use it as a context manager")
+            thread = self._open_thread()
         except BaseException:
             work.close()
             raise
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        finally:
-            future.cancel()
+        return thread.run(work)
 
     def _post(self, action: Callable[..., object], *arguments: object) -> None:
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(action, *arguments)
+        if self._thread is not None:
+            self._thread.post(action, *arguments)
+
+    def _open_thread(self) -> LoopThread:
+        self._reopen_after_fork()
+        if self._thread is None or self._thread.ended:
+            raise RuntimeError("the client is not open: use it as a context manager")
+        return self._thread
 
     def _reopen_after_fork(self) -> None:
         """Open a loop and connections of this process, where the client was opened by the parent of a fork."""
-        if self._pid == os.getpid() or self._loop is None:
+        if self._pid == os.getpid() or self._thread is None:
             return
-        _inherited.append((self._loop, self._thread, self._streams, self._singles))
+        _inherited.append((self._thread, self._streams, self._singles))
         self._streams, self._singles, self._preflight = [], set(), None
         self._slots = asyncio.Semaphore(self.concurrency)
         self.health.reset()
@@ -420,25 +413,12 @@ class Client:
             self.limiter.reset()
         self.__enter__()
 
-    def _shut(self) -> None:
+    def _end(self) -> None:
         """End the loop and its thread; whatever still runs in it is cancelled first."""
-        loop, thread = self._loop, self._thread
-        if loop is None or thread is None:
+        if self._thread is None or self._thread.ended:
             return
-        asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-        self._thread = None
+        self._thread.end()
         self._streams.clear()
-
-
-async def _cancel_others() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-    await asyncio.get_running_loop().shutdown_asyncgens()
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ import orjson
 
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, RunError
+from sqlenrich.core.loop_thread import LoopThread
 from sqlenrich.core.version import __version__
 from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.llm.throttle.wait_times import WaitTimes
@@ -113,8 +113,7 @@ class Desk:
         self._keys: dict[str, str | None] = {}
         """The keys of the assignments' endpoints, read when the first worker needs them."""
         self._timer: asyncio.TimerHandle | None = None
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="sqlenrich-desk", daemon=True)
+        self._thread = LoopThread("sqlenrich-desk")
         self._disk = ThreadPoolExecutor(1, "sqlenrich-journal")
         self._server: asyncio.AbstractServer | None = None
 
@@ -137,9 +136,9 @@ class Desk:
         """Listen. Raises RunError where the port can't be had."""
         self._thread.start()
         try:
-            asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
+            self._thread.run(self._listen())
         except OSError as error:
-            self._end_thread()
+            self._end()
             raise RunError(
                 f"the driver can't listen at {self._host}:{self._port} ({error.strerror or error}); set "
                 "spark.driver.bindAddress to an address of this host, or desk_port to a free port"
@@ -147,14 +146,13 @@ class Desk:
         return self
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
-        self._end_thread()
+        self._thread.run(self._close())
+        self._end()
 
     def stop(self) -> None:
         """Let workers send nothing new; a second call abandons what is in flight. From any thread."""
         self._stops += 1
-        with suppress(RuntimeError):  # the desk is closed
-            self._loop.call_soon_threadsafe(self._tell_all, {"stop": self._stops})
+        self._thread.post(self._tell_all, {"stop": self._stops})
 
     def drain(self, most_s: float = 10.0) -> None:
         """Wait until no worker asks: at most this long for what is in flight, and as long again for its end."""
@@ -190,15 +188,9 @@ class Desk:
             connection.writer.close()
         if self._timer is not None:
             self._timer.cancel()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
 
-    def _end_thread(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+    def _end(self) -> None:
+        self._thread.end()
         self._disk.shutdown()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -272,7 +264,7 @@ class Desk:
 
     def _on_key(self, connection: _Connection, assignment: str) -> None:
         """Read the endpoint's key again: the one that a worker has is refused."""
-        task = self._loop.create_task(self._hand_key(connection, assignment))
+        task = self._thread.loop.create_task(self._hand_key(connection, assignment))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -306,7 +298,7 @@ class Desk:
         self._unsynced.append(lambda: connection.send({"stored": len(rows)}))
         if not self._syncing:
             self._syncing = True
-            task = self._loop.create_task(self._sync())
+            task = self._thread.loop.create_task(self._sync())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -315,7 +307,7 @@ class Desk:
         while self._unsynced:
             acknowledge, self._unsynced = self._unsynced, []
             try:
-                await self._loop.run_in_executor(self._disk, self.journal.sync)
+                await self._thread.loop.run_in_executor(self._disk, self.journal.sync)
             except OSError as error:
                 self._fail(f"{self.journal.path} can't be written: {error.strerror}")
                 for connection in self._connections.values():
@@ -415,7 +407,7 @@ class Desk:
             self._timer.cancel()
             self._timer = None
         if self.buckets.wait_s < float("inf"):
-            self._timer = self._loop.call_later(self.buckets.wait_s, self._grant)
+            self._timer = self._thread.loop.call_later(self.buckets.wait_s, self._grant)
 
     def _grant_caps(self) -> None:
         for worker, *granted in self.budget.grants(self.busy()):

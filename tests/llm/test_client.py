@@ -606,7 +606,7 @@ def test_a_stop_before_the_stream_begins_leaves_no_time_counted() -> None:
         stream = Stream(client._context())
         client._post(stream.wind_down)
         client._post(stream.start)
-        client._await(asyncio.sleep(0.01))
+        client._wait(asyncio.sleep(0.01))
         assert not model.limiter.wait_times.is_open
 
 

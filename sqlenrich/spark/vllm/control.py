@@ -13,12 +13,12 @@ import json
 import secrets
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 from sqlenrich.core.errors import RunError
+from sqlenrich.core.loop_thread import LoopThread
 from sqlenrich.spark.vllm.keeper import ServerSettings
 from sqlenrich.spark.vllm.status import ServerStatus
 
@@ -46,13 +46,12 @@ class Control:
         self._go = asyncio.Event()
 
     def __enter__(self) -> Control:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="fleet", daemon=True)
+        self._thread = LoopThread("sqlenrich-fleet")
         self._thread.start()
         try:
-            self._server = self._call(asyncio.start_server(self._converse, self._host, self.port))
+            self._server = self._thread.run(asyncio.start_server(self._converse, self._host, self.port))
         except OSError as error:
-            self._close()
+            self._thread.end()
             raise RunError(
                 f"the fleet can't listen at {self._host}:{self.port}: {error.strerror}; set spark.driver.bindAddress "
                 "or control_port"
@@ -61,8 +60,8 @@ class Control:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._call(self._stop())
-        self._close()
+        self._thread.run(self._stop())
+        self._thread.end()
 
     @property
     def keepers(self) -> int:
@@ -81,7 +80,7 @@ class Control:
 
     def begin_placement(self, executors: int) -> None:
         """Begin a round: its tasks wait until so many executors have a keeper, or ``place_s``."""
-        self._call(self._begin(executors))
+        self._thread.run(self._begin(executors))
 
     async def _begin(self, executors: int) -> None:
         self._placed, self._wanted, self._go = set(), executors, asyncio.Event()
@@ -92,20 +91,12 @@ class Control:
         self._go.set()
         for writer in self._writers.values():
             writer.write(b'{"stop": true}\n')
-        until = self._loop.time() + self._settings.policy.stop_s + STOPPED_S
-        while self._writers and self._loop.time() < until:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._settings.policy.stop_s + STOPPED_S
+        while self._writers and loop.time() < until:
             await asyncio.sleep(0.02)
         for writer in list(self._writers.values()):
             writer.close()
-
-    def _close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _call(self, coroutine: Any) -> Any:
-        future: Future[Any] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        return future.result()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, ValueError, TimeoutError, asyncio.CancelledError):
