@@ -15,7 +15,8 @@ from sqlenrich.core.limits import Limits
 from sqlenrich.llm.health import Stopped
 from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.llm.throttle.endpoint_state import Permit
-from sqlenrich.llm.throttle.limiter import LimiterPolicy, RateLimiter
+from sqlenrich.llm.throttle.limiter import RateLimiter
+from sqlenrich.llm.throttle.policy import LimiterPolicy
 from sqlenrich.llm.throttle.rate_headers import Quota
 from sqlenrich.llm.throttle.wait_times import share_of_time
 from sqlenrich.spec.prices import Price

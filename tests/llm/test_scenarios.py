@@ -32,7 +32,8 @@ from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.stream import StreamPolicy
 from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.llm.throttle.endpoint_state import Permit
-from sqlenrich.llm.throttle.limiter import LimiterPolicy, RateLimiter
+from sqlenrich.llm.throttle.limiter import RateLimiter
+from sqlenrich.llm.throttle.policy import LimiterPolicy
 from sqlenrich.llm.throttle.wait_times import share_of_time
 from sqlenrich.spec.prices import Price
 from tests.support.endpoint import ScriptedEndpoint

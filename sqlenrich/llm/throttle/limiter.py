@@ -6,8 +6,7 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 
 from sqlenrich.core.limits import PER_MINUTE, Limits
 from sqlenrich.core.tokens import BYTES_PER_TOKEN
@@ -16,29 +15,12 @@ from sqlenrich.llm.throttle.budget import FREE, Budget
 from sqlenrich.llm.throttle.concurrency import max_per_endpoint
 from sqlenrich.llm.throttle.endpoint_state import EndpointState, Permit, open_files
 from sqlenrich.llm.throttle.leases import Bucket, Leases
+from sqlenrich.llm.throttle.load_balancer import LoadBalancer
+from sqlenrich.llm.throttle.policy import LimiterPolicy
 from sqlenrich.llm.throttle.quota import QuotaFinding
 from sqlenrich.llm.throttle.rate_headers import Quota
 from sqlenrich.llm.throttle.token_bucket import TokenBucket
 from sqlenrich.llm.throttle.wait_times import WaitTimes
-
-
-@dataclass(frozen=True)
-class LimiterPolicy:
-    """When an endpoint gets no requests for a while, and how token counts are estimated."""
-
-    failures_down: int = 3
-    """An endpoint is down after this many failed connections in a row; after one where another endpoint is up."""
-    failures_rest: int = 5
-    """An endpoint rests after this many failures in a row, where another one answers."""
-    first_rest_s: float = 0.25
-    """Length of the first rest; each further one is twice as long."""
-    longest_rest_s: float = 5.0
-    retry_after_quiet_s: float = 1.0
-    """Retry-After is obeyed where the endpoint answered nothing for this time."""
-    output_tokens: int = 256
-    """Tokens of an answer that are assumed before the first answer."""
-    smoothing: float = 0.05
-    """Weight of a new token count in the running averages."""
 
 
 class RateLimiter:
@@ -73,7 +55,7 @@ class RateLimiter:
         self.fixed = limits.concurrency if leases is None else leases.width
         self.budget = budget
         self.max_out = max_out
-        self.nearest_room = nearest_room
+        self.balancer = LoadBalancer(self.endpoints, self.policy, nearest_room)
         self.in_flight = 0
         self.wait_times = WaitTimes()
         self.on_capacity: set[Callable[[], None]] = set()
@@ -241,7 +223,7 @@ class RateLimiter:
             self.on_quota_estimated(endpoint, estimated)
         if wait_s > 0 and now - endpoint.answered_at > self.policy.retry_after_quiet_s:
             endpoint.blocked_until = max(endpoint.blocked_until, now + wait_s)
-        self._count_failure(endpoint, now)
+        self.balancer.failed(endpoint, now)
         self._settle(permit, now, 0, 0, 0)
         self._free(endpoint, now)
 
@@ -253,7 +235,7 @@ class RateLimiter:
         elif timeout:
             endpoint.concurrency.refused(permit.at, endpoint.in_flight - 1, now)
         self._return(permit, now, begun)
-        self._count_failure(endpoint, now)
+        self.balancer.failed(endpoint, now)
         if not unreachable:
             endpoint.unreached = 0
         else:
@@ -295,7 +277,8 @@ class RateLimiter:
             return self._denied("concurrency", 0.0)
         tokens_in = size / BYTES_PER_TOKEN * self._tokens_in_ratio
         tokens_out = self._tokens_out
-        endpoint, reason, wait_s = self._choose((1.0, tokens_in + tokens_out, tokens_in, tokens_out), now)
+        needs = (1.0, tokens_in + tokens_out, tokens_in, tokens_out)
+        endpoint, reason, wait_s = self.balancer.choose(needs, now, limited=self.fixed is None)
         if endpoint is None:
             return self._denied(reason, wait_s)
         cost = FREE
@@ -311,15 +294,15 @@ class RateLimiter:
                 self._report_budget_spent()
                 raise Stopped
         if self._buckets:
-            needs = {"rpm": 1.0, "tpm": tokens_in + tokens_out, "input_tpm": tokens_in, "output_tpm": tokens_out}
+            amounts = {"rpm": 1.0, "tpm": tokens_in + tokens_out, "input_tpm": tokens_in, "output_tpm": tokens_out}
             for name, bucket in self._buckets.items():
-                if (wait_s := bucket.wait_s(needs[name], now)) > 0:
+                if (wait_s := bucket.wait_s(amounts[name], now)) > 0:
                     return None, name, wait_s
         if budget is not None:
             budget.sent(cost)
         if self._buckets:
             for name, bucket in self._buckets.items():
-                bucket.take(needs[name], now)
+                bucket.take(amounts[name], now)
         endpoint.in_flight += 1
         self.in_flight += 1
         return Permit(endpoint, now, size, tokens_in, tokens_out, cost), "", 0.0
@@ -334,57 +317,6 @@ class RateLimiter:
     def _report_budget_spent(self) -> None:
         for listener in tuple(self.on_budget_spent):
             listener()
-
-    def _choose(self, needs: Sequence[float], now: float) -> tuple[EndpointState | None, str, float]:
-        """Give the endpoint with the lowest load, or why none can be used."""
-        best: EndpointState | None = None
-        choice = len(self.endpoints) > 1 and self._any_answers()
-        blocked = rated = math.inf
-        anyone = False
-        for endpoint in self.endpoints:
-            if not endpoint.up:
-                continue
-            if (blocked_s := endpoint.blocked_s(now)) > 0:
-                blocked = min(blocked, blocked_s)
-                continue
-            anyone = True
-            if self.fixed is None and endpoint.in_flight >= endpoint.concurrency.limit:
-                continue
-            if choice and endpoint.failures >= self.policy.failures_rest and endpoint.in_flight:
-                continue  # one request at a time finds out whether it answers again
-            if (wait_s := endpoint.wait_s(needs, now)) > 0:
-                rated = min(rated, wait_s)
-                continue
-            if best is None or self._load(endpoint) < self._load(best):
-                best = endpoint
-        if best is not None:
-            return best, "", 0.0
-        wait_s = min(blocked, rated)
-        reason = "endpoint_rate" if rated < math.inf else "concurrency" if anyone else "endpoint"
-        return None, reason, 0.0 if wait_s == math.inf else wait_s
-
-    def _load(self, endpoint: EndpointState) -> tuple[float, int]:
-        if endpoint.number == 0 and endpoint.in_flight < self.nearest_room:
-            return -1.0, endpoint.failures
-        # Where the concurrency is fixed, no endpoint has a limit of its own.
-        return endpoint.in_flight / (endpoint.concurrency.limit if self.fixed is None else 1), endpoint.failures
-
-    def _any_answers(self) -> bool:
-        return any(endpoint.up and endpoint.failures < self.policy.failures_rest for endpoint in self.endpoints)
-
-    def _count_failure(self, endpoint: EndpointState, now: float) -> None:
-        """Let an endpoint rest that only fails where others answer: failing at once makes its load the lowest."""
-        policy = self.policy
-        endpoint.failures += 1
-        if (
-            endpoint.failures >= policy.failures_rest
-            and now >= endpoint.blocked_until
-            and len(self.endpoints) > 1
-            and self._any_answers()
-        ):
-            rest_s = policy.first_rest_s * 2.0 ** min(endpoint.rests, 16)
-            endpoint.blocked_until = now + min(rest_s, policy.longest_rest_s)
-            endpoint.rests += 1
 
     def _return(self, permit: Permit, now: float, begun: bool) -> None:
         used = None if begun else 0
