@@ -92,7 +92,11 @@ def spark_session() -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "1g",
+        "spark.driver.memory": "2g",
+        # Spark keeps the plans of so many queries for its pages: by default of a thousand.
+        "spark.sql.ui.retainedExecutions": "5",
+        "spark.ui.retainedJobs": "5",
+        "spark.ui.retainedStages": "5",
         "spark.driver.extraClassPath": jar,
         "spark.driver.extraJavaOptions": java,
         "spark.local.dir": str(scratch / "local"),
