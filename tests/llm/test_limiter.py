@@ -16,7 +16,7 @@ from sqlenrich.llm.health import Stopped
 from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.llm.throttle.endpoint_state import Permit
 from sqlenrich.llm.throttle.limiter import RateLimiter
-from sqlenrich.llm.throttle.policy import LimiterPolicy
+from sqlenrich.llm.throttle.limiter_policy import LimiterPolicy
 from sqlenrich.llm.throttle.rate_headers import Quota
 from sqlenrich.llm.throttle.wait_times import share_of_time
 from sqlenrich.spec.prices import Price

@@ -33,7 +33,7 @@ from sqlenrich.llm.stream import StreamPolicy
 from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.llm.throttle.endpoint_state import Permit
 from sqlenrich.llm.throttle.limiter import RateLimiter
-from sqlenrich.llm.throttle.policy import LimiterPolicy
+from sqlenrich.llm.throttle.limiter_policy import LimiterPolicy
 from sqlenrich.llm.throttle.wait_times import share_of_time
 from sqlenrich.spec.prices import Price
 from tests.support.endpoint import ScriptedEndpoint

@@ -80,7 +80,7 @@ def _schema(value: Sql) -> Sql:
 
 
 def _labelled(schema: Sql, *names: str) -> exp.Paren:
-    """Whether a schema is one of these or a decimal, whose label also has its digits."""
+    """Whether a schema has one of these names or is a decimal, whose name also gives its digits."""
     listed = exp.In(this=schema, expressions=[literal(name) for name in names])
     return exp.paren(any_of(listed, func("STARTSWITH", schema.copy(), literal("DECIMAL"))), copy=False)
 
@@ -99,7 +99,7 @@ def _kind(value: Sql, kind: str) -> Sql:
             number = _get(value.copy(), "$", "double")
             # FLOOR gives a BIGINT, which fails the query for 1e19; RINT gives a double.
             whole = exp.EQ(this=number, expression=func("RINT", number.copy()))
-            # A read as a double is the slowest part: Spark plans a cast for each row (4.3).
+            # To read a number as another type is slow: Spark makes a Cast expression for each row (4.3).
             bigint = exp.EQ(this=schema, expression=literal("BIGINT"))
             return exp.paren(any_of(bigint, all_of(_labelled(schema.copy(), "DOUBLE", "FLOAT"), whole)), copy=False)
     return exp.EQ(this=schema, expression=literal(_LABELS[kind]))

@@ -15,8 +15,8 @@ from sqlenrich.llm.throttle.budget import FREE, Budget
 from sqlenrich.llm.throttle.concurrency import max_per_endpoint
 from sqlenrich.llm.throttle.endpoint_state import EndpointState, Permit, open_files
 from sqlenrich.llm.throttle.leases import Bucket, Leases
+from sqlenrich.llm.throttle.limiter_policy import LimiterPolicy
 from sqlenrich.llm.throttle.load_balancer import LoadBalancer
-from sqlenrich.llm.throttle.policy import LimiterPolicy
 from sqlenrich.llm.throttle.quota import QuotaFinding
 from sqlenrich.llm.throttle.rate_headers import Quota
 from sqlenrich.llm.throttle.token_bucket import TokenBucket

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlenrich.llm.throttle.endpoint_state import EndpointState
-from sqlenrich.llm.throttle.policy import LimiterPolicy
+from sqlenrich.llm.throttle.limiter_policy import LimiterPolicy
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class LoadBalancer:
     def choose(self, needs: Sequence[float], now: float, *, limited: bool) -> tuple[EndpointState | None, str, float]:
         """Give the endpoint with the lowest load, or why none can be used and the seconds until then (0: unknown).
 
-        ``needs`` are the request's amounts of each limit a minute. ``limited``: each endpoint has a concurrency limit
-        of its own.
+        ``needs`` are the request's amounts, one for each of ``KINDS``. ``limited``: each endpoint has a concurrency
+        limit of its own.
         """
         best: EndpointState | None = None
         choice = len(self.endpoints) > 1 and self._any_answers()

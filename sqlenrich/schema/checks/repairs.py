@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 
 from sqlglot import exp
 
@@ -37,14 +36,20 @@ def repaired_sql(
     json: JsonFunctions, texts: TextFunctions, text: Sql, repairs: Collection[str], *, keep_null: Collection[str] = ()
 ) -> Sql:
     """Give the text after the declared repairs; ``keep_null`` are the names whose null stays."""
+    repaired = _repaired(json, texts, text, repairs, keep_null)
     if json.slow_trim and _OUTER.issuperset(repairs):
-        bare = all_of(texts.startswith(text, literal("{")), texts.endswith(text.copy(), literal("}")))
-        quick = replace(json, slow_trim=False)
-        return case((bare, text.copy()), default=repaired_sql(quick, texts, text.copy(), repairs))
+        bare = all_of(texts.startswith(text.copy(), literal("{")), texts.endswith(text.copy(), literal("}")))
+        return case((bare, text.copy()), default=repaired)
+    return repaired
+
+
+def _repaired(
+    json: JsonFunctions, texts: TextFunctions, text: Sql, repairs: Collection[str], keep_null: Collection[str]
+) -> Sql:
     if "reasoning" in repairs:
         others = [repair for repair in repairs if repair != "reasoning"]
         plain = without_reasoning(json, texts, text, trimmed="trim" in repairs)
-        repaired: Sql = json.let_text(plain, lambda text: repaired_sql(json, texts, text, others, keep_null=keep_null))
+        repaired: Sql = json.let_text(plain, lambda text: _repaired(json, texts, text, others, keep_null))
         return repaired
     trimmed = json.trim(text)
     repaired = trimmed if "trim" in repairs else text
