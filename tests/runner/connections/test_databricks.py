@@ -28,6 +28,7 @@ from sqlenrich.runner.backends.connections.databricks.connection import (
     open_databricks_named,
 )
 from sqlenrich.spec.settings import Config
+from tests.support.hostile import NAMES
 from tests.support.process import ROOT, Process
 from tests.support.warehouses import Standin, ended
 
@@ -121,6 +122,22 @@ def test_a_long_statement_runs_is_found_by_its_tags_and_is_cancelled(
     assert connection.running(tags) == []
     connection.cancel(id)
     assert len(asked(warehouse, "cancelled")) < LONG
+
+
+def test_no_tag_changes_a_statement_and_each_finds_it_again(
+    warehouse: Process, connection: DatabricksConnection
+) -> None:
+    """Spark and Databricks nest comments: a tag must neither end the comment of the tags nor open another."""
+    made = "CREATE TABLE injected AS SELECT 1 AS x"
+    attacks = [f"*/ {made} /* */ --", f"*/ {made}; -- /*", f"/* */ */ {made} --", "/*", "*\\/", "x\n*/\n-- /*"]
+    tags = {f"tag {number}": text for number, text in enumerate((*attacks, *NAMES.values()))}
+    warehouse.get("/settings", {"delay": 0.2})
+    id = connection.submit(ASK.format(tag="tagged", rows=LONG), tags, "job-tags")
+    query = [id.partition(".")[0]]
+    assert [text for name, text in tags.items() if connection.running({name: text}) != query] == []
+    connection.cancel(id)
+    assert ended(connection, id) == JobStatus(JobState.CANCELLED)
+    assert connection.columns("injected") is None
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["id with handle", "id from running"])

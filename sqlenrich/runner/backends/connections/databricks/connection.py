@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import takewhile
 from typing import Any, Self, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 from uuid import UUID
 
 from sqlglot import exp
@@ -49,7 +49,7 @@ _STATES = {
 """The ends of a statement: names of the client's CommandState, and of the query history's status."""
 _UNFINISHED = ("QUEUED", "STARTED", "COMPILING", "COMPILED", "RUNNING")
 """The statuses of the query history before the end (QueryStatus of databricks-sdk)."""
-_TAGS = re.compile(r"\s*/\* sqlenrich (\{.*?\}) \*/")
+_TAGS = re.compile(r"\s*/\* sqlenrich (\S*) \*/")
 _HISTORY = "/api/2.0/sql/history/queries"
 _PAGES = 20
 _QUIET = logging.NullHandler()
@@ -372,18 +372,17 @@ def _id_of(command: Any) -> str:
 
 
 def _comment(tags: Mapping[str, str]) -> str:
-    """Give the comment that finds a statement again: one line of JSON that can't end the comment or be substituted."""
-    written = json.dumps(dict(tags), sort_keys=True).replace("/", "\\/").replace("$", "\\u0024")
-    return f"/* sqlenrich {written} */\n"
+    """Return the comment that finds a statement again: the tags as the query of a URL.
+
+    A percent-encoded text holds letters, digits and ``_.-~%+&=`` alone. No text of a user can therefore end the comment
+    or nest another in it (Databricks SQL and Spark nest ``/* */``), and nothing in it is substituted.
+    """
+    return f"/* sqlenrich {urlencode(tags)} */\n"
 
 
 def _tags_of(sql: str) -> dict[str, str]:
     found = _TAGS.match(sql)
-    try:
-        read = json.loads(found[1]) if found else {}
-    except ValueError:
-        return {}
-    return {str(name): str(value) for name, value in read.items()}
+    return dict(parse_qsl(found[1], keep_blank_values=True)) if found else {}
 
 
 def _rows_written(cursor: Any) -> int | None:
