@@ -121,6 +121,11 @@ yes_option = click.option("--yes", is_flag=True, help="Don't ask before the firs
 
 joining_options = _all(
     click.option("--incremental", is_flag=True, help="Replace the rows of the same key; keep all others."),
+    click.option(
+        "--publish-partial",
+        is_flag=True,
+        help="Replace complete results of an earlier run although this one ends early.",
+    ),
     click.option("--replace", is_flag=True, help="Take over the tables of another prompt file of this name."),
 )
 

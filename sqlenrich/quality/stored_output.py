@@ -127,6 +127,12 @@ class StoredOutput:
         made = [line for line in self.runs if line.made_tables]
         return made[-1] if made else self.runs[-1]
 
+    @cached_property
+    def unpublished(self) -> RunLine | None:
+        """A later run that made the prompts anew and left the results as they were."""
+        later = self.runs[self.runs.index(self.last) + 1 :]
+        return next((line for line in reversed(later) if line.snapshot is not None), None)
+
     @property
     def request(self) -> SharedRequest:
         """What the requests of the last run share. Raises ConfigError where it is unknown."""

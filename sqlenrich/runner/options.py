@@ -45,6 +45,8 @@ class RunOptions(SourceOptions, InputOptions, AskOptions, RunPlaceOptions, total
 
     incremental: bool
     """The rows replace those of the same key; the others stay."""
+    publish_partial: bool
+    """A run that ends early replaces complete results of an earlier run."""
     replace: bool
     """The tables may be those of another prompt file of this name."""
 

@@ -95,8 +95,8 @@ class Report:
     stopped: bool = False
     declined: bool = False
     """Whether the caller declined to send the requests."""
-    unchanged: bool = False
-    """Whether the tables are those of an earlier run."""
+    published: bool = True
+    """Whether the tables of results are this run's; False: they are those of an earlier run."""
     drift: Drift | None = None
     """How far the answers have moved from those of earlier runs, where the header has ``drift``."""
     unasked: int = 0
@@ -154,7 +154,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the facts by name, as the JSON has them."""
-        hidden = ("name", "output", "again", "results", "max_quarantine", "stopped", "declined", "unchanged", "unasked",
+        hidden = ("name", "output", "again", "results", "max_quarantine", "stopped", "declined", "unasked",
                   "drift")  # fmt: skip
         facts = {each.name: _plain(getattr(self, each.name)) for each in fields(self) if each.name not in hidden}
         if not self.statements:
@@ -170,7 +170,7 @@ class Report:
     def to_text(self) -> str:
         """Give the report for a terminal."""
         if self.declined:
-            if self.unchanged:
+            if not self.published:
                 return f"nothing was sent, and nothing changed: {self.name} and {self.name}_quarantine are as they were"
             return f"nothing was sent: what is not answered is NOT_ASKED in {self.name}_quarantine"
         lines = [
@@ -193,6 +193,10 @@ class Report:
                 f"stopped{at} before the first request, {left}: it allows none, raise it"
                 if at and not self.calls
                 else f"stopped{at} with {left}; run the same command again to continue"
+            )
+        if not self.published and not self.declined:
+            lines.append(
+                f"{self.name} and {self.name}_quarantine are those of the run before; --publish-partial replaces them"
             )
         if self.unasked:
             lines.append(f"{counted(self.unasked, 'request')} never asked: sqlenrich run asks them, retry does not")

@@ -133,8 +133,10 @@ def _retry(
         _ask_until_done(session, loop, calls, start, counts.pending)
     except SqlenrichError as error:
         failure = error
-    results = backend.finish(plan, steps)
-    return session.close(start, plan, counts, results, loop, failure, cached=cached, unasked=unasked)
+    results = backend.finish(plan, steps, partial=False, unasked=unasked)
+    return session.close(
+        start, plan, counts, results, loop, failure, cached=cached, unasked=unasked, publish=results.published
+    )
 
 
 def _ask_until_done(session: Session, loop: Loop, calls: Sequence[Call], start: RunStart, pending: int) -> None:

@@ -67,7 +67,8 @@ def run(
     ``engine`` with ``profile`` or ``connection``, for a warehouse, where ``output`` is a schema, the warehouse's own
     function asks unless an endpoint is given, ``chunk_rows`` is the number of requests a statement, and ``take_over``
     cancels a statement that a dead run left behind. With ``incremental`` the rows replace those of the same key, and
-    the others stay; ``replace`` takes over the tables of another prompt file of the same name. With ``spark``, a
+    the others stay; a run that ends early leaves complete results of an earlier run as they are, but with
+    ``publish_partial``; ``replace`` takes over the tables of another prompt file of the same name. With ``spark``, a
     SparkSession or the URL of a master, the run works there: ``input`` may be a query too, ``output`` is a schema or a
     folder, executors ask the endpoint, and reach the driver at ``desk_port``.
 
@@ -115,10 +116,16 @@ def run(
             in_sql=choice.asks_in_sql,
             file=file,
         )
-        return _run(session, plan, snapshot, incremental=bool(options.get("incremental")))
+        return _run(
+            session,
+            plan,
+            snapshot,
+            incremental=bool(options.get("incremental")),
+            partial=bool(options.get("publish_partial")),
+        )
 
 
-def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool) -> Report:
+def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool, partial: bool) -> Report:
     backend, caps = session.backend, session.caps
     start = session.start(snapshot, plan, [(session.model.resolved, plan.constant)])
     # The backend needs no Python while it makes the prompts.
@@ -146,12 +153,12 @@ def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool)
         except SqlenrichError as error:
             failure = error
     # A run without an answer leaves the tables of an earlier run as they were.
-    unchanged = (not confirmed or failure is not None) and not loop.stored and backend.exists(plan.step("enriched"))
-    results = _unasked(counts) if unchanged else backend.finish(plan, [plan.responses])
-    drift = None if unchanged or not loop.stored else _watch_answers(session, plan)
+    unanswered = (not confirmed or failure is not None) and not loop.stored and backend.exists(plan.step("enriched"))
+    results = _unasked(counts) if unanswered else backend.finish(plan, [plan.responses], partial=partial)
+    drift = _watch_answers(session, plan) if results.published and loop.stored else None
     try:
         return session.close(
-            start, plan, counts, results, loop, failure, cached=cached, publish=not unchanged, drift=drift
+            start, plan, counts, results, loop, failure, cached=cached, publish=results.published, drift=drift
         )
     finally:
         if not session.enrichment.keep_prompts:
@@ -173,7 +180,7 @@ def _watch_answers(session: Session, plan: Plan) -> Drift | None:
 
 
 def _unasked(counts: Counts) -> Results:
-    return Results(0, counts.rows, {"NOT_ASKED": counts.rows}, counts.unanswered)
+    return Results(0, counts.rows, {"NOT_ASKED": counts.rows}, counts.unanswered, published=False)
 
 
 def _import_client() -> None:

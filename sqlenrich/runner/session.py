@@ -235,7 +235,7 @@ class Session:
             max_quarantine=self.enrichment.max_quarantine,
             stopped=self.stopper.requested,
             unasked=unasked,
-            unchanged=not publish,
+            published=publish,
             declined=self.declined,
             stopped_at=self._cap_reached(results.pending),
             limits=loop.limit_shares(),

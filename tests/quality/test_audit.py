@@ -414,8 +414,8 @@ def test_a_run_that_was_declined_changes_no_verdict(mocked: Path) -> None:
     se.run(se.load(prompt), input=data, output=mocked, mock=True, observer=Declining())
     write_prompt(mocked.parent)
     assert rows(mocked, "SELECT status FROM _sqlenrich_runs ORDER BY started_at") == [("done",), ("stopped",)]
-    problems = se.audit(se.load(prompt), output=mocked).problems
-    assert {one.check for one in problems} == {"value"}  # the prompts are those of the declined run
+    (problem,) = se.audit(se.load(prompt), output=mocked).problems
+    assert (problem.check, "the prompts are not" in problem.text) == ("ledger", True)
     run(prompt, data, mocked)
     assert se.audit(se.load(prompt), output=mocked).holds
 

@@ -147,6 +147,31 @@ def test_daily_deltas_give_the_table_of_one_run() -> None:
     assert (retried.rows_in, retried.quarantined) == (len(once), 0)
 
 
+def test_a_run_that_ends_early_leaves_complete_results() -> None:
+    """Rows of the tables and lines of the file after each call, and whether the call published them."""
+    steps: list[tuple[Any, dict[str, Any], int, bool]] = [
+        (se.run, {"input": few(*range(4)), "max_calls": 2}, 4, True),  # there are none before
+        (se.run, {"input": few(*range(6))}, 6, True),  # those of a run that ended early are replaced
+        (se.run, {"input": few(*range(10)), "max_calls": 2}, 6, False),
+        (se.retry, {}, 6, False),
+        (se.run, {"input": few(*range(9)), "incremental": True, "max_rows": 1}, 6, False),
+        (se.run, {"input": few(*range(10)), "max_rows": 1, "publish_partial": True}, 10, True),
+        (se.run, {"input": few(*range(9)), "max_rows": 1}, 9, True),
+        (se.run, {"input": few(*range(3))}, 3, True),
+    ]
+    kept = "intent and intent_quarantine are those of the run before; --publish-partial replaces them"
+    for verb, options, expected, published in steps:
+        report = verb(made(), output=["out.duckdb", "out.csv"], model=se.Mock(), **options)
+        found = rows(Path("out.duckdb"), "SELECT id FROM intent UNION ALL SELECT id FROM intent_quarantine")
+        assert len(found) == expected, options
+        lines = [len(Path(name).read_text().splitlines()) - 1 for name in ("out.csv", "out_quarantine.csv")]
+        assert sum(lines) == expected, options
+        assert se.audit(made(), output="out.duckdb").exit_status == (0 if published else 3), options
+        assert (report.to_dict()["published"], kept in report.to_text()) == (published, not published), options
+        assert report.rows_in == report.enriched + report.quarantined, options
+        assert report.exit_status == (4 if report.pending else 0), options
+
+
 def test_a_run_that_shrinks_the_table_says_so() -> None:
     notes = Notes()
     for ids, said in ((range(5), []), (range(6), []), (range(2), ["--incremental keeps the rows"])):

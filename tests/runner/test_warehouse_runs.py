@@ -8,11 +8,12 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import sqlenrich as se
+from sqlenrich.runner.backends.connections.base import JobState, TransientError, WarehouseConnection
 from sqlenrich.runner.backends.jobs import JobPolicy
 from sqlenrich.runner.backends.warehouse import WarehouseBackend
 from sqlenrich.runner.observer import Stopper
@@ -148,6 +149,48 @@ def test_caps_are_kept(place: Standin, tmp_path: Path) -> None:
     assert report.stopped_at == "max_cost"
     assert 0 < report.calls < REQUESTS - 10
     assert spent <= 1.2
+
+
+class LosesReplies:
+    """A connection that loses the first reply to each statement that makes prompts: the statement runs twice."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner, self._lost = inner, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def __enter__(self) -> Any:
+        self._inner.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._inner.__exit__(*error)
+
+    def submit(self, sql: str, tags: Mapping[str, str], job_id: str) -> str:
+        id: str = self._inner.submit(sql, tags, job_id)
+        self._lost = not self._lost and tags["step"] in ("prompts", "setup") and "tickets_prompts" in sql
+        if self._lost:
+            wait_for(lambda: self._inner.status(id).state is not JobState.RUNNING)
+            raise TransientError("the reply was lost")
+        return id
+
+
+def test_rows_replaced_by_key_are_right_although_statements_run_twice(place: Standin) -> None:
+    """An incremental run that ends early leaves the results; one that ends has each row once."""
+    assert enrich(place, where="channel = 'web'").rows_in == len(ROWS) // 3
+    stopped = enrich(place, incremental=True, max_calls=5)
+    assert (stopped.rows_in, stopped.published, stopped.exit_status) == (len(ROWS), False, 4)
+    assert len(place.rows("tickets", "id")) == len(ROWS) // 3
+    for where in ("id < '030'", None):
+        connection, _ = open_connection(place.engine, {"profile": "standin"}, place.folder / "tickets.prompt")
+        backend = WarehouseBackend(
+            cast("WarehouseConnection", LosesReplies(connection)), place.schema, jobs=JobPolicy(first_delay_s=0.05)
+        )
+        enrich(place, engine=None, profile=None, output=backend, incremental=True, where=where)
+        assert place.rows("tickets_prompts", "id") == [(row["id"],) for row in ROWS]
+    assert place.rows("tickets", "id") == [(row["id"],) for row in ROWS]
+    assert [name for name in place.tables() if name.endswith(("_incoming", "_joined"))] == []
 
 
 @pytest.mark.parametrize("fault", ["throttle", "reset", "statement"])

@@ -158,7 +158,7 @@ def retry(file: str, yes: bool, as_json: bool, **options: Any) -> int:
     return _report(se.retry, file, yes=yes, as_json=as_json, **options)
 
 
-NOT_PLANNED = ("chunk_rows", "take_over", "incremental", "replace", "prefix_order", "log", "scored")
+NOT_PLANNED = ("chunk_rows", "take_over", "incremental", "publish_partial", "replace", "prefix_order", "log", "scored")
 """The options of a run that change nothing in its plan."""
 
 

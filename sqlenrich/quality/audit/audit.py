@@ -88,7 +88,7 @@ def audit(enrichment: Enrichment, *, output: str | Path, row: Mapping[str, Any] 
     as their answers give them, tokens and cost. It needs neither the input nor the prompt file as it was, and changes
     nothing. Raises ConfigError where there is no run, no such row, or a table of another version.
     """
-    from sqlenrich.quality.audit.checks import CHECKS, not_rebuilt
+    from sqlenrich.quality.audit.checks import CHECKS, ledger_problems, not_rebuilt
     from sqlenrich.quality.audit.rebuilt_requests import make_views
     from sqlenrich.quality.stored_output import check_version, checked_key, stored_output
 
@@ -97,6 +97,8 @@ def audit(enrichment: Enrichment, *, output: str | Path, row: Mapping[str, Any] 
         if row is not None:
             return _audit_of_row(stored, str(output), checked_key(stored, row))
         make_views(stored)
+        if stored.unpublished is not None:  # the prompts and the results are not those of one run
+            return Audit(stored.name, str(output), *_counts(stored), tuple(ledger_problems(stored)), ())
         problems = tuple(problem for check in CHECKS for problem in check(stored))
         return Audit(stored.name, str(output), *_counts(stored), problems, tuple(not_rebuilt(stored)))
 

@@ -96,6 +96,9 @@ def ledger_problems(stored: StoredOutput) -> Iterator[Problem]:
             )
     if stored.last.status == "started":
         yield Problem("ledger", f"run {stored.last.run_id}", f"it did not end: {AGAIN}")
+    if (later := stored.unpublished) is not None:
+        results = f"the results are those of run {stored.last.run_id}, the prompts are not"
+        yield Problem("ledger", f"run {later.run_id}", f"it ended early ({results}): {AGAIN}")
 
 
 def count_problems(stored: StoredOutput) -> Iterator[Problem]:

@@ -47,6 +47,8 @@ class Results:
     quarantined: int
     reasons: Mapping[str, int]
     pending: int
+    published: bool = True
+    """Whether the tables of results have these rows; False: they are those of an earlier run."""
 
 
 @dataclass(frozen=True)
@@ -194,8 +196,12 @@ class Backend(Protocol):
     def judge(self, plan: Plan, *, asked_by: str | None = None) -> None:
         """Make ``checked``: all of it, or again for what the run ``asked_by`` asked; all or nothing."""
 
-    def finish(self, plan: Plan, calls: Sequence[Step]) -> Results:
-        """Make ``checked``, ``enriched`` and ``quarantine`` together. Raises RunError if a row is lost."""
+    def finish(self, plan: Plan, calls: Sequence[Step], *, partial: bool = True, unasked: int = 0) -> Results:
+        """Make ``checked``, ``enriched`` and ``quarantine`` together. Raises RunError if a row is lost.
+
+        Without ``partial``, complete results of an earlier run stay where rows of this one were not asked.
+        ``unasked`` counts the requests besides those of the calls that wait for a run.
+        """
 
     def drop_prompts(self, plan: Plan) -> None:
         """Drop the tables that only hold prompts, where the enrichment does not keep them."""

@@ -22,6 +22,8 @@ _SPENT = (
     "SUM(CASE WHEN tokens_cached > tokens_in THEN tokens_in ELSE tokens_cached END)",
     "SUM(tokens_out)",
 )
+NOT_ASKED = "NOT_ASKED"
+"""The reason of a row that no run has asked."""
 BYTE_LENGTH = {"bigquery": "BYTE_LENGTH", "duckdb": "STRLEN"}
 """The function for a text's bytes where it is not OCTET_LENGTH."""
 
@@ -125,21 +127,29 @@ def inlined(query: exp.Query, definitions: Mapping[str, exp.Query]) -> exp.Query
     return whole
 
 
-def replace_by_key(
+def joined_by_key(
     engine: Engine, table: exp.Table, incoming: exp.Table, columns: Collection[str], key: Sequence[str]
-) -> tuple[exp.Delete, exp.Insert]:
-    """Statements that replace the rows of a table by those of another one with the same key. NULL is a key too."""
-    names = [identifier(engine, name) for name in columns]
-    keys = [identifier(engine, name) for name in key]
-    given = incoming.copy()
-    given.set("alias", exp.TableAlias(this=exp.to_identifier("i")))
-    same = (exp.NullSafeEQ(this=exp.column(name.copy(), "i"), expression=exp.column(name.copy(), "p")) for name in keys)
-    found = exp.Exists(this=select("1").from_(given).where(*same))
-    aliased = table.copy()
-    aliased.set("alias", exp.TableAlias(this=exp.to_identifier("p")))
-    rows = select(*(exp.column(name.copy()) for name in names)).from_(incoming.copy())
-    into = exp.Schema(this=table.copy(), expressions=[name.copy() for name in names])
-    return exp.Delete(this=aliased, where=exp.Where(this=found)), exp.Insert(this=into, expression=rows)
+) -> exp.Query:
+    """The rows of a table and of another one, which replace those with the same key. NULL is a key too."""
+    names = [column(engine, name) for name in columns]
+    kept = exp.select(*(name.copy() for name in names)).from_(exp.alias_(table.copy(), "old", table=True))
+    kept = kept.where(exp.Not(this=_same_key(engine, "old", incoming, key)), copy=False)
+    return exp.union(exp.select(*names).from_(incoming.copy()), kept, distinct=False)
+
+
+def joined_rows(engine: Engine, table: exp.Table, incoming: exp.Table, key: Sequence[str]) -> exp.Select:
+    """The rows of ``incoming``, and the rows of a table whose key ``incoming`` has: equal once it was joined."""
+    given = select("COUNT(*)").from_(incoming.copy())
+    found = select("COUNT(*)").from_(exp.alias_(table.copy(), "old", table=True))
+    found = found.where(_same_key(engine, "old", incoming, key), copy=False)
+    return exp.select(given.subquery(), found.subquery())
+
+
+def _same_key(engine: Engine, alias: str, incoming: exp.Table, key: Sequence[str]) -> exp.Exists:
+    same = (
+        exp.NullSafeEQ(this=column(engine, name, alias), expression=column(engine, name, "incoming")) for name in key
+    )
+    return exp.Exists(this=select("1").from_(exp.alias_(incoming.copy(), "incoming", table=True)).where(*same))
 
 
 def count_rows(role: str) -> exp.Select:
@@ -193,10 +203,15 @@ def repeated_keys(engine: Engine, key: Sequence[str]) -> exp.Select:
     return select("SUM(_key_rows)", "COUNT(*)", nulls).from_(groups.subquery("keys"))
 
 
-def reasons() -> exp.Select:
-    """Each reason of the refused rows and its count, the most frequent first."""
-    counted = select("_error", "COUNT(*) AS times").from_(symbol("quarantine")).group_by("_error")
+def reasons(role: str) -> exp.Select:
+    """Each reason of a relation's rows and its count, the most frequent first; the reason of accepted rows is NULL."""
+    counted = select("_error", "COUNT(*) AS times").from_(symbol(role)).group_by("_error")
     return counted.order_by("times DESC", "_error")
+
+
+def unasked_rows() -> exp.Select:
+    """The refused rows that no run has asked."""
+    return count_rows("quarantine").where(equals("_error", NOT_ASKED))
 
 
 def usage(run_id: str) -> exp.Select:

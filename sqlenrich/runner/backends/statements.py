@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, NoReturn, Self
 
@@ -29,9 +29,8 @@ from sqlenrich.runner.observer import Observer
 from sqlenrich.runner.result_tables import ResultTables
 from sqlenrich.spec.enrichment import Enrichment
 
-INCOMING = "_incoming"
-"""What the name of the prompts has besides while they are joined with those of earlier runs."""
-
+INCOMING, JOINED = "_incoming", "_joined"
+"""What the names of tables have after that of the prompts while those of this run and of earlier ones are joined."""
 
 PROFILE_LINES = 1000
 """The lines of a profile that one INSERT writes."""
@@ -150,15 +149,33 @@ class StatementBackend:
         return True
 
     def join_prompts(self, plan: Plan, key: Sequence[str]) -> None:
-        """Replace the prompts whose key the source has, and keep the others."""
+        """Replace the prompts whose key the source has, and keep the others.
+
+        Each statement may run twice, and one of them changes the prompts: a lost answer of the warehouse repeats or
+        loses no row. Raises RunError where the rows of the keys don't add up.
+        """
         incoming = plan.bound({"prompts": plan.relations.text_beside("prompts", INCOMING)}).step("prompts")
         self.run_step(incoming)
-        self.connection.begin()
+        prompts = plan.step("prompts")
         table, made = plan.relations.table("prompts"), incoming.relations.table("prompts")
-        for statement in queries.replace_by_key(self.dialect, table, made, incoming.columns, key):
-            self.connection.execute(print_sql(self.dialect, statement))
+        query = queries.joined_by_key(self.dialect, table, made, incoming.columns, key)
+        self.connection.begin()
+        if len(self.dialect.create_table_as(table.copy(), query.copy())) == 1:
+            self.run_step(replace(prompts, query=query))
+        else:  # the engine drops a table before it makes it again, so that the query could not read it
+            joined = plan.bound({"prompts": plan.relations.text_beside("prompts", JOINED)}).step("prompts")
+            self.run_step(replace(joined, query=query))
+            self.run_step(replace(prompts, query=exp.select("*").from_(joined.relations.table("prompts"))))
+            self.drop(joined.relations.table("prompts"))
         self.connection.commit()
-        self.connection.execute(print_sql(self.dialect, drop_table(made)))
+        counts = queries.joined_rows(self.dialect, table, made, key)
+        given, found = (int(count) for count in self.connection.rows(print_sql(self.dialect, counts, pretty=False))[0])
+        if given != found:
+            raise RunError(
+                f"{self.place}: {prompts.relation} has {found:,} rows with the keys of this input, not {given:,}: "
+                "nothing was asked; run the whole input once without --incremental"
+            )
+        self.drop(made)
 
     def rows_before(self, plan: Plan) -> int | None:  # noqa: ARG002
         """A statement in a database may cost money."""
@@ -194,12 +211,34 @@ class StatementBackend:
         """Make ``checked`` afresh: all of it, which is right for every ``asked_by``."""
         self.run_step(plan.step("checked"))
 
-    def finish(self, plan: Plan, calls: Sequence[Step]) -> Results:
-        """Make ``checked``, ``enriched`` and ``quarantine``. Raises RunError if a row is unaccounted for."""
-        self.make_results(plan)
-        results = self.results(plan, self.count(calls))
+    def finish(self, plan: Plan, calls: Sequence[Step], *, partial: bool = True, unasked: int = 0) -> Results:
+        """Make ``checked``, ``enriched`` and ``quarantine``. Raises RunError if a row is unaccounted for.
+
+        Without ``partial``, complete results of an earlier run stay where rows of this one were not asked.
+        ``unasked`` counts the requests besides those of the calls that wait for a run.
+        """
+        pending = self.count(calls)
+        results: Results | None = None
+        if not partial and pending + unasked and self._are_complete(plan):
+            self.judge(plan)
+            accepted, reasons = self._reasons(plan, queries.reasons("checked"))
+            if queries.NOT_ASKED in reasons:
+                results = Results(accepted, sum(reasons.values()), reasons, pending, published=False)
+        if results is None:
+            self.make_results(plan)
+            results = self.results(plan, pending)
         self.drop(plan.relations.table("pending"))
         return results
+
+    def _are_complete(self, plan: Plan) -> bool:
+        """Tell whether there are results, each row of which was asked."""
+        there = all(self.exists(plan.step(name)) for name in ("enriched", "quarantine"))
+        return there and not self.number(plan, queries.unasked_rows())
+
+    def _reasons(self, plan: Plan, query: exp.Query) -> tuple[int, dict[str, int]]:
+        """Give the number of accepted rows, and of those refused by reason, of a query that counts rows by both."""
+        counts = {code: int(count) for code, count in self.rows(plan, query)}
+        return counts.pop(None, 0), {str(code): count for code, count in counts.items()}
 
     def drop(self, table: exp.Table) -> None:
         """Drop a table if it is there."""
@@ -223,7 +262,7 @@ class StatementBackend:
         rows, good, bad = (self.number(plan, queries.count_rows(r)) for r in ("prompts", "enriched", "quarantine"))
         if rows != good + bad:
             raise RunError(f"{rows} rows in, but {good} enriched and {bad} quarantined: please report this")
-        reasons = {str(code): int(count) for code, count in self.rows(plan, queries.reasons())}
+        _, reasons = self._reasons(plan, queries.reasons("quarantine"))
         return Results(good, bad, reasons, pending)
 
     # What is asked ---------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from sqlenrich.llm.messages import Request
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.renderer.statements import read_answers
 from sqlenrich.runner.backends import queries
-from sqlenrich.runner.backends.base import RunStart
+from sqlenrich.runner.backends.base import Results, RunStart
 from sqlenrich.runner.backends.connections.base import JobState, WarehouseConnection
 from sqlenrich.runner.backends.jobs import JobConnection, JobPolicy, JobRunner
 from sqlenrich.runner.backends.ranged_call import RangedCall
@@ -189,11 +189,11 @@ class WarehouseBackend(StatementBackend):
         self.read_stored(plan)
         super().judge(plan, asked_by=asked_by)
 
-    def finish(self, plan: Plan, calls: Any) -> Any:
+    def finish(self, plan: Plan, calls: Sequence[Step], *, partial: bool = True, unasked: int = 0) -> Results:
         """Make ``checked``, ``enriched`` and ``quarantine``. Raises RunError if a row is unaccounted for."""
         self.jobs.resume()
         self.read_stored(plan)
-        return super().finish(plan, calls)
+        return super().finish(plan, calls, partial=partial, unasked=unasked)
 
     def read_stored(self, plan: Plan) -> None:
         """Read the stored answers that no reading, or one with other facts, has read."""

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self
 from sqlglot import exp
 
 from sqlenrich.core.errors import ConfigError
-from sqlenrich.core.names import column
 from sqlenrich.core.printer import print_sql
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import RESPONSES, Plan, Step
@@ -257,15 +256,7 @@ class SparkBackend(StatementBackend):
         incoming = plan.bound({"prompts": plan.relations.text_beside("prompts", INCOMING)}).step("prompts")
         self.run_step(incoming)
         made, table = incoming.relations.table("prompts"), plan.relations.table("prompts")
-        columns = [column(self.dialect, name) for name in incoming.columns]
-        same = [
-            exp.NullSafeEQ(this=column(self.dialect, name, "old"), expression=column(self.dialect, name, "incoming"))
-            for name in key
-        ]
-        inside = exp.select("1").from_(exp.alias_(made.copy(), "incoming", table=True)).where(*same)
-        kept = exp.select(*(one.copy() for one in columns)).from_(exp.alias_(table.copy(), "old", table=True))
-        kept = kept.where(exp.Not(this=exp.Exists(this=inside)))
-        self.tables.make(table, exp.union(exp.select(*columns).from_(made.copy()), kept, distinct=False))
+        self.tables.make(table, queries.joined_by_key(self.dialect, table, made, incoming.columns, key))
         self.tables.publish([table])
         self.tables.drop(made)
 
