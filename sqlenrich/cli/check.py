@@ -165,6 +165,8 @@ def _settings(
         origin = f"{config.path}: models.{wanted}.{key}"
     unnamed = "model the endpoint's own, where it serves one (else --model, or models.default.endpoint)"
     settings = [f"model {resolved.name} ({origin})" if resolved.name else unnamed]
+    if (end := engine.end_of(resolved.name)) is not None:
+        settings.append(f"{resolved.name} may end on {end.value} (as of {end.read_on}): {end.source}")
     names = engine.params_of(resolved.name)
     changed = config.models.get(wanted, {}).get(key)
     for param, value in resolved.params.items():

@@ -113,8 +113,6 @@ class Scripting:
     """``(request_hash, n)``: a number from 0 to n - 1, always the same for a hash."""
     finished: Callable[[str], str] = lambda block: block
     """``(block)``: the statement that runs the block."""
-    needs: str = ""
-    """What the client or the engine must have to run the block, for the header of a script; empty: nothing unusual."""
 
 
 @dataclass(frozen=True)
@@ -208,6 +206,8 @@ class Engine:
     """``(model, options)``: vendor's parameters that a request has unless its user sets them or sets them to null."""
     params_by_model: tuple[tuple[str, Mapping[str, str | None]], ...] = ()
     """Exceptions to ``params``: a regular expression for names of models, and their entries."""
+    hashed_model: Callable[[str], str] = lambda _: ""
+    """``(model)``: the name that requests are hashed by, where the vendor has several for one model; else empty."""
     shares_settings_of: str = ""
     """The section of ``sqlenrich.toml`` that sets the engine's models, where it is not the engine's name."""
     call_options: tuple[str, ...] = ()
@@ -258,6 +258,12 @@ class Engine:
             return self
         values = {name: fact.value for name, fact in changes.items()}
         return replace(self, facts={**self.facts, **changes}, reading=self.reading.mended(values))
+
+    def end_of(self, model: str) -> VendorFact | None:
+        """Return the day from which the vendor may no longer serve a model, where that is known."""
+        ends = self.facts.get("ends")
+        day = next((day for name, day in ends.value.items() if re.fullmatch(name, model)), None) if ends else None
+        return None if ends is None or day is None else replace(ends, value=day)
 
     def params_of(self, model: str) -> dict[str, str | None]:
         """Give the portable parameters under the names that this model takes; None for one that it refuses."""

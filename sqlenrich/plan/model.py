@@ -40,7 +40,8 @@ def resolve_model(
         params[names.get(key) or key] = value
     options = {key: params.pop(key) for key in engine.call_options if key in params}
     params = {**engine.default_params(model or "", options), **params}
-    return ResolvedModel(model or "", {key: value for key, value in params.items() if value is not None}, options)
+    params = {key: value for key, value in params.items() if value is not None}
+    return ResolvedModel(model or "", params, options, hashed_name=engine.hashed_model(model or ""))
 
 
 def output_of(enrichment: Enrichment, model: ResolvedModel) -> OutputSpec:

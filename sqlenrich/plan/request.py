@@ -26,6 +26,8 @@ class ResolvedModel:
     """Options of the engine's call. They are no part of the request and are not hashed."""
     facts: Mapping[str, VendorFact] = field(default_factory=dict)
     """Facts about the vendor that the settings set otherwise: how answers are read. They are not hashed."""
+    hashed_name: str = ""
+    """The name that is hashed, where the vendor has several names for one model; else empty."""
 
 
 def request_constant(
@@ -41,7 +43,7 @@ def request_constant(
     """
     parts = {
         "v": HASH_VERSION,
-        "model": model.name,
+        "model": model.hashed_name or model.name,
         "params": dict(model.params),
         "shape": shape(schema),
         "hint": None if hint is None else HINT,

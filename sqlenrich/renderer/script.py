@@ -18,7 +18,7 @@ from sqlenrich.plan.model import resolve_model
 from sqlenrich.plan.plan import STEPS, Plan, Step
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.renderer.functions import function_statements, needed_functions, with_repeated_functions
-from sqlenrich.renderer.script_loop import can_loop, loop_notes, loop_statements
+from sqlenrich.renderer.script_loop import can_loop, loop_statements
 from sqlenrich.renderer.statements import (
     JUDGED,
     Statement,
@@ -107,7 +107,7 @@ def render(
         return reread_script(plan, enrichment)
     if in_parts or (preflight and can_loop(plan)):
         plan = with_repeated_functions(plan, plan.steps)
-        notes = (*RUN_NOTES, *loop_notes(plan))
+        notes = RUN_NOTES
         statements = [*_functions(plan, plan.steps), *loop_statements(plan, chunks, max_requests)]
         statements += quality_statements(plan) if quality else []
         return _text(header(plan, enrichment, notes), statements)

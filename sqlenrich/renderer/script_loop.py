@@ -38,12 +38,6 @@ def can_loop(plan: Plan) -> bool:
     return get_engine(plan.engine).scripting is not None and plan.responses.calls_in_sql
 
 
-def loop_notes(plan: Plan) -> tuple[str, ...]:
-    """Give what the header of a script with a loop says of the client that runs it."""
-    scripting = get_engine(plan.engine).scripting
-    return (scripting.needs,) if scripting is not None and scripting.needs else ()
-
-
 def loop_statements(plan: Plan, chunks: int | None = None, max_requests: int | None = None) -> list[Statement]:
     """Give the statements of a run that asks a few requests, then the others in parts.
 

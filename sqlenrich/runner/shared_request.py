@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.json import canonical_json
 from sqlenrich.core.turn import Turn
+from sqlenrich.engines import get_engine
 from sqlenrich.plan.request import ResolvedModel, request_constant
 from sqlenrich.schema.json_schema import hint_text
 from sqlenrich.spec.enrichment import Enrichment
@@ -98,7 +99,8 @@ class SharedRequest:
         if self.withheld:
             return None
         hint = hint_text(self.schema) if self.hint_hashed else None
-        model = ResolvedModel(self.model, call.params)
+        hashed = get_engine(self.engine).hashed_model(self.model) if self.asked == "engine" else ""
+        model = ResolvedModel(self.model, call.params, hashed_name=hashed)
         return request_constant(model, self.schema, hint, self.turns, self.embedding)
 
     def enrichment(self, name: str) -> Enrichment:

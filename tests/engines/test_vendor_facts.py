@@ -61,6 +61,8 @@ ALL = {"temperature": 0, "max_tokens": 60, "top_p": 0.5}
         ("duckdb", "claude-sonnet-4-20250514", ALL),
         ("duckdb", "openai/gpt-oss-20b", ALL),
         ("bigquery", "ds.claude", {"max_output_tokens": 60, "top_p": 0.5}),
+        ("bigquery", "ds.gemini_3_5_flash", {"max_output_tokens": 60}),
+        ("bigquery", "ds.gemini_2_5_flash", {"temperature": 0, "max_output_tokens": 60, "top_p": 0.5}),
     ],
 )
 def test_a_model_gets_only_what_it_takes(engine: str, model: str, expected: dict[str, Any]) -> None:
@@ -118,13 +120,19 @@ def body_of(sql: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("model", "params", "thinking", "most"),
     [
-        ("ds.gemini", "", {"thinking_budget": 0}, 60),
+        ("ds.gemini", "", {"thinking_level": "LOW"}, 2108),
         ("gemini-2.5-flash", "", {"thinking_budget": 0}, 60),
         ("gemini-2.5-flash-lite", "", {"thinking_budget": 0}, 60),
         ("gemini-2.5-pro", "", {"thinking_budget": 128}, 188),
         ("ds.gemini_2_5_pro", "", {"thinking_budget": 128}, 188),
-        ("gemini-3.5-flash", "", {"thinking_level": "MINIMAL"}, 60),
-        ("gemini-3.1-pro", "", {"thinking_level": "LOW"}, 60),
+        ("gemini-3.5-flash", "", {"thinking_level": "MINIMAL"}, 572),
+        ("ds.gemini_3_6_flash", "", {"thinking_level": "MINIMAL"}, 572),
+        ("gemini-3.7-flash", "", {"thinking_level": "LOW"}, 2108),
+        ("gemini-3.8-flash-lite", "", {"thinking_level": "MINIMAL"}, 572),
+        ("gemini-3.10-flash", "", {"thinking_level": "LOW"}, 2108),
+        ("gemini-3.1-pro", "", {"thinking_level": "LOW"}, 2108),
+        ("gemini-4-flash", "", {"thinking_level": "LOW"}, 2108),
+        ("ds.m", ", bigquery: {thinking_config: {thinking_level: high}}", {"thinking_level": "high"}, 24_636),
         ("gemini-2.0-flash", "", None, 60),
         ("gemini-2.5-flash", ", bigquery: {thinking_config: {thinking_budget: 512}}", {"thinking_budget": 512}, 572),
         ("gemini-2.5-flash", ", bigquery: {thinking_config: null}", None, 60),
@@ -244,7 +252,8 @@ def test_names_that_delta_refuses_are_refused_before_anything_is_paid(name: str)
         (
             "snowflake",
             None,
-            "GRANT USE AI FUNCTIONS ON ACCOUNT TO ROLE your_role; GRANT DATABASE ROLE SNOWFLAKE.CORTEX",
+            "-- GRANT USE AI FUNCTIONS ON ACCOUNT TO ROLE your_role; -- or USE AI FUNCTION AI_COMPLETE, which allows "
+            "it alone\n-- GRANT DATABASE ROLE SNOWFLAKE.AI_FUNCTIONS_USER TO ROLE your_role;",
         ),
         ("snowflake", None, 'GRANT APPLICATION ROLE SNOWFLAKE."CORTEX-MODEL-ROLE-LLAMA3.3-70B" TO ROLE your_role;'),
         ("databricks", None, "Needs: the model service system.ai.meta-llama-3-3-70b-instruct"),

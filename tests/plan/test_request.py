@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import sqlenrich as se
 from sqlenrich.core.json import canonical_json, compact_json
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.model import resolve_model
@@ -101,6 +102,23 @@ def test_required_the_model_its_parameters_and_the_hint_change_it() -> None:
 def test_the_order_of_properties_and_parameters_changes_nothing() -> None:
     turned = {**SCHEMA, "properties": dict(reversed(SCHEMA["properties"].items()))}
     assert constant(turned, ResolvedModel("m", {"max_tokens": 9, "temperature": 0})) == constant()
+
+
+@pytest.mark.parametrize(
+    ("engine", "names", "equal"),
+    [
+        ("databricks", ("databricks-gpt-oss-20b", "system.ai.gpt-oss-20b"), True),
+        ("databricks", ("my-endpoint", "system.ai.my-endpoint"), False),
+        ("spark", ("databricks-gpt-oss-20b", "system.ai.gpt-oss-20b"), False),
+    ],
+)
+def test_names_of_one_model_give_one_hash(engine: str, names: tuple[str, str], equal: bool) -> None:
+    asked = se.enrichment("x", prompt="{{ body }}", output={"n": "integer"})
+    first, second = (
+        se.compile_plan(asked, engine, {"source": "s"}, model=resolve_model(asked, get_engine(engine), name)).constant
+        for name in names
+    )
+    assert (first == second) is equal
 
 
 def test_the_hash_of_a_prompt() -> None:

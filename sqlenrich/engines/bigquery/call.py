@@ -30,6 +30,12 @@ RESPONSE_DOCS = "https://docs.cloud.google.com/vertex-ai/docs/reference/rest/v1b
 GENERATE_DOCS = REFERENCE + "bigqueryml-syntax-ai-generate"
 ENDPOINT = re.compile(r"gemini-[\w.@-]+|https://.+")
 """The names of models that AI.GENERATE takes as its ``endpoint``."""
+ENDPOINT_MODEL = VendorFact(
+    "gemini-3.5-flash-lite",
+    "https://docs.cloud.google.com/gemini-enterprise-agent-platform/models/model-versions",
+    "2026-11-25",
+)
+"""The endpoint of the remote model that the head of a script makes."""
 REQUEST_TYPES = VendorFact(("SHARED", "DEDICATED", "UNSPECIFIED"), GENERATE_DOCS, READ_ON)
 """Which quota a request uses: an argument of AI.GENERATE, a field of AI.GENERATE_TEXT's STRUCT beside all others."""
 STRUCT_FIELDS = VendorFact(
@@ -50,15 +56,36 @@ THINKING = VendorFact(
     (
         (r"(?i)gemini[-_]?(1|2[-_.]?0)", None),
         (r"(?i)2[-_.]?5[-_]?pro", {"thinking_budget": 128}),
-        (r"(?i)gemini[-_]?[3-9].*flash", {"thinking_level": "MINIMAL"}),
-        (r"(?i)gemini[-_]?[3-9]", {"thinking_level": "LOW"}),
-        ("", {"thinking_budget": 0}),
+        (r"(?i)2[-_.]?5[-_]?flash", {"thinking_budget": 0}),
+        (r"(?i)gemini[-_]?3([-_.][0-6])?[-_]?flash|gemini.*flash[-_]?lite", {"thinking_level": "MINIMAL"}),
+        ("", {"thinking_level": "LOW"}),
     ),
-    "https://docs.cloud.google.com/vertex-ai/generative-ai/docs/thinking",
-    "2026-11-22",
+    "https://docs.cloud.google.com/vertex-ai/generative-ai/docs/thinking; gemini-3.7-flash and later refuse MINIMAL",
+    "2026-11-25",
 )
-"""The least thinking by the model's name; the first pattern that is found decides. A remote model whose name tells
-nothing is taken for one over ``gemini-2.5-flash``, as the statement at the head of a script makes it."""
+"""The least thinking by the model's name; the first pattern that is found decides. The last is for names that tell
+nothing: each model of today takes it."""
+THOUGHT_TOKENS = {"MINIMAL": 512, "LOW": 2048, "MEDIUM": 8192, "HIGH": 24_576}
+"""What a level adds to the limit of an answer: Gemini counts its thoughts inside ``max_output_tokens``. Tokens that are
+not thought are not billed."""
+NO_SAMPLING = VendorFact(
+    (r"(?i)gemini[-_]?([3-9]|\d\d)", {"temperature": None, "top_p": None}),
+    "https://docs.cloud.google.com/vertex-ai/generative-ai/docs/start/gemini-3-prompting-guide",
+    "2026-11-25",
+)
+"""Gemini 3 and later take no sampling parameters: the vendor's page says to remove them."""
+ENDS = VendorFact(
+    {
+        r"gemini-2\.5-(pro|flash|flash-lite)": "2027-03-31",
+        r"gemini-3\.1-flash-lite": "2027-05-07",
+        r"gemini-3\.5-flash": "2027-05-19",
+        r"gemini-3\.5-flash-lite": "2027-07-21",
+    },
+    "https://docs.cloud.google.com/gemini-enterprise-agent-platform/models/model-versions and a letter to customers of "
+    "October 2026: gemini-2.5 is closed to projects that did not use it before 2026-10-20",
+    "2026-11-25",
+)
+"""The last day of endpoints, or the earliest day on which they may end."""
 
 
 def _told(path: str) -> VendorFact:
@@ -161,16 +188,17 @@ def _no_null_items(schema: Mapping[str, Any]) -> None:
 def _body(request: ModelCall) -> dict[str, Any]:
     """The body of generateContent, without the prompt.
 
-    Gemini counts its thoughts as output, so their budget is added to the limit of the answer.
+    What the thoughts may take is added to the limit of an answer.
     """
     config: dict[str, Any] = {}
     if request.response_format is not None:
         config |= {"response_mime_type": "application/json", "response_schema": request.response_format}
     config |= {name: value for name, value in request.params.items() if name not in BODY_FIELDS.value}
     thinking, most = config.get("thinking_config"), config.get("max_output_tokens")
-    budget = thinking.get("thinking_budget") if isinstance(thinking, Mapping) else None
-    if isinstance(budget, int) and budget > 0 and isinstance(most, int):
-        config["max_output_tokens"] = most + budget
+    if isinstance(thinking, Mapping) and isinstance(most, int):
+        budget = thinking.get("thinking_budget")
+        level = THOUGHT_TOKENS.get(str(thinking.get("thinking_level")).upper(), 0)
+        config["max_output_tokens"] = most + (max(budget, 0) if isinstance(budget, int) else level)
     beside = {name: value for name, value in request.params.items() if name in BODY_FIELDS.value}
     return {"generation_config": config, **beside}
 
@@ -296,8 +324,12 @@ def count_tokens(request: ModelCall) -> Sql:
 def must_exist(request: ModelCall) -> list[str]:
     """Give what the script needs beforehand, with the statement that makes it."""
     if _function(request) == "AI.GENERATE":
-        return [f"Needs: access to the Vertex AI endpoint {request.model} (role Vertex AI User)"]
+        return [
+            f"Needs: access to the Vertex AI endpoint {request.model} (role Vertex AI User), and a dataset in the",
+            "multi-region US or EU: Gemini 3 and later answer 404 in a single region. The model's full URL with",
+            "locations/global works everywhere, and Google then processes the prompts in any region.",
+        ]
     return [
         f"Needs, made once: CREATE MODEL `{request.model}` "
-        "REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = 'gemini-2.5-flash');",
+        f"REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = '{ENDPOINT_MODEL.value}');",
     ]

@@ -13,7 +13,10 @@ from sqlenrich.engines.bigquery.call import (
     ANSWERS,
     BODY_FIELDS,
     COUNT_TOKENS_DOCS,
+    ENDPOINT_MODEL,
+    ENDS,
     GENERATE_TEXT_DOCS,
+    NO_SAMPLING,
     READ_ON,
     READING,
     REQUEST_TYPES,
@@ -57,6 +60,9 @@ ENGINE = Engine(
     facts={
         "call": VendorFact("AI.GENERATE_TEXT (or AI.GENERATE)", GENERATE_TEXT_DOCS, READ_ON),
         "default_model": VendorFact("sqlenrich.gemini", "the remote model that you make once", READ_ON),
+        "endpoint": ENDPOINT_MODEL,
+        "ends": ENDS,
+        "no_sampling": NO_SAMPLING,
         "max_tokens": VendorFact(1024, GENERATE_TEXT_DOCS, READ_ON),
         "count_tokens": VendorFact("AI.COUNT_TOKENS", COUNT_TOKENS_DOCS, "2026-11-22"),
         "request_types": REQUEST_TYPES,
@@ -95,6 +101,9 @@ ENGINE = Engine(
     must_exist=must_exist,
     name_problem=name_problem,
     default_params=default_params,
-    params_by_model=((r"(?i)claude", {"temperature": None, "seed": None, "stop": None}),),
+    params_by_model=(
+        NO_SAMPLING.value,
+        (r"(?i)claude", {"temperature": None, "seed": None, "stop": None}),
+    ),
     call_options=("function", "connection", "schema", "request_type"),
 )

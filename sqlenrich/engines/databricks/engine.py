@@ -27,6 +27,10 @@ SYSTEM_SCHEMA = "system.ai."
 """The schema of the models that Databricks hosts: model services of Unity Catalog."""
 LEGACY_PREFIX = "databricks-"
 """How the names of the older endpoints of those models begin."""
+RUNTIME = VendorFact(
+    "Databricks Runtime 16.3", "https://docs.databricks.com/aws/en/sql/language-manual/sql-ref-scripting", "2026-11-25"
+)
+"""The oldest runtime that has all that a script uses: ai_query needs 15.4, SQL scripting 16.3."""
 COLUMN_NAMES = VendorFact(" ,;{}()\n\t=", "https://docs.databricks.com/aws/en/delta/column-mapping", "2026-11-22")
 """The characters that a column can't have unless the table's column mapping is on."""
 
@@ -34,6 +38,12 @@ COLUMN_NAMES = VendorFact(" ,;{}()\n\t=", "https://docs.databricks.com/aws/en/de
 def response_format(output: OutputSpec) -> ResponseFormat:
     """Give the ``json_schema`` envelope, the form that a live workspace takes. It refuses a bare schema and a DDL."""
     return json_schema_format(output, DATABRICKS)
+
+
+def hashed_model(name: str) -> str:
+    """Return the name in ``system.ai`` of a hosted model, whose older endpoint asks the same model."""
+    hosted = name.startswith(LEGACY_PREFIX) and "." not in name
+    return SYSTEM_SCHEMA + name.removeprefix(LEGACY_PREFIX) if hosted else ""
 
 
 def must_exist(call: ModelCall) -> list[str]:
@@ -51,7 +61,7 @@ def must_exist(call: ModelCall) -> list[str]:
     elif call.model.startswith(LEGACY_PREFIX):
         newer = SYSTEM_SCHEMA + call.model.removeprefix(LEGACY_PREFIX)
         grants.append(f"Databricks ends the endpoints {LEGACY_PREFIX}* with 2026: write model: {newer};")
-    return [*grants, "a Pro or serverless SQL warehouse, or a cluster with DBR 15.4 LTS"]
+    return [*grants, f"a Pro or serverless SQL warehouse, or a cluster with {RUNTIME.value} or later"]
 
 
 def column_problem(name: str) -> str | None:
@@ -73,7 +83,7 @@ ENGINE = replace(
     name="databricks",
     dialect="databricks",
     text=replace(SPARK.text, lower=_lower),
-    scripting=replace(SCRIPTING, needs="Needs: a SQL warehouse, or Databricks Runtime 16.3 or later (SQL scripting)."),
+    scripting=SCRIPTING,
     json=replace(SPARK.json, parse=parse_by_grammar, slow_trim=False),
     create_table_as=replace_table,
     responses_properties=lambda: [exp.ClusterProperty(expressions=[exp.column("request_hash", quoted=True)])],
@@ -92,9 +102,7 @@ ENGINE = replace(
             "2026-11-22",
         ),
         **ANSWERS.facts,
-        "runtime": VendorFact(
-            "DBR 15.4 LTS", "https://docs.databricks.com/aws/en/large-language-models/ai-query", "2026-11-20"
-        ),
+        "runtime": RUNTIME,
     },
     params={**SPARK.params, "seed": None},
     params_by_model=NO_SAMPLING,
@@ -109,6 +117,7 @@ ENGINE = replace(
         ),
     ),
     updates=True,
+    hashed_model=hashed_model,
     must_exist=must_exist,
     column_problem=column_problem,
 )

@@ -38,6 +38,8 @@ class AnswerFacts:
     """The model's text; an object or an array counts as its JSON text."""
     call_error: Places
     """Why the call failed; an empty text is success."""
+    null_error: VendorFact | None = None
+    """The error of an answer whose text is NULL and that tells none. Without it, the model gave no text."""
     finish_reason: Places = ()
     tokens_in: Places = ()
     tokens_cached: Places = ()
@@ -166,7 +168,11 @@ def _first(read: Callable[[Sql, str], Sql], raw: Sql, places: Places) -> Sql | N
 
 
 def _error(facts: AnswerFacts, json: StoredJson, raw: Sql) -> Sql:
-    values = [func("NULLIF", json.text(raw.copy(), place.value), literal("")) for place in facts.call_error]
+    values: list[Sql] = [func("NULLIF", json.text(raw.copy(), place.value), literal("")) for place in facts.call_error]
+    if facts.null_error is not None:
+        nothing = exp.Is(this=_first(json.array or json.text, raw, facts.response), expression=exp.Null())
+        is_null = json.is_null(raw.copy(), [place.value for place in facts.response])
+        values.append(case((all_of(nothing, is_null), literal(facts.null_error.value))))
     return first_of(values)
 
 

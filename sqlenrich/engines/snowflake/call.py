@@ -20,8 +20,18 @@ from sqlenrich.schema.vendor.subset import vendor_part
 DOCS = "https://docs.snowflake.com/en/sql-reference/functions/"
 COMPLETE_DOCS = DOCS + "ai_complete-single-string"
 
-PRIVILEGES = ("USE AI FUNCTIONS ON ACCOUNT", "SNOWFLAKE.CORTEX_USER")
-"""The privilege and the database role that a caller needs, both of them."""
+DATABASE_ROLE = "SNOWFLAKE.AI_FUNCTIONS_USER"
+"""The narrowest database role of the AI functions. CORTEX_USER has it too, with agents, search and the REST API."""
+
+
+def grants(function: str) -> list[str]:
+    """Give the grants that a function needs: a privilege of the account and a database role."""
+    return [
+        f"GRANT USE AI FUNCTIONS ON ACCOUNT TO ROLE your_role; -- or USE AI FUNCTION {function}, which allows it alone",
+        f"GRANT DATABASE ROLE {DATABASE_ROLE} TO ROLE your_role;",
+    ]
+
+
 PRIVILEGE_DOCS = "https://docs.snowflake.com/user-guide/snowflake-cortex/aisql-privileges-and-access"
 MODEL_ROLE = "CORTEX-MODEL-ROLE-"
 """How the application role of a model begins; the model's name in upper case follows."""
@@ -111,11 +121,10 @@ def count_tokens(request: ModelCall) -> Sql:
 
 def must_exist(request: ModelCall) -> list[str]:
     """Give what the script needs beforehand."""
-    privilege, role = PRIVILEGES
     model = request.model.upper().replace('"', '""')
     return [
         f"Needs: the model {request.model} in your region (SHOW CORTEX BASE MODELS IN SCHEMA SNOWFLAKE.MODELS), and:",
-        f"GRANT {privilege} TO ROLE your_role; GRANT DATABASE ROLE {role} TO ROLE your_role;",
+        *grants("AI_COMPLETE"),
         f'GRANT APPLICATION ROLE SNOWFLAKE."{MODEL_ROLE}{model}" TO ROLE your_role;',
         "(an account grants the first two to PUBLIC unless it revoked them; the last where models are not open to all)",
     ]

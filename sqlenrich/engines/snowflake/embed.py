@@ -10,7 +10,7 @@ from sqlenrich.core.errors import UnsupportedError
 from sqlenrich.core.sql import Sql, func, literal
 from sqlenrich.engines.shared.model_call import check_length, request_text
 from sqlenrich.engines.shared.reading import AnswerFacts, reading
-from sqlenrich.engines.snowflake.call import DOCS, STORED
+from sqlenrich.engines.snowflake.call import DOCS, STORED, grants
 from sqlenrich.engines.snowflake.text import TEXT
 
 EMBED_DOCS = DOCS + "ai_embed"
@@ -40,6 +40,7 @@ ANSWERS = AnswerFacts(
     call="AI_EMBED",
     response=(VendorFact("value", "the call's own name of it: AI_EMBED gives a VECTOR or NULL", READ_ON),),
     call_error=(VendorFact("error", ERRORS_DOCS, READ_ON),),
+    null_error=VendorFact("NULL without a reason: try again later", ERRORS_DOCS, "2026-11-25"),
 )
 """Where a stored answer holds what."""
 
@@ -60,8 +61,7 @@ def must_exist(request: ModelCall) -> list[str]:
     """Give what the script needs beforehand."""
     return [
         f"Needs: the embedding model {request.model} in your region, and:",
-        "GRANT USE AI FUNCTIONS ON ACCOUNT TO ROLE your_role; "
-        "GRANT DATABASE ROLE SNOWFLAKE.CORTEX_EMBED_USER TO ROLE your_role;",
+        *grants("AI_EMBED"),
         f"Before the behaviour change bundle {BUNDLE.value}, a text that AI_EMBED refuses fails its whole statement.",
     ]
 

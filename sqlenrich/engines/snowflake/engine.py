@@ -11,11 +11,11 @@ from sqlenrich.engines.shared.model_params import NO_SAMPLING
 from sqlenrich.engines.snowflake.call import (
     ANSWERS,
     COMPLETE_DOCS,
+    DATABASE_ROLE,
     DOCS,
     MODEL_ACCESS_DOCS,
     MODEL_ROLE,
     PRIVILEGE_DOCS,
-    PRIVILEGES,
     READING,
     call,
     count_tokens,
@@ -67,7 +67,6 @@ ENGINE = Engine(
     typed_column=typed_column,
     create_table_as=create_result_table,
     create_work_table=create_work_table,
-    responses_properties=lambda: [exp.ClusterProperty(expressions=[exp.column("request_hash")])],
     now=now,
     facts={
         "call": VendorFact("AI_COMPLETE", COMPLETE_DOCS, "2026-11-20"),
@@ -75,8 +74,8 @@ ENGINE = Engine(
         "max_tokens": VendorFact(4096, COMPLETE_DOCS, "2026-11-20"),
         "count_tokens": VendorFact("AI_COUNT_TOKENS", DOCS + "ai_count_tokens", "2026-11-22"),
         "now": VendorFact("SYSDATE()", DOCS + "sysdate", "2026-11-22"),
-        "create_table": VendorFact("COPY GRANTS, TRANSIENT, CLUSTER BY", CREATE_TABLE_DOCS, "2026-11-22"),
-        "privileges": VendorFact(PRIVILEGES, PRIVILEGE_DOCS, "2026-11-22"),
+        "create_table": VendorFact("COPY GRANTS, TRANSIENT", CREATE_TABLE_DOCS, "2026-11-22"),
+        "privileges": VendorFact(("USE AI FUNCTIONS", DATABASE_ROLE), PRIVILEGE_DOCS, "2026-11-25"),
         "model_role": VendorFact(MODEL_ROLE, MODEL_ACCESS_DOCS, "2026-11-22"),
         "functions": VendorFact(
             "CREATE TEMPORARY FUNCTION", "https://docs.snowflake.com/en/sql-reference/sql/create-function", "2026-11-22"

@@ -23,6 +23,7 @@ ANSWERS = AnswerFacts(
     call_error=(
         VendorFact("errorMessage", _NINE_FILES, "2026-11-20"),
         VendorFact("error", "the vendor's published skill", "2026-11-20"),
+        VendorFact("errorStatus", "public pipelines over ai_query", "2026-11-25"),
     ),
 )
 """The fields of the struct that ``failOnError => false`` gives."""

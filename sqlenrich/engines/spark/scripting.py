@@ -11,7 +11,9 @@ from sqlenrich.core.sql import func, literal
 SCRIPTING = Scripting(
     block="""\
 BEGIN
-  DECLARE part INT DEFAULT 0; DECLARE first_hash STRING; DECLARE problem STRING;
+  DECLARE part INT DEFAULT 0;
+  DECLARE first_hash STRING;
+  DECLARE problem STRING;
   ask: LOOP
     {read}IF part = 0 THEN
       {pending};

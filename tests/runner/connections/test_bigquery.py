@@ -354,6 +354,8 @@ def test_a_failed_job_may_be_transient(connected: BigQueryConnection, server: Pr
         ("rateLimitExceeded", "Exceeded rate limits", 403, True),
         ("jobRateLimitExceeded", "Exceeded rate limits", 400, True),
         ("quotaExceeded", "Quota exceeded: queries", 403, True),
+        ("quotaExceeded", "Quota exceeded: GenAiInputTokensPerDayPerProject", 403, False),
+        ("", "Exceeded the daily quota of tokens", 429, False),
         ("backendError", "try again", 503, True),
         ("jobBackendError", "", None, True),
         ("jobInternalError", "", None, True),

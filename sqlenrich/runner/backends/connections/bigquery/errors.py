@@ -39,8 +39,16 @@ STOPPED = "stopped"
 """The reason of a job that was cancelled."""
 
 
+DAILY_QUOTA = VendorFact(
+    r"per[ _-]?day|daily", "https://docs.cloud.google.com/bigquery/docs/control-genai-costs", "2026-11-25"
+)
+"""Words of a quota that is used up until the next day. Asking again before is of no use."""
+
+
 def is_transient(reason: str, message: str, status: int | None = None) -> bool:
-    """Tell whether the same call may succeed later. ``status`` counts where BigQuery gives no reason."""
+    """Tell whether the same call may succeed soon. ``status`` counts where BigQuery gives no reason."""
+    if re.search(DAILY_QUOTA.value, message, re.IGNORECASE):
+        return False
     if reason in TRANSIENT_REASONS:
         return True
     if not reason and status in TRANSIENT_STATUSES.value:
