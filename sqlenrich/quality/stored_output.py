@@ -263,6 +263,7 @@ def stored_output(
         except duckdb.Error as error:
             raise cannot_open(path, error) from None
         try:
+            db.execute("SET TimeZone = 'UTC'")
             # It goes to stdout, which is for data. In a notebook without ipywidgets it is off, and may not be set.
             if db.execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
                 db.execute("SET enable_progress_bar = false")

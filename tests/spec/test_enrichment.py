@@ -65,6 +65,8 @@ ACCEPTED: list[Any] = [
         id="an engine's params",
     ),
     pytest.param("vars: {a: [1, 2]}", "vars", {"a": [1, 2]}, id="vars"),
+    pytest.param("", "timezone", "UTC", id="no time zone"),
+    pytest.param("timezone: Asia/Tokyo", "timezone", "Asia/Tokyo", id="time zone"),
     pytest.param("hint: never", "hint", "never", id="hint"),
     pytest.param("repairs: []", "repairs", (), id="no repairs"),
     pytest.param("repairs: [fence, trim]", "repairs", ("trim", "fence"), id="repairs in their own order"),
@@ -120,6 +122,21 @@ REFUSED = [
         id="unused column",
     ),
     pytest.param("where: 3", "line 2: where must be a text, not 3 @ where", id="where"),
+    pytest.param("timezone: 3", "line 2: timezone must be a text, not 3 @ timezone", id="time zone as a number"),
+    *(
+        pytest.param(
+            f"timezone: {name}",
+            f'line 2: unknown time zone "{name}"{near}; write an IANA name such as Europe/Berlin, or UTC @ timezone',
+            id=f"time zone {name}",
+        )
+        for name, near in (
+            ("CET", ""),
+            ("utc", " (UTC?)"),
+            ("europe/berlin", " (Europe/Berlin?)"),
+            ("Europe/Berln", " (Europe/Berlin?)"),
+            ("+02:00", ""),
+        )
+    ),
     pytest.param("model: 3", "line 2: model must be a text, not 3 @ model", id="model"),
     pytest.param("params: [1]", "line 2: params must be a mapping, not [1] @ params", id="params"),
     pytest.param(

@@ -14,7 +14,7 @@ from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.names import relation
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.sql import Sql, case, equals, literal
+from sqlenrich.core.sql import Sql, case, equals, literal, utc_time
 from sqlenrich.core.types import STRING, TIMESTAMP, Type
 from sqlenrich.renderer.statements import create_if_missing
 from sqlenrich.runner.backends.base import Connection, RunStart, Snapshot
@@ -54,7 +54,7 @@ class Ledger:
     def record(self, start: RunStart, status: str, facts: Mapping[str, Any]) -> None:
         """Complete a run's line."""
         now = datetime.now(start.at.tzinfo).replace(tzinfo=None)
-        ended = exp.Cast(this=literal(str(now)), to=self.engine.sql_type(TIMESTAMP))
+        ended = utc_time(now, self.engine.sql_type(TIMESTAMP))
         values: dict[str, object] = {
             "ended_at": ended,
             "status": literal(status),
