@@ -101,6 +101,8 @@ class _Loader:
         self.foreign()
         if not self.name.replace("_", "").isalnum() or not self.name.isascii() or self.name[0].isdigit():
             self.report(f'the name "{self.name}" becomes a table: letters, digits and _, not a digit first', ())
+        if self.name.lower().lstrip("_").startswith("sqlenrich"):
+            self.report(f'the name "{self.name}" is like that of a table of sqlenrich itself: rename the file', ())
         self.keys()
         schema, embedding, problems = read_output(self.values, self.folder)
         self.report_all(problems)

@@ -345,6 +345,11 @@ def test_names_that_can_t_be_tables(name: str) -> None:
     assert problems(name=name) == [f'the name "{name}" becomes a table: letters, digits and _, not a digit first']
 
 
+@pytest.mark.parametrize("name", ["_sqlenrich_runs", "sqlenrich_source", "SQLENRICH_forgotten"])
+def test_a_name_of_sqlenrichs_own_tables(name: str) -> None:
+    assert problems(name=name) == [f'the name "{name}" is like that of a table of sqlenrich itself: rename the file']
+
+
 @pytest.mark.parametrize("name", ["x", "_x", "ticket_intent", "X9"])
 def test_names(name: str) -> None:
     assert enrichment(name=name).name == name

@@ -93,6 +93,13 @@ class Ledger:
         file = json.loads(rows[0][0]).get("file") if rows else None
         return None if file is None else str(file)
 
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the enrichments that have runs."""
+        if self.connection.columns(self.table) is None:
+            return ()
+        query = select("name").distinct().from_(self._table()).order_by("name")
+        return tuple(str(name) for (name,) in self.connection.rows(print_sql(self.engine, query, pretty=False)))
+
     def _create(self) -> None:
         """Make the ledger where it is missing, and the columns that one of an earlier version lacks."""
         found = self.connection.columns(self.table)
