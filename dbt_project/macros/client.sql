@@ -22,7 +22,7 @@
       tokens_cached := cast(null as bigint),
       tokens_out := cast(null as bigint),
       latency_ms := cast(0 as bigint),
-      asked_at := cast(now() as timestamp)
+      asked_at := timezone('UTC', now())
     )
   {%- else -%}
     sqlenrich_ask({{ call }}, request_hash, attempt, prompt)

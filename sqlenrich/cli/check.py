@@ -38,6 +38,9 @@ class Check:
 
     text: str
     usable: bool
+    place: str
+    name: str | None = None
+    """The name of the enrichment; None for a file that can't be loaded."""
 
 
 def check(file: str | Path, *, model: str | None = None, engines: Sequence[str] = ()) -> Check:
@@ -51,7 +54,7 @@ def check(file: str | Path, *, model: str | None = None, engines: Sequence[str] 
         enrichment = load(file)
         config = find_config(enrichment.path)
     except SqlenrichError as error:
-        return Check(str(error), usable=False)
+        return Check(str(error), usable=False, place=str(file))
     compiled = enrichment.prompt()
     lines = [f"{enrichment.place}: {enrichment.description or enrichment.name}"]
     lines.append(f"  reads       {', '.join(compiled.columns)}")
@@ -67,7 +70,8 @@ def check(file: str | Path, *, model: str | None = None, engines: Sequence[str] 
         verdicts.append(verdict)
         lines.append(f"  {name:<12}{verdict}")
         lines += [f"              {detail}" for detail in details]
-    return Check("\n".join(lines), (all if engines else any)(verdict == "ok" for verdict in verdicts))
+    usable = (all if engines else any)(verdict == "ok" for verdict in verdicts)
+    return Check("\n".join(lines), usable, enrichment.place, enrichment.name)
 
 
 def _prompt(enrichment: Enrichment, compiled: Prompt) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
-from sqlenrich.core.types import BOOLEAN, STRING, Type, type_json
+from sqlenrich.core.types import BOOLEAN, STRING, Type, type_json, without_zones
 from sqlenrich.runner.scratch import scratch_folder
 from sqlenrich.spec.enrichment import RESERVED_COLUMNS, Enrichment
 
@@ -34,7 +34,8 @@ def columns_of(data: Path) -> dict[str, Type]:
     from sqlenrich.runner.backends.duckdb.source import open_source
 
     with scratch_folder() as folder, Database(folder / "new.duckdb") as store:
-        return open_source(store, str(data), None, None, number_rows=False)
+        found = open_source(store, str(data), None, None, number_rows=False)
+    return {name: without_zones(kind) for name, kind in found.items()}
 
 
 def key_of(columns: Sequence[str]) -> str | None:

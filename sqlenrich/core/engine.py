@@ -216,6 +216,8 @@ class Engine:
     quotes_always: bool = True
     """Whether each name is quoted. Otherwise plain names that are not ``reserved`` are not, since users expect them
     folded."""
+    folds_table_names: bool = True
+    """Whether the names of two tables may not differ by case alone, quoted or not."""
     reserved: frozenset[str] = frozenset()
     """Reserved words in upper case, where ``quotes_always`` is false."""
 

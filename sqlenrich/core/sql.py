@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 from sqlglot import exp
@@ -132,6 +133,12 @@ def cast(value: Sql, to: str | exp.DataType, *, safe: bool = False) -> Sql:
     """Give a cast to a type of the engine; ``safe`` gives NULL for a value that can't be cast."""
     kind = exp.DataType.build(to, udt=True) if isinstance(to, str) else to
     return (exp.TryCast if safe else exp.Cast)(this=value, to=kind)
+
+
+def utc_time(moment: datetime, kind: exp.DataType) -> exp.Cast:
+    """Return a time as a constant; one without a time zone is in UTC. Its offset keeps it from the session's zone."""
+    written = moment.astimezone(UTC) if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return exp.Cast(this=literal(str(written)), to=kind)
 
 
 def lambda_(name: str, body: Callable[[Sql], Sql]) -> exp.Lambda:

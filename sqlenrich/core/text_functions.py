@@ -10,7 +10,7 @@ A function may use an argument several times. It copies the argument for each us
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -23,6 +23,12 @@ LAST_WORD = " [^ ]*$"
 """A pattern for the last space of a text and what follows it."""
 TRAILING_ZEROS = "([.][0-9]*[1-9])0+$|([.]0)0+$"
 """A pattern for the zeros at the end of a number; groups 1 and 2 hold what Python prints instead."""
+_TIME_OF_DAY = "([01][0-9]|2[0-3]):[0-5][0-9]"
+LOCAL_TIME = f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}([T ]{_TIME_OF_DAY}(:[0-5][0-9]([.][0-9]+)?)?)?$"
+"""A pattern for a text that is a date or a time without an offset."""
+_OFFSET = "(Z|UTC|[+-](0[0-9]|1[0-3])(:?[0-5][0-9])?|[+-]14(:?00)?)"
+INSTANT = f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_TIME_OF_DAY}:[0-5][0-9]([.][0-9]+)? ?{_OFFSET}$"
+"""A pattern for a text that is a time with its offset from UTC."""
 
 Unary: TypeAlias = Callable[[Sql], Sql]
 Binary: TypeAlias = Callable[[Sql, Sql], Sql]
@@ -160,6 +166,22 @@ class TextFunctions:
     round_decimal: Callable[[Sql, int, Decimal, Decimal], Sql]
     """``(value, digits, before, after)``: rounded half to even; ``before`` and ``after`` are its types."""
 
+    # Timestamps. In a prompt each one is a local time: it has no time zone, and none of these functions reads that of
+    # the session. ``zone`` is a constant, the name of a time zone.
+
+    at_zone: Binary
+    """``(instant, zone)``: the local time of an instant."""
+    local_time: Binary
+    """``(value, zone)``: the local time of a value that is an instant or a local time: scripts do not know which. A
+    text with an offset fails the query, since a cast would drop it."""
+    time_of_text: Binary
+    """``(text, zone)``: the local time of a text that matches ``LOCAL_TIME``, or ``INSTANT`` with its offset; NULL for
+    any other text. Digits after microseconds are dropped."""
+    constant_time: Callable[[str], Sql]
+    """The local time that a text such as ``2026-01-31 09:05:07.000001`` writes."""
+    date_of_time: Unary
+    """The date of a local time."""
+
     # Parts of dates and timestamps, as bigint
 
     year: Unary
@@ -184,6 +206,8 @@ class TextFunctions:
     """The number of elements as bigint."""
     element: Callable[[Sql, Sql, Type], Sql]
     """``(array, index, kind)``: an element; a negative index counts from the end; NULL beyond either end."""
+    struct: Callable[[Mapping[str, Sql]], Sql]
+    """A struct of these fields."""
     field: Callable[[Sql, str, Type], Sql]
     """``(struct, name, kind)``: a field of a struct."""
     array_index: Binary

@@ -59,6 +59,8 @@ Type: TypeAlias = Scalar | Decimal | Array | Struct | Coerced
 
 STRING, BIGINT, DOUBLE, BOOLEAN = Scalar("string"), Scalar("bigint"), Scalar("double"), Scalar("boolean")
 DATE, TIMESTAMP = Scalar("date"), Scalar("timestamp")
+INSTANT = Scalar("timestamp with time zone")
+"""The type of a source's column that holds instants; no file can name it. Prompts read it as ``timestamp``."""
 JSON = Scalar("json")
 """Any JSON value, read as its JSON text and stored as a ``string``."""
 SCALARS = {t.name: t for t in (STRING, BIGINT, DOUBLE, BOOLEAN, DATE, TIMESTAMP)}
@@ -102,6 +104,16 @@ def stored(value: Type) -> Type:
         case Struct(fields):
             return Struct(tuple((name, stored(field)) for name, field in fields))
     return STRING if value == JSON else value
+
+
+def without_zones(value: Type) -> Type:
+    """Return a source's type as prompts read it: an instant is a timestamp in the enrichment's time zone."""
+    match value:
+        case Array(item):
+            return Array(without_zones(item))
+        case Struct(fields):
+            return Struct(tuple((name, without_zones(field)) for name, field in fields))
+    return TIMESTAMP if value == INSTANT else value
 
 
 def type_json(value: Type) -> object:

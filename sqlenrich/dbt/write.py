@@ -15,6 +15,7 @@ from sqlenrich.dbt.models import Family, model_files
 from sqlenrich.dbt.project import Project, Written, find_project, write_files
 from sqlenrich.dbt.properties import Member, node_properties, result_properties, unit_tests, untyped
 from sqlenrich.dbt.yaml import dump
+from sqlenrich.plan.relations import check_names
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import load
 from sqlenrich.spec.settings import find_config
@@ -46,9 +47,21 @@ def write_dbt(
     found = find_project(Path(project))
     texts: dict[str, str] = {}
     notes: list[str] = []
-    for group in _groups(enrichments):
+    groups = _groups(enrichments)
+    _check_names(found, groups)
+    for group in groups:
         texts |= _group_files(found, group, source, latest, notes)
     return write_files(found, texts, notes, check=check)
+
+
+def _check_names(project: Project, groups: list[Group]) -> None:
+    """Refuse enrichments that would make each other's models, also those that the project has. Raises ConfigError."""
+    folder = project.models / FOLDER
+    names = {one.place: one.name for group in groups for one in group.versions.values()}
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.is_dir() and path.name not in names.values():
+            names[f"{_place(project, path)} (delete it if it is not used)"] = path.name
+    check_names(names)
 
 
 @dataclass(frozen=True)

@@ -148,6 +148,7 @@ def snapshot_digest(enrichment: Enrichment, engine: str, model: ResolvedModel) -
         "columns": types,
         "source": enrichment.source,
         "query": enrichment.query,
+        "timezone": enrichment.timezone,
     }
     return hashlib.sha256(canonical_json(facts).encode()).hexdigest()
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import SpecError
 from sqlenrich.core.sql import Sql, any_of, case, concat, literal
-from sqlenrich.core.types import Type
+from sqlenrich.core.types import Type, without_zones
 from sqlenrich.plan.overflow import CTE_NAMES as OVERFLOW_CTE_NAMES
 from sqlenrich.plan.overflow import OverflowSql
 from sqlenrich.plan.references import References
@@ -79,7 +79,7 @@ class PromptsStep:
         types, known = None, self.columns.source_types
         if known is not None:
             by_source = {spec.source_name: name for name, spec in self.enrichment.columns.items()}
-            types = {by_source.get(name, name): kind for name, kind in known.items()}
+            types = {by_source.get(name, name): without_zones(kind) for name, kind in known.items()}
         compiled = self.enrichment.prompt(types)
         for name in (*compiled.columns, *self.kept, *(self.enrichment.require or ())):
             source_name = self.enrichment.source_name(name)
@@ -100,7 +100,7 @@ class PromptsStep:
         if broken:
             prompt = case((any_of(*broken), literal(None)), default=prompt)
         rendered = exp.select(
-            *(named(self.columns.value(name), name) for name in self.kept),
+            *(named(self.columns.kept(name), name) for name in self.kept),
             named(prompt, "prompt"),
             named(self.columns.no_input(compiled.inputs), "_no_input"),
             *([named(self.columns.bad_value(compiled.columns), BAD_VALUE)] if self.tells_values else []),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 import sqlglot
@@ -31,6 +31,39 @@ RELATIONS = {
     "profiles": "{}_profiles",
 }
 """The relations that a plan makes, and the pattern of each name: ``{}`` is the enrichment's name."""
+
+
+REVIEWS = "{}_reviews"
+"""The table of reviewers' verdicts, which no plan makes."""
+
+
+def tables_named_after(name: str) -> tuple[str, ...]:
+    """Return the tables that the runs and reviews of an enrichment of this name write."""
+    return tuple(form.format(name) for form in (*RELATIONS.values(), REVIEWS))
+
+
+def shared_table(name: str, other: str, *, folds_names: bool = True) -> str | None:
+    """Return a table that two enrichments of different names would both write; None for none.
+
+    ``folds_names``: the database ignores the case of tables' names.
+    """
+    theirs = {_folded(table, folds_names) for table in tables_named_after(other)}
+    return next((table for table in tables_named_after(name) if _folded(table, folds_names) in theirs), None)
+
+
+def check_names(names: Mapping[str, str]) -> None:
+    """Refuse enrichments that would write each other's tables. ``names`` maps the place of each to its name.
+
+    The case of names is ignored, as most databases do. Raises ConfigError.
+    """
+    for (place, name), (other_place, other) in combinations(names.items(), 2):
+        if name != other and (table := shared_table(name, other)) is not None:
+            case = " (most databases ignore the case of a name)" if name.lower() == other.lower() else ""
+            raise ConfigError(f"{place} and {other_place} would both write the table {table}{case}; rename one of them")
+
+
+def _folded(table: str, folds_names: bool) -> str:
+    return table.lower() if folds_names else table
 
 
 class Symbol(exp.Table):

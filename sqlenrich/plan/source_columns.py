@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 import sqlglot
 from sqlglot import exp
@@ -12,8 +13,21 @@ from sqlenrich.core.errors import SpecError
 from sqlenrich.core.names import column
 from sqlenrich.core.sql import Sql, all_of, any_of, case, concat, literal
 from sqlenrich.core.text_functions import BLANK
-from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, Scalar, Type, type_json
-from sqlenrich.spec.condition import compared_with_numbers, parse_condition
+from sqlenrich.core.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    STRING,
+    TIMESTAMP,
+    Scalar,
+    Type,
+    type_json,
+    without_zones,
+)
+from sqlenrich.core.zones import local_times, time_zone
+from sqlenrich.prompt.sql.local_times import local_times as local_times_sql
+from sqlenrich.spec.condition import compared_texts, compared_with_numbers, parse_condition
 from sqlenrich.spec.enrichment import Enrichment
 
 _PLAIN = {
@@ -46,8 +60,12 @@ class SourceColumns:
     def type(self, name: str) -> Type:
         """Give a column's declared type, else its real one, else text."""
         declared = self.enrichment.columns[name].type if name in self.enrichment.columns else None
-        real = (self.source_types or {}).get(self.enrichment.source_name(name))
-        return declared or real or (BIGINT if name == "_row" else STRING)
+        real = self.real_type(name)
+        return declared or (real and without_zones(real)) or (BIGINT if name == "_row" else STRING)
+
+    def real_type(self, name: str) -> Type | None:
+        """Return the source's own type of a column, where it is known."""
+        return (self.source_types or {}).get(self.enrichment.source_name(name))
 
     def query(self, alias: str) -> Sql:
         """Give the source query of the header as a relation."""
@@ -70,11 +88,27 @@ class SourceColumns:
         except ValueError as error:
             raise SpecError(self.enrichment.place, [str(error)]) from None
         self._check_numbers(written, test)
+        columns = {found.name for found in test.find_all(exp.Column)}
+        times = {name for name in columns if self.type(name) == TIMESTAMP}
+        for constant, comparison in list(compared_texts(test, times)):
+            constant.replace(self._constant_time(written, constant.name, comparison))
         for found in list(test.find_all(exp.Column)):
             if found is test:
                 return self.value(found.name)
             found.replace(self.value(found.name))
         return test
+
+    def _constant_time(self, written: str, constant: str, comparison: str) -> Sql:
+        """Return the local time that a condition writes. Raises SpecError for a text that is none."""
+        try:
+            moment = local_times(datetime.fromisoformat(constant), time_zone(self.enrichment.timezone))
+        except ValueError:
+            problem = (
+                f'where "{written}": {comparison} compares a timestamp with a text that is none; write '
+                "'2026-01-31 09:05:07', or '2026-01-31T09:05:07+01:00' for an instant"
+            )
+            raise SpecError(self.enrichment.place, [problem]) from None
+        return self.engine.text.constant_time(str(moment))
 
     def _check_numbers(self, written: str, test: Sql) -> None:
         """Refuse to compare a text with a number: engines differ in it. Raises SpecError."""
@@ -90,28 +124,48 @@ class SourceColumns:
                 )
 
     def value(self, name: str) -> Sql:
-        """Give the SQL of a column by its name in the template, cast to the declared type if the source has another."""
+        """Give the SQL of a column by its name in the template, cast to the declared type if the source has another.
+
+        Instants are local times of the enrichment's time zone.
+        """
         value: Sql = self.col(self.enrichment.source_name(name))
+        text = self.engine.text
         declared = self.enrichment.columns[name].type if name in self.enrichment.columns else None
-        real = (self.source_types or {}).get(self.enrichment.source_name(name))
-        if declared is None or real is None or declared == real:
+        real, zone = self.real_type(name), self.enrichment.timezone
+        if real is None:
+            return value if declared is None else local_times_sql(text, value, declared, zone, known=False)
+        value = local_times_sql(text, value, real, zone, known=True)
+        real = without_zones(real)
+        if declared is None or declared == real:
             return value
+        if real == TIMESTAMP and declared in (STRING, DATE):
+            return (text.text_timestamp if declared == STRING else text.date_of_time)(value)
         if declared == STRING:
             return exp.Cast(this=value, to=self.engine.sql_type(STRING))
+        if declared == TIMESTAMP and real in (STRING, DATE):
+            written = text.trim(value, literal(BLANK)) if real == STRING else text.text_date(value)
+            return text.time_of_text(written, literal(zone))
         if real != STRING:
             return exp.TryCast(this=value, to=self.engine.sql_type(declared), safe=True)
-        trimmed = self.engine.text.trim(value, literal(BLANK))
+        trimmed = text.trim(value, literal(BLANK))
         # sqlglot prints CAST without safe= (on Spark), and without requires_string= (on Snowflake).
         cast = exp.TryCast(this=trimmed, to=self.engine.sql_type(declared), safe=True, requires_string=True)
         # A cast accepts too much: it rounds 12.5, reads 0x10 and epoch, and drops the time of a date.
         pattern = _PLAIN.get(declared) if isinstance(declared, Scalar) else None
-        return cast if pattern is None else case((self.engine.text.matches(trimmed.copy(), literal(pattern)), cast))
+        return cast if pattern is None else case((text.matches(trimmed.copy(), literal(pattern)), cast))
+
+    def kept(self, name: str) -> Sql:
+        """Return the SQL of a column as the results keep it: an instant stays one."""
+        real = self.real_type(name)
+        stays = real is None or self.type(name) == without_zones(real)
+        return self.col(self.enrichment.source_name(name)) if stays else self.value(name)
 
     def cast_failed(self, name: str) -> Sql | None:
         """Give the test that a value does not fit its declared type; None where every value fits."""
-        value = self.value(name)
-        if not isinstance(value, exp.TryCast | exp.Case):
+        real, declared = self.real_type(name), self.type(name)
+        if real is None or declared == STRING or declared == without_zones(real):
             return None
+        value = self.value(name)
         present = exp.Not(this=exp.Is(this=self.col(self.enrichment.source_name(name)), expression=exp.Null()))
         return all_of(present, exp.Is(this=value, expression=exp.Null()))
 
@@ -142,7 +196,7 @@ class SourceColumns:
     def _blank(self, name: str) -> Sql:
         """Test the source's value, before a cast: a value that does not fit its type is BAD_PROMPT, not NO_INPUT."""
         value = self.col(self.enrichment.source_name(name))
-        real = (self.source_types or {}).get(self.enrichment.source_name(name)) or self.type(name)
+        real = self.real_type(name) or self.type(name)
         if real != STRING:
             return exp.Is(this=value, expression=exp.Null())
         text = self.engine.text.trim(exp.Coalesce(this=value, expressions=[literal("")]), literal(BLANK))

@@ -11,6 +11,7 @@ import jinja2
 from jinja2.lexer import Lexer, newline_re
 
 from sqlenrich.core.errors import PromptError
+from sqlenrich.core.zones import DEFAULT_ZONE, local_times, time_zone
 
 
 class SourceLine(int):
@@ -61,16 +62,22 @@ def environment(folder: Path | None = None) -> jinja2.Environment:
 
 
 def render_prompt(
-    template: str, row: Mapping[str, Any], vars: Mapping[str, Any] | None = None, folder: Path | None = None
+    template: str,
+    row: Mapping[str, Any],
+    vars: Mapping[str, Any] | None = None,
+    folder: Path | None = None,
+    timezone: str = DEFAULT_ZONE,
 ) -> str:
     """Render a template for one row, as every engine does in SQL.
 
     ``row`` maps column names to Python values (None for NULL, lists for arrays, dicts for structs); ``vars`` are the
-    compile-time constants; ``folder`` is where included templates lie. Raises :class:`~sqlenrich.PromptError` where
-    the template fails for the row.
+    compile-time constants; ``folder`` is where included templates lie; ``timezone`` is the IANA name of the zone in
+    which datetimes with a time zone are read. Raises :class:`~sqlenrich.PromptError` where the template fails for the
+    row, ValueError for an unknown zone.
     """
+    zone = time_zone(timezone)
     try:
-        return _compiled(template, folder).render({**row, **(vars or {})})
+        return _compiled(template, folder).render(local_times({**row, **(vars or {})}, zone))
     except jinja2.TemplateSyntaxError as error:
         raise PromptError(error.message or "syntax error", line=error.lineno) from error
     except Exception as error:

@@ -16,7 +16,7 @@ from sqlenrich.core.errors import ConfigError, RunError, did_you_mean
 from sqlenrich.core.json import canonical_json
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.plan import RESPONSES
-from sqlenrich.plan.relations import RELATIONS, Relations, relations_of
+from sqlenrich.plan.relations import RELATIONS, REVIEWS, Relations, relations_of
 from sqlenrich.runner.backends.base import Snapshot
 from sqlenrich.runner.backends.duckdb.files import database_path
 from sqlenrich.runner.backends.ledger import COLUMNS, LEDGER
@@ -45,8 +45,6 @@ FORGOTTEN_COLUMNS: Mapping[str, str] = {
     "uncounted": "BIGINT",
     "digest": "UHUGEINT",
 }
-REVIEWS = "{}_reviews"
-"""The name of the table of verdicts: ``{}`` is the enrichment's name."""
 FIRST_MEMORY_MIB, MOST_MEMORY_MIB = 128, 16_384
 """The memory of a report: its first limit is doubled where a statement needs more. Beyond it DuckDB uses the disk."""
 THREADS = 4
@@ -269,6 +267,7 @@ def stored_output(
         except duckdb.Error as error:
             raise cannot_open(path, error) from None
         try:
+            db.execute("SET TimeZone = 'UTC'")
             # It goes to stdout, which is for data. In a notebook without ipywidgets it is off, and may not be set.
             if db.execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
                 db.execute("SET enable_progress_bar = false")

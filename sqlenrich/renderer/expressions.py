@@ -14,9 +14,11 @@ from sqlenrich.core.names import column
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql
 from sqlenrich.core.types import parse_type
+from sqlenrich.core.zones import DEFAULT_ZONE, time_zone
 from sqlenrich.engines import get_engine
 from sqlenrich.prompt import compile_prompt
 from sqlenrich.prompt.sql import printer as printer
+from sqlenrich.prompt.sql.local_times import local_times
 from sqlenrich.schema import build_checks, normalise
 from sqlenrich.schema.checks.repairs import REPAIRS, repaired_sql
 from sqlenrich.schema.checks.sql import checks_sql
@@ -29,17 +31,24 @@ def prompt_sql(
     columns: Mapping[str, Any] | None = None,
     vars: Mapping[str, Any] | None = None,
     folder: Path | None = None,
+    timezone: str = DEFAULT_ZONE,
 ) -> str:
     """Give the SQL expression of a template over the columns' names: NULL where the template fails for the row.
 
     ``columns`` maps names to types; a name that is neither there nor in ``vars`` is refused. ``folder`` has the
-    included templates. Raises :class:`~sqlenrich.PromptError` with every construct that can't be compiled and
-    its place, :class:`~sqlenrich.UnsupportedError` for what the engine lacks.
+    included templates. A ``timestamp`` that is an instant is read in ``timezone``, an IANA name, whatever the session's
+    zone is. Raises :class:`~sqlenrich.PromptError` with every construct that can't be compiled and its place,
+    :class:`~sqlenrich.UnsupportedError` for what the engine lacks, ValueError for an unknown zone.
     """
     target = get_engine(engine)
     types = {name: parse_type(kind) for name, kind in (columns or {}).items()}
     compiled = compile_prompt(template, columns=types, vars=vars, default=None, folder=folder)
-    made = printer.prompt_sql(compiled.expr, target.text, lambda name: column(target, name))
+    time_zone(timezone)
+    made = printer.prompt_sql(
+        compiled.expr,
+        target.text,
+        lambda name: local_times(target.text, column(target, name), types[name], timezone, known=False),
+    )
     return _print(target, made)
 
 

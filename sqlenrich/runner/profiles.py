@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
-from sqlenrich.core.sql import Sql, literal
+from sqlenrich.core.sql import Sql, literal, utc_time
 from sqlenrich.core.types import TIMESTAMP
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.drift import ALARM, COLUMNS, drift, mark
@@ -25,7 +25,7 @@ FEW_WINDOWS = 3
 
 def utc(engine: Engine, moment: datetime) -> Sql:
     """Give a time in UTC as a column of the type timestamp holds it."""
-    return exp.Cast(this=literal(str(moment.replace(tzinfo=None))), to=engine.sql_type(TIMESTAMP))
+    return utc_time(moment, engine.sql_type(TIMESTAMP))
 
 
 def store_profile(backend: Backend, plan: Plan, enrichment: Enrichment, run_id: str, started: datetime) -> None:

@@ -31,6 +31,7 @@ class ResultTables:
             raise RunError(f"{self.database} is gone: the results were there")
         try:
             with duckdb.connect(str(self.database), read_only=True) as db:
+                db.execute("SET TimeZone = 'UTC'")  # else an instant's Arrow type has the zone of this machine
                 limit = "" if rows is None else f" LIMIT {rows}"
                 found: pa.Table = db.sql(f"SELECT * FROM {table}{limit}").to_arrow_table()
         except duckdb.Error as error:

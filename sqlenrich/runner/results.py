@@ -64,7 +64,9 @@ def results(
 
 def _opened(database: Path) -> duckdb.DuckDBPyConnection:
     try:
-        return duckdb.connect(str(database), read_only=True)
+        db = duckdb.connect(str(database), read_only=True)
+        db.execute("SET TimeZone = 'UTC'")
+        return db
     except duckdb.Error as error:
         raise cannot_open(database, error) from None
 

@@ -9,8 +9,10 @@ from typing import Any, Unpack
 
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, SqlenrichError
+from sqlenrich.engines import get_engine
 from sqlenrich.plan.compile import snapshot_digest
 from sqlenrich.plan.plan import Plan
+from sqlenrich.plan.relations import shared_table
 from sqlenrich.runner.backends.base import Backend, Counts, Results, Snapshot
 from sqlenrich.runner.drift import Drift
 from sqlenrich.runner.inputs import Input, input_of
@@ -103,6 +105,7 @@ def run(
         file = None if tables else backend.file_name(session.enrichment)
         if not options.get("replace"):
             check_file(backend, session.name, file)
+            check_names_of_runs(backend, session.name)
         plan = session.compile(source, responses)
         snapshot = Snapshot(
             digest=snapshot_digest(session.enrichment, backend.engine, choice.own),
@@ -214,6 +217,17 @@ def check_file(backend: Backend, name: str, file: str | None) -> None:
             f"{backend.output} has the tables of another {name}.prompt: {last}; rename one, give another --output, "
             "or --replace"
         )
+
+
+def check_names_of_runs(backend: Backend, name: str) -> None:
+    """Refuse to write over the tables of an enrichment of another name. Raises ConfigError."""
+    folds_names = get_engine(backend.engine).folds_table_names
+    for other in backend.run_names():
+        if other != name and (table := shared_table(name, other, folds_names=folds_names)) is not None:
+            raise ConfigError(
+                f"{backend.output} has runs of {other}, which writes the table {table} too: rename {name}.prompt, or "
+                "give another --output; --replace writes over it"
+            )
 
 
 def checked_backend(output: Output | None, enrichment: Enrichment, input: Input) -> Backend:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import sqlglot
 from sqlglot import exp
@@ -34,6 +34,15 @@ def parse_condition(written: str) -> Sql:
 def columns_of_condition(test: Sql) -> tuple[str, ...]:
     """Give the names of the columns that a condition reads, in their order."""
     return tuple(dict.fromkeys(column.name for column in test.find_all(exp.Column)))
+
+
+def compared_texts(test: Sql, columns: Container[str]) -> Iterator[tuple[exp.Literal, str]]:
+    """Return each constant text that is compared with one of these columns, and the comparison."""
+    for node in test.find_all(*_COMPARISONS):
+        parts = [_bare(part) for part in node.iter_expressions()]
+        if any(isinstance(part, exp.Column) and part.name in columns for part in parts):
+            texts = [part for part in parts if isinstance(part, exp.Literal) and part.is_string]
+            yield from ((part, node.sql()) for part in texts)
 
 
 def compared_with_numbers(test: Sql) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.errors import PromptError
 from sqlenrich.core.turn import Turn
 from sqlenrich.core.types import STRING, Type, stored
+from sqlenrich.core.zones import DEFAULT_ZONE
 from sqlenrich.prompt import Prompt, compile_prompt, with_system
 from sqlenrich.schema import Checks, build_checks, output_columns
 from sqlenrich.schema.checks.repairs import REPAIRS
@@ -57,6 +58,8 @@ class Enrichment:
     columns: Mapping[str, SourceColumn] = field(default_factory=dict)
     require: tuple[str, ...] | None = None
     where: str | None = None
+    timezone: str = DEFAULT_ZONE
+    """The IANA name of the time zone in which the prompt and ``where`` read instants."""
     model: str = "default"
     params: Mapping[str, Any] = field(default_factory=dict)
     engine_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

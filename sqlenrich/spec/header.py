@@ -55,6 +55,10 @@ HEADER: dict[str, dict[str, Any]] = {
     },
     "require": {**_TEXTS, "description": "A row where one of these is NULL or blank is NO_INPUT and never sent."},
     "where": {"type": "string", "description": "Which source rows to take, in SQL that is the same on every engine."},
+    "timezone": {
+        "type": "string",
+        "description": "The zone in which a prompt reads instants: an IANA name such as Europe/Berlin. Default UTC.",
+    },
     "model": {"type": "string", "description": "An alias of sqlenrich.toml, or a model's own name."},
     "params": {
         "type": "object",

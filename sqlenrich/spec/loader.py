@@ -15,6 +15,7 @@ from sqlenrich.core.errors import PromptError, SpecError, did_you_mean
 from sqlenrich.core.json import compact_json
 from sqlenrich.core.turn import ROW_SYSTEM, Turn
 from sqlenrich.core.types import STRING, parse_type, stored
+from sqlenrich.core.zones import DEFAULT_ZONE, time_zone
 from sqlenrich.prompt import compile_prompt
 from sqlenrich.schema import output_columns
 from sqlenrich.schema.checks.repairs import REPAIRS
@@ -100,6 +101,8 @@ class _Loader:
         self.foreign()
         if not self.name.replace("_", "").isalnum() or not self.name.isascii() or self.name[0].isdigit():
             self.report(f'the name "{self.name}" becomes a table: letters, digits and _, not a digit first', ())
+        if self.name.lower().lstrip("_").startswith("sqlenrich"):
+            self.report(f'the name "{self.name}" is like that of a table of sqlenrich itself: rename the file', ())
         self.keys()
         schema, embedding, problems = read_output(self.values, self.folder)
         self.report_all(problems)
@@ -138,6 +141,7 @@ class _Loader:
             columns=columns,
             require=self.names("require") if "require" in self.values else None,
             where=self.where(),
+            timezone=self.timezone(),
             model=self.value("model", str, DEFAULT_ALIASES[embedding is not None]),
             params=params,
             engine_params=engine_params,
@@ -252,6 +256,14 @@ class _Loader:
             return tuple(dict.fromkeys(value))
         self.report(f"{key} must be a list of column names, not {value!r}", (key,))
         return ()
+
+    def timezone(self) -> str:
+        zone = self.value("timezone", str, DEFAULT_ZONE)
+        try:
+            time_zone(zone)
+        except ValueError as error:
+            self.report(str(error), ("timezone",))
+        return str(zone)
 
     def repairs(self) -> tuple[str, ...]:
         value = self.values.get("repairs", list(DEFAULT_REPAIRS))

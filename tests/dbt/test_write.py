@@ -181,6 +181,27 @@ def test_two_files_for_version_1(project: Path) -> None:
         se.write_dbt([enrichment], project)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "case"),
+    [
+        ("t", "T", r" \(most databases ignore the case of a name\)"),
+        ("t", "t_quarantine", ""),
+        ("t_Prompts", "t", ""),
+        ("t", "t_reviews", ""),
+    ],
+)
+def test_enrichments_that_would_make_each_others_models(project: Path, first: str, second: str, case: str) -> None:
+    both = [write_prompt(project / name / f"{name}.prompt") for name in (first, second)]
+    with pytest.raises(se.ConfigError, match=f"would both write the table [a-zA-Z_]+{case}; rename one"):
+        se.write_dbt(both, project)
+    assert not (project / "models").exists()
+    se.write_dbt(both[:1], project)
+    made = rf"models/sqlenrich/{first} \(delete it if it is not used\) would both write"
+    with pytest.raises(se.ConfigError, match=made):
+        se.write_dbt(both[1:], project)
+    assert not (project / "models" / "sqlenrich" / second).exists()
+
+
 def test_check_prints_what_differs(project: Path) -> None:
     write_prompt(project / "t.prompt")
     arguments = ["dbt", str(project / "t.prompt"), "--project", str(project)]

@@ -10,6 +10,7 @@ import sqlglot
 from sqlglot import exp
 
 import sqlenrich as se
+from sqlenrich.plan.relations import shared_table
 from sqlenrich.spec.loader import loads
 
 KINDS = {"string": "x", "integer": 7, "number": 1.5, "boolean": True}
@@ -32,3 +33,25 @@ def test_an_answer_is_parsed_once(properties: int) -> None:
         db.execute("INSERT INTO wide_checked VALUES ('1', ?, NULL, 'h', 'm')", [json.dumps(answer)])
         (row,) = db.execute(sql).fetchall()
     assert row[1 : 1 + properties] == tuple(answer.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "folds_names", "table"),
+    [
+        *(
+            (*pair, False, f"product_{role}")
+            for role in (
+                "prompts", "pending", "responses", "lock", "checked", "quarantine", "evaluations", "profiles", "reviews"
+            )
+            for pair in (("product", f"product_{role}"), (f"product_{role}", "product"))
+        ),
+        ("product", "Product_quarantine", True, "product_quarantine"),
+        ("product", "Product_quarantine", False, None),
+        ("product", "Product", False, None),
+        ("product", "products", True, None),
+        ("product", "product_v2", True, None),
+        ("product", "product_quarantine_prompts", True, None),
+    ],
+)  # fmt: skip
+def test_the_tables_of_two_enrichments(name: str, other: str, folds_names: bool, table: str | None) -> None:
+    assert shared_table(name, other, folds_names=folds_names) == table

@@ -279,19 +279,3 @@ OF_TIMES = [
 def test_times_equal_the_reference(template: str, engine: str) -> None:
     rows = [(t, _MOMENTS[(place * 5 + 2) % 9], _DAYS[place % 6]) for place, t in enumerate(_MOMENTS * 2)]
     check(engine, template, TIMES, rows, never)
-
-
-@pytest.mark.spark
-def test_spark_prints_a_timestamp_in_the_time_zone_of_its_session() -> None:
-    from tests.standins.spark import rows, spark_session
-
-    sql = se.prompt_sql("{{ t }}", "spark", columns={"t": "timestamp"})
-    query = (
-        f"SELECT {sql} FROM VALUES (TIMESTAMP'2024-07-01 12:00:00 UTC'), (TIMESTAMP'2024-07-01 12:00:00') AS source(t)"
-    )
-    session = spark_session()
-    session.conf.set("spark.sql.session.timeZone", "America/New_York")
-    try:
-        assert rows(query) == [("2024-07-01 08:00:00",), ("2024-07-01 12:00:00",)]
-    finally:
-        session.conf.set("spark.sql.session.timeZone", "UTC")

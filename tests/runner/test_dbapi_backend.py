@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 import sqlenrich as se
-from sqlenrich.core.types import parse_type
+from sqlenrich.core.types import INSTANT, Array, parse_type
 from sqlenrich.engines import ENGINES, get_engine
 from sqlenrich.runner.backends.dbapi import DbApiBackend, portable_type
 from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
@@ -161,7 +161,12 @@ def test_a_failing_statement_is_one_line(database: duckdb.DuckDBPyConnection, tm
         ("duckdb", "VARCHAR", "string"),
         ("duckdb", "HUGEINT", None),
         ("duckdb", "STRUCT(a INTEGER, b VARCHAR[])", {"struct": {"a": "bigint", "b": {"array": "string"}}}),
-        ("duckdb", "TIMESTAMP WITH TIME ZONE", "timestamp"),
+        ("duckdb", "TIMESTAMP WITH TIME ZONE", INSTANT),
+        ("snowflake", "TIMESTAMP_LTZ(9)", INSTANT),
+        ("snowflake", "TIMESTAMP_NTZ(9)", "timestamp"),
+        ("spark", "timestamp", INSTANT),
+        ("databricks", "timestamp_ntz", "timestamp"),
+        ("databricks", "array<timestamp>", Array(INSTANT)),
         ("snowflake", "NUMBER(38,0)", "decimal(38,0)"),
         ("snowflake", "TEXT", "string"),
         ("snowflake", "VARIANT", None),

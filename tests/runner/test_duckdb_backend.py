@@ -15,7 +15,7 @@ import pytest
 
 import sqlenrich as se
 from sqlenrich.core.errors import RunError
-from sqlenrich.core.types import parse_type
+from sqlenrich.core.types import INSTANT, parse_type
 from sqlenrich.engines import ENGINES
 from sqlenrich.llm.messages import Answer
 from sqlenrich.runner.backends.base import Origin
@@ -32,7 +32,7 @@ from tests.support.runs import rows, run, write_prompt
         ("UBIGINT", "bigint"),
         ("FLOAT", "double"),
         ("DECIMAL(9,2)", "decimal(9,2)"),
-        ("TIMESTAMP WITH TIME ZONE", "timestamp"),
+        ("TIMESTAMP WITH TIME ZONE", INSTANT),
         ("VARCHAR[][]", {"array": {"array": "string"}}),
         ("STRUCT(a INTEGER, b VARCHAR[])", {"struct": {"a": "bigint", "b": {"array": "string"}}}),
         ('STRUCT("x, (y) ""z""" DATE, b STRUCT(c DECIMAL(3,1))[])', {

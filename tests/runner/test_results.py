@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -218,6 +219,47 @@ def test_two_prompt_files_of_one_name() -> None:
     # A file that is moved is the same file.
     Path("b").rename("c")
     assert call("run", "c/intent.prompt", *run).status == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "table"),
+    [
+        ("product", "Product", "Product_prompts"),
+        ("product_reviews", "product", "product_reviews"),
+        ("product", "PRODUCT_quarantine", "PRODUCT_quarantine"),
+    ],
+)
+def test_enrichments_that_would_write_each_others_tables(first: str, second: str, table: str) -> None:
+    data = write_csv(Path("in.csv"), [(1, "a")])
+    files = []
+    for name in (first, second):
+        Path(name).mkdir()
+        files.append(str(write_prompt(Path(name)).rename(Path(name, f"{name}.prompt"))))
+    checked = call("check", *files)
+    assert checked.status == 2
+    assert f"{files[0]} and {files[1]} would both write the table" in checked.error
+    run = ("--input", data, "--output", "out.duckdb", "--mock")
+    assert call("run", files[0], *run).status == 0
+    tables = "SELECT table_name, estimated_size FROM duckdb_tables() ORDER BY ALL"
+    before = rows(Path("out.duckdb"), tables)
+    refused = call("run", files[1], *run)
+    assert (refused.status, refused.error) == (
+        2,
+        f"out.duckdb has runs of {first}, which writes the table {table} too: rename {second}.prompt, or give "
+        "another --output; --replace writes over it",
+    )
+    assert rows(Path("out.duckdb"), tables) == before
+
+
+@pytest.mark.parametrize(("first", "second"), [("product", "product_quarantine"), ("product_quarantine", "product")])
+def test_tables_of_another_enrichment_without_a_ledger(first: str, second: str) -> None:
+    """As dbt leaves them."""
+    enrichments = [se.enrichment(name, prompt="{{ body }}", key=["id"], output=OUTPUT) for name in (first, second)]
+    se.run(enrichments[0], input=few(1), output="out.duckdb", mock=True)
+    with duckdb.connect("out.duckdb") as db:
+        db.execute("DROP TABLE _sqlenrich_runs")
+    with pytest.raises(se.ConfigError, match=r"the table \"product_quarantine\" is not one of this enrichment; rename"):
+        se.run(enrichments[1], input=few(1), output="out.duckdb", mock=True)
 
 
 @pytest.fixture

@@ -104,6 +104,9 @@ def test_a_run_ends_at_a_cap_goes_on_and_is_retried_in_a_schema(
         (second.run_id, "done", second.calls - second.retries),
         (retried.run_id, "done", retried.calls),
     ]
+    clash = se.loads(write_prompt(tmp_path).read_text(), name=enrichment.name.upper())
+    with pytest.raises(se.ConfigError, match=f"enriched has runs of {enrichment.name}, which writes the table"):
+        se.run(clash, spark=spark, input=query, output="enriched", model=mock)
     spark.sql("CREATE TABLE enriched.other AS SELECT 1 AS x")
     with pytest.raises(se.ConfigError, match=r"the table `enriched`.`other` is not sqlenrich's"):
         se.run(enrichment, spark=spark, input=query, output="enriched", tables="other", mock=True)

@@ -216,6 +216,18 @@ def test_a_request_that_fails_its_statement_is_one_row(place: Standin) -> None:
     assert report.enriched == len(ROWS) - hit
 
 
+def test_enrichments_that_would_write_each_others_tables(place: Standin) -> None:
+    """BigQuery's tables may differ by the case of their names."""
+    enrich(place)
+    asked = len(place.prompts())
+    for name in ("tickets_quarantine", *(["TICKETS"] if place.engine != "bigquery" else [])):
+        file = place.folder / f"{name}.prompt"
+        file.write_text((place.folder / "tickets.prompt").read_text())
+        with pytest.raises(se.ConfigError, match=f"has runs of tickets, which writes the table {name}.* too: rename"):
+            se.run(se.load(file), engine=place.engine, profile="standin", input=place.source, output=place.schema)
+    assert len(place.prompts()) == asked
+
+
 def test_what_can_t_run_is_told_before_anything_is_asked(place: Standin) -> None:
     with pytest.raises(se.ConfigError, match="there is no table"):
         enrich(place, input=place.source + "_missing")

@@ -65,6 +65,8 @@ ACCEPTED: list[Any] = [
         id="an engine's params",
     ),
     pytest.param("vars: {a: [1, 2]}", "vars", {"a": [1, 2]}, id="vars"),
+    pytest.param("", "timezone", "UTC", id="no time zone"),
+    pytest.param("timezone: Asia/Tokyo", "timezone", "Asia/Tokyo", id="time zone"),
     pytest.param("hint: never", "hint", "never", id="hint"),
     pytest.param("repairs: []", "repairs", (), id="no repairs"),
     pytest.param("repairs: [fence, trim]", "repairs", ("trim", "fence"), id="repairs in their own order"),
@@ -120,6 +122,21 @@ REFUSED = [
         id="unused column",
     ),
     pytest.param("where: 3", "line 2: where must be a text, not 3 @ where", id="where"),
+    pytest.param("timezone: 3", "line 2: timezone must be a text, not 3 @ timezone", id="time zone as a number"),
+    *(
+        pytest.param(
+            f"timezone: {name}",
+            f'line 2: unknown time zone "{name}"{near}; write an IANA name such as Europe/Berlin, or UTC @ timezone',
+            id=f"time zone {name}",
+        )
+        for name, near in (
+            ("CET", ""),
+            ("utc", " (UTC?)"),
+            ("europe/berlin", " (Europe/Berlin?)"),
+            ("Europe/Berln", " (Europe/Berlin?)"),
+            ("+02:00", ""),
+        )
+    ),
     pytest.param("model: 3", "line 2: model must be a text, not 3 @ model", id="model"),
     pytest.param("params: [1]", "line 2: params must be a mapping, not [1] @ params", id="params"),
     pytest.param(
@@ -326,6 +343,11 @@ def test_a_template_is_not_judged_by_wrong_columns() -> None:
 @pytest.mark.parametrize("name", ["1x", "a-b", "a b", "a.b", "é", ""])
 def test_names_that_can_t_be_tables(name: str) -> None:
     assert problems(name=name) == [f'the name "{name}" becomes a table: letters, digits and _, not a digit first']
+
+
+@pytest.mark.parametrize("name", ["_sqlenrich_runs", "sqlenrich_source", "SQLENRICH_forgotten"])
+def test_a_name_of_sqlenrichs_own_tables(name: str) -> None:
+    assert problems(name=name) == [f'the name "{name}" is like that of a table of sqlenrich itself: rename the file']
 
 
 @pytest.mark.parametrize("name", ["x", "_x", "ticket_intent", "X9"])

@@ -51,6 +51,7 @@ def check(files: tuple[str, ...], model: str | None, engines: tuple[str, ...], e
     """
     from sqlenrich.cli.check import check as examine
     from sqlenrich.cli.check import response_format
+    from sqlenrich.plan.relations import check_names
 
     if engine is not None:
         for file in files:
@@ -58,6 +59,7 @@ def check(files: tuple[str, ...], model: str | None, engines: tuple[str, ...], e
         return 0
     found = [examine(file, model=model, engines=engines) for file in files]
     click.echo("\n".join(one.text for one in found))
+    check_names({one.place: one.name for one in found if one.name is not None})
     return 0 if all(one.usable for one in found) else EXIT_USAGE
 
 

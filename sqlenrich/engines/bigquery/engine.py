@@ -49,6 +49,7 @@ def responses_properties() -> list[exp.Property]:
 ENGINE = Engine(
     name="bigquery",
     dialect="bigquery",
+    folds_table_names=False,
     text=TEXT,
     json=JSON,
     sha256=lambda text: func("TO_HEX", func("SHA256", text)),

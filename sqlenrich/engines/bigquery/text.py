@@ -8,8 +8,9 @@ from sqlglot import exp
 
 from sqlenrich.core.sql import Build, Sql, all_of, case, concat, double, func, literal, named_func
 from sqlenrich.core.text_functions import BLANK, LAST_WORD, TRAILING_ZEROS, Body, TextFunctions
-from sqlenrich.core.types import Array, Coerced, Decimal, Scalar, Struct, Type
+from sqlenrich.core.types import INSTANT, Array, Coerced, Decimal, Scalar, Struct, Type
 from sqlenrich.engines.shared import case_mapping as casing
+from sqlenrich.engines.shared.timestamps import TextTimes
 
 _TYPES = {
     "string": "STRING",
@@ -18,6 +19,7 @@ _TYPES = {
     "double": "FLOAT64",
     "boolean": "BOOL",
     "date": "DATE",
+    INSTANT.name: "TIMESTAMP",
     "timestamp": "TIMESTAMP",
 }
 
@@ -86,9 +88,34 @@ def _text_double(value: Sql, digits: int) -> Sql:
 
 def _text_timestamp(value: Sql) -> Sql:
     """Python prints microseconds only where they are not zero."""
-    some = exp.NEQ(this=func("FORMAT_TIMESTAMP", literal("%E6f"), value), expression=literal("000000"))
-    second = func("FORMAT_TIMESTAMP", literal("%F %H:%M:%S"), value.copy())
-    return case((some, func("FORMAT_TIMESTAMP", literal("%F %H:%M:%E6S"), value.copy())), default=second)
+    some = exp.NEQ(this=func("FORMAT_DATETIME", literal("%E6f"), value), expression=literal("000000"))
+    second = func("FORMAT_DATETIME", literal("%F %H:%M:%S"), value.copy())
+    return case((some, func("FORMAT_DATETIME", literal("%F %H:%M:%E6S"), value.copy())), default=second)
+
+
+def _at_zone(instant: Sql, zone: Sql) -> Sql:
+    return func("DATETIME", instant, zone)
+
+
+def _local_time(value: Sql, zone: Sql) -> Sql:
+    """JSON has a TIMESTAMP in UTC with a Z, and a DATETIME without one. No function takes both types.
+
+    https://docs.cloud.google.com/bigquery/docs/reference/standard-sql/json_functions#json_encodings
+    """
+    written = func("NULLIF", func("TO_JSON_STRING", value), literal("null"))
+    text = func("TRIM", written, literal('"'))
+    instant = exp.Cast(this=text, to=exp.DataType.build("TIMESTAMP", dialect="bigquery"))
+    local = exp.Cast(this=text.copy(), to=exp.DataType.build("DATETIME", dialect="bigquery"))
+    return case((func("ENDS_WITH", text.copy(), literal("Z")), _at_zone(instant, zone)), default=local)
+
+
+_TIMES = TextTimes(
+    matches=named_func("REGEXP_CONTAINS"),
+    group=lambda number: rf"\{number}",
+    local=lambda text: safe_cast(text, "DATETIME"),
+    instant=lambda text: safe_cast(text, "TIMESTAMP"),
+    at_zone=_at_zone,
+)
 
 
 def _extract(part: str) -> Build:
@@ -256,6 +283,13 @@ TEXT = TextFunctions(
     text_double=_text_double,
     text_decimal=lambda value, kind: func("FORMAT", literal(f"%.{kind.scale}f"), value),
     text_timestamp=_text_timestamp,
+    at_zone=_at_zone,
+    local_time=_local_time,
+    time_of_text=_TIMES.read,
+    constant_time=lambda written: exp.Cast(
+        this=literal(written), to=exp.DataType.build("DATETIME", dialect="bigquery")
+    ),
+    date_of_time=lambda value: exp.Cast(this=value, to=exp.DataType.build("DATE", dialect="bigquery")),
     year=_extract("YEAR"),
     month=_extract("MONTH"),
     day=_extract("DAY"),
@@ -280,6 +314,7 @@ TEXT = TextFunctions(
     array_index=_array_index,
     array_join=named_func("ARRAY_TO_STRING"),
     array_slice=_slice,
+    struct=lambda fields: func("STRUCT", *(exp.alias_(v, name, quoted=True) for name, v in fields.items())),
     field=lambda value, name, _kind: exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True)),
     least=named_func("LEAST"),
     sequence=lambda count: func(

@@ -8,9 +8,10 @@ from sqlglot import exp
 
 from sqlenrich.core.sql import Build, Sql, all_of, case, cast, concat, func, lambda_, literal, named_func, wrapped
 from sqlenrich.core.text_functions import BLANK, LAST_WORD, TRAILING_ZEROS, Body, TextFunctions
-from sqlenrich.core.types import Array, Coerced, Decimal, Scalar, Struct, Type
+from sqlenrich.core.types import INSTANT, Array, Coerced, Decimal, Scalar, Struct, Type
 from sqlenrich.engines.shared.case_mapping import EXPANDING, FINAL_SIGMA, NEW_CASE, guarded, joined
 from sqlenrich.engines.shared.numbers import double_divide, double_function, plain_decimal
+from sqlenrich.engines.shared.timestamps import TextTimes
 
 _TYPES = {
     "string": "VARCHAR",
@@ -19,6 +20,7 @@ _TYPES = {
     "double": "DOUBLE",
     "boolean": "BOOLEAN",
     "date": "DATE",
+    INSTANT.name: "TIMESTAMPTZ",
     "timestamp": "TIMESTAMP",
 }
 
@@ -65,6 +67,28 @@ def _text_timestamp(value: Sql) -> Sql:
     some = exp.NEQ(this=func("MICROSECOND", value), expression=func("SECOND", value.copy()) * literal(1_000_000))
     second = func("STRFTIME", value.copy(), literal("%Y-%m-%d %H:%M:%S"))
     return case((some, func("STRFTIME", value.copy(), literal("%Y-%m-%d %H:%M:%S.%f"))), default=second)
+
+
+def _at_zone(instant: Sql, zone: Sql) -> Sql:
+    return func("TIMEZONE", zone, instant)
+
+
+def _local_time(value: Sql, zone: Sql) -> Sql:
+    """EPOCH_US takes timestamps with and without a time zone, and refuses a text."""
+    utc = func("MAKE_TIMESTAMP", func("EPOCH_US", value))
+    if zone == literal("UTC"):
+        return utc
+    is_instant = exp.EQ(this=func("TYPEOF", value.copy()), expression=literal("TIMESTAMP WITH TIME ZONE"))
+    return case((is_instant, _at_zone(func("TIMEZONE", literal("UTC"), utc), zone)), default=utc.copy())
+
+
+_TIMES = TextTimes(
+    matches=_matches,
+    group=lambda number: rf"\{number}",
+    local=lambda text: cast(text, "TIMESTAMP", safe=True),
+    instant=lambda text: cast(text, "TIMESTAMPTZ", safe=True),
+    at_zone=_at_zone,
+)
 
 
 def _decimal(value: str, scale: int) -> Sql:
@@ -194,6 +218,11 @@ TEXT = TextFunctions(
     text_double=lambda value, _: cast(value, "VARCHAR"),
     text_decimal=_text_decimal,
     text_timestamp=_text_timestamp,
+    at_zone=_at_zone,
+    local_time=_local_time,
+    time_of_text=_TIMES.read,
+    constant_time=lambda written: cast(literal(written), "TIMESTAMP"),
+    date_of_time=lambda value: cast(value, "DATE"),
     year=named_func("YEAR"),
     month=named_func("MONTH"),
     day=named_func("DAY"),
@@ -216,6 +245,10 @@ TEXT = TextFunctions(
     array_index=lambda array, value: _found(func("LIST_POSITION", array, value)),
     array_join=named_func("ARRAY_TO_STRING"),
     array_slice=_slice,
+    struct=lambda fields: func(
+        "STRUCT_PACK",
+        *(exp.PropertyEQ(this=exp.to_identifier(name, quoted=True), expression=v) for name, v in fields.items()),
+    ),
     field=lambda value, name, _kind: exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True)),
     least=named_func("LEAST"),
     sequence=named_func("RANGE"),

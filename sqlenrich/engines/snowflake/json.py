@@ -258,7 +258,7 @@ JSON = JsonFunctions(
 
 def _timestamp(text: Sql) -> Sql:
     """In UTC. Digits beyond microseconds are dropped."""
-    cut = func("REGEXP_REPLACE", func("UPPER", text), literal(BEYOND_MICROSECONDS), literal(r"\\1"))
+    cut = func("REGEXP_REPLACE", func("UPPER", text), literal(BEYOND_MICROSECONDS), literal(r"\1"))
     moment = func("CONVERT_TIMEZONE", literal("UTC"), func("TRY_TO_TIMESTAMP_TZ", cut))
     return cast(moment, sql_type(TIMESTAMP))
 

@@ -20,9 +20,10 @@ from sqlenrich.core.sql import (
     wrapped,
 )
 from sqlenrich.core.text_functions import BLANK, LAST_WORD, TRAILING_ZEROS, Body, TextFunctions
-from sqlenrich.core.types import Array, Coerced, Decimal, Scalar, Struct, Type
+from sqlenrich.core.types import INSTANT, TIMESTAMP, Array, Coerced, Decimal, Scalar, Struct, Type
 from sqlenrich.engines.shared import case_mapping as casing
 from sqlenrich.engines.shared.numbers import double_divide, double_function, half_even, plain_decimal
+from sqlenrich.engines.shared.timestamps import TextTimes
 
 _TYPES = {
     "string": "VARCHAR",
@@ -31,6 +32,7 @@ _TYPES = {
     "double": "DOUBLE",
     "boolean": "BOOLEAN",
     "date": "DATE",
+    INSTANT.name: "TIMESTAMP_TZ",
 }
 
 
@@ -128,6 +130,43 @@ def _text_timestamp(value: Sql) -> Sql:
     return case((some, func("TO_CHAR", value.copy(), literal("YYYY-MM-DD HH24:MI:SS.FF6"))), default=second)
 
 
+def _local(value: Sql) -> Sql:
+    return cast(value, sql_type(TIMESTAMP))
+
+
+def _at_zone(instant: Sql, zone: Sql) -> Sql:
+    """A TIMESTAMP_TZ that is cast to TIMESTAMP_NTZ keeps its local time and loses its offset."""
+    return _local(func("CONVERT_TIMEZONE", zone, instant))
+
+
+def _local_time(value: Sql, zone: Sql) -> Sql:
+    """The type is asked at run time. A cast of a text to TIMESTAMP_NTZ drops its offset; a format refuses it.
+
+    https://docs.snowflake.com/en/sql-reference/functions/typeof
+    """
+    instant = cast(value.copy(), exp.DataType(this=exp.DataType.Type.USERDEFINED, kind="TIMESTAMP_TZ"))
+    at_zone = _at_zone(instant, zone)
+    form = literal("YYYY-MM-DD HH24:MI:SS")
+    return exp.Case(
+        this=func("TYPEOF", func("TO_VARIANT", value)),
+        ifs=[
+            exp.If(this=literal("TIMESTAMP_TZ"), true=at_zone),
+            exp.If(this=literal("TIMESTAMP_LTZ"), true=at_zone.copy()),
+            exp.If(this=literal("VARCHAR"), true=func("TO_TIMESTAMP_NTZ", string_of(value.copy()), form)),
+        ],
+        default=_local(value.copy()),
+    )
+
+
+_TIMES = TextTimes(
+    matches=matches,
+    group=lambda number: rf"\{number}",
+    local=named_func("TRY_TO_TIMESTAMP_NTZ"),
+    instant=named_func("TRY_TO_TIMESTAMP_TZ"),
+    at_zone=_at_zone,
+)
+
+
 # The documentation of UPPER and LOWER names neither a version of Unicode nor what happens to a final sigma and to
 # characters that become several (https://docs.snowflake.com/en/sql-reference/functions/upper, .../lower). All of these
 # give NULL.
@@ -149,6 +188,8 @@ _LOWER_GUARD = f"{casing.joined('[İ]', casing.NEW_CASE)}|{casing.FINAL_SIGMA}"
 
 def _typed(value: Sql, kind: Type) -> Sql:
     match kind:
+        case Scalar() if kind == INSTANT:  # a cast of a VARIANT would drop its offset
+            return value
         case Array():
             return func("AS_ARRAY", value)
         case Struct():
@@ -271,6 +312,11 @@ TEXT = TextFunctions(
     text_double=_text_double,
     text_decimal=lambda value, _: cast(value, sql_type(Scalar("string"))),
     text_timestamp=_text_timestamp,
+    at_zone=_at_zone,
+    local_time=_local_time,
+    time_of_text=_TIMES.read,
+    constant_time=lambda written: _local(literal(written)),
+    date_of_time=lambda value: cast(value, "DATE"),
     year=named_func("YEAR"),
     month=named_func("MONTH"),
     day=named_func("DAY"),
@@ -292,6 +338,9 @@ TEXT = TextFunctions(
     array_index=lambda array, value: func("ARRAY_POSITION", func("TO_VARIANT", value), array),
     array_join=named_func("ARRAY_TO_STRING"),
     array_slice=_slice,
+    struct=lambda fields: func(
+        "OBJECT_CONSTRUCT_KEEP_NULL", *(part for name, v in fields.items() for part in (literal(name), v))
+    ),
     field=lambda value, name, kind: _typed(func("GET", value, literal(name)), kind),
     least=named_func("LEAST"),
     sequence=lambda count: func("ARRAY_GENERATE_RANGE", literal(0), func("GREATEST", count, literal(0))),

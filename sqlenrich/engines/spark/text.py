@@ -6,9 +6,10 @@ from sqlglot import exp
 
 from sqlenrich.core.sql import Build, Sql, case, func, lambda_, literal, named_func, wrapped
 from sqlenrich.core.text_functions import BLANK, LAST_WORD, TRAILING_ZEROS, Body, TextFunctions
-from sqlenrich.core.types import Array, Coerced, Decimal, Scalar, Struct, Type
+from sqlenrich.core.types import INSTANT, Array, Coerced, Decimal, Scalar, Struct, Type
 from sqlenrich.engines.shared import case_mapping as casing
 from sqlenrich.engines.shared.numbers import double_divide, double_function, half_even, plain_decimal
+from sqlenrich.engines.shared.timestamps import TextTimes
 
 _TYPES = {
     "string": "STRING",
@@ -17,6 +18,7 @@ _TYPES = {
     "double": "DOUBLE",
     "boolean": "BOOLEAN",
     "date": "DATE",
+    INSTANT.name: "TIMESTAMP",
     "timestamp": "TIMESTAMP",
 }
 
@@ -65,13 +67,45 @@ def _text_double(value: Sql, digits: int) -> Sql:
 
 
 def _text_timestamp(value: Sql) -> Sql:
-    """Python prints microseconds only where they are not zero."""
-    some = exp.NEQ(this=func("DATE_FORMAT", value, literal("SSSSSS")), expression=literal("000000"))
-    second = func("DATE_FORMAT", value.copy(), literal("yyyy-MM-dd HH:mm:ss"))
-    return case((some, func("DATE_FORMAT", value.copy(), literal("yyyy-MM-dd HH:mm:ss.SSSSSS"))), default=second)
+    """A cast prints the decimals up to the last that is not zero. DATE_FORMAT would take the session's time zone."""
+    text = _cast(value, "STRING")
+    some = exp.GT(this=func("LENGTH", text), expression=literal(len("2026-01-31 09:05:07")))
+    padded = func("RPAD", text.copy(), literal(len("2026-01-31 09:05:07.000000")), literal("0"))
+    return case((some, padded), default=text.copy())
+
+
+def _at_zone(instant: Sql, zone: Sql) -> Sql:
+    """Count from 1970 in TIMESTAMP_NTZ: whatever else reads an instant takes the session's time zone."""
+    seconds = exp.Mul(this=func("UNIX_MICROS", instant), expression=exp.Literal.number("0.000001"))
+    zero = literal(0)
+    since = func("MAKE_DT_INTERVAL", zero, zero.copy(), zero.copy(), seconds)
+    utc = exp.Add(this=func("TO_TIMESTAMP_NTZ", literal("1970-01-01 00:00:00")), expression=since)
+    return exp.paren(utc) if zone == literal("UTC") else func("CONVERT_TIMEZONE", literal("UTC"), zone, utc)
+
+
+def _local_time(value: Sql, zone: Sql) -> Sql:
+    """A cast of a text to TIMESTAMP_NTZ drops its offset."""
+    return exp.Case(
+        this=func("TYPEOF", value),
+        ifs=[
+            exp.If(this=literal("timestamp"), true=_at_zone(_cast(value.copy(), "TIMESTAMP"), zone)),
+            exp.If(this=literal("string"), true=func("RAISE_ERROR", literal(_IS_TEXT))),
+        ],
+        default=func("CAST", exp.Alias(this=value.copy(), alias=exp.var("TIMESTAMP_NTZ"))),
+    )
+
+
+_IS_TEXT = "a column that the header calls a timestamp is a text in the source; cast it in a source query"
 
 
 matches = named_func("REGEXP_LIKE")
+_TIMES = TextTimes(
+    matches=matches,
+    group=lambda number: f"${number}",
+    local=lambda text: try_cast(text, "TIMESTAMP_NTZ"),
+    instant=lambda text: try_cast(text, "TIMESTAMP"),
+    at_zone=_at_zone,
+)
 _contains = named_func("CONTAINS")
 
 # Arrays: positions count from 0.
@@ -206,6 +240,11 @@ TEXT = TextFunctions(
     text_double=_text_double,
     text_decimal=lambda value, _: _cast(value, "STRING"),
     text_timestamp=_text_timestamp,
+    at_zone=_at_zone,
+    local_time=_local_time,
+    time_of_text=_TIMES.read,
+    constant_time=lambda written: func("TO_TIMESTAMP_NTZ", literal(written)),
+    date_of_time=lambda value: _cast(value, "DATE"),
     year=named_func("YEAR"),
     month=named_func("MONTH"),
     day=named_func("DAY"),
@@ -228,6 +267,7 @@ TEXT = TextFunctions(
     array_index=lambda array, value: _found(func("ARRAY_POSITION", array, value)),
     array_join=named_func("ARRAY_JOIN"),
     array_slice=_slice,
+    struct=lambda fields: func("NAMED_STRUCT", *(part for name, v in fields.items() for part in (literal(name), v))),
     field=lambda value, name, _kind: exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True)),
     least=named_func("LEAST"),
     sequence=_sequence,

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.core.json import compact_json
 from sqlenrich.core.types import DATE, STRING, TIMESTAMP, Type
+from sqlenrich.plan.relations import REVIEWS
 from sqlenrich.quality.comparison.metrics import label_value
 from sqlenrich.quality.review.sheet import (
     EXPECTED,
@@ -26,7 +27,7 @@ from sqlenrich.quality.review.sheet import (
     is_text,
     may_be_null,
 )
-from sqlenrich.quality.stored_output import REVIEWS, StoredOutput, answer_hash
+from sqlenrich.quality.stored_output import StoredOutput, answer_hash
 from sqlenrich.schema import value_test
 from sqlenrich.spec.enrichment import Enrichment
 

@@ -160,6 +160,9 @@ class Backend(Protocol):
     def last_file(self, name: str) -> str | None:
         """Give the prompt file of the last run, where it is known and is not that of another machine."""
 
+    def run_names(self) -> tuple[str, ...]:
+        """Return the names of the enrichments that the ledger has runs of."""
+
     def file_name(self, enrichment: Enrichment) -> str | None:
         """Give the prompt file as the ledger names it; None for none."""
 

@@ -16,7 +16,7 @@ from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import RunError
 from sqlenrich.core.names import relation as named_relation
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Array, Decimal, Struct, Type
+from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, INSTANT, STRING, TIMESTAMP, Array, Decimal, Struct, Type
 from sqlenrich.engines import get_engine
 from sqlenrich.runner.backends.statements import StatementBackend, StatementPolicy
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 _KINDS = {
     "TINYINT": BIGINT, "SMALLINT": BIGINT, "INT": BIGINT, "BIGINT": BIGINT, "FLOAT": DOUBLE, "DOUBLE": DOUBLE,
     "TEXT": STRING, "VARCHAR": STRING, "CHAR": STRING, "BOOLEAN": BOOLEAN, "DATE": DATE,
-    "TIMESTAMP": TIMESTAMP, "TIMESTAMPTZ": TIMESTAMP, "TIMESTAMPNTZ": TIMESTAMP, "TIMESTAMPLTZ": TIMESTAMP,
+    "TIMESTAMP": TIMESTAMP, "TIMESTAMPTZ": INSTANT, "TIMESTAMPNTZ": TIMESTAMP, "TIMESTAMPLTZ": INSTANT,
     "DATETIME": TIMESTAMP,
 }  # fmt: skip
 """Portable types by the names that sqlglot gives to all engines' types."""

@@ -14,7 +14,7 @@ from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.names import relation
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.sql import Sql, case, equals, literal
+from sqlenrich.core.sql import Sql, case, equals, literal, utc_time
 from sqlenrich.core.types import STRING, TIMESTAMP, Type
 from sqlenrich.renderer.statements import create_if_missing
 from sqlenrich.runner.backends.base import Connection, RunStart, Snapshot
@@ -54,7 +54,7 @@ class Ledger:
     def record(self, start: RunStart, status: str, facts: Mapping[str, Any]) -> None:
         """Complete a run's line."""
         now = datetime.now(start.at.tzinfo).replace(tzinfo=None)
-        ended = exp.Cast(this=literal(str(now)), to=self.engine.sql_type(TIMESTAMP))
+        ended = utc_time(now, self.engine.sql_type(TIMESTAMP))
         values: dict[str, object] = {
             "ended_at": ended,
             "status": literal(status),
@@ -92,6 +92,13 @@ class Ledger:
         rows = self.connection.rows(print_sql(self.engine, query, pretty=False))
         file = json.loads(rows[0][0]).get("file") if rows else None
         return None if file is None else str(file)
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the enrichments that have runs."""
+        if self.connection.columns(self.table) is None:
+            return ()
+        query = select("name").distinct().from_(self._table()).order_by("name")
+        return tuple(str(name) for (name,) in self.connection.rows(print_sql(self.engine, query, pretty=False)))
 
     def _create(self) -> None:
         """Make the ledger where it is missing, and the columns that one of an earlier version lacks."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 
 from sqlglot import exp, select
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.names import column, identifier
-from sqlenrich.core.sql import Sql, case, equals, func, literal
+from sqlenrich.core.sql import Sql, case, equals, func, literal, utc_time
 from sqlenrich.core.types import Type
 from sqlenrich.plan.plan import RESPONSES, Step
 from sqlenrich.plan.relations import Symbol, symbol
@@ -321,6 +322,8 @@ def insert_rows(
 def _constant(engine: Engine, value: object, kind: Type) -> Sql:
     if value is None or isinstance(value, bool | int | float):
         return literal(value)
+    if isinstance(value, datetime):
+        return utc_time(value, engine.sql_type(kind))
     text = literal(str(value))
     return text if isinstance(value, str) else exp.Cast(this=text, to=engine.sql_type(kind))
 

@@ -14,7 +14,7 @@ from sqlglot import exp, select
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.names import relation
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.sql import Sql, equals, literal
+from sqlenrich.core.sql import Sql, equals, literal, utc_time
 from sqlenrich.core.types import BIGINT, STRING, TIMESTAMP, Type
 from sqlenrich.renderer.statements import create_if_missing
 from sqlenrich.runner.backends.base import Connection
@@ -114,7 +114,7 @@ class StatementLedger:
         return [_line(*row) for row in self.connection.rows(print_sql(self.engine, query, pretty=False))]
 
     def _time(self, at: datetime) -> Sql:
-        return exp.Cast(this=literal(str(at)), to=self.engine.sql_type(TIMESTAMP))
+        return utc_time(at, self.engine.sql_type(TIMESTAMP))
 
     def _update(self, where: Sql, values: Mapping[str, Any]) -> None:
         self._execute(exp.update(self._table(), dict(values), where=where))

@@ -185,6 +185,10 @@ class StatementBackend:
         """A database is shared by machines on which files have other places."""
         return None
 
+    def run_names(self) -> tuple[str, ...]:
+        """Return the names of the enrichments that the ledger has runs of."""
+        return self.ledger.names()
+
     def file_name(self, enrichment: Enrichment) -> str | None:  # noqa: ARG002
         """A database is shared by machines on which files have other places."""
         return None
@@ -366,8 +370,9 @@ class StatementBackend:
         if found is None:
             return
         present, wanted = {name.lower() for name in found}, {name.lower() for name in columns}
-        if not {name for name in wanted if "request_hash" in name} <= present:
-            self.refuse_table(f"the table {table} is not sqlenrich's; rename the prompt file or give another --output")
+        if not wanted & _MARKS <= present:
+            whose = "is not sqlenrich's" if not present & _MARKS else "is not one of this enrichment"
+            self.refuse_table(f"the table {table} {whose}; rename the prompt file or give another --output")
         if whole and wanted - present:
             self.refuse_table(f"{table} was made by another version of sqlenrich; give another --output")
 
@@ -412,6 +417,10 @@ class StatementBackend:
     def last_snapshot(self, name: str) -> Snapshot:
         """Give what made the stored prompts. Raises ConfigError where there are none, or where it is unknown."""
         return self.ledger.last_snapshot(name)
+
+
+_MARKS = frozenset(("request_hash", "_request_hash", "_fingerprint", "_error"))
+"""The columns by which one of our tables is known from others, and from those of another role."""
 
 
 def _moment(value: object) -> datetime:

@@ -14,7 +14,7 @@ from sqlenrich.core.engine import VendorFact
 from sqlenrich.core.errors import RunError
 from sqlenrich.core.names import relation
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.sql import Sql, literal
+from sqlenrich.core.sql import Sql, literal, utc_time
 from sqlenrich.core.types import TIMESTAMP
 from sqlenrich.runner.backends.warehouse import WarehouseBackend
 
@@ -170,7 +170,7 @@ def _by_statement(calls: Mapping[str, RunCalls], amounts: Mapping[str, Mapping[s
 def _since(backend: WarehouseBackend, column: str, calls: Mapping[str, RunCalls], before: timedelta) -> Sql:
     """Give the test of a column for times after the first of the runs began."""
     first = min(one.began for one in calls.values()) - before
-    at = exp.Cast(this=literal(str(first)), to=backend.dialect.sql_type(TIMESTAMP))
+    at = utc_time(first, backend.dialect.sql_type(TIMESTAMP))
     return exp.GTE(this=exp.column(column), expression=at)
 
 

@@ -24,7 +24,7 @@ import pytest
 
 import sqlenrich as se
 from sqlenrich.core.errors import ConfigError, RunError
-from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Array, Decimal, Struct, Type
+from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, INSTANT, STRING, TIMESTAMP, Array, Decimal, Struct, Type
 from sqlenrich.plan.compile import compile_plan
 from sqlenrich.renderer.script import model_for
 from sqlenrich.renderer.statements import plan_statements
@@ -123,8 +123,8 @@ VALUES: list[tuple[str, Any, Type | None]] = [
     ("0.1", 0.1, DOUBLE),
     ("TRUE", True, BOOLEAN),
     ("DATE '2026-02-03'", date(2026, 2, 3), DATE),
-    ("TIMESTAMP '2026-02-03 04:05:06.7 UTC'", datetime(2026, 2, 3, 4, 5, 6, 700000, UTC), TIMESTAMP),
-    ("DATETIME '2026-02-03 04:05:06'", datetime(2026, 2, 3, 4, 5, 6), None),
+    ("TIMESTAMP '2026-02-03 04:05:06.7 UTC'", datetime(2026, 2, 3, 4, 5, 6, 700000, UTC), INSTANT),
+    ("DATETIME '2026-02-03 04:05:06'", datetime(2026, 2, 3, 4, 5, 6), TIMESTAMP),
     ("NUMERIC '1.25'", Number("1.25"), Decimal(38, 9)),
     ("BIGNUMERIC '1.25'", Number("1.25"), Decimal(76, 38)),
     ("b'\\x00\\xff'", b"\x00\xff", None),

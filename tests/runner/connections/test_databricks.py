@@ -17,7 +17,7 @@ import pytest
 
 import sqlenrich as se
 from sqlenrich.core.errors import ConfigError, RunError
-from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Array, Decimal, Struct
+from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, INSTANT, STRING, Array, Decimal, Struct
 from sqlenrich.plan.compile import compile_plan
 from sqlenrich.renderer.script import model_for
 from sqlenrich.renderer.statements import plan_statements
@@ -226,7 +226,7 @@ def test_rows_and_columns(connection: DatabricksConnection) -> None:
         named_struct('k', 1L) AS r, parse_json('{}') AS v, CAST(NULL AS STRING) AS n""")
     assert connection.columns("`t y`") == {
         "i": BIGINT, "b": BIGINT, "s": STRING, "d": DOUBLE, "m": Decimal(10, 2), "o": BOOLEAN, "day": DATE,
-        "at": TIMESTAMP, "a": Array(STRING), "r": Struct((("k", BIGINT),)), "v": None, "n": STRING,
+        "at": INSTANT, "a": Array(STRING), "r": Struct((("k", BIGINT),)), "v": None, "n": STRING,
     }  # fmt: skip
     assert connection.columns("missing") is None
     assert connection.columns("no_schema.missing") is None

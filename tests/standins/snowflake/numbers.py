@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from tests.standins.snowflake.nodes import Node, coerced, function, same, strict, typed
 from tests.standins.snowflake.values import (
@@ -22,6 +23,7 @@ from tests.standins.snowflake.values import (
     FLOAT,
     NUMBER,
     TIMESTAMP,
+    TIMESTAMP_LTZ,
     TIMESTAMP_TZ,
     VARCHAR,
     VARIANT,
@@ -243,11 +245,22 @@ def try_to_timestamp_tz(text: str) -> dt.datetime | None:
 
 @typed("CONVERT_TIMEZONE")
 def convert_timezone(name: str, arguments: list[Node]) -> Node:
-    """A TIMESTAMP_TZ in UTC, the same moment."""
+    """A TIMESTAMP_TZ in a zone, the same moment; of a time without a zone it is that of the session's zone."""
     zone, value = arguments
-    if zone.constant != "UTC" or value.type != TIMESTAMP_TZ:
-        raise SnowflakeError(f"{name}: only a TIMESTAMP_TZ in UTC is known here")
-    return strict(TIMESTAMP_TZ, lambda moment: moment.astimezone(dt.UTC), value)
+    if not isinstance(zone.constant, str) or value.type not in (TIMESTAMP, TIMESTAMP_TZ, TIMESTAMP_LTZ):
+        raise SnowflakeError(f"{name}: a constant zone and a time are needed")
+    moment = coerced(value, TIMESTAMP_TZ, name)
+    return strict(TIMESTAMP_TZ, lambda found: found.astimezone(ZoneInfo(str(zone.constant))), moment)
+
+
+@function(VARCHAR, VARCHAR, returns=TIMESTAMP)
+def to_timestamp_ntz(text: str, form: str) -> dt.datetime:
+    """A text in a format; what the format does not say fails."""
+    if form != "YYYY-MM-DD HH24:MI:SS":
+        raise SnowflakeError(f"TO_TIMESTAMP_NTZ: the format {form!r} is not known here")
+    if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}", text):
+        raise SnowflakeError(f"Can't parse '{text}' as timestamp with format '{form}'")
+    return dt.datetime.fromisoformat(text)
 
 
 @function(VARCHAR, returns=BOOLEAN)

@@ -19,6 +19,8 @@ from tests.standins.snowflake.values import (
     NUMBER,
     OBJECT,
     TIMESTAMP,
+    TIMESTAMP_LTZ,
+    TIMESTAMP_TZ,
     VARCHAR,
     VARIANT,
     SnowflakeError,
@@ -75,11 +77,12 @@ def parse(sql: str) -> exp.Query:
 _TYPES = {
     "TEXT": VARCHAR, "VARCHAR": VARCHAR, "CHAR": VARCHAR, "DOUBLE": FLOAT, "FLOAT": FLOAT, "BOOLEAN": BOOLEAN,
     "DATE": DATE, "TIMESTAMPNTZ": TIMESTAMP, "TIMESTAMP": TIMESTAMP, "VARIANT": VARIANT, "ARRAY": ARRAY,
+    "TIMESTAMPTZ": TIMESTAMP_TZ, "TIMESTAMPLTZ": TIMESTAMP_LTZ,
     "OBJECT": OBJECT, "BIGINT": NUMBER, "INT": NUMBER, "SMALLINT": NUMBER,
 }  # fmt: skip
 
 
-_SIZES = {"TEXT": [16777216], "VARCHAR": [16777216], "TIMESTAMPNTZ": [9], "TIMESTAMP": [9]}
+_SIZES = {"TEXT": [16777216], "VARCHAR": [16777216], "TIMESTAMPNTZ": [9], "TIMESTAMP": [9], "TIMESTAMPTZ": [9]}
 """The sizes that a type has without one: no other is known here."""
 
 

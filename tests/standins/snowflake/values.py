@@ -89,20 +89,21 @@ NULL, VARCHAR, NUMBER, FLOAT, BOOLEAN, DATE, TIMESTAMP, VARIANT, ARRAY, OBJECT =
     SqlType(name)
     for name in ("NULL", "VARCHAR", "NUMBER", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP_NTZ", "VARIANT", "ARRAY", "OBJECT")
 )
-TIMESTAMP_TZ = SqlType("TIMESTAMP_TZ")
+TIMESTAMP_TZ, TIMESTAMP_LTZ = SqlType("TIMESTAMP_TZ"), SqlType("TIMESTAMP_LTZ")
 VECTOR = SqlType("VECTOR")
 """Of FLOAT. It has no coercion, and the only type that it is cast to is ARRAY."""
 
 _COERCED = {
     "NULL": {"VARCHAR", "NUMBER", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP_NTZ", "VARIANT", "ARRAY", "OBJECT"},
-    "VARCHAR": {"NUMBER", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP_NTZ", "VARIANT"},
+    "VARCHAR": {"NUMBER", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP_NTZ", "TIMESTAMP_TZ", "VARIANT"},
     "NUMBER": {"VARCHAR", "FLOAT", "BOOLEAN", "VARIANT"},
     "FLOAT": {"VARCHAR", "NUMBER", "BOOLEAN", "VARIANT"},
     "BOOLEAN": {"VARCHAR", "VARIANT"},
     "DATE": {"VARCHAR", "TIMESTAMP_NTZ", "VARIANT"},
-    "TIMESTAMP_NTZ": {"VARCHAR", "DATE", "VARIANT"},
-    "TIMESTAMP_TZ": {"TIMESTAMP_NTZ"},
-    "VARIANT": {"VARCHAR", "NUMBER", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP_NTZ", "ARRAY"},
+    "TIMESTAMP_NTZ": {"VARCHAR", "DATE", "VARIANT", "TIMESTAMP_TZ", "TIMESTAMP_LTZ"},
+    "TIMESTAMP_TZ": {"TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "VARCHAR", "DATE", "VARIANT"},
+    "TIMESTAMP_LTZ": {"TIMESTAMP_NTZ", "TIMESTAMP_TZ", "VARCHAR", "DATE", "VARIANT"},
+    "VARIANT": {"VARCHAR", "NUMBER", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP_NTZ", "TIMESTAMP_TZ", "ARRAY"},
     "ARRAY": {"VARIANT"},
     "OBJECT": {"VARIANT", "ARRAY"},
     "VECTOR": set[str](),
@@ -270,6 +271,8 @@ def to_text(value: Any) -> str:
             return f"{value:f}"
         case float():
             return float_text(value)
+        case dt.datetime() if value.tzinfo:
+            raise SnowflakeError("the text of a time with a zone depends on the session")
         case dt.datetime():
             return value.isoformat(" ", "milliseconds")
         case dt.date():
@@ -331,10 +334,22 @@ def _timestamp(value: Any) -> dt.datetime:
         if isinstance(value, dt.date):
             return dt.datetime(value.year, value.month, value.day)
         if isinstance(value, str):
-            return dt.datetime.fromisoformat(value)
+            return dt.datetime.fromisoformat(value).replace(tzinfo=None)
     except ValueError:
         pass
     raise SnowflakeError(f"Timestamp {value!r} is not recognized")
+
+
+def _at_session(value: Any, source: SqlType, target: SqlType) -> dt.datetime:
+    """A time as another type of times: the session's zone is that of a TIMESTAMP_LTZ, and of a time without one."""
+    session = dt.timezone(-dt.timedelta(hours=read_as().behind_utc_h))
+    if target.name == "TIMESTAMP_NTZ":
+        return _timestamp(value.astimezone(session) if source.name == "TIMESTAMP_LTZ" else value)
+    moment = value if isinstance(value, dt.datetime) and value.tzinfo else None
+    if isinstance(value, str):
+        moment = dt.datetime.fromisoformat(value)
+    moment = _timestamp(value) if moment is None else moment
+    return moment if moment.tzinfo else moment.replace(tzinfo=session)
 
 
 def convert(value: Any, source: SqlType, target: SqlType) -> Any:
@@ -359,8 +374,8 @@ def convert(value: Any, source: SqlType, target: SqlType) -> Any:
             return value if isinstance(value, bool) else _boolean(value)
         case "DATE":
             return _date(value)
-        case "TIMESTAMP_NTZ":
-            return _timestamp(value)
+        case "TIMESTAMP_NTZ" | "TIMESTAMP_TZ" | "TIMESTAMP_LTZ":
+            return _at_session(value, source, target)
         case "ARRAY":
             return value if isinstance(value, list) else [value]
         case "OBJECT" if isinstance(value, dict):
@@ -394,7 +409,8 @@ def typeof(value: Any) -> str:
         return "NULL_VALUE"
     for python, name in (
         (bool, "BOOLEAN"), (str, "VARCHAR"), (int, "INTEGER"), (Decimal, "DECIMAL"), (float, "DOUBLE"),
-        (list, "ARRAY"), (dict, "OBJECT"), (dt.datetime, "TIMESTAMP_NTZ"), (dt.date, "DATE"), (type(None), "NULL"),
+        (list, "ARRAY"), (dict, "OBJECT"), (type(None), "NULL"),
+        (dt.datetime, "TIMESTAMP_TZ" if getattr(value, "tzinfo", None) else "TIMESTAMP_NTZ"), (dt.date, "DATE"),
     ):  # fmt: skip
         if isinstance(value, python):
             return name

@@ -108,6 +108,8 @@ class Database:
             _OPEN.discard(self._key)
             raise cannot_open(path, error) from None
         self.db.execute("SET preserve_insertion_order = true")
+        # Else a file's times and what a source query compares would be those of the machine's time zone.
+        self.db.execute("SET TimeZone = 'UTC'")
         # It goes to stdout, which is for data. In a notebook without ipywidgets it is off, and may not be set.
         if self.one("SELECT current_setting('enable_progress_bar')"):
             self.db.execute("SET enable_progress_bar = false")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlglot import exp
@@ -10,7 +11,7 @@ from sqlglot import exp
 from sqlenrich.core.errors import RunError
 from sqlenrich.core.names import relation as named_relation
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.types import Type
+from sqlenrich.core.types import INSTANT, Type
 from sqlenrich.engines import get_engine
 from sqlenrich.runner.backends.spark.types import portable_type
 from sqlenrich.spark.session import first_line
@@ -94,8 +95,14 @@ class SparkConnection:
         return self.checked(lambda: self.session.sql(sql))
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """Run a query and give its rows."""
-        return self.checked(lambda: [tuple(row) for row in self.session.sql(sql).collect()])
+        """Run a query and give its rows. Instants have a time zone: Spark gives them in that of this process."""
+        frame = self.query(sql)
+        kinds = [portable_type(field.dataType) for field in frame.schema.fields]
+        found = self.checked(frame.collect)
+        return [
+            tuple(v.astimezone(UTC) if k == INSTANT and v is not None else v for v, k in zip(row, kinds, strict=True))
+            for row in found
+        ]
 
     def columns(self, relation: str) -> dict[str, Type | None] | None:
         """Give a relation's columns and types; None: it is not there."""

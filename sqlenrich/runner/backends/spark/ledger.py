@@ -64,6 +64,14 @@ class AppendedLedger:
             raise ConfigError(f"{place} does not tell what the last run of {name} asked: {AGAIN}")
         return Snapshot(**json.loads(rows[0][0]))
 
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the enrichments that have runs."""
+        connection = self.tables.connection
+        if connection.columns(self.table) is None:
+            return ()
+        query = exp.select("name").distinct().from_(self.relation.copy()).order_by("name")
+        return tuple(str(name) for (name,) in connection.rows(print_sql(self.tables.engine, query)))
+
     def _append(self, start: RunStart, ended: datetime | None, status: str, report: str | None) -> None:
         snapshot = json.dumps(asdict(start.snapshot)) if start.run_id in self._known else None
         line = (start.run_id, start.name, start.at, ended, status, report, snapshot, start.request)

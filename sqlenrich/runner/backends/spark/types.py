@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Array, Decimal, Struct, Type
+from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, INSTANT, STRING, TIMESTAMP, Array, Decimal, Struct, Type
 
 _SCALARS = {
     **dict.fromkeys(("ByteType", "ShortType", "IntegerType", "LongType"), BIGINT),
     **dict.fromkeys(("FloatType", "DoubleType"), DOUBLE),
     **dict.fromkeys(("StringType", "VarcharType", "CharType"), STRING),
-    **dict.fromkeys(("TimestampType", "TimestampNTZType"), TIMESTAMP),
+    "TimestampType": INSTANT,
+    "TimestampNTZType": TIMESTAMP,
     "BooleanType": BOOLEAN,
     "DateType": DATE,
 }

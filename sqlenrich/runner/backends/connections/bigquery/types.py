@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Array, Decimal, Struct, Type
+from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, INSTANT, STRING, TIMESTAMP, Array, Decimal, Struct, Type
 
 _SCALARS: Mapping[str, Type] = {
     "STRING": STRING,
@@ -16,7 +16,8 @@ _SCALARS: Mapping[str, Type] = {
     "BOOLEAN": BOOLEAN,
     "BOOL": BOOLEAN,
     "DATE": DATE,
-    "TIMESTAMP": TIMESTAMP,
+    "TIMESTAMP": INSTANT,
+    "DATETIME": TIMESTAMP,
 }
 _DECIMALS = {"NUMERIC": Decimal(38, 9), "BIGNUMERIC": Decimal(76, 38)}
 
