@@ -26,7 +26,8 @@ def relation(engine: Engine, name: str) -> exp.Table:
     try:
         table = exp.to_table(name, dialect=engine.dialect)
     except sqlglot.errors.SqlglotError as error:
-        raise ValueError(f'"{name}" is not a table name on {engine.name}: {error}') from None
+        reason = str(error).splitlines()[0]
+        raise ValueError(f'"{name}" is not a table name on {engine.name}: {reason}') from None
     # sqlglot also parses a parameter, a function, a comment and a second statement.
     parts = [part for part in table.parts if isinstance(part, exp.Identifier)] if isinstance(table, exp.Table) else []
     strange = not parts or len(parts) != len(table.parts) or not all(part.name for part in parts)

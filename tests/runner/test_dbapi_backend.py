@@ -92,6 +92,8 @@ def test_the_requests_are_read_in_pages(database: duckdb.DuckDBPyConnection, tmp
         ("key: [id]\n", None, "", "which table? Write source: in the header, or give --input"),
         ("source: raw.messages\n", None, "", "a table has no row numbers: write key: [column] in the header"),
         ("key: [nr]\n", "raw.messages", "", 'no column "nr" in raw.messages; there are: id, body'),
+        (HEADER, 'raw."mess', "", 'the input "raw."mess" is not a table name on duckdb'),
+        (HEADER, "t'", "", 'the input "t\'" is not a table name on duckdb'),
         (HEADER, None, "CREATE TABLE enriched.intent (x INT)", 'the table "enriched"."intent" is not sqlenrich\'s'),
     ],
 )

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import ConfigError, RunError
-from sqlenrich.core.names import identifier
+from sqlenrich.core.names import identifier, relation
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.types import STRING, Type
 from sqlenrich.engines import get_engine
@@ -89,6 +89,10 @@ class StatementBackend:
             return Source(None, None)
         if table is None:
             raise ConfigError("which table? Write source: in the header, or give --input")
+        try:
+            relation(self.dialect, table)
+        except ValueError as error:
+            raise ConfigError(f"{self.place}: the input {error}") from None
         found = self.connection.columns(table)
         if found is None:
             raise ConfigError(f"{self.place}: there is no table {table}, or it can't be read")
