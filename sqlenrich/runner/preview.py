@@ -21,7 +21,7 @@ from sqlenrich.runner.inputs import input_of
 from sqlenrich.runner.model_choice import CLIENT_ENGINE, ModelChoice, ModelOptions, choose_model, wanted_model
 from sqlenrich.runner.observer import NullObserver, Observer, PlanLine, Stopper
 from sqlenrich.runner.options import MODEL_OPTIONS, SOURCE_OPTIONS, InputOptions, SourceOptions, check_options, chosen
-from sqlenrich.runner.output_forms import output_forms, sends_schema
+from sqlenrich.runner.output_forms import output_forms
 from sqlenrich.runner.report import counted
 from sqlenrich.runner.scratch import scratch_folder
 from sqlenrich.runner.session import may_cost
@@ -234,8 +234,7 @@ def _answers(
             lines.append(f"CALL_ERROR: {answer.call_error}")
             continue
         lines.append(f"answer: {_shown(enrichment, answer.response)}")
-        repairs = enrichment.repairs_of(sends_schema=sends_schema(enrichment, choice.endpoint))
-        repaired = repair(answer.response, repairs, kept_nulls(enrichment.schema))
+        repaired = repair(answer.response, enrichment.repairs, kept_nulls(enrichment.schema))
         failure = evaluate_checks(enrichment.checks, repaired)
         lines.append("accepted" if failure is None else f"{failure[0]}: {failure[1]}")
         accepted += failure is None

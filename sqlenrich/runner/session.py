@@ -26,7 +26,6 @@ from sqlenrich.runner.model_choice import (
     sql_model,
 )
 from sqlenrich.runner.observer import NullObserver, Observer, PlanLine, Stopper
-from sqlenrich.runner.output_forms import sends_schema
 from sqlenrich.runner.place import Output
 from sqlenrich.runner.report import Report
 from sqlenrich.runner.source import compile_source
@@ -92,9 +91,6 @@ class Session:
     def __post_init__(self) -> None:
         self.run_id = self.run_id or f"{self.started:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
         self.name = self.name or self.enrichment.name
-        if not self.model.asks_in_sql:
-            told = sends_schema(self.enrichment, self.model.endpoint)
-            self.enrichment = replace(self.enrichment, repairs=self.enrichment.repairs_of(sends_schema=told))
 
     @property
     def origin(self) -> Origin:

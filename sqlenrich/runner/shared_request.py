@@ -186,7 +186,6 @@ def shared_request(
     asked, secrets = MOCK_MODEL, frozenset[str]()
     if in_sql is not None:
         asked, forms = ENGINE, (SharedForm("engine", in_sql.response_format, in_sql.hint),)
-        enrichment = replace(enrichment, repairs=enrichment.repairs_of(sends_schema=in_sql.response_format is not None))
     elif isinstance(choice.model, EndpointModel):
         sent, endpoint = choice.model.config, choice.model.endpoint
         asked, extra = ENDPOINT, endpoint.extra_body
