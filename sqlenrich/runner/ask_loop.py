@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.runner.backends.base import Backend, Origin
-from sqlenrich.runner.model_choice import ModelChoice, form_changes
+from sqlenrich.runner.model_choice import ModelChoice, request_changes
 from sqlenrich.runner.observer import Observer, Stopper
 
 if TYPE_CHECKING:
@@ -60,10 +60,10 @@ class AskLoop:
     stored: int = 0
     """The answers stored."""
     limiters: dict[int, RateLimiter] = field(default_factory=dict)
-    on_form_change: Callable[[ModelChoice], None] = lambda _: None
-    """Called before the first answer to another form of the output is stored."""
-    _form_changes: dict[int, int] = field(default_factory=dict)
-    """How often each model took another form, as far as that was told."""
+    on_request_change: Callable[[ModelChoice], None] = lambda _: None
+    """Called before the first answer to another form of the request is stored."""
+    _request_changes: dict[int, int] = field(default_factory=dict)
+    """How often the requests of each model took another form, as far as that was told."""
 
     def ask(self, choice: ModelChoice, call: Step, pending: int, *, repeat: bool, answered: bool = False) -> None:
         """Ask the pending relation; with ``repeat`` again while a retryable failure is pending.
@@ -132,9 +132,9 @@ class AskLoop:
     def _store(self, choice: ModelChoice, answers: Sequence[Answer]) -> int:
         if not answers:
             return 0
-        if (changes := len(form_changes(choice))) != self._form_changes.get(id(choice.model), 0):
-            self._form_changes[id(choice.model)] = changes
-            self.on_form_change(choice)
+        if (changes := len(request_changes(choice))) != self._request_changes.get(id(choice.model), 0):
+            self._request_changes[id(choice.model)] = changes
+            self.on_request_change(choice)
         self.backend.append(self.plan, answers, self.origin)
         self.stored += len(answers)
         self.observer.answered(answers, self.total)

@@ -22,7 +22,7 @@ from sqlenrich.runner.model_choice import (
     ModelChoice,
     WantedModel,
     choose_model,
-    form_changes,
+    request_changes,
     sql_model,
 )
 from sqlenrich.runner.observer import NullObserver, Observer, PlanLine, Stopper
@@ -119,7 +119,7 @@ class Session:
             from sqlenrich.runner.ask_loop import AskLoop
 
             return AskLoop(
-                self.backend, plan, self.origin, self.observer, self.stopper, on_form_change=self._form_changed
+                self.backend, plan, self.origin, self.observer, self.stopper, on_request_change=self._request_changed
             )
         from sqlenrich.runner.sql_ask_loop import ChunkPolicy, SqlAskLoop
 
@@ -166,11 +166,11 @@ class Session:
         )
         return self.line
 
-    def _form_changed(self, choice: ModelChoice) -> None:
+    def _request_changed(self, choice: ModelChoice) -> None:
         """Write into the ledger that the requests have another form from now on."""
         assert self.line is not None
         assert self.request is not None
-        self.request = self.request.with_changes(choice.resolved.params, form_changes(choice))
+        self.request = self.request.with_changes(choice.resolved.params, request_changes(choice))
         self.line = replace(self.line, request=self.request.to_json())
         self.backend.begin(self.line, known=True)
 
