@@ -85,7 +85,8 @@ def thinking(_: Message, __: Body) -> Reply:
 def o1(_: Message, body: Body) -> Reply:
     if "max_tokens" in body:
         return refused(
-            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+            "Unsupported parameter: 'max_tokens' is not supported with this model. "
+            "Use 'max_completion_tokens' instead.",
             param="max_tokens",
             code="unsupported_parameter",
         )

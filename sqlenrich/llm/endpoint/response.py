@@ -41,8 +41,7 @@ _ROW_CODES = frozenset(
 # Every row's fault: what the run sends with each request.
 _FORM = re.compile(r"response_?format|json_?(schema|object)|\bschema\b|grammar|guided|structured output", re.IGNORECASE)
 _RUN = re.compile(
-    _FORM.pattern
-    + r"|(unsupported|unrecognized|unknown|unexpected|invalid) ?(param|value|(request )?argument|field)"
+    _FORM.pattern + r"|(unsupported|unrecognized|unknown|unexpected|invalid) ?(param|value|(request )?argument|field)"
     r"|extra inputs|not permitted|(not|n't) support",
     re.IGNORECASE,
 )
