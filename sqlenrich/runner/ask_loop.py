@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan, Step
+from sqlenrich.runner.answer_judge import AnswerJudge
 from sqlenrich.runner.backends.base import Backend, Origin
 from sqlenrich.runner.model_choice import ModelChoice, request_changes
 from sqlenrich.runner.observer import Observer, Stopper
@@ -52,6 +54,7 @@ class AskLoop:
     origin: Origin
     observer: Observer
     stopper: Stopper
+    judge: AnswerJudge
     total: int = 0
     """The requests given to the asker."""
     calls: int = 0
@@ -124,9 +127,19 @@ class AskLoop:
             failed += self._store(choice, answers)
             if asked := {answer.request_hash for answer in answers}:
                 requests = (request for request in requests if request.request_hash not in asked)
+        if few := self.judge.missing if preflight else 0:  # no more is paid for until one answer is accepted
+            failed += self._ask_all(client, choice, islice(requests, few))
+        if not client.stopped:
+            failed += self._ask_all(client, choice, requests)
+        return failed
+
+    def _ask_all(self, client: Asker, choice: ModelChoice, requests: Iterator[Request]) -> int:
+        failed = 0
         for batch in client.stream(requests):
             failed += self._store(choice, batch)
             self._warn(client)
+            if not client.stopped and self.judge.ends_run(choice.budget, self.total - self.stored):
+                client.stop()
         return failed
 
     def _store(self, choice: ModelChoice, answers: Sequence[Answer]) -> int:
@@ -137,6 +150,8 @@ class AskLoop:
             self.on_request_change(choice)
         self.backend.append(self.plan, answers, self.origin)
         self.stored += len(answers)
+        self.judge.see(answers)
+        self.observer.refused(self.judge.refusals, estimated=self.judge.sampled)
         self.observer.answered(answers, self.total)
         return sum(answer.retryable for answer in answers)
 

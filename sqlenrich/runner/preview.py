@@ -22,6 +22,7 @@ from sqlenrich.runner.model_choice import CLIENT_ENGINE, ModelChoice, ModelOptio
 from sqlenrich.runner.observer import NullObserver, Observer, PlanLine, Stopper
 from sqlenrich.runner.options import MODEL_OPTIONS, SOURCE_OPTIONS, InputOptions, SourceOptions, check_options, chosen
 from sqlenrich.runner.output_forms import output_forms
+from sqlenrich.runner.repair_advice import repair_advice
 from sqlenrich.runner.report import counted
 from sqlenrich.runner.scratch import scratch_folder
 from sqlenrich.runner.session import may_cost
@@ -222,6 +223,7 @@ def _answers(
 ) -> str:
     lines: list[str] = []
     accepted = asked = 0
+    refused: list[str | None] = []
     for number, row in enumerate(rows, start=1):
         lines.append(_title(enrichment, row, number))
         if (state := _state(enrichment, row)) is not None:
@@ -238,10 +240,13 @@ def _answers(
         failure = evaluate_checks(enrichment.checks, repaired)
         lines.append("accepted" if failure is None else f"{failure[0]}: {failure[1]}")
         accepted += failure is None
+        if failure is not None:
+            refused.append(answer.response)
     lines += [
         RULE,
         f"{accepted} of {asked} asked rows accepted, in {seconds:.1f} s at {choice.concurrency} at a time",
     ]
+    lines += repair_advice(enrichment, refused).lines(stored=False)
     known_in = [a.tokens_in for a in answers.values() if a.tokens_in is not None]
     known_out = [a.tokens_out for a in answers.values() if a.tokens_out is not None]
     whole = f"the whole table: {total:,} rows, {distinct:,} distinct requests"

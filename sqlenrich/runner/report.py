@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlenrich.runner.drift import Drift
+    from sqlenrich.runner.repair_advice import RepairAdvice
 
 EXIT_DONE, EXIT_ERROR, EXIT_USAGE, EXIT_OVER_LIMIT, EXIT_STOPPED = 0, 1, 2, 3, 4
 NOT_COUNTED = ("NO_INPUT", "NOT_ASKED")
@@ -56,7 +57,8 @@ class Report:
     ``distinct_requests`` counts the input's hashes, ``cached`` those answered before the run, ``calls`` every request
     sent, retries included, ``pending`` the requests without an answer. An unknown ``cost`` is None, and
     ``cost_unknown`` says why. ``latency_ms`` has ``p50``, ``p95`` and ``p99`` of the answers, None without any.
-    ``stopped_at`` is the cap that ended the run (``max_rows``, ``max_calls``, ``max_cost``). ``limits`` gives the share
+    ``stopped_at`` is the cap that ended the run (``max_rows``, ``max_calls``, ``max_cost``,
+    ``stop_after_refused``). ``limits`` gives the share
     of the asking time in which each limit delayed requests: ``concurrency``, ``rpm``, ``tpm``, ``input_tpm``,
     ``output_tpm``, ``endpoint`` (down, or it asked to wait), ``endpoint_rate`` (a limit in its headers or shown by its
     refusals), ``max_cost``.
@@ -101,6 +103,10 @@ class Report:
     """How far the answers have moved from those of earlier runs, where the header has ``drift``."""
     unasked: int = 0
     """The pending requests that only a run asks, not a retry."""
+    advice: RepairAdvice | None = field(default=None, repr=False)
+    """The repairs that are off and would accept refused rows."""
+    examples: Sequence[str] = field(default=(), repr=False)
+    """What is told of the refused answers where ``stop_after_refused`` ended the run."""
 
     def __post_init__(self) -> None:
         place = f"the tables {self.name} and {self.name}_quarantine of {self.output}"
@@ -155,12 +161,14 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Give the facts by name, as the JSON has them."""
         hidden = ("name", "output", "again", "results", "max_quarantine", "stopped", "declined", "unchanged", "unasked",
-                  "drift")  # fmt: skip
+                  "drift", "examples", "advice")  # fmt: skip
         facts = {each.name: _plain(getattr(self, each.name)) for each in fields(self) if each.name not in hidden}
         if not self.statements:
             del facts["statements"]
         if self.drift is not None:
             facts["drift"] = self.drift.to_dict()
+        if self.advice is not None and self.advice.rows:
+            facts["repairs_off"] = {" ".join(repairs): rows for repairs, rows in self.advice.rows.items()}
         return {**facts, "cost_unknown": self.cost_unknown or None}
 
     def to_json(self) -> str:
@@ -185,13 +193,19 @@ class Report:
             lines.append(f"limits reached: {reached} (of the time)" if reached else "limits reached: none")
         lines += [f"  {code:<14}{count:>10,}" for code, count in self.quarantine.items()]
         lines += [f"  -> {place}" for place in (self.output,) if place]
+        if self.advice is not None:
+            lines += self.advice.lines()
         own = self.pending - self.unasked
         if self.stopped or own:
             at = f" at --{self.stopped_at.replace('_', '-')}" if self.stopped_at else ""
             left = f"{counted(own, 'request')} to go"
+            lines += self.examples
             lines.append(
                 f"stopped{at} before the first request, {left}: it allows none, raise it"
                 if at and not self.calls
+                else f"stopped with {left}: mend the prompt, the model or the repairs, then run again; "
+                "--stop-after-refused 0 goes on all the same"
+                if self.examples
                 else f"stopped{at} with {left}; run the same command again to continue"
             )
         if self.unasked:

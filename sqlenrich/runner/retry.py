@@ -25,6 +25,7 @@ from sqlenrich.runner.notebook import default_observer
 from sqlenrich.runner.observer import Observer, Stopper
 from sqlenrich.runner.options import MODEL_OPTIONS, PLACE_OPTIONS, RetryOptions, caps_of, check_options, chosen
 from sqlenrich.runner.place import Output, RunPlaceOptions, of_target, place_of
+from sqlenrich.runner.repair_advice import advice_of
 from sqlenrich.runner.report import Report, counted
 from sqlenrich.runner.session import Loop, Session, backend_of, choice_of, new_budget, settings_of
 from sqlenrich.runner.source import with_source_options
@@ -122,7 +123,8 @@ def _retry(
     refused = backend.count(steps)
     most = enrichment.max_attempts if max_attempts is None else max_attempts
     spent, unasked = backend.not_retried(plan, codes, most)
-    for note in notes(spent, unasked, most):
+    advice = advice_of(backend, plan, enrichment)
+    for note in (*notes(spent, unasked, most), *(advice.lines() if advice is not None else ())):
         session.observer.note(note)
     counts = Counts(rows, distinct, refused, _within(caps.max_rows, refused))
     cached = distinct - refused - unasked

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 from sqlenrich.core.errors import SqlenrichError
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.plan.request import ResolvedModel
+from sqlenrich.runner.answer_judge import CAP, AnswerJudge, JudgePolicy
 from sqlenrich.runner.backends.base import Backend, Counts, Origin, Results, RunStart, Snapshot
 from sqlenrich.runner.drift import Drift
 from sqlenrich.runner.inputs import Input
@@ -27,6 +29,7 @@ from sqlenrich.runner.model_choice import (
 )
 from sqlenrich.runner.observer import NullObserver, Observer, PlanLine, Stopper
 from sqlenrich.runner.place import Output
+from sqlenrich.runner.repair_advice import advice_of
 from sqlenrich.runner.report import Report
 from sqlenrich.runner.source import compile_source
 from sqlenrich.runner.usage import account
@@ -92,6 +95,11 @@ class Session:
         self.run_id = self.run_id or f"{self.started:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
         self.name = self.name or self.enrichment.name
 
+    @cached_property
+    def judge(self) -> AnswerJudge:
+        """What judges the answers as they arrive."""
+        return AnswerJudge(self.enrichment, JudgePolicy(self.caps.stop_after_refused))
+
     @property
     def origin(self) -> Origin:
         """What is stored beside each answer."""
@@ -119,7 +127,13 @@ class Session:
             from sqlenrich.runner.ask_loop import AskLoop
 
             return AskLoop(
-                self.backend, plan, self.origin, self.observer, self.stopper, on_request_change=self._request_changed
+                self.backend,
+                plan,
+                self.origin,
+                self.observer,
+                self.stopper,
+                self.judge,
+                on_request_change=self._request_changed,
             )
         from sqlenrich.runner.sql_ask_loop import ChunkPolicy, SqlAskLoop
 
@@ -129,6 +143,7 @@ class Session:
             self.origin,
             self.observer,
             self.stopper,
+            self.judge,
             ChunkPolicy(self.chunk_rows),
             self.enrichment.params.get("max_tokens") if self.enrichment.embedding is None else 0,
         )
@@ -143,7 +158,7 @@ class Session:
         if not isinstance(self.backend, SparkBackend):
             return None
         policy = SparkChunkPolicy(self.chunk_rows)
-        return SparkAskLoop(self.backend, plan, self.origin, self.observer, self.stopper, policy)
+        return SparkAskLoop(self.backend, plan, self.origin, self.observer, self.stopper, self.judge, policy)
 
     def start(
         self, snapshot: Snapshot, plan: Plan, calls: Iterable[tuple[ResolvedModel, str]], *, retry: bool = False
@@ -239,6 +254,8 @@ class Session:
             again=self._again(),
             results=self.backend.result_tables(plan),
             drift=drift,
+            advice=advice_of(self.backend, plan, self.enrichment, results.reasons) if publish else None,
+            examples=tuple(self.judge.told()) if self._cap_reached(results.pending) == CAP else (),
         )
         if publish:
             self.backend.publish(plan)
