@@ -22,6 +22,7 @@ CAP = "stop_after_refused"
 SHOWN_CHARS = 200
 _REFINED = {"length": "TRUNCATED", "content_filter": "REFUSED", "refusal": "REFUSED"}
 """The reason of a refused answer, by why its model stopped."""
+_STRIDE = 7919
 
 
 class Judgeable(Protocol):
@@ -98,7 +99,8 @@ class AnswerJudge:
         given = [answer for answer in answers if answer.call_error is None]
         self.answered += len(given) if of is None else max(len(given), of)
         began = time.monotonic()
-        for answer in given:
+        first = self.judged * _STRIDE % max(1, len(given))  # the first ones of each batch would be alike
+        for answer in given[first:] + given[:first]:
             now = time.monotonic()
             if self.judged >= self.policy.least and self._spent + now - began > self.policy.share * (now - self._began):
                 break
