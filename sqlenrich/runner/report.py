@@ -90,8 +90,8 @@ class Report:
     limits: Mapping[str, float] = field(default_factory=dict)
     statements: Sequence[Mapping[str, Any]] = ()
     """The statements that a warehouse ran: ``id``, ``link``, ``step``, ``chunk``, ``rows``, ``seconds``."""
-    again: Sequence[str] = ()
-    """The arguments of the command that asks refused rows again; empty where there is none."""
+    next: Sequence[Sequence[str]] = ()
+    """The arguments of the commands that show refused rows and ask them again; empty where there are none."""
     results: ResultTables | None = field(default=None, repr=False, compare=False)
     max_quarantine: float | None = None
     stopped: bool = False
@@ -160,7 +160,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the facts by name, as the JSON has them."""
-        hidden = ("name", "output", "again", "results", "max_quarantine", "stopped", "declined", "unchanged", "unasked",
+        hidden = ("name", "output", "next", "results", "max_quarantine", "stopped", "declined", "unchanged", "unasked",
                   "drift", "examples", "advice")  # fmt: skip
         facts = {each.name: _plain(getattr(self, each.name)) for each in fields(self) if each.name not in hidden}
         if not self.statements:
@@ -226,12 +226,12 @@ class Report:
 
     def _next(self) -> list[str]:
         """The commands that show the refused rows and ask them again."""
-        if self.results is None or not (self.again and self.output):
-            return []
-        outputs = self.output.split(", ")
-        show = ("sqlenrich", "show", self.name, "--quarantine", "--output", outputs[0])
-        retry = ("sqlenrich", "retry", *self.again, *(part for one in outputs for part in ("--output", one)))
-        return [f"next: {shlex.join(show)}, or {shlex.join(retry)}"]
+        commands = [
+            one if one[0] != "show" or "--output" in one else (*one, "--output", self.output)
+            for one in self.next
+            if one[0] != "show" or self.results is not None
+        ]
+        return [f"next: {', or '.join(shlex.join(('sqlenrich', *one)) for one in commands)}"] if commands else []
 
     def _spent(self) -> list[str]:
         """The lines of tokens, cost and latency."""

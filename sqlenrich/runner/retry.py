@@ -21,6 +21,7 @@ from sqlenrich.runner.backends.base import Backend, Counts, RunStart, Snapshot
 from sqlenrich.runner.backends.ledger import AGAIN
 from sqlenrich.runner.backends.queries import among, failed_hashes
 from sqlenrich.runner.model_choice import CLIENT_ENGINE, MOCK, ModelChoice, WantedModel, choose_model, wanted_model
+from sqlenrich.runner.next_commands import next_commands
 from sqlenrich.runner.notebook import default_observer
 from sqlenrich.runner.observer import Observer, Stopper
 from sqlenrich.runner.options import MODEL_OPTIONS, PLACE_OPTIONS, RetryOptions, caps_of, check_options, chosen
@@ -88,6 +89,7 @@ def retry(
             stopper or Stopper(),
             chunk_rows=options.get("chunk_rows"),
             clock=clock,
+            next=next_commands(enrichment, output, wanted, options),
         )
         relations = {**backend.relations(enrichment.name), "source": "source"}
         if last.responses:

@@ -20,7 +20,6 @@ from sqlenrich.runner.backends.base import Backend, Counts, Origin, Results, Run
 from sqlenrich.runner.drift import Drift
 from sqlenrich.runner.inputs import Input
 from sqlenrich.runner.model_choice import (
-    MOCK,
     ModelChoice,
     WantedModel,
     choose_model,
@@ -86,6 +85,8 @@ class Session:
     run_id: str = ""
     line: RunStart | None = None
     """The line of the ledger, once the verb has begun."""
+    next: tuple[tuple[str, ...], ...] = ()
+    """The commands that follow refused rows, see :func:`.next_commands.next_commands`."""
     request: SharedRequest | None = None
     """What all its requests share, once the verb has begun."""
     declined: bool = False
@@ -251,7 +252,7 @@ class Session:
             stopped_at=self._cap_reached(results.pending),
             limits=loop.limit_shares(),
             statements=self.backend.statements_run(),
-            again=self._again(),
+            next=() if self.name != self.enrichment.name else self.next,
             results=self.backend.result_tables(plan),
             drift=drift,
             advice=advice_of(self.backend, plan, self.enrichment, results.reasons) if publish else None,
@@ -266,13 +267,6 @@ class Session:
         if failure is not None:
             raise failure
         return report
-
-    def _again(self) -> tuple[str, ...]:
-        """Give the arguments of the command that asks refused rows again, where tables have the file's name."""
-        if self.name != self.enrichment.name:
-            return ()
-        mock = ("--mock",) if self.model.resolved.name == MOCK else ()
-        return (str(self.enrichment.path or self.enrichment.name), *mock)
 
     def _cap_reached(self, pending: int) -> str | None:
         """Give the cap that ended the verb, if one did."""
