@@ -213,8 +213,13 @@ def _own_model(enrichment: Enrichment, config: Config, settings: Endpoint, name:
     wanted = name or enrichment.model
     alias = config.model(wanted, "endpoint")
     if alias is None and wanted not in DEFAULT_ALIASES:
-        raise ConfigError(f'the model "{wanted}" has no name for an endpoint: write endpoint under [models.{wanted}]')
-    found = alias.name if alias is not None else only_model(settings)
+        raise config.of_file(
+            f'the model "{wanted}" has no name for an endpoint: write endpoint under [models.{wanted}]'
+        )
+    try:
+        found = alias.name if alias is not None else only_model(settings)
+    except ConfigError as error:
+        raise config.of_file(str(error)) from None
     return resolve_model(enrichment, get_engine(CLIENT_ENGINE), found, alias.params if alias is not None else None)
 
 
