@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlenrich.runner.drift import Drift
-    from sqlenrich.runner.repair_advice import RepairAdvice
 
 EXIT_DONE, EXIT_ERROR, EXIT_USAGE, EXIT_OVER_LIMIT, EXIT_STOPPED = 0, 1, 2, 3, 4
 NOT_COUNTED = ("NO_INPUT", "NOT_ASKED")
@@ -103,8 +102,10 @@ class Report:
     """How far the answers have moved from those of earlier runs, where the header has ``drift``."""
     unasked: int = 0
     """The pending requests that only a run asks, not a retry."""
-    advice: RepairAdvice | None = field(default=None, repr=False)
-    """The repairs that are off and would accept refused rows."""
+    repairs_off: Mapping[str, int] = field(default_factory=dict)
+    """The refused rows that a repair that is off would accept, by its name; several that are needed are one name."""
+    advice: Sequence[str] = field(default=(), repr=False)
+    """What is told of these repairs."""
     examples: Sequence[str] = field(default=(), repr=False)
     """What is told of the refused answers where ``stop_after_refused`` ended the run."""
 
@@ -167,8 +168,8 @@ class Report:
             del facts["statements"]
         if self.drift is not None:
             facts["drift"] = self.drift.to_dict()
-        if self.advice is not None and self.advice.rows:
-            facts["repairs_off"] = {" ".join(repairs): rows for repairs, rows in self.advice.rows.items()}
+        if not self.repairs_off:
+            del facts["repairs_off"]
         return {**facts, "cost_unknown": self.cost_unknown or None}
 
     def to_json(self) -> str:
@@ -193,8 +194,7 @@ class Report:
             lines.append(f"limits reached: {reached} (of the time)" if reached else "limits reached: none")
         lines += [f"  {code:<14}{count:>10,}" for code, count in self.quarantine.items()]
         lines += [f"  -> {place}" for place in (self.output,) if place]
-        if self.advice is not None:
-            lines += self.advice.lines()
+        lines += self.advice
         own = self.pending - self.unasked
         if self.stopped or own:
             at = f" at --{self.stopped_at.replace('_', '-')}" if self.stopped_at else ""

@@ -229,6 +229,7 @@ class Session:
         drift: Drift | None = None,
     ) -> Report:
         """Write the results and the line of the ledger; give the report, or raise the failure that ended the verb."""
+        advice = advice_of(self.backend, plan, self.enrichment, results.reasons) if publish else None
         report = Report(
             run_id=self.run_id,
             rows_in=counts.rows,
@@ -255,7 +256,8 @@ class Session:
             next=() if self.name != self.enrichment.name else self.next,
             results=self.backend.result_tables(plan),
             drift=drift,
-            advice=advice_of(self.backend, plan, self.enrichment, results.reasons) if publish else None,
+            repairs_off={} if advice is None else {" ".join(one): rows for one, rows in advice.rows.items()},
+            advice=() if advice is None else tuple(advice.lines()),
             examples=tuple(self.judge.told()) if self._cap_reached(results.pending) == CAP else (),
         )
         if publish:
