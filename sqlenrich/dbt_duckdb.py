@@ -14,12 +14,14 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 from dbt.adapters.duckdb.plugins import BasePlugin
 from dbt.adapters.events.logging import AdapterLogger
+from dbt.flags import get_flags
 
 from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.errors import ConfigError, SqlenrichError, did_you_mean
@@ -141,7 +143,7 @@ class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
             turns=tuple(Turn(*turn) for turn in facts.get("turns", ())),
             embedding=Embedding(**facts["embedding"]) if "embedding" in facts else None,
         )
-        choice = choose_model(enrichment, find_config(None), self.wanted)
+        choice = choose_model(enrichment, find_config(None, *_project()), self.wanted)
         hint = hint_text(enrichment.schema) if enrichment.hint == "always" else None
         return Asked(
             choice, request_constant(choice.resolved, enrichment.schema, hint, enrichment.turns, enrichment.embedding)
@@ -153,3 +155,9 @@ def _fields(answer: Answer | None) -> dict[str, Any] | None:
         return None
     fields = {name: getattr(answer, name) for name in ANSWER}
     return fields | {"asked_at": answer.asked_at.astimezone(UTC).replace(tzinfo=None)}
+
+
+def _project() -> tuple[Path, ...]:
+    """Give the folder of the project that dbt builds: ``--project-dir`` may name another one than the current."""
+    folder = getattr(get_flags(), "PROJECT_DIR", None)
+    return () if folder is None else (Path(folder),)

@@ -62,7 +62,7 @@ def check(file: str | Path, *, model: str | None = None, engines: Sequence[str] 
         lines.append(f"  system      differs by row: it reads {', '.join(compiled.system.columns)}")
     lines.append(f"  key         {', '.join(enrichment.key) or '_row (files only)'}")
     lines.append(f"  gives       {', '.join(enrichment.output_columns)}")
-    lines.append(f"  settings    {config.path or 'no sqlenrich.toml'}")
+    lines.append(f"  settings    {config.told if config.path else 'no sqlenrich.toml'}")
     lines += _prompt(enrichment, compiled)
     verdicts: list[str] = []
     for name in engines or engine_names():

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from sqlenrich.spec.run_settings import STOP_AFTER_REFUSED
+
 F = TypeVar("F", bound=Callable[..., Any])
 _EXAMPLES = {"columns": 'body="Message Text"', "truth": "intent=category", "row": "id=17"}
 
@@ -171,6 +173,12 @@ cap_options = _all(
     click.option(
         "--max-cost", metavar="AMOUNT", type=click.FloatRange(0), help="Stop before this cost, by the given prices."
     ),
+)
+refused_option = click.option(
+    "--stop-after-refused",
+    metavar="N",
+    type=click.IntRange(0),
+    help=f"Stop where the first N answers are all refused; 0 never.  [default: {STOP_AFTER_REFUSED}]",
 )
 prefix_order_option = click.option(
     "--no-prefix-order",

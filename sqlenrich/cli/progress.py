@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
@@ -123,6 +123,10 @@ class Progress:
         self.tally.answered(answers, total)
         self.kept += len(answers)
         self._draw_if_due()
+
+    def refused(self, reasons: Mapping[str, int], *, estimated: bool) -> None:
+        """Take the refusals by reason."""
+        self.tally.refused(reasons, estimated=estimated)
 
     def progressed(self, answered: int, total: int, failed: int, tokens_in: int, tokens_out: int) -> None:
         """Count the answers of a statement, and draw or log if it is due."""

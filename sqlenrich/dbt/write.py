@@ -124,7 +124,7 @@ def _group_files(
     members = []
     for number, enrichment in group.versions.items():
         family = Family(group.base, number)
-        config = find_config(enrichment.path)
+        config = find_config(enrichment.path, project.root)
         members.append(Member(enrichment, family, plans(enrichment, config)))
     texts: dict[str, str] = {}
     for member in members:

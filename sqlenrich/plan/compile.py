@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -174,12 +173,8 @@ class _Compiler:
             None if options.get("schema") is False else engine.response_format(output_of(enrichment, model)).form
         )
         needs_hint = enrichment.hint == "always" or (enrichment.hint == "auto" and response_format is None)
-        sends_schema = response_format is not None
         if engine.call is None:
             needs_hint = enrichment.hint == "always"
-            sends_schema = not needs_hint
-        if (repairs := enrichment.repairs_of(sends_schema=sends_schema)) != enrichment.repairs:
-            self.enrichment = replace(enrichment, repairs=repairs)
         hint = hint_text(enrichment.schema) if needs_hint and enrichment.hint != "never" else None
         self.call = ModelCall(
             model.name,

@@ -131,7 +131,7 @@ def model_to_retry(enrichment: Enrichment, engine: str, config: Config, name: st
     wanted = name or enrichment.escalate
     key = get_engine(engine).settings_key
     if wanted is not None and config.model(wanted, key) is None and wanted not in DEFAULT_ALIASES:
-        raise ConfigError(f'the model "{wanted}" has no name for {engine}: write {key} under [models.{wanted}]')
+        raise config.of_file(f'the model "{wanted}" has no name for {engine}: write {key} under [models.{wanted}]')
     return model_for(enrichment, engine, config, wanted)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan, Step
+from sqlenrich.runner.answer_judge import AnswerJudge
 from sqlenrich.runner.backends.base import Backend, Origin
-from sqlenrich.runner.model_choice import ModelChoice, form_changes
+from sqlenrich.runner.model_choice import ModelChoice, request_changes
 from sqlenrich.runner.observer import Observer, Stopper
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ class AskLoop:
     origin: Origin
     observer: Observer
     stopper: Stopper
+    judge: AnswerJudge
     total: int = 0
     """The requests given to the asker."""
     calls: int = 0
@@ -60,10 +63,10 @@ class AskLoop:
     stored: int = 0
     """The answers stored."""
     limiters: dict[int, RateLimiter] = field(default_factory=dict)
-    on_form_change: Callable[[ModelChoice], None] = lambda _: None
-    """Called before the first answer to another form of the output is stored."""
-    _form_changes: dict[int, int] = field(default_factory=dict)
-    """How often each model took another form, as far as that was told."""
+    on_request_change: Callable[[ModelChoice], None] = lambda _: None
+    """Called before the first answer to another form of the request is stored."""
+    _request_changes: dict[int, int] = field(default_factory=dict)
+    """How often the requests of each model took another form, as far as that was told."""
 
     def ask(self, choice: ModelChoice, call: Step, pending: int, *, repeat: bool, answered: bool = False) -> None:
         """Ask the pending relation; with ``repeat`` again while a retryable failure is pending.
@@ -124,19 +127,31 @@ class AskLoop:
             failed += self._store(choice, answers)
             if asked := {answer.request_hash for answer in answers}:
                 requests = (request for request in requests if request.request_hash not in asked)
+        if few := self.judge.missing if preflight else 0:  # no more is paid for until one answer is accepted
+            failed += self._ask_all(client, choice, islice(requests, few))
+        if not client.stopped:
+            failed += self._ask_all(client, choice, requests)
+        return failed
+
+    def _ask_all(self, client: Asker, choice: ModelChoice, requests: Iterator[Request]) -> int:
+        failed = 0
         for batch in client.stream(requests):
             failed += self._store(choice, batch)
             self._warn(client)
+            if not client.stopped and self.judge.ends_run(choice.budget, self.total - self.stored):
+                client.stop()
         return failed
 
     def _store(self, choice: ModelChoice, answers: Sequence[Answer]) -> int:
         if not answers:
             return 0
-        if (changes := len(form_changes(choice))) != self._form_changes.get(id(choice.model), 0):
-            self._form_changes[id(choice.model)] = changes
-            self.on_form_change(choice)
+        if (changes := len(request_changes(choice))) != self._request_changes.get(id(choice.model), 0):
+            self._request_changes[id(choice.model)] = changes
+            self.on_request_change(choice)
         self.backend.append(self.plan, answers, self.origin)
         self.stored += len(answers)
+        self.judge.see(answers)
+        self.observer.refused(self.judge.refusals, estimated=self.judge.sampled)
         self.observer.answered(answers, self.total)
         return sum(answer.retryable for answer in answers)
 

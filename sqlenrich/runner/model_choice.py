@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from sqlenrich.core.embedding import DEFAULT_ALIASES
@@ -22,6 +21,7 @@ from sqlenrich.spec.run_settings import Mock
 from sqlenrich.spec.settings import Config
 
 if TYPE_CHECKING:
+    from sqlenrich.llm.endpoint.adaptations import RequestChange
     from sqlenrich.llm.model import Model
     from sqlenrich.llm.throttle.budget import Budget
 
@@ -119,9 +119,9 @@ class ModelChoice:
         return replace(self, model=model, resolved=resolved)
 
 
-def form_changes(choice: ModelChoice) -> tuple[datetime, ...]:
-    """Give when the endpoint of a model refused a form of the output; none for a model without forms."""
-    found: tuple[datetime, ...] = getattr(choice.model, "form_changes", ())
+def request_changes(choice: ModelChoice) -> tuple[RequestChange, ...]:
+    """Give what the requests of a model have otherwise since its endpoint refused something."""
+    found: tuple[RequestChange, ...] = getattr(choice.model, "changes", ())
     return found
 
 
@@ -213,8 +213,13 @@ def _own_model(enrichment: Enrichment, config: Config, settings: Endpoint, name:
     wanted = name or enrichment.model
     alias = config.model(wanted, "endpoint")
     if alias is None and wanted not in DEFAULT_ALIASES:
-        raise ConfigError(f'the model "{wanted}" has no name for an endpoint: write endpoint under [models.{wanted}]')
-    found = alias.name if alias is not None else only_model(settings)
+        raise config.of_file(
+            f'the model "{wanted}" has no name for an endpoint: write endpoint under [models.{wanted}]'
+        )
+    try:
+        found = alias.name if alias is not None else only_model(settings)
+    except ConfigError as error:
+        raise config.of_file(str(error)) from None
     return resolve_model(enrichment, get_engine(CLIENT_ENGINE), found, alias.params if alias is not None else None)
 
 

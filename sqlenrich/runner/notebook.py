@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,10 @@ class NotebookObserver:
         """Count the answers, and show the progress if it is due."""
         self.tally.answered(answers, total)
         self._show_if_due()
+
+    def refused(self, reasons: Mapping[str, int], *, estimated: bool) -> None:
+        """Take the refusals by reason."""
+        self.tally.refused(reasons, estimated=estimated)
 
     def progressed(self, answered: int, total: int, failed: int, tokens_in: int, tokens_out: int) -> None:
         """Count the answers of a statement, and show the progress if it is due."""

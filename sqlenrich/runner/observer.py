@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -55,6 +55,9 @@ class Observer(Protocol):
     def progressed(self, answered: int, total: int, failed: int, tokens_in: int, tokens_out: int) -> None:
         """Receive how many answers a warehouse has stored since the last time, and all failures and tokens so far."""
 
+    def refused(self, reasons: Mapping[str, int], *, estimated: bool) -> None:
+        """Receive how many of the answers so far the checks refuse, by reason; ``estimated``: by a sample of them."""
+
     def note(self, line: str) -> None:
         """Receive a line of text for the user."""
 
@@ -70,6 +73,9 @@ class NullObserver:
         """Do nothing."""
 
     def progressed(self, answered: int, total: int, failed: int, tokens_in: int, tokens_out: int) -> None:
+        """Do nothing."""
+
+    def refused(self, reasons: Mapping[str, int], *, estimated: bool) -> None:
         """Do nothing."""
 
     def note(self, line: str) -> None:

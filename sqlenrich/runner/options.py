@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -33,6 +34,7 @@ class CapOptions(TypedDict, total=False):
     max_rows: int | None
     max_calls: int | None
     max_cost: float | None
+    stop_after_refused: int | None
     prices: str | Path | Prices | None
 
 
@@ -80,7 +82,8 @@ def chosen(options: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 def caps_of(caps: Caps | None, options: Mapping[str, Any]) -> Caps:
     """Give the caps, or those of the shorthands. Raises ConfigError where both are given."""
-    short = {name: options[name] for name in ("max_rows", "max_calls", "max_cost") if options.get(name) is not None}
+    names = (each.name for each in fields(Caps))
+    short = {name: options[name] for name in names if options.get(name) is not None}
     if caps is not None and short:
         raise ConfigError("give caps=Caps(...) or its shorthands, not both")
     return caps or Caps(**short)

@@ -21,7 +21,8 @@ from sqlenrich.runner.inputs import input_of
 from sqlenrich.runner.model_choice import CLIENT_ENGINE, ModelChoice, ModelOptions, choose_model, wanted_model
 from sqlenrich.runner.observer import NullObserver, Observer, PlanLine, Stopper
 from sqlenrich.runner.options import MODEL_OPTIONS, SOURCE_OPTIONS, InputOptions, SourceOptions, check_options, chosen
-from sqlenrich.runner.output_forms import output_forms, sends_schema
+from sqlenrich.runner.output_forms import output_forms
+from sqlenrich.runner.repair_advice import repair_advice
 from sqlenrich.runner.report import counted
 from sqlenrich.runner.scratch import scratch_folder
 from sqlenrich.runner.session import may_cost
@@ -222,6 +223,7 @@ def _answers(
 ) -> str:
     lines: list[str] = []
     accepted = asked = 0
+    refused: list[str | None] = []
     for number, row in enumerate(rows, start=1):
         lines.append(_title(enrichment, row, number))
         if (state := _state(enrichment, row)) is not None:
@@ -234,15 +236,17 @@ def _answers(
             lines.append(f"CALL_ERROR: {answer.call_error}")
             continue
         lines.append(f"answer: {_shown(enrichment, answer.response)}")
-        repairs = enrichment.repairs_of(sends_schema=sends_schema(enrichment, choice.endpoint))
-        repaired = repair(answer.response, repairs, kept_nulls(enrichment.schema))
+        repaired = repair(answer.response, enrichment.repairs, kept_nulls(enrichment.schema))
         failure = evaluate_checks(enrichment.checks, repaired)
         lines.append("accepted" if failure is None else f"{failure[0]}: {failure[1]}")
         accepted += failure is None
+        if failure is not None:
+            refused.append(answer.response)
     lines += [
         RULE,
         f"{accepted} of {asked} asked rows accepted, in {seconds:.1f} s at {choice.concurrency} at a time",
     ]
+    lines += repair_advice(enrichment, refused).lines(stored=False)
     known_in = [a.tokens_in for a in answers.values() if a.tokens_in is not None]
     known_out = [a.tokens_out for a in answers.values() if a.tokens_out is not None]
     whole = f"the whole table: {total:,} rows, {distinct:,} distinct requests"

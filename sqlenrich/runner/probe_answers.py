@@ -130,8 +130,7 @@ def _is_count(value: Any) -> bool:
 def _format(engine: Engine, answer: Answer) -> list[Finding]:
     """Whether the vendor takes the response format, and the answer fits the schema."""
     response, call = answer.columns.get("response"), engine.facts["call"]
-    repairs = answer.enrichment.repairs_of(sends_schema=answer.call.response_format is not None)
-    reason = check_response(answer.enrichment.schema, repair(response, repairs))
+    reason = check_response(answer.enrichment.schema, repair(response, answer.enrichment.repairs))
     found = "an object that fits the schema" if reason is None else f"{reason}: {shortened(response)}"
     result = Result.SAME if reason is None else Result.DIFFERENT
     name = "response format" if answer.call.hint is None else "response format, as a hint in the prompt"

@@ -56,7 +56,8 @@ class Report:
     ``distinct_requests`` counts the input's hashes, ``cached`` those answered before the run, ``calls`` every request
     sent, retries included, ``pending`` the requests without an answer. An unknown ``cost`` is None, and
     ``cost_unknown`` says why. ``latency_ms`` has ``p50``, ``p95`` and ``p99`` of the answers, None without any.
-    ``stopped_at`` is the cap that ended the run (``max_rows``, ``max_calls``, ``max_cost``). ``limits`` gives the share
+    ``stopped_at`` is the cap that ended the run (``max_rows``, ``max_calls``, ``max_cost``,
+    ``stop_after_refused``). ``limits`` gives the share
     of the asking time in which each limit delayed requests: ``concurrency``, ``rpm``, ``tpm``, ``input_tpm``,
     ``output_tpm``, ``endpoint`` (down, or it asked to wait), ``endpoint_rate`` (a limit in its headers or shown by its
     refusals), ``max_cost``.
@@ -88,8 +89,8 @@ class Report:
     limits: Mapping[str, float] = field(default_factory=dict)
     statements: Sequence[Mapping[str, Any]] = ()
     """The statements that a warehouse ran: ``id``, ``link``, ``step``, ``chunk``, ``rows``, ``seconds``."""
-    again: Sequence[str] = ()
-    """The arguments of the command that asks refused rows again; empty where there is none."""
+    next: Sequence[Sequence[str]] = ()
+    """The arguments of the commands that show refused rows and ask them again; empty where there are none."""
     results: ResultTables | None = field(default=None, repr=False, compare=False)
     max_quarantine: float | None = None
     stopped: bool = False
@@ -101,6 +102,12 @@ class Report:
     """How far the answers have moved from those of earlier runs, where the header has ``drift``."""
     unasked: int = 0
     """The pending requests that only a run asks, not a retry."""
+    repairs_off: Mapping[str, int] = field(default_factory=dict)
+    """The refused rows that a repair that is off would accept, by its name; several that are needed are one name."""
+    advice: Sequence[str] = field(default=(), repr=False)
+    """What is told of these repairs."""
+    examples: Sequence[str] = field(default=(), repr=False)
+    """What is told of the refused answers where ``stop_after_refused`` ended the run."""
 
     def __post_init__(self) -> None:
         place = f"the tables {self.name} and {self.name}_quarantine of {self.output}"
@@ -154,13 +161,15 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the facts by name, as the JSON has them."""
-        hidden = ("name", "output", "again", "results", "max_quarantine", "stopped", "declined", "unasked",
-                  "drift")  # fmt: skip
+        hidden = ("name", "output", "next", "results", "max_quarantine", "stopped", "declined", "unasked", "drift",
+                  "examples", "advice")  # fmt: skip
         facts = {each.name: _plain(getattr(self, each.name)) for each in fields(self) if each.name not in hidden}
         if not self.statements:
             del facts["statements"]
         if self.drift is not None:
             facts["drift"] = self.drift.to_dict()
+        if not self.repairs_off:
+            del facts["repairs_off"]
         return {**facts, "cost_unknown": self.cost_unknown or None}
 
     def to_json(self) -> str:
@@ -185,13 +194,18 @@ class Report:
             lines.append(f"limits reached: {reached} (of the time)" if reached else "limits reached: none")
         lines += [f"  {code:<14}{count:>10,}" for code, count in self.quarantine.items()]
         lines += [f"  -> {place}" for place in (self.output,) if place]
+        lines += self.advice
         own = self.pending - self.unasked
         if self.stopped or own:
             at = f" at --{self.stopped_at.replace('_', '-')}" if self.stopped_at else ""
             left = f"{counted(own, 'request')} to go"
+            lines += self.examples
             lines.append(
                 f"stopped{at} before the first request, {left}: it allows none, raise it"
                 if at and not self.calls
+                else f"stopped with {left}: mend the prompt, the model or the repairs, then run again; "
+                "--stop-after-refused 0 goes on all the same"
+                if self.examples
                 else f"stopped{at} with {left}; run the same command again to continue"
             )
         if not self.published and not self.declined:
@@ -216,12 +230,12 @@ class Report:
 
     def _next(self) -> list[str]:
         """The commands that show the refused rows and ask them again."""
-        if self.results is None or not (self.again and self.output):
-            return []
-        outputs = self.output.split(", ")
-        show = ("sqlenrich", "show", self.name, "--quarantine", "--output", outputs[0])
-        retry = ("sqlenrich", "retry", *self.again, *(part for one in outputs for part in ("--output", one)))
-        return [f"next: {shlex.join(show)}, or {shlex.join(retry)}"]
+        commands = [
+            one if one[0] != "show" or "--output" in one else (*one, "--output", self.output)
+            for one in self.next
+            if one[0] != "show" or self.results is not None
+        ]
+        return [f"next: {', or '.join(shlex.join(('sqlenrich', *one)) for one in commands)}"] if commands else []
 
     def _spent(self) -> list[str]:
         """The lines of tokens, cost and latency."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -19,6 +20,9 @@ from sqlenrich.runner.backends.duckdb.files import (
     print_rows,
     write_rows,
 )
+from sqlenrich.runner.backends.ledger import LEDGER
+from sqlenrich.runner.repair_advice import TRIED, WITHOUT_TEXT, repair_advice
+from sqlenrich.runner.shared_request import read_request
 
 
 def results(
@@ -60,6 +64,28 @@ def results(
         except duckdb.Error as error:
             raise ConfigError(f"{output}, table {table}: {reason(error)}") from None
     return None
+
+
+def stored_advice(name: str, output: str | Path) -> list[str]:
+    """Give a line for each repair that was off in the last run and would accept its refused rows."""
+    with _opened(database_path(Path(output))) as db:
+        if LEDGER not in _tables(db):
+            return []
+        last = f"FROM {LEDGER} WHERE name = ? AND request IS NOT NULL ORDER BY started_at DESC LIMIT 1"
+        try:
+            found = db.execute(f"SELECT request, CAST(snapshot AS JSON)->>'file' {last}", [name]).fetchone()
+            request, file = read_request(found[0]).request if found else None, found[1] if found else None
+            if request is None or request.embedding is not None:
+                return []
+            codes = ", ".join(f"'{code}'" for code in WITHOUT_TEXT)
+            refused = f"FROM {quote(f'{name}_quarantine')} WHERE _error NOT IN ({codes})"
+            texts = db.execute(f"SELECT response {refused} LIMIT {TRIED}").fetchall()
+            count = db.execute(f"SELECT count(*) {refused}").fetchall()[0][0]
+        except (duckdb.Error, ValueError):  # of another version
+            return []
+    enrichment = request.enrichment(name)
+    place = None if file is None else database_path(Path(output)).parent / file
+    return repair_advice(replace(enrichment, path=place), (text for (text,) in texts), count).lines()
 
 
 def _opened(database: Path) -> duckdb.DuckDBPyConnection:

@@ -21,10 +21,12 @@ from sqlenrich.runner.backends.base import Backend, Counts, RunStart, Snapshot
 from sqlenrich.runner.backends.ledger import AGAIN
 from sqlenrich.runner.backends.queries import among, failed_hashes
 from sqlenrich.runner.model_choice import CLIENT_ENGINE, MOCK, ModelChoice, WantedModel, choose_model, wanted_model
+from sqlenrich.runner.next_commands import next_commands
 from sqlenrich.runner.notebook import default_observer
 from sqlenrich.runner.observer import Observer, Stopper
 from sqlenrich.runner.options import MODEL_OPTIONS, PLACE_OPTIONS, RetryOptions, caps_of, check_options, chosen
 from sqlenrich.runner.place import Output, RunPlaceOptions, of_target, place_of
+from sqlenrich.runner.repair_advice import advice_of
 from sqlenrich.runner.report import Report, counted
 from sqlenrich.runner.session import Loop, Session, backend_of, choice_of, new_budget, settings_of
 from sqlenrich.runner.source import with_source_options
@@ -87,6 +89,7 @@ def retry(
             stopper or Stopper(),
             chunk_rows=options.get("chunk_rows"),
             clock=clock,
+            next=next_commands(enrichment, output, wanted, options),
         )
         relations = {**backend.relations(enrichment.name), "source": "source"}
         if last.responses:
@@ -122,7 +125,8 @@ def _retry(
     refused = backend.count(steps)
     most = enrichment.max_attempts if max_attempts is None else max_attempts
     spent, unasked = backend.not_retried(plan, codes, most)
-    for note in notes(spent, unasked, most):
+    advice = advice_of(backend, plan, enrichment)
+    for note in (*notes(spent, unasked, most), *(advice.lines() if advice is not None else ())):
         session.observer.note(note)
     counts = Counts(rows, distinct, refused, _within(caps.max_rows, refused))
     cached = distinct - refused - unasked

@@ -17,6 +17,7 @@ from sqlenrich.runner.backends.base import Backend, Counts, Results, Snapshot
 from sqlenrich.runner.drift import Drift
 from sqlenrich.runner.inputs import Input, input_of
 from sqlenrich.runner.model_choice import wanted_model
+from sqlenrich.runner.next_commands import next_commands
 from sqlenrich.runner.notebook import default_observer
 from sqlenrich.runner.observer import Observer, Stopper
 from sqlenrich.runner.options import (
@@ -99,6 +100,7 @@ def run(
         chunk_rows=options.get("chunk_rows"),
         name=tables or "",
         clock=clock,
+        next=next_commands(enrichment, output, wanted, options),
     )
     backend.watch(session.observer)
     with backend:

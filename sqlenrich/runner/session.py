@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import urlsplit
@@ -14,20 +15,20 @@ from urllib.parse import urlsplit
 from sqlenrich.core.errors import SqlenrichError
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.plan.request import ResolvedModel
+from sqlenrich.runner.answer_judge import CAP, AnswerJudge, JudgePolicy
 from sqlenrich.runner.backends.base import Backend, Counts, Origin, Results, RunStart, Snapshot
 from sqlenrich.runner.drift import Drift
 from sqlenrich.runner.inputs import Input
 from sqlenrich.runner.model_choice import (
-    MOCK,
     ModelChoice,
     WantedModel,
     choose_model,
-    form_changes,
+    request_changes,
     sql_model,
 )
 from sqlenrich.runner.observer import NullObserver, Observer, PlanLine, Stopper
-from sqlenrich.runner.output_forms import sends_schema
 from sqlenrich.runner.place import Output
+from sqlenrich.runner.repair_advice import advice_of
 from sqlenrich.runner.report import Report
 from sqlenrich.runner.source import compile_source
 from sqlenrich.runner.usage import account
@@ -84,6 +85,8 @@ class Session:
     run_id: str = ""
     line: RunStart | None = None
     """The line of the ledger, once the verb has begun."""
+    next: tuple[tuple[str, ...], ...] = ()
+    """The commands that follow refused rows, see :func:`.next_commands.next_commands`."""
     request: SharedRequest | None = None
     """What all its requests share, once the verb has begun."""
     declined: bool = False
@@ -92,9 +95,11 @@ class Session:
     def __post_init__(self) -> None:
         self.run_id = self.run_id or f"{self.started:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
         self.name = self.name or self.enrichment.name
-        if not self.model.asks_in_sql:
-            told = sends_schema(self.enrichment, self.model.endpoint)
-            self.enrichment = replace(self.enrichment, repairs=self.enrichment.repairs_of(sends_schema=told))
+
+    @cached_property
+    def judge(self) -> AnswerJudge:
+        """What judges the answers as they arrive."""
+        return AnswerJudge(self.enrichment, JudgePolicy(self.caps.stop_after_refused))
 
     @property
     def origin(self) -> Origin:
@@ -123,7 +128,13 @@ class Session:
             from sqlenrich.runner.ask_loop import AskLoop
 
             return AskLoop(
-                self.backend, plan, self.origin, self.observer, self.stopper, on_form_change=self._form_changed
+                self.backend,
+                plan,
+                self.origin,
+                self.observer,
+                self.stopper,
+                self.judge,
+                on_request_change=self._request_changed,
             )
         from sqlenrich.runner.sql_ask_loop import ChunkPolicy, SqlAskLoop
 
@@ -133,6 +144,7 @@ class Session:
             self.origin,
             self.observer,
             self.stopper,
+            self.judge,
             ChunkPolicy(self.chunk_rows),
             self.enrichment.params.get("max_tokens") if self.enrichment.embedding is None else 0,
         )
@@ -147,7 +159,7 @@ class Session:
         if not isinstance(self.backend, SparkBackend):
             return None
         policy = SparkChunkPolicy(self.chunk_rows)
-        return SparkAskLoop(self.backend, plan, self.origin, self.observer, self.stopper, policy)
+        return SparkAskLoop(self.backend, plan, self.origin, self.observer, self.stopper, self.judge, policy)
 
     def start(
         self, snapshot: Snapshot, plan: Plan, calls: Iterable[tuple[ResolvedModel, str]], *, retry: bool = False
@@ -170,11 +182,11 @@ class Session:
         )
         return self.line
 
-    def _form_changed(self, choice: ModelChoice) -> None:
+    def _request_changed(self, choice: ModelChoice) -> None:
         """Write into the ledger that the requests have another form from now on."""
         assert self.line is not None
         assert self.request is not None
-        self.request = self.request.with_changes(choice.resolved.params, form_changes(choice))
+        self.request = self.request.with_changes(choice.resolved.params, request_changes(choice))
         self.line = replace(self.line, request=self.request.to_json())
         self.backend.begin(self.line, known=True)
 
@@ -217,6 +229,7 @@ class Session:
         drift: Drift | None = None,
     ) -> Report:
         """Write the results and the line of the ledger; give the report, or raise the failure that ended the verb."""
+        advice = advice_of(self.backend, plan, self.enrichment, results.reasons) if publish else None
         report = Report(
             run_id=self.run_id,
             rows_in=counts.rows,
@@ -240,9 +253,12 @@ class Session:
             stopped_at=self._cap_reached(results.pending),
             limits=loop.limit_shares(),
             statements=self.backend.statements_run(),
-            again=self._again(),
+            next=() if self.name != self.enrichment.name else self.next,
             results=self.backend.result_tables(plan),
             drift=drift,
+            repairs_off={} if advice is None else {" ".join(one): rows for one, rows in advice.rows.items()},
+            advice=() if advice is None else tuple(advice.lines()),
+            examples=tuple(self.judge.told()) if self._cap_reached(results.pending) == CAP else (),
         )
         if publish:
             self.backend.publish(plan)
@@ -253,13 +269,6 @@ class Session:
         if failure is not None:
             raise failure
         return report
-
-    def _again(self) -> tuple[str, ...]:
-        """Give the arguments of the command that asks refused rows again, where tables have the file's name."""
-        if self.name != self.enrichment.name:
-            return ()
-        mock = ("--mock",) if self.model.resolved.name == MOCK else ()
-        return (str(self.enrichment.path or self.enrichment.name), *mock)
 
     def _cap_reached(self, pending: int) -> str | None:
         """Give the cap that ended the verb, if one did."""

@@ -14,6 +14,7 @@ from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.json import canonical_json
 from sqlenrich.core.turn import Turn
 from sqlenrich.engines import get_engine
+from sqlenrich.llm.endpoint.adaptations import NEXT_FORM
 from sqlenrich.plan.request import ResolvedModel, request_constant
 from sqlenrich.schema.json_schema import hint_text
 from sqlenrich.spec.enrichment import Enrichment
@@ -21,6 +22,7 @@ from sqlenrich.spec.limits import Limit
 
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.core.engine import ModelCall
+    from sqlenrich.llm.endpoint.adaptations import RequestChange
     from sqlenrich.runner.model_choice import ModelChoice
     from sqlenrich.spec.prices import Prices
 
@@ -53,12 +55,19 @@ class SharedCall:
     constant: str
     """The 64 hexadecimal digits before the prompt in each hash."""
     params: Mapping[str, Any]
-    changed_at: tuple[str, ...] = ()
-    """When the endpoint refused a form, in UTC: from then on the next form is sent."""
+    changes: tuple[tuple[str, str], ...] = ()
+    """When the endpoint refused something, in UTC, and what is sent from then on: see :class:`.RequestChange`."""
 
     def form_at(self, asked_at: datetime) -> int:
         """Give the place of the form in which a request was sent at a time, in UTC without a time zone."""
-        return sum(datetime.fromisoformat(at) <= asked_at for at in self.changed_at)
+        return self._until(asked_at).count(NEXT_FORM)
+
+    def adaptations_at(self, asked_at: datetime) -> tuple[str, ...]:
+        """Give the adaptations of a request that was sent at a time, in UTC without a time zone."""
+        return tuple(name for name in self._until(asked_at) if name != NEXT_FORM)
+
+    def _until(self, asked_at: datetime) -> list[str]:
+        return [name for at, name in self.changes if datetime.fromisoformat(at) <= asked_at]
 
 
 @dataclass(frozen=True)
@@ -120,11 +129,11 @@ class SharedRequest:
             embedding=self.embedding,
         )
 
-    def with_changes(self, params: Mapping[str, Any], changes: Sequence[datetime]) -> SharedRequest:
-        """Give it with the times at which the call of some parameters took another form."""
-        told = tuple(at.replace(tzinfo=None).isoformat() for at in changes)
+    def with_changes(self, params: Mapping[str, Any], changes: Sequence[RequestChange]) -> SharedRequest:
+        """Give it with the changes of the requests of some parameters."""
+        told = tuple((change.at.replace(tzinfo=None).isoformat(), change.name) for change in changes)
         kept = dict(_kept("", params, [], frozenset()))
-        calls = tuple(replace(call, changed_at=told) if call.params == kept else call for call in self.calls)
+        calls = tuple(replace(call, changes=told) if call.params == kept else call for call in self.calls)
         return replace(self, calls=calls)
 
     def to_json(self) -> str:
@@ -155,7 +164,10 @@ def read_request(text: str) -> ReadRequest:
             **{
                 **facts,
                 **{name: tuple(facts[name]) for name in listed},
-                "calls": tuple(SharedCall(c["constant"], c["params"], tuple(c["changed_at"])) for c in facts["calls"]),
+                "calls": tuple(
+                    SharedCall(c["constant"], c["params"], tuple((at, name) for at, name in c["changes"]))
+                    for c in facts["calls"]
+                ),
                 "forms": tuple(SharedForm(**form) for form in facts["forms"]),
                 "turns": tuple(Turn(*turn) for turn in facts["turns"]),
                 "limit": None if limit is None else Limit(**limit),
@@ -188,7 +200,6 @@ def shared_request(
     asked, secrets = MOCK_MODEL, frozenset[str]()
     if in_sql is not None:
         asked, forms = ENGINE, (SharedForm("engine", in_sql.response_format, in_sql.hint),)
-        enrichment = replace(enrichment, repairs=enrichment.repairs_of(sends_schema=in_sql.response_format is not None))
     elif isinstance(choice.model, EndpointModel):
         sent, endpoint = choice.model.config, choice.model.endpoint
         asked, extra = ENDPOINT, endpoint.extra_body

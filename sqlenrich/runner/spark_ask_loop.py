@@ -19,6 +19,7 @@ from sqlenrich.core.version import __version__
 from sqlenrich.llm.client import STOPPING
 from sqlenrich.llm.throttle.wait_times import share_of_time
 from sqlenrich.plan.plan import Plan, Step
+from sqlenrich.runner.answer_judge import AnswerJudge, StoredAnswer
 from sqlenrich.runner.backends import queries
 from sqlenrich.runner.backends.base import Origin
 from sqlenrich.runner.backends.spark.backend import SparkBackend
@@ -62,6 +63,7 @@ class SparkAskLoop:
     origin: Origin
     observer: Observer
     stopper: Stopper
+    judge: AnswerJudge
     policy: SparkChunkPolicy = field(default_factory=SparkChunkPolicy)
     total: int = 0
     calls: int = 0
@@ -150,12 +152,15 @@ class SparkAskLoop:
             self._preflight(desk, call)
         left, after, size = pending, "", self.policy.rows or self.policy.first
         while left > 0 and not self._over(desk, choice):
-            whole = left <= size and not after
-            upto = None if whole else self._bound(call, after, size)
-            rows = min(left, size)
+            few = self.judge.missing  # no more is paid for until one answer is accepted
+            rows = min(left, few or size)
+            whole = rows == left and not after
+            upto = None if whole else self._bound(call, after, rows)
             began = time.monotonic()
             self._statement(desk, call, self._requests(call, after, upto), ordered=choice.prefix_order)
             left, after = left - rows, upto or after
+            if few:
+                continue
             rate = rows / max(time.monotonic() - began, 1e-3)
             size = self.policy.rows or min(size * self.policy.growth, max(1, int(rate * self.policy.seconds)))
 
@@ -244,6 +249,10 @@ class SparkAskLoop:
             self._seen += more
             self.stored += more
             counts = desk.counts
+            self.judge.see([StoredAnswer(*answer) for answer in desk.new_answers()], more)
+            self.observer.refused(self.judge.refusals, estimated=self.judge.sampled)
+            if not desk.stopped and self.judge.ends_run(desk.budget.budget, self.total - self.stored):
+                desk.stop()
             self.observer.progressed(more, self.total, counts.failed, counts.tokens_in, counts.tokens_out)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -14,15 +15,18 @@ from sqlenrich.llm.throttle.budget import FREE, Budget
 from sqlenrich.plan.checked_step import UNREAD_SHOWN, UNREADABLE
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.renderer.script_loop import PREFLIGHT
+from sqlenrich.runner.answer_judge import AnswerJudge
 from sqlenrich.runner.backends.base import Origin
 from sqlenrich.runner.backends.jobs import StatementCancelledError, StatementFailedError
-from sqlenrich.runner.backends.warehouse import RequestRange, WarehouseBackend
+from sqlenrich.runner.backends.warehouse import RangeAnswer, RequestRange, WarehouseBackend
 from sqlenrich.runner.model_choice import ModelChoice
 from sqlenrich.runner.observer import Observer, Stopper
 from sqlenrich.runner.report import counted
 
 REQUEST_TOKENS = 1_000
 """Tokens that a vendor may add to a prompt: the schema, and its own instructions. Part of what a request may cost."""
+JUDGED = 50
+"""The answers of a statement that are judged, at most: each is read from the warehouse."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ class SqlAskLoop:
     origin: Origin
     observer: Observer
     stopper: Stopper
+    judge: AnswerJudge
     policy: ChunkPolicy = field(default_factory=ChunkPolicy)
     max_tokens: int | None = None
     """The tokens that an answer has at most; what ``max_cost`` reckons with."""
@@ -75,6 +80,8 @@ class SqlAskLoop:
     """When the statement in hand ends, at the rate of those before it."""
     _repeatable: int = 0
     """The failures so far that may be repeated."""
+    _failed: int = 0
+    """The failures so far."""
     _lost: Decimal = FREE
     """The most that failed statements may have cost: their answers are not stored."""
     _uncounted: Decimal = FREE
@@ -150,9 +157,11 @@ class SqlAskLoop:
                 self._store_failure(call, failure)
             self.backend.read_stored(self.plan)
             asked += part.requests
+            answers = self.backend.answers_of(call, part, JUDGED)
             if first and asked < pending:
-                self._check_preflight(call, part.upto)
-            self._account(budget)
+                self._check_preflight(answers)
+            self._account(budget, answers)
+            self.judge.ends_run(budget, self.total - self.stored)
             after = part.upto
 
     def _next_size(self, left: int, seconds_each: float | None, *, first: bool) -> int:
@@ -164,7 +173,7 @@ class SqlAskLoop:
         else:
             by_rate = self.policy.seconds / (seconds_each or 1.0)
             self._size = max(1, min(round(by_rate), self.policy.growth * max(self._size, self.policy.preflight)))
-        return min(self._size, left)
+        return min(self._size, left, self.judge.missing or left)
 
     def _affordable(self, budget: Budget | None, call: Step, wanted: RequestRange) -> RequestRange | None:
         """Give the part of a range that the caps allow, by what its requests cost at most; None: a cap is reached."""
@@ -257,11 +266,14 @@ class SqlAskLoop:
         self.backend.append(self.plan, [answer], self.origin)
         self.calls += 1
 
-    def _account(self, budget: Budget | None) -> None:
-        """Count what was stored, and show progress."""
+    def _account(self, budget: Budget | None, answers: Sequence[RangeAnswer]) -> None:
+        """Count what was stored, judge some of its answers, and show progress."""
         found = self.backend.asked_so_far(self.plan, self.origin.run_id)
         new, self.stored = found.answers - self.stored, found.answers
         self._repeatable = found.repeatable
+        self.judge.see(answers, new - (found.failed - self._failed))
+        self._failed = found.failed
+        self.observer.refused(self.judge.refusals, estimated=self.judge.sampled)
         self.observer.progressed(new, self.total, found.failed, found.tokens_in, found.tokens_out)
         if budget is not None:
             budget.calls = self.calls
@@ -269,11 +281,11 @@ class SqlAskLoop:
                 counted_cost = budget.price(found.tokens_in, 0, found.tokens_out)
                 budget.spent = self._lost + (self._uncounted if found.uncounted else counted_cost)
 
-    def _check_preflight(self, call: Step, upto: str) -> None:
+    def _check_preflight(self, rows: Sequence[RangeAnswer]) -> None:
         """End the run where all of the first requests failed, or no answer to them can be read."""
-        rows = self.backend.first_answers(call, upto)
         place = self.backend.place
-        if rows and all(error is not None for error, _, _ in rows):
-            raise RunError(f"{place}: the first {counted(len(rows), 'request')} all failed: CALL_ERROR {rows[0][0]}")
-        if rows and all(error is None and response is None for error, response, _ in rows):
-            raise RunError(f"{place}: UNREADABLE {UNREADABLE}{str(rows[0][2])[:UNREAD_SHOWN]}")
+        if rows and all(row.call_error is not None for row in rows):
+            requests = counted(len(rows), "request")
+            raise RunError(f"{place}: the first {requests} all failed: CALL_ERROR {rows[0].call_error}")
+        if rows and all(row.call_error is None and row.response is None for row in rows):
+            raise RunError(f"{place}: UNREADABLE {UNREADABLE}{str(rows[0].raw)[:UNREAD_SHOWN]}")

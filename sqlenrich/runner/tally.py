@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlenrich.runner.observer import PlanLine
@@ -25,6 +25,7 @@ class Tally:
         self.done = self.total = 0
         self.tokens_in = self.tokens_cached = self.tokens_out = 0
         self.failures: Counter[str] = Counter()
+        self._estimated = False
         self.price: Price | None = None
         self.currency = ""
 
@@ -41,14 +42,7 @@ class Tally:
             self.tokens_in += answer.tokens_in or 0
             self.tokens_cached += answer.tokens_cached or 0
             self.tokens_out += answer.tokens_out or 0
-            if answer.call_error is not None:
-                self.failures["CALL_ERROR"] += 1
-            elif answer.finish_reason == "length":
-                self.failures["TRUNCATED"] += 1
-            elif answer.finish_reason in ("refusal", "content_filter"):
-                self.failures["REFUSED"] += 1
-            elif not (answer.response or "").strip():
-                self.failures["NO_RESPONSE"] += 1
+            self.failures["CALL_ERROR"] += answer.call_error is not None
 
     def progressed(self, answered: int, total: int, failed: int, tokens_in: int, tokens_out: int) -> None:
         """Count the answers of a statement; failures and tokens are those of the run so far."""
@@ -56,6 +50,12 @@ class Tally:
         self.done += answered
         if failed:
             self.failures["CALL_ERROR"] = failed
+
+    def refused(self, reasons: Mapping[str, int], *, estimated: bool) -> None:
+        """Take the refusals of all answers so far, by reason."""
+        calls = self.failures["CALL_ERROR"]
+        self.failures = Counter(reasons) + Counter({"CALL_ERROR": calls})
+        self._estimated = estimated
 
     @property
     def cost(self) -> float | None:
@@ -83,7 +83,11 @@ class Tally:
 
     def failed(self) -> str:
         """Give the failures by code, as the end of a line."""
-        return "".join(f", {count:,} {code}" for code, count in self.failures.most_common())
+        return "".join(
+            f", {'about ' if self._estimated and code != 'CALL_ERROR' else ''}{count:,} {code}"
+            for code, count in self.failures.most_common()
+            if count
+        )
 
     def facts(self, now: float) -> dict[str, Any]:
         """Give the state as JSON has it. What is unknown is None."""
@@ -98,7 +102,7 @@ class Tally:
             "tokens_out": self.tokens_out,
             "cost": self.cost,
             "currency": self.currency or None,
-            "failures": dict(self.failures),
+            "failures": dict(+self.failures),
         }
 
 

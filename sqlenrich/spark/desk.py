@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -33,6 +34,8 @@ from sqlenrich.spark.single_flight import Key, SingleFlight
 LARGEST_LINE = 1 << 28
 """The bytes of a message: a batch of answers, each of which may be of megabytes."""
 DRAIN_POLL_S = 0.1
+KEPT_ANSWERS = 256
+"""The answers that the driver may look at: those that came last."""
 
 
 @dataclass
@@ -106,6 +109,7 @@ class Desk:
         self._stops = 0
         self._notes: list[str] = []
         self._noted: set[str] = set()
+        self._answers: deque[tuple[str | None, str | None, str | None]] = deque(maxlen=KEPT_ANSWERS)
         self._waits: dict[int, WaitTimes] = {}
         self._unsynced: list[Callable[[], None]] = []
         self._syncing = False
@@ -170,6 +174,10 @@ class Desk:
         """Give the warnings of workers since the last call, each once."""
         notes, self._notes = self._notes, []
         return notes
+
+    def new_answers(self) -> list[tuple[str | None, str | None, str | None]]:
+        """Give ``response, call_error, finish_reason`` of the last answers that were not given before, a few of all."""
+        return [self._answers.popleft() for _ in range(len(self._answers))]
 
     def busy(self) -> int:
         """Give how many workers ask."""
@@ -289,6 +297,8 @@ class Desk:
         for key, worker in self.flight.told(connection.number, by_key):
             if worker in self._connections:
                 self._connections[worker].send({"late": by_key[key]})
+        if not self.lasting:
+            self._answers.extend((row["response"], row["call_error"], row["finish_reason"]) for row in rows)
         counts = self.counts
         counts.told += len(rows)
         counts.failed += sum(row["call_error"] is not None for row in rows)

@@ -16,7 +16,6 @@ from sqlenrich.core.types import STRING, Type, stored
 from sqlenrich.core.zones import DEFAULT_ZONE
 from sqlenrich.prompt import Prompt, compile_prompt, with_system
 from sqlenrich.schema import Checks, build_checks, output_columns
-from sqlenrich.schema.checks.repairs import REPAIRS
 from sqlenrich.spec.condition import columns_of_condition, parse_condition
 from sqlenrich.spec.limits import Limit
 from sqlenrich.spec.quality import Quality
@@ -27,7 +26,7 @@ RESERVED_COLUMNS = (
     "_bad_value",
 )  # fmt: skip
 """Names of sqlenrich's own columns in a result table."""
-DEFAULT_REPAIRS = ("trim", "fence")
+DEFAULT_REPAIRS = ("trim", "reasoning", "fence")
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,6 @@ class Enrichment:
     """The template of a system message that differs by row; None: it is constant or there is none."""
     hint: str = "auto"
     repairs: tuple[str, ...] = DEFAULT_REPAIRS
-    declares_repairs: bool = True
-    """Whether the header names the repairs."""
     max_attempts: int = 3
     feedback: bool = False
     """Whether a retry appends the reason of the last refusal to the prompt."""
@@ -86,12 +83,6 @@ class Enrichment:
     """How the quality of the answers is measured."""
     embedding: Embedding | None = None
     """The vector that is the only field of the output; None: a model writes the answers."""
-
-    def repairs_of(self, *, sends_schema: bool) -> tuple[str, ...]:
-        """Give the repairs of a call's answers. Without a schema a model may write its reasoning before the answer."""
-        if self.declares_repairs or sends_schema:
-            return self.repairs
-        return tuple(name for name in REPAIRS if name in (*self.repairs, "reasoning"))
 
     def prompt(self, types: Mapping[str, Type] | None = None) -> Prompt:
         """Compile the template, and that of a system message that differs by row.

@@ -84,7 +84,7 @@ HEADER: dict[str, dict[str, Any]] = {
     "repairs": {
         "type": "array",
         "items": {"enum": ["trim", "reasoning", "fence", "prose", "trailing_comma", "null_as_absent"]},
-        "description": "Default [trim, fence]; with reasoning where the endpoint is told no schema.",
+        "description": "Default [trim, reasoning, fence].",
     },
     "retry": {
         "type": "object",

@@ -148,7 +148,6 @@ class _Loader:
             vars=self.mapping("vars"),
             hint=self.choice("hint", ("auto", "always", "never"), "auto" if embedding is None else "never"),
             repairs=self.repairs() if embedding is None else (),
-            declares_repairs="repairs" in self.values or embedding is not None,
             max_attempts=retry.get("max_attempts", 3),
             feedback=retry.get("feedback", False),
             escalate=escalate,

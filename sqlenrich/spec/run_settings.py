@@ -18,7 +18,14 @@ class Mock:
     failures: Mapping[str, float] = field(default_factory=dict)
 
 
-_CAPS: Mapping[str, type | tuple[type, ...]] = {"max_rows": int, "max_calls": int, "max_cost": (int, float)}
+STOP_AFTER_REFUSED = 50
+"""A run ends where none of so many first answers is accepted, unless it is told otherwise."""
+_CAPS: Mapping[str, type | tuple[type, ...]] = {
+    "max_rows": int,
+    "max_calls": int,
+    "max_cost": (int, float),
+    "stop_after_refused": int,
+}
 
 
 @dataclass(frozen=True)
@@ -26,12 +33,14 @@ class Caps:
     """Where a run ends early; the same call goes on later. None sets no cap.
 
     ``max_rows`` is how many distinct requests are asked at most, ``max_calls`` how many requests are sent, retries
-    included, ``max_cost`` what they may cost in the currency of the prices.
+    included, ``max_cost`` what they may cost in the currency of the prices. ``stop_after_refused`` ends a run where
+    none of so many first answers is accepted; 0 sets no such cap.
     """
 
     max_rows: int | None = None
     max_calls: int | None = None
     max_cost: float | None = None
+    stop_after_refused: int | None = STOP_AFTER_REFUSED
 
     def __post_init__(self) -> None:
         for name, kinds in _CAPS.items():

@@ -1,4 +1,4 @@
-"""Settings: the nearest ``sqlenrich.toml`` at or above the prompt file's folder, then the environment."""
+"""Settings: the ``sqlenrich.toml`` of a prompt file, see :func:`find_config`, then the environment."""
 
 from __future__ import annotations
 
@@ -81,6 +81,22 @@ class Config:
     prices: Prices | None = None
     facts: Mapping[str, Mapping[str, VendorFact]] = field(default_factory=dict)
     """Facts about a vendor that are set otherwise, by the engine and the fact's name."""
+    searched: tuple[Path, ...] = ()
+    """The folders from which the file was looked for, upward."""
+    unread: Path | None = None
+    """The next file that was found, which does not count."""
+
+    @property
+    def told(self) -> str:
+        """Which file is read, and which other one is not, for a person; "" where none was looked for."""
+        if self.path is None:
+            return f"no {FILE} in or above {' or '.join(map(str, self.searched))}" if self.searched else ""
+        other = "" if self.unread is None else f"; {self.unread} is not read"
+        return f"{self.path}{other}"
+
+    def of_file(self, problem: str) -> ConfigError:
+        """Give an error that the settings may be the cause of."""
+        return ConfigError(f"{problem} (settings: {self.told})" if self.told else problem)
 
     def model(self, name: str, engine: str) -> ModelAlias | None:
         """Give the meaning of an alias on an engine, None if unset. Any other name is a model's own name."""
@@ -92,7 +108,7 @@ class Config:
         """Give a target by its name. Raises ConfigError for an unknown name."""
         if name not in self.targets:
             known = ", ".join(self.targets) or f"none; write [targets.{name}] in {FILE}"
-            raise ConfigError(f'no target "{name}"{did_you_mean(name, self.targets)}; there are: {known}')
+            raise self.of_file(f'no target "{name}"{did_you_mean(name, self.targets)}; there are: {known}')
         return self.targets[name]
 
     def endpoint(self, flag: str | None) -> Endpoint:
@@ -104,38 +120,47 @@ class Config:
             if flag in self.endpoints:
                 return self.endpoints[flag]
             if "://" not in flag:
-                raise ConfigError(
+                raise self.of_file(
                     f'"{flag}" is neither a URL nor an endpoint of {FILE}{did_you_mean(flag, self.endpoints)}'
                 )
             return Endpoint(flag, "OPENAI_API_KEY", origin="--endpoint")
         if len(self.endpoints) == 1 or "default" in self.endpoints:
             return self.endpoints.get("default") or next(iter(self.endpoints.values()))
         if len(self.endpoints) > 1:
-            raise ConfigError(
+            raise self.of_file(
                 f"several endpoints in {self.path}: choose one with --endpoint {'|'.join(self.endpoints)}"
             )
         if url := os.environ.get("OPENAI_BASE_URL"):
             return Endpoint(url, "OPENAI_API_KEY", origin="OPENAI_BASE_URL")
         if os.environ.get("OPENAI_API_KEY"):
             return Endpoint("https://api.openai.com/v1", "OPENAI_API_KEY", origin="OPENAI_API_KEY")
-        raise ConfigError(
+        raise self.of_file(
             "no model to ask: give --endpoint URL, or write [endpoints.NAME] in sqlenrich.toml "
             "(or set OPENAI_BASE_URL), or use --mock for free invented answers"
         )
 
 
-def find_config(start: Path | None) -> Config:
-    """Read the nearest ``sqlenrich.toml`` at or above a file's folder. Without one, give an empty Config.
+def find_config(start: Path | None, *projects: Path) -> Config:
+    """Read the ``sqlenrich.toml`` of a prompt file. Without one, give an empty Config.
 
+    It is the nearest one in or above the file's folder, else in or above the folder of a dbt project, else in or above
+    the current folder.
     Variables of a file ``.env`` beside it that are not set yet are set.
     """
-    folder = (start.resolve().parent if start is not None else Path.cwd()).absolute()
-    for place in (folder, *folder.parents):
-        if (place / FILE).is_file():
-            if (place / ENVIRONMENT_FILE).is_file():
-                load_dotenv(place / ENVIRONMENT_FILE)
-            return read_config(place / FILE)
-    return Config()
+    current = Path.cwd().absolute()
+    given = () if start is None else (start.resolve().parent,)
+    folders = tuple(dict.fromkeys((*given, *(project.resolve() for project in projects), current)))
+    found = list(dict.fromkeys(filter(None, map(_nearest, folders))))
+    if not found:
+        return Config(searched=folders)
+    path, *others = found
+    if (path.parent / ENVIRONMENT_FILE).is_file():
+        load_dotenv(path.parent / ENVIRONMENT_FILE)
+    return replace(read_config(path), searched=folders, unread=others[0] if others else None)
+
+
+def _nearest(folder: Path) -> Path | None:
+    return next((place / FILE for place in (folder, *folder.parents) if (place / FILE).is_file()), None)
 
 
 def read_config(path: Path) -> Config:

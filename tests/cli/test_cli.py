@@ -292,7 +292,7 @@ def test_render_for_a_target(tmp_path: Path) -> None:
         "snowflake: --mock invents answers, which no warehouse keeps; use it with a .duckdb output",
     )
     near = call("render", prompt, "--target", "prd")
-    assert near.error == 'no target "prd" (prod?); there are: prod'
+    assert near.error == f'no target "prd" (prod?); there are: prod (settings: {tmp_path / "sqlenrich.toml"})'
 
 
 def test_an_output_file_that_cant_be_written(tmp_path: Path) -> None:

@@ -103,7 +103,9 @@ def test_a_form_that_is_named_is_not_replaced(tmp_path: Path) -> None:
         run(tmp_path, url, structured_output="json_schema")
 
 
-def test_without_a_schema_reasoning_before_the_answer_is_repaired(tmp_path: Path) -> None:
-    answer = '<think>a or b?</think>{"x": "a"}'
-    with serving(Server("json_object", answer=answer)) as url:
-        assert run(tmp_path, url, structured_output="json_object").enriched == 20
+@pytest.mark.parametrize("thought", ["<think>a or b?</think>", "<think>\n\n</think>\n\n", "```json\n"])
+@pytest.mark.parametrize("form", ["json_schema", "json_object"])
+def test_what_a_model_writes_before_its_answer_is_repaired(tmp_path: Path, form: str, thought: str) -> None:
+    answer = thought + '{"x": "a"}' + ("\n```" if "```" in thought else "")
+    with serving(Server(form, answer=answer)) as url:
+        assert run(tmp_path, url, structured_output=form).enriched == 20

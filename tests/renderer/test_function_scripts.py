@@ -139,7 +139,7 @@ def test_another_expression_has_another_name() -> None:
         e = replace(se.load("support_ticket"), **changed)
         return made(se.render(e, "snowflake", config=Config(), functions="installed", step="functions"))
 
-    plain, prose = names(), names(repairs=("trim", "fence", "prose"))
+    plain, prose = names(), names(repairs=("trim", "reasoning", "fence", "prose"))
     assert len(plain) == len(prose)
     assert {name.rpartition("_")[0] for name in plain ^ prose} == {"sqlenrich_text"}
 

@@ -255,7 +255,7 @@ def test_a_retry_counts_its_larger_limits(tmp_path: Path) -> None:
     """What was truncated is asked with twice the limit, and may cost so much."""
     prompt, data, output = make(tmp_path, 60, header="key: [id]\nparams: {max_tokens: 16}\n")
     (tmp_path / "prices.toml").write_text(PRICES.replace("1000", "0"), encoding="utf-8")
-    options = ("--prices", tmp_path / "prices.toml")
+    options = ("--prices", tmp_path / "prices.toml", "--stop-after-refused", "0")
 
     class Cut(ScriptedEndpoint):
         def completion(self, body: dict[str, Any], fault: str) -> bytes:

@@ -150,11 +150,11 @@ def test_a_log_line_every_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert out.getvalue().count("\n") == 1
     now += 1.0
     failed = answers(1, response=None, call_error="HTTP 500")
-    blank, cut, no = answers(2, response=" "), answers(1, finish_reason="length"), answers(1, finish_reason="refusal")
-    progress.answered([*answers(995), *failed, *blank, *cut, *no], 100_000)
+    progress.refused({"BAD_JSON": 1200, "TRUNCATED": 1}, estimated=True)
+    progress.answered([*answers(999), *failed], 100_000)
     assert out.getvalue().splitlines()[1] == (
-        "10,000/100,000 answered, 1,000/s, 1:30 left, 10,000 tokens in, 10,000 out, 2 NO_RESPONSE, 1 CALL_ERROR, "
-        "1 TRUNCATED, 1 REFUSED"
+        "10,000/100,000 answered, 1,000/s, 1:30 left, 10,000 tokens in, 10,000 out, about 1,200 BAD_JSON, "
+        "about 1 TRUNCATED, 1 CALL_ERROR"
     )
 
 
@@ -201,6 +201,7 @@ def test_a_line_on_a_terminal(monkeypatch: pytest.MonkeyPatch, variables: dict[s
     progress = Progress(out, yes=True, ask=None, stopper=Stopper())
     progress.plan(PlanLine(10, 10, 0, 1000, "m", "", price=price, currency="USD"))
     now += 10
+    progress.refused({"NO_RESPONSE": 2}, estimated=False)
     progress.answered(answers(98) + answers(2, response=""), 1000)
     said = "100/1,000 answered, 10/s, 1:30 left, 100 tokens in, 100 out, 0.000300 USD"
     end = ", \x1b[33m2 NO_RESPONSE\x1b[0m" if coloured else ", 2 NO_RESPONSE"

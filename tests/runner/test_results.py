@@ -271,7 +271,7 @@ def finished(folder: Path) -> Path:
     assert done.status == 3
     assert done.err.splitlines()[-1] == (
         "next: sqlenrich show intent --quarantine --output out.duckdb, or "
-        f"sqlenrich retry {folder / 'intent.prompt'} --mock --output out.duckdb"
+        f"sqlenrich retry {folder / 'intent.prompt'} --output out.duckdb --mock"
     )
     return folder / "out.duckdb"
 

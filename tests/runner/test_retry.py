@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import signal
 from collections import Counter
 from collections.abc import Callable
@@ -678,3 +679,42 @@ def test_what_was_answered_before_an_end_is_not_asked_again(tmp_path: Path, numb
 def test_wrong_settings(tmp_path: Path, written: str, problem: str) -> None:
     with pytest.raises(se.SpecError, match="line 3: " + problem.replace("[", "\\[")):
         se.load(write_prompt(tmp_path, f"key: [id]\nretry: {written}\n"))
+
+
+TOML = """[models.careful]
+endpoint = "m2"
+[endpoints.local]
+url = "{url}"
+[endpoints.other]
+url = "http://127.0.0.1:1/v1"
+[targets.here]
+engine = "duckdb"
+database = "their tables.duckdb"
+endpoint = "local"
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "model"),
+    [
+        (("--endpoint", "{url}", "--model", "m", "--output", "o, 1.duckdb", "--output", "it's.csv"), "m"),
+        (("--endpoint", "local", "--model", "careful", "--output", "o.parquet", "--concurrency", "2"), "m2"),
+        (("--target", "here", "--model", "m"), "m"),
+    ],
+)
+def test_the_printed_retry_runs_as_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], model: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = write_csv(tmp_path / "in.csv", [(n, f"text {n}") for n in range(4)])
+    prompt = write_prompt(tmp_path, "key: [id]\n")
+    with ScriptedEndpoint(content="no") as server:
+        (tmp_path / "sqlenrich.toml").write_text(TOML.format(url=server.url))
+        done = call("run", prompt, "--input", data, *(option.format(url=server.url) for option in options))
+        assert done.status == 3
+        printed = shlex.split(done.err.splitlines()[-1].partition(", or ")[2] or done.err.splitlines()[-1])
+        assert printed[:2] == ["sqlenrich", "retry"]
+        server.content, asked = None, len(server.asked)
+        assert call(*printed[1:]).status == 0
+        assert {Asked.of(seen).model for seen in server.asked[asked:]} == {model}
+        assert len(server.asked) == asked + 4

@@ -393,7 +393,8 @@ def test_mock_failures(tmp_path: Path, kind: str, code: str) -> None:
     assert (report["retries"] > 0) == (kind == "error")
     assert result.status == 0
     runs.assert_accounted(report, output)
-    every = run(write_prompt(tmp_path), data, tmp_path / "all.duckdb", "--mock-failures", f"{kind}=1")
+    all_fail = ("--mock-failures", f"{kind}=1", "--stop-after-refused", "0")
+    every = run(write_prompt(tmp_path), data, tmp_path / "all.duckdb", *all_fail)
     assert (every.status, every.report["quarantine"]) == (3, {code: 200})
     assert rows(tmp_path / "all.duckdb", "SELECT DISTINCT _attempts FROM intent_quarantine") == [
         (3 if kind == "error" else 1,)
@@ -450,7 +451,8 @@ def test_hostile_texts_go_through_unchanged(tmp_path: Path) -> None:
         found = rows(tmp_path / "out.duckdb", "SELECT id, body, label FROM odd")
         assert {row[0]: row[1:] for row in found} == {n: (text, bodies[text]) for n, text in HOSTILE.items()}
         # All refused: the quarantine table holds the same texts.
-        assert ask(prompt, tmp_path / "in.duckdb", tmp_path / "out.duckdb", endpoint.url).status == 3
+        places = (tmp_path / "in.duckdb", tmp_path / "out.duckdb")
+        assert ask(prompt, *places, endpoint.url, "--stop-after-refused", "0").status == 3
         found = rows(tmp_path / "out.duckdb", "SELECT id, body, prompt, response FROM intent_quarantine")
         assert {row[0]: row[1:3] for row in found} == {n: (text, bodies[text]) for n, text in HOSTILE.items()}
         assert all(json.loads(row[3])["label"] == row[2] for row in found)

@@ -112,6 +112,15 @@ def test_a_run_ends_at_a_cap_goes_on_and_is_retried_in_a_schema(
         se.run(enrichment, spark=spark, input=query, output="enriched", tables="other", mock=True)
 
 
+def test_executors_end_where_all_first_answers_are_refused(spark: SparkSession, messages: Path, tmp_path: Path) -> None:
+    with ScriptedEndpoint(content="Sure!") as server:
+        endpoint = se.Endpoint(server.url, model="mock", concurrency=8)
+        given: dict[str, Any] = {"input": messages, "output": f"{tmp_path}/out", "model": endpoint}
+        report = se.run(se.load(write_prompt(tmp_path)), spark=spark, **given, stop_after_refused=12)
+    assert (report.calls, report.stopped_at, report.exit_status) == (12, "stop_after_refused", 4)
+    assert report.to_text().count("  BAD_JSON: the text is not one JSON document: Sure!") == 2
+
+
 def test_executors_ask_an_endpoint(
     spark: SparkSession, messages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

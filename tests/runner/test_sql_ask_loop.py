@@ -11,11 +11,13 @@ from typing import Any, cast
 
 import pytest
 
+import sqlenrich as se
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.throttle.budget import Budget
+from sqlenrich.runner.answer_judge import AnswerJudge
 from sqlenrich.runner.backends.base import Origin
 from sqlenrich.runner.backends.jobs import Statement, StatementFailedError
-from sqlenrich.runner.backends.warehouse import AskedSoFar, RequestRange, WarehouseBackend
+from sqlenrich.runner.backends.warehouse import AskedSoFar, RangeAnswer, RequestRange, WarehouseBackend
 from sqlenrich.runner.observer import Stopper
 from sqlenrich.runner.sql_ask_loop import REQUEST_TOKENS, ChunkPolicy, SqlAskLoop
 from tests.support.warehouse_runs import Recorder
@@ -24,13 +26,16 @@ PROMPT_BYTES, MAX_TOKENS = 100, 20
 MOST = Decimal(PROMPT_BYTES + REQUEST_TOKENS + MAX_TOKENS)
 """What a request costs at most, at a price of 1 a token."""
 
+JUDGED_BY = se.enrichment("e", prompt="{{ x }}", output={"type": "object", "properties": {"x": {"type": "string"}}})
+
 
 class Warehouse:
     """Requests by number. A statement with a poisoned one fails after it has asked, and is billed."""
 
     place = "the warehouse"
 
-    def __init__(self, requests: int, poisoned: set[int], repeatable: int = 0) -> None:
+    def __init__(self, requests: int, poisoned: set[int], repeatable: int = 0, text: str = "{}") -> None:
+        self.text = text
         self.left, self.poisoned, self.repeatable = list(range(requests)), poisoned, repeatable
         self.billed: list[int] = []
         self.stored: list[int] = []
@@ -56,8 +61,9 @@ class Warehouse:
     def read_stored(self, plan: Any) -> None:
         pass
 
-    def first_answers(self, call: Any, upto: str) -> list[tuple[Any, ...]]:
-        return [(None, "{}", "{}")]
+    def answers_of(self, call: Any, asked: RequestRange, most: int) -> list[RangeAnswer]:
+        stored = [n for n in self.stored if int(asked.after or -1) < n <= int(asked.upto)]
+        return [RangeAnswer(self.text, None, "stop", self.text) for _ in stored[:most]]
 
     def asked_so_far(self, plan: Any, run_id: str) -> AskedSoFar:
         answers = len(self.stored) + len(self.failed)
@@ -91,7 +97,8 @@ def asked(warehouse: Warehouse, budget: Budget | None = None, rows: int | None =
     """Ask all requests once, and again what may be repeated."""
     plan, origin = cast(Any, SimpleNamespace(model="m")), Origin("r", None, "f")
     backend = cast(WarehouseBackend, warehouse)
-    loop = Loop(backend, plan, origin, Recorder(), warehouse.stopper, ChunkPolicy(rows), MAX_TOKENS)
+    judge = AnswerJudge(JUDGED_BY)
+    loop = Loop(backend, plan, origin, Recorder(), warehouse.stopper, judge, ChunkPolicy(rows), MAX_TOKENS)
     choice = cast(Any, SimpleNamespace(budget=budget))
     loop.ask(choice, cast(Any, None), len(warehouse.left), repeat=True)
     return loop
@@ -136,6 +143,19 @@ def test_the_cap_of_calls_holds(most: int, statements: list[int]) -> None:
     budget = Budget(max_calls=most)
     asked(warehouse, budget)
     assert (warehouse.statements, budget.reached) == (statements, "max_calls" if most < 20 else None)
+
+
+@pytest.mark.parametrize(
+    ("requests", "rows", "statements"),
+    [(200, None, [3, 30, 17]), (200, 8, [3, *[8] * 5, 7]), (50, None, [3, 30, 17]), (20, None, [3, 17])],
+)
+def test_no_more_is_asked_than_tells_that_all_answers_are_refused(
+    requests: int, rows: int | None, statements: list[int]
+) -> None:
+    warehouse, budget = Warehouse(requests, set(), text="Sure!"), Budget()
+    loop = asked(warehouse, budget, rows)
+    assert (warehouse.statements, loop.calls) == (statements, min(requests, 50))
+    assert budget.reached == ("stop_after_refused" if requests > 50 else None)
 
 
 def test_failures_without_attempts_left_are_not_waited_for() -> None:

@@ -18,6 +18,7 @@ from sqlenrich.runner.backends.jobs import JobPolicy
 from sqlenrich.runner.backends.warehouse import WarehouseBackend
 from sqlenrich.runner.observer import Stopper
 from sqlenrich.runner.place import open_connection
+from tests.support.endpoint import ScriptedEndpoint
 from tests.support.runs import rows as duckdb_rows
 from tests.support.warehouse_runs import REQUESTS, ROWS, Recorder, enrich, start
 from tests.support.warehouses import SECRET, Standin
@@ -255,3 +256,15 @@ def test_a_target_names_the_place(place: Standin) -> None:
         (place.folder / "sqlenrich.toml").unlink()
     assert report.enriched == len(ROWS)
     assert len(place.rows("shared", "request_hash")) == REQUESTS
+
+
+@pytest.mark.parametrize("client", [False, True], ids=["the own function", "a client"])
+def test_a_run_ends_where_all_first_answers_are_refused(place: Standin, client: bool) -> None:
+    if client and place.engine == "snowflake":
+        return  # this stand-in does not know the window function by which a client's latencies are counted
+    place.set(answers_fail={"bad_json": 1.0})
+    with ScriptedEndpoint(content="Sure: {}") as server:
+        model = se.Endpoint(server.url, model="m", concurrency=4) if client else None
+        report = enrich(place, model=model, stop_after_refused=10)
+    assert (report.calls, report.stopped_at, report.exit_status) == (10, "stop_after_refused", 4)
+    assert report.to_text().count("  BAD_JSON: the text is not one JSON document: ") == 2

@@ -275,6 +275,36 @@ def test_found_upward(tmp_path: Path) -> None:
     assert find_config(deep / "x.prompt").model("default", "spark") == ModelAlias("near")
 
 
+@pytest.mark.parametrize(
+    ("files", "read", "unread"),
+    [
+        ((), None, None),
+        (("prompts/own", "prompts", "work"), "prompts/own", "work"),
+        (("prompts", "work"), "prompts", "work"),
+        (("prompts",), "prompts", None),
+        (("work",), "work", None),
+        (("project", "work"), "project", "work"),
+        (("",), "", None),
+    ],
+)
+def test_the_file_that_is_read_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: tuple[str, ...], read: str | None, unread: str | None
+) -> None:
+    for folder in ("prompts/own", "work/below", "project"):
+        (tmp_path / folder).mkdir(parents=True)
+    for folder in files:
+        (tmp_path / folder / "sqlenrich.toml").write_text("")
+    monkeypatch.chdir(tmp_path / "work" / "below")
+    found = find_config(tmp_path / "prompts" / "own" / "x.prompt", tmp_path / "project")
+    assert found.path == (None if read is None else tmp_path / read / "sqlenrich.toml")
+    with pytest.raises(se.ConfigError) as missing:
+        found.target("prod")
+    told = f"(settings: no sqlenrich.toml in or above {tmp_path}/prompts/own or "
+    if read is not None:
+        told = f"(settings: {found.path}" + (f"; {tmp_path}/{unread}/sqlenrich.toml is not read)" if unread else ")")
+    assert told in str(missing.value)
+
+
 def test_found_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert find_config(None).path is None
@@ -362,7 +392,7 @@ def test_the_endpoint_named_default_is_taken(tmp_path: Path) -> None:
 def test_no_target(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(se.ConfigError) as caught:
         config(tmp_path, text).target("prd")
-    assert str(caught.value) == words
+    assert str(caught.value) == f"{words} (settings: {tmp_path / 'sqlenrich.toml'})"
 
 
 def test_a_key_is_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

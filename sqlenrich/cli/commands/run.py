@@ -25,6 +25,7 @@ from sqlenrich.cli.options import (
     place_options,
     prefix_order_option,
     prices_option,
+    refused_option,
     responses_option,
     result_options,
     source_options,
@@ -112,6 +113,7 @@ def _plan(
 @joining_options
 @responses_option
 @cap_options
+@refused_option
 @prefix_order_option
 @prices_option
 @yes_option
@@ -145,6 +147,7 @@ def run(file: str, input_: str | None, yes: bool, as_json: bool, dry_run: bool, 
 @model_options
 @concurrency_option
 @cap_options
+@refused_option
 @prefix_order_option
 @prices_option
 @yes_option
@@ -158,7 +161,10 @@ def retry(file: str, yes: bool, as_json: bool, **options: Any) -> int:
     return _report(se.retry, file, yes=yes, as_json=as_json, **options)
 
 
-NOT_PLANNED = ("chunk_rows", "take_over", "incremental", "publish_partial", "replace", "prefix_order", "log", "scored")
+NOT_PLANNED = (
+    "chunk_rows", "take_over", "incremental", "publish_partial", "replace", "prefix_order", "log", "scored",
+    "stop_after_refused",
+)  # fmt: skip
 """The options of a run that change nothing in its plan."""
 
 
@@ -219,10 +225,12 @@ def show(name: str, output: str, rows: int, **options: Any) -> None:
 
     NAME is the name of an enrichment, or its prompt file.
     """
-    from sqlenrich.runner.results import results
+    from sqlenrich.runner.results import results, stored_advice
 
     width = terminal.width() if sys.stdout.isatty() else None
     click.echo(results(_table_name(name), output, rows=rows, width=width, **options))
+    for line in stored_advice(_table_name(name), output) if options["quarantine"] else ():
+        click.echo(line, err=True)
 
 
 @cli.command(epilog=EXAMPLES["export"])

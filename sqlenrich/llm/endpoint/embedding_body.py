@@ -12,6 +12,7 @@ import orjson
 
 from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.llm.endpoint.adaptations import NEXT_FORM, RequestChange, refused_field
 from sqlenrich.llm.endpoint.request_config import RequestConfig
 from sqlenrich.llm.endpoint.response import count_of, load_object, read_error, storable
 
@@ -36,14 +37,15 @@ class Vectors:
 class EmbeddingBody:
     """Writes the body of each request: the constant fields, then the inputs.
 
-    ``dimensions`` is sent until an endpoint refuses it, at ``given_up_at``.
+    ``dimensions`` is sent until an endpoint refuses it, which is the only one of its ``changes``.
     """
 
     page = PAGE
 
     def __init__(self, config: RequestConfig, embedding: Embedding, extra_body: Mapping[str, object]) -> None:
-        self.given_up_at: list[datetime] = []
+        self.changes: list[RequestChange] = []
         self._embedding = embedding
+        self._params = config.params.keys() - extra_body.keys()
         fields = {"model": config.model, **dict(sorted(config.params.items()))}
         after = {"encoding_format": "float", **dict(sorted(extra_body.items()))}
         try:
@@ -55,30 +57,30 @@ class EmbeddingBody:
             raise ConfigError(f"the request's parameters can't be written as JSON: {error}") from None
         self.fields = frozenset({**fields, "dimensions": 0, **after}) - {"model"}
 
-    @property
-    def given_up(self) -> int:
-        """How many forms of the request the endpoint refused: at most 1."""
-        return len(self.given_up_at)
-
     def of(self, prompts: Sequence[str]) -> bytes:
         """Give the exact bytes of the request for some prompts."""
         try:
             inputs = orjson.dumps(list(prompts))
         except TypeError:
             inputs = orjson.dumps([storable(prompt) for prompt in prompts])
-        return self._forms[self.given_up] + inputs + b"}"
+        return self._forms[len(self.changes)] + inputs + b"}"
 
-    def give_up(self, given_up: int) -> bool:
+    def change(self, name: str, known: int) -> bool:
         """Ask without ``dimensions`` from now on; False where that was done before the request was sent."""
-        if not self.given_up:
-            self.given_up_at.append(datetime.now(UTC))
-        return given_up == 0
+        if not self.changes:
+            self.changes.append(RequestChange(datetime.now(UTC), name))
+        return known == 0
 
-    def about_form(self, message: str, param: str) -> bool:
-        """Whether a refusal is about the vector's length."""
-        return self.given_up == 0 and (param == "dimensions" or bool(_DIMENSIONS.search(message)))
+    def change_for(self, message: str, param: str) -> str:
+        """Give the change that a refusal calls for: none, unless it is about the vector's length."""
+        about_length = param == "dimensions" or bool(_DIMENSIONS.search(message))
+        return NEXT_FORM if about_length and not self.changes else ""
 
-    def given_up_text(self, refusal: str) -> str:
+    def refused_field(self, message: str, param: str) -> str:
+        """Give the parameter of the prompt file that a refusal names, "" for none."""
+        return refused_field(message, param, self._params)
+
+    def change_text(self, refusal: str) -> str:
         """Say what was refused, and what is done instead."""
         return f"refuses dimensions ({refusal}): it is asked without"
 

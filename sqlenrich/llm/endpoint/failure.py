@@ -20,7 +20,7 @@ class Failure:
     ``unreachable``: no HTTP response came; ``timeout``: none in time. ``busy``: a limit was met. ``begun``: the
     endpoint may have answered, and may charge for it. ``disables``: why every other request would fail here too,
     and what to do. ``suspected``: the same, where only further failures would prove it. ``final``: the endpoint wants
-    no further try of this request. ``about_form``: it refuses the form in which the output is asked for.
+    no further try of this request. ``change``: what makes the endpoint take the request, see :mod:`.adaptations`.
     """
 
     text: str
@@ -33,7 +33,7 @@ class Failure:
     disables: str = ""
     suspected: str = ""
     final: bool = False
-    about_form: bool = False
+    change: str = ""
 
 
 class RefusalCounter:

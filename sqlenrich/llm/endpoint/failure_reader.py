@@ -8,6 +8,8 @@ import ssl
 import time
 from dataclasses import dataclass, replace
 
+import orjson
+
 from sqlenrich.core.errors import RunError, did_you_mean
 from sqlenrich.llm.endpoint.canary import Canary
 from sqlenrich.llm.endpoint.connect import ProxyError
@@ -122,8 +124,8 @@ class FailureReader:
             message = f"redirects to {shown_url(to)}"
         wait_s = retry_wait(response.headers, message)
         fault = classify_status(response.status, message, code, param, self._sent, waits=wait_s is not None)
-        about_form = self._body.about_form(message, param)
-        if about_form and fault is Fault.UNCLEAR:
+        change = self._body.change_for(message, param)
+        if change and fault is Fault.UNCLEAR:
             fault = Fault.RUN
         told = response.headers.get("x-should-retry")
         if told == "true" and fault is Fault.UNCLEAR:
@@ -150,14 +152,24 @@ class FailureReader:
                 return Failure(text, fault, disables=why)
             return await self._suspected(number, text, Fault.TRANSIENT, why, in_a_row, self.policy.disabled_alike)
         if fault is Fault.RUN and not self._canary.knows(number):
-            why = f"{url.shown} refuses what every request sends: {text}"
+            field = self._body.refused_field(message, param)
+            why = f"{url.shown} refuses what every request sends: {text}{self._without(field)}"
             if param.split(".")[0] in self._sent:
-                return Failure(text, fault, disables=why, about_form=about_form)
+                return Failure(text, fault, disables=why, change=change)
             found = await self._suspected(number, text, fault, why, in_a_row, self.policy.alike)
-            return replace(found, about_form=about_form)
+            return replace(found, change=change)
         why = f"{url.shown} refused {in_a_row} requests in a row alike: {text}"
         found = await self._suspected(number, text, fault, why, in_a_row, self.policy.alike)
         return found if found.disables else Failure(text, fault)
+
+    def _without(self, field: str) -> str:
+        """Say how a parameter that an endpoint refuses is left out."""
+        if not field:
+            return ""
+        return (
+            f"; to leave it out, write [models.default] endpoint = {{model = {orjson.dumps(self._model).decode()}, "
+            f'{field} = ""}} in sqlenrich.toml and no --model, or remove {field} from params of the prompt file'
+        )
 
     async def _suspected(self, number: int, text: str, fault: Fault, why: str, in_a_row: int, most: int) -> Failure:
         """Give a failure of one request; of the endpoint where it repeats and the canary fails as well."""

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import RunError
+from sqlenrich.llm.endpoint.adaptations import RequestChange
 from sqlenrich.llm.endpoint.canary import Canary
 from sqlenrich.llm.endpoint.connections import Connections, MakeTransport, http_pool
 from sqlenrich.llm.endpoint.embedding_body import EmbeddingBody, Vectors
@@ -100,9 +101,9 @@ class EndpointModel:
         return RequestBody(self.config, self.endpoint.extra_body)
 
     @property
-    def form_changes(self) -> tuple[datetime, ...]:
-        """When the endpoint refused a form of the output: requests from then on have the next one."""
-        return tuple(self._body.given_up_at)
+    def changes(self) -> tuple[RequestChange, ...]:
+        """What requests have otherwise since the endpoint refused something."""
+        return tuple(self._body.changes)
 
     async def open(self) -> None:
         """Make the pool of connections; nothing is sent yet."""
@@ -193,7 +194,7 @@ class EndpointModel:
 
     async def _post(self, name: str, prompts: Sequence[str], tries: int, *, probing: bool) -> Reply:
         """Send prompts with one another, after as many tries as it takes."""
-        body, given_up = self._body.of(prompts), self._body.given_up
+        body, known = self._body.of(prompts), len(self._body.changes)
         limiter, policy = self.limiter, self.policy
         size = len(body)
         calls = failures = refusals = 0
@@ -201,8 +202,8 @@ class EndpointModel:
         while True:
             permit = limiter.try_acquire(size) or await limiter.acquire(size, again=calls > 0)
             url = self.endpoint_urls[permit.endpoint.number]
-            if given_up != self._body.given_up:  # while this one waited: the time tells the form of each request
-                body, given_up = self._body.of(prompts), self._body.given_up
+            if known != len(self._body.changes):  # while this one waited: the time tells the form of each request
+                body, known = self._body.of(prompts), len(self._body.changes)
             asked_at = datetime.now(UTC)
             started = time.monotonic()
             self.health.sent(again=calls > 0)
@@ -219,13 +220,13 @@ class EndpointModel:
                 if result.tokens_in is not None:
                     self._notices.count_tokens(permit.endpoint.number, prompts, result.tokens_in)
                 break
-            if result.about_form:
-                first = self._body.given_up == given_up
-                if self._body.give_up(given_up):
+            if result.change:
+                first = known == len(self._body.changes)
+                if self._body.change(result.change, known):
                     if first:
-                        self._notices.add(permit.endpoint.number, self._body.given_up_text(result.text))
+                        self._notices.add(permit.endpoint.number, self._body.change_text(result.text))
                     limiter.release(permit)
-                    body, given_up = self._body.of(prompts), self._body.given_up
+                    body, known = self._body.of(prompts), len(self._body.changes)
                     continue
             if result.disables:
                 last = self._disable(permit.endpoint, result.disables, probing=probing)

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 import orjson
 
 from sqlenrich.core.turn import split_system
-from sqlenrich.llm.endpoint.request_config import OutputForm, RequestConfig, body_parts
+from sqlenrich.llm.endpoint.adaptations import ADAPTATIONS, NEXT_FORM, RequestChange, adaptation_for, refused_field
+from sqlenrich.llm.endpoint.request_config import RequestConfig, body_parts
 from sqlenrich.llm.endpoint.response import is_about_form, read_completion, storable
 
 PAGE = "/chat/completions"
@@ -23,24 +24,22 @@ def _json(text: str) -> bytes:
 
 
 class RequestBody:
-    """Writes the body of each request. ``given_up_at``: when the endpoint refused each form of the output so far."""
+    """Writes the body of each request. ``changes``: what it writes otherwise since the endpoint refused something."""
 
     page = PAGE
 
-    def __init__(self, config: RequestConfig, extra_body: Mapping[str, object]) -> None:
-        self._config, self._extra_body = config, extra_body
-        self._parts = body_parts(config, extra_body)
-        self.given_up_at: list[datetime] = []
+    def __init__(
+        self, config: RequestConfig, extra_body: Mapping[str, object], adaptations: Sequence[str] = ()
+    ) -> None:
+        self._config, self._extra_body, self._adaptations = config, extra_body, list(adaptations)
+        self._parts = body_parts(config, extra_body, adaptations)
+        self._forms_left = list(config.fallbacks)
+        self.changes: list[RequestChange] = []
 
     @property
     def fields(self) -> frozenset[str]:
         """The names of the fields beside the model and the messages."""
         return self._parts.fields
-
-    @property
-    def given_up(self) -> int:
-        """How many forms of the output the endpoint refused."""
-        return len(self.given_up_at)
 
     def of(self, prompts: Sequence[str]) -> bytes:
         """Give the exact bytes of the request for one prompt."""
@@ -52,30 +51,44 @@ class RequestBody:
                 head += b'{"role":"system","content":' + _json(system) + b"},"
         return head + before + _json(text)[:-1] + after
 
-    def give_up(self, given_up: int) -> bool:
-        """Take the next form, after the one behind ``given_up`` others was refused; False where there is none.
+    def change(self, name: str, known: int) -> bool:
+        """Change what is written, after a request of ``known`` changes was refused; False where that can't be.
 
-        Requests that were sent at the same time are refused alike: only the first one takes another form.
+        Requests that were sent at the same time are refused alike: only the first one changes anything.
         """
-        fallbacks = self._config.fallbacks
-        if given_up == self.given_up and self.given_up < len(fallbacks):
-            form = fallbacks[self.given_up]
-            config = replace(self._config, response_format=form.response_format, hint=form.hint)
-            self._parts = body_parts(config, self._extra_body)
-            self.given_up_at.append(datetime.now(UTC))
-        return given_up < self.given_up
+        if known < len(self.changes):
+            return True
+        if name != NEXT_FORM:
+            self._adaptations.append(name)
+        elif self._forms_left:
+            form = self._forms_left.pop(0)
+            self._config = replace(self._config, response_format=form.response_format, hint=form.hint)
+            self._form = form
+        else:
+            return False
+        self._parts = body_parts(self._config, self._extra_body, self._adaptations)
+        self.changes.append(RequestChange(datetime.now(UTC), name))
+        return True
 
-    def about_form(self, message: str, param: str) -> bool:
-        """Whether a refusal is about the form in which the output is asked for."""
-        return is_about_form(message, param)
+    def change_for(self, message: str, param: str) -> str:
+        """Give the change that a refusal calls for, "" for none."""
+        adaptation = adaptation_for(message, self.fields)
+        if adaptation and adaptation not in self._adaptations:
+            return adaptation
+        return NEXT_FORM if is_about_form(message, param) else ""
 
-    def given_up_text(self, refusal: str) -> str:
-        """Say what was refused, and what is done instead."""
-        form: OutputForm = self._config.fallbacks[self.given_up - 1]
-        asked = "without a response format" if form.name == "none" else f"with {form.name}"
+    def refused_field(self, message: str, param: str) -> str:
+        """Give the parameter of the prompt file that a refusal names, "" for none."""
+        return refused_field(message, param, self._config.params.keys() - self._extra_body.keys())
+
+    def change_text(self, refusal: str) -> str:
+        """Say what was refused last, and what is done instead."""
+        if (name := self.changes[-1].name) != NEXT_FORM:
+            return ADAPTATIONS[name].text.format(refusal=refusal)
+        asked = "without a response format" if self._form.name == "none" else f"with {self._form.name}"
         return (
             f"refuses the response format ({refusal}): it is asked {asked}, and the schema follows the prompt; "
-            f'structured_output = "{form.name}" in its settings begins there'
+            f'structured_output = "{self._form.name}" in its settings begins there'
         )
 
     read = staticmethod(read_completion)

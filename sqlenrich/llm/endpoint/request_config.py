@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.endpoint import own_field_problems
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.turn import ROW_SYSTEM, Turn, as_messages
+from sqlenrich.llm.endpoint.adaptations import ADAPTATIONS
 
 
 class OutputForm(NamedTuple):
@@ -72,8 +73,8 @@ class BodyParts(NamedTuple):
     """The names of the fields beside the model and the messages."""
 
 
-def body_parts(config: RequestConfig, extra_body: Mapping[str, object]) -> BodyParts:
-    """Give the constant bytes of a body.
+def body_parts(config: RequestConfig, extra_body: Mapping[str, object], adaptations: Sequence[str] = ()) -> BodyParts:
+    """Give the constant bytes of a body, after some of :data:`.adaptations.ADAPTATIONS`.
 
     The order of the fields is fixed: model, parameters, response_format, extra_body, messages. A schema keeps
     its own order, for models write the properties in it. Raises ConfigError.
@@ -83,6 +84,8 @@ def body_parts(config: RequestConfig, extra_body: Mapping[str, object]) -> BodyP
     if config.response_format is not None:
         fields["response_format"] = config.response_format
     fields.update(sorted(extra_body.items()))
+    for name in adaptations:
+        fields = ADAPTATIONS[name].applied(fields)
     try:
         constant = orjson.dumps(fields)
     except TypeError as error:

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import orjson
 
+from sqlenrich.llm.endpoint.event_stream import is_stream, whole_body
+
 ERROR_CHARS = 500
 RETRY_AFTER_CAP_S = 60.0
 REQUEST_ID_HEADERS = ("x-request-id", "request-id", "apim-request-id", "x-amzn-requestid", "x-goog-request-id")
@@ -39,9 +41,8 @@ _ROW_CODES = frozenset(
 # Every row's fault: what the run sends with each request.
 _FORM = re.compile(r"response_?format|json_?(schema|object)|\bschema\b|grammar|guided|structured output", re.IGNORECASE)
 _RUN = re.compile(
-    _FORM.pattern
-    + r"|(unsupported|unrecognized|unknown|unexpected|invalid) (parameter|value|(request )?argument|field)"
-    r"|extra inputs|not permitted|not supported",
+    _FORM.pattern + r"|(unsupported|unrecognized|unknown|unexpected|invalid) ?(param|value|(request )?argument|field)"
+    r"|extra inputs|not permitted|(not|n't) support",
     re.IGNORECASE,
 )
 _QUOTA = re.compile(
@@ -100,6 +101,8 @@ def storable(text: str) -> str:
 
 def load_object(raw: bytes) -> dict[str, object]:
     """Give the object of an answer's body; an empty one for other JSON. Raises ValueError, with a short text."""
+    if is_stream(raw):
+        return whole_body(raw)
     try:
         body = load_json(raw)
     except (ValueError, RecursionError):

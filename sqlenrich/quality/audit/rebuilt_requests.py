@@ -158,7 +158,7 @@ def rebuilt_requests(stored: StoredOutput, where: str = "TRUE", values: Sequence
         "ORDER BY request_hash, attempt, asked_at, run_id",
         list(values),
     )
-    writers: dict[tuple[str, int, int], RequestBody] = {}
+    writers: dict[tuple[str, int, int, tuple[str, ...]], RequestBody] = {}
     while rows := found.fetchmany(PAGE_ROWS):
         for request_hash, attempt, run_id, asked_at, known, sent, call in rows:
             line = stored.lines.get(run_id)
@@ -168,9 +168,9 @@ def rebuilt_requests(stored: StoredOutput, where: str = "TRUE", values: Sequence
                 yield RebuiltRequest(*facts, sent if call is not None else None, None, "", why)
                 continue
             form = min(line.request.calls[call].form_at(asked_at), len(line.request.forms) - 1)
-            place = (run_id, call, form)
+            place = (run_id, call, form, line.request.calls[call].adaptations_at(asked_at))
             if place not in writers:
-                writers[place] = _writer(line.request, call, form)
+                writers[place] = _writer(line.request, *place[1:])
             yield RebuiltRequest(*facts, sent, writers[place].of((sent,)), line.request.forms[form].name)
 
 
@@ -195,8 +195,8 @@ def why_not(stored: StoredOutput, line: RunLine | None, call: int | None, *, kno
     return ""
 
 
-def _writer(request: SharedRequest, call: int, form: int) -> RequestBody:
-    """Give what writes the bodies of a call in one form of the output."""
+def _writer(request: SharedRequest, call: int, form: int, adaptations: Sequence[str]) -> RequestBody:
+    """Give what writes the bodies of a call in one form of the output, with some adaptations."""
     chosen = request.forms[form]
     config = RequestConfig(
         request.model,
@@ -205,4 +205,4 @@ def _writer(request: SharedRequest, call: int, form: int) -> RequestBody:
         hint=chosen.hint,
         turns=request.turns,
     )
-    return RequestBody(config, request.extra_body)
+    return RequestBody(config, request.extra_body, adaptations)

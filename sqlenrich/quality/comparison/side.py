@@ -61,7 +61,8 @@ class StoppableObserver:
 
     def __init__(self, inner: Observer, stopper: Stopper) -> None:
         self.inner, self.stopper = inner, stopper
-        self.answered, self.progressed, self.note = inner.answered, inner.progressed, inner.note
+        self.answered, self.progressed = inner.answered, inner.progressed
+        self.refused, self.note = inner.refused, inner.note
 
     def plan(self, line: PlanLine, /) -> bool:
         """Give the answer of the inner observer; False once it is stopped."""

@@ -270,11 +270,12 @@ def pending_request(request_hash: str) -> exp.Select:
     return select("*").from_(symbol("pending")).where(found)
 
 
-def pending_answers(upto: str) -> exp.Select:
-    """The error, the text and the raw answer of the pending requests up to a hash that are answered."""
-    within = exp.LTE(this=exp.column("request_hash", "p"), expression=literal(upto))
-    found = select("r.call_error", "r.response", "r.raw").from_(symbol("responses", "r"))
-    return found.join(symbol("pending", "p"), on=_same_attempt()).where(within)
+def pending_answers(after: str, upto: str, most: int) -> exp.Select:
+    """The text, the error, the finish reason and the raw answer of answered requests after a hash, up to another."""
+    hash_ = exp.column("request_hash", "p")
+    within = exp.GT(this=hash_, expression=literal(after)), exp.LTE(this=hash_.copy(), expression=literal(upto))
+    found = select("r.response", "r.call_error", "r.finish_reason", "r.raw").from_(symbol("responses", "r"))
+    return found.join(symbol("pending", "p"), on=_same_attempt()).where(*within).limit(most)
 
 
 def asked_so_far(run_id: str) -> exp.Select:

@@ -46,6 +46,15 @@ class AskedSoFar(NamedTuple):
     tokens_out: int
 
 
+class RangeAnswer(NamedTuple):
+    """An answer to a request of a range."""
+
+    response: str | None
+    call_error: str | None
+    finish_reason: str | None
+    raw: str | None
+
+
 class RequestRange(NamedTuple):
     """Pending requests that follow each other: those with a hash after one, up to another."""
 
@@ -219,9 +228,10 @@ class WarehouseBackend(StatementBackend):
         last, count, size = self.connection.rows(call.relations.line(query))[0]
         return None if last is None else RequestRange(after, str(last), int(count), int(size or 0))
 
-    def first_answers(self, call: Step, upto: str) -> list[tuple[Any, ...]]:
-        """Give ``call_error, response, raw`` of the pending requests up to a hash that are answered."""
-        return self.connection.rows(call.relations.line(queries.pending_answers(upto)))
+    def answers_of(self, call: Step, asked: RequestRange, most: int) -> list[RangeAnswer]:
+        """Give some answers to the requests of a range."""
+        query = queries.pending_answers(asked.after, asked.upto, most)
+        return [RangeAnswer(*row) for row in self.connection.rows(call.relations.line(query))]
 
     def pending_request(self, call: Step, request_hash: str) -> Request:
         """Give a pending request."""

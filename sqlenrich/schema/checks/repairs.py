@@ -46,11 +46,13 @@ def repaired_sql(
 def _repaired(
     json: JsonFunctions, texts: TextFunctions, text: Sql, repairs: Collection[str], keep_null: Collection[str]
 ) -> Sql:
-    if "reasoning" in repairs:
+    if "reasoning" in repairs and "trim" in repairs:
+        text = _without_reasoning(json, texts, text, text)
+    elif "reasoning" in repairs:
         others = [repair for repair in repairs if repair != "reasoning"]
-        plain = without_reasoning(json, texts, text, trimmed="trim" in repairs)
-        repaired: Sql = json.let_text(plain, lambda text: _repaired(json, texts, text, others, keep_null))
-        return repaired
+        plain = _without_reasoning(json, texts, text, json.trim(text.copy()))
+        bound: Sql = json.let_text(plain, lambda text: _repaired(json, texts, text, others, keep_null))
+        return bound
     trimmed = json.trim(text)
     repaired = trimmed if "trim" in repairs else text
     if "fence" in repairs:
@@ -66,13 +68,14 @@ def _repaired(
     return repaired
 
 
-def without_reasoning(json: JsonFunctions, texts: TextFunctions, text: Sql, *, trimmed: bool) -> Sql:
-    """Give the text after a leading ``<think>...</think>``, in which a model writes before it answers."""
+def _without_reasoning(json: JsonFunctions, texts: TextFunctions, text: Sql, plain: Sql) -> Sql:
+    """Give what follows a leading ``<think>...</think>`` in ``plain``, the text or the trimmed text; else the text."""
     begin, end = REASONING
-    plain = json.trim(text)
-    thought = all_of(texts.startswith(plain, literal(begin)), texts.contains(plain.copy(), literal(end)))
+    # Most answers have no mark: they are searched once, and not trimmed for this.
+    found = texts.contains(text.copy(), literal(end))
+    thought = all_of(found, texts.startswith(json.trim(text.copy()), literal(begin)))
     start = exp.Add(this=texts.text_index(plain.copy(), literal(end)), expression=literal(len(end) + 1))
-    return case((thought, texts.substr(plain.copy(), start)), default=plain.copy() if trimmed else text.copy())
+    return case((thought, texts.substr(plain.copy(), start)), default=text.copy())
 
 
 def _prose(json: JsonFunctions, text: Sql, _: Collection[str]) -> Sql:

@@ -4,8 +4,11 @@
 -- Needs, made once: CREATE MODEL `sqlenrich.gemini` REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = 'gemini-2.5-flash');
 
 -- functions of this session: what is needed more than once is written once
-CREATE TEMP FUNCTION sqlenrich_text(response STRING) RETURNS STRING AS (  -- repaired: trim, fence
-  TRIM(REGEXP_REPLACE(TRIM(response, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n'));
+CREATE TEMP FUNCTION sqlenrich_text(response STRING) RETURNS STRING AS (  -- repaired: trim, reasoning, fence
+  TRIM(REGEXP_REPLACE(TRIM(CASE
+    WHEN STRPOS(response, '</think>') > 0 AND STARTS_WITH(TRIM(response, ' \t\r\n'), '<think>')
+      THEN SUBSTR(response, NULLIF(STRPOS(response, '</think>'), 0) - 1 + 9)
+    ELSE response END, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n'));
 CREATE TEMP FUNCTION sqlenrich_names(text STRING) RETURNS INT64 AS ( /* how many names */ LENGTH(REGEXP_REPLACE(text, '"(?:[^"\\\\]|\\\\.)*"|[^":]+', '')));
 CREATE TEMP FUNCTION sqlenrich_parsed(answer STRING) RETURNS JSON AS (  -- numbers beyond doubles narrowed
   SAFE.PARSE_JSON(CASE

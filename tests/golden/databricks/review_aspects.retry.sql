@@ -7,8 +7,11 @@
 -- a Pro or serverless SQL warehouse, or a cluster with DBR 15.4 LTS
 
 -- functions of this session: what is needed more than once is written once
-CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_text(response STRING) RETURNS STRING RETURN  -- repaired: trim, fence
-  TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM response), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1'));
+CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_text(response STRING) RETURNS STRING RETURN  -- repaired: trim, reasoning, fence
+  TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
+    WHEN CONTAINS(response, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM response), '<think>')
+      THEN SUBSTRING(response, NULLIF(INSTR(response, '</think>'), 0) - 1 + 9)
+    ELSE response END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1'));
 CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_json(answer STRING) RETURNS VARIANT RETURN  -- NULL unless it is strict JSON
   CASE
     WHEN /* deeper than 250 levels */ OCTET_LENGTH(answer) > 500 AND REGEXP_COUNT(answer, '[\\[{]') > 250

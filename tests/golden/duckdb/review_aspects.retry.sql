@@ -4,8 +4,11 @@
 -- The model is asked by `sqlenrich retry`, between the responses and the checked step.
 
 -- functions of this session: what is needed more than once is written once
-CREATE OR REPLACE TEMP MACRO sqlenrich_text(response) AS  -- repaired: trim, fence
-  REGEXP_REPLACE(REGEXP_REPLACE(LTRIM(response, E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1');
+CREATE OR REPLACE TEMP MACRO sqlenrich_text(response) AS  -- repaired: trim, reasoning, fence
+  REGEXP_REPLACE(REGEXP_REPLACE(LTRIM(CASE
+    WHEN CONTAINS(response, '</think>') AND STARTS_WITH(REGEXP_REPLACE(LTRIM(response, E' \t\r\n'), '[ \t\r\n]+$', ''), '<think>')
+      THEN SUBSTRING(response, NULLIF(STRPOS(response, '</think>'), 0) - 1 + 9)
+    ELSE response END, E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1');
 CREATE OR REPLACE TEMP MACRO sqlenrich_json(answer) AS  -- NULL unless it is strict JSON
   CASE
     WHEN /* deeper than 250 levels */ LENGTH(answer) > 500 AND LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250

@@ -7,8 +7,11 @@
 -- (an account grants the first two to PUBLIC unless it revoked them; the last where models are not open to all)
 
 -- functions of this session: what is needed more than once is written once
-CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_text(response VARCHAR) RETURNS VARCHAR AS $$  -- repaired: trim, fence
-  TRIM(REGEXP_REPLACE(TRIM(response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') $$;
+CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_text(response VARCHAR) RETURNS VARCHAR AS $$  -- repaired: trim, reasoning, fence
+  TRIM(REGEXP_REPLACE(TRIM(CASE
+    WHEN CONTAINS(response, '</think>') AND STARTSWITH(TRIM(response, ' \t\r\n'), '<think>')
+      THEN SUBSTR(response, NULLIF(POSITION('</think>', response), 0) - 1 + 9)
+    ELSE response END, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') $$;
 CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_json(answer VARCHAR) RETURNS VARIANT AS $$  -- NULL unless it is strict JSON
   CASE
     WHEN /* deeper than 250 levels */ LENGTH(answer) > 500 AND LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250

@@ -4,11 +4,13 @@
 -- Needs: Spark 4 and a function ai_query(endpoint, request, ...) in the session, asking default
 
 -- functions of this session: what is needed more than once is written once
-CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_text(response STRING) RETURNS STRING RETURN  -- repaired: trim, fence
+CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_text(response STRING) RETURNS STRING RETURN  -- repaired: trim, reasoning, fence
   CASE
     WHEN STARTSWITH(response, '{') AND ENDSWITH(response, '}') THEN response
-    ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM response), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1'))
-  END;
+    ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
+      WHEN CONTAINS(response, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM response), '<think>')
+        THEN SUBSTRING(response, NULLIF(INSTR(response, '</think>'), 0) - 1 + 9)
+      ELSE response END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) END;
 CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_json(answer STRING) RETURNS VARIANT RETURN  -- NULL unless it is strict JSON
   CASE
     WHEN /* deeper than 250 levels */ OCTET_LENGTH(answer) > 500 AND REGEXP_COUNT(answer, '[\\[{]') > 250
