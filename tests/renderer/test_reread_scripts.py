@@ -69,9 +69,15 @@ READ: dict[str, list[tuple[Any, dict[str, Any]]]] = {
                     "prompt_token_count": 9, "cached_content_token_count": 4, "thoughts_token_count": 60,
                 },
                 response_id="r-1",
+                model_version="gemini-2.5-flash-001",
             ),
-            {"tokens_in": 9, "tokens_cached": 4, "tokens_out": 60, "request_id": "r-1"},
+            {
+                "tokens_in": 9, "tokens_cached": 4, "tokens_out": 60, "request_id": "r-1",
+                "served_model": "gemini-2.5-flash-001", "served_fingerprint": None,
+            },
         ),
+        (gemini("STOP", result="x", modelVersion="gemini-3-flash"), {"served_model": "gemini-3-flash"}),
+        (gemini("STOP", result="x"), {"served_model": None}),
         (
             gemini("STOP", result="x", usage_metadata={"candidates_token_count": 7, "thoughts_token_count": 60}),
             {"tokens_in": None, "tokens_out": 67},
@@ -90,7 +96,8 @@ READ: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         (complete(choices=[{"message": {"content": "text"}}]), {"response": "text"}),
         (complete(choices=[{"structured_output": [{"raw_message": {"a": 1}}]}]), {"response": '{"a":1}'}),
         (complete(choices=[{"messages": None}], usage={"completion_tokens": 0}), {"response": "", "tokens_out": 0}),
-        (complete(choices=[{"messages": ""}]), {"response": ""}),
+        (complete(choices=[{"messages": ""}]), {"response": "", "served_model": None}),
+        (complete(choices=[{"messages": "x"}], model="llama3.3-70b"), {"served_model": "llama3.3-70b"}),
         (complete(usage={"completion_tokens": "many"}), {**NOTHING, "tokens_out": None}),
         ({"value": None, "error": None}, NOTHING),
         ({"value": None, "error": ""}, NOTHING),
@@ -106,7 +113,10 @@ READ: dict[str, list[tuple[Any, dict[str, Any]]]] = {
     ],
     "spark": [
         ({"result": '{"a":"é\\n"}', "errorMessage": None}, {"response": '{"a":"é\\n"}', "call_error": None}),
-        ({"result": "x", "errorMessage": ""}, {"response": "x", "call_error": None, "retryable": False}),
+        (
+            {"result": "x", "errorMessage": ""},
+            {"response": "x", "call_error": None, "retryable": False, "served_model": None, "served_fingerprint": None},
+        ),
         ({"result": {"a": 1}, "errorMessage": None}, {"response": '{"a":1}'}),
         ({"response": "x", "error": None}, {"response": "x", "call_error": None}),
         ({"result": None, "errorMessage": ""}, {"response": "", "call_error": None}),

@@ -31,6 +31,7 @@ from sqlenrich.schema.checks.repairs import REPAIRS, kept_nulls, repaired_sql
 _FACTS = (
     "run_id", "asked_at", "model", "sent_hash", "response", "call_error", "finish_reason", "tokens_in",
     "tokens_cached", "tokens_out", "latency_ms", "request_id",
+    "served_model", "served_fingerprint",
 )  # fmt: skip
 
 
@@ -55,6 +56,8 @@ class Attempt:
     tokens_out: int | None
     latency_ms: int | None
     request_id: str | None
+    served_model: str | None
+    served_fingerprint: str | None
     repairs: tuple[str, ...]
     """The repairs that changed the text."""
     verdict: str

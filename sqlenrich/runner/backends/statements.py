@@ -329,8 +329,11 @@ class StatementBackend:
         present, wanted = {name.lower() for name in found}, {name.lower() for name in columns}
         if not {name for name in wanted if "request_hash" in name} <= present:
             self.refuse_table(f"the table {table} is not sqlenrich's; rename the prompt file or give another --output")
-        if whole and wanted - present:
-            self.refuse_table(f"{table} was made by another version of sqlenrich; give another --output")
+        if whole and (missing := sorted(wanted - present)):
+            self.refuse_table(
+                f"{table} has no column {', '.join(missing)}: another version of sqlenrich made it; "
+                "give another --output, or other --responses"
+            )
 
     def refuse_table(self, problem: str) -> NoReturn:
         """Raise ConfigError for a table that is not this run's."""
