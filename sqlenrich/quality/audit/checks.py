@@ -38,12 +38,6 @@ SHOWN_WIDTH = 60
 AGAIN = "run it again (what is answered is not paid again)"
 REBUILT = {"checked": "sqlenrich_audit_checked"}
 """The table of the verdicts that are made again."""
-TOKENS = {
-    "tokens_in": "sum(tokens_in)",
-    "tokens_cached": "sum(least(tokens_cached, tokens_in))",
-    "tokens_out": "sum(tokens_out)",
-}
-"""The sums of a run's answers, as a report has them."""
 GONE_DIGEST = "bit_xor(digest)"
 _MOST = 20
 """The rows of one kind of problem that are named; the others are counted."""
@@ -270,16 +264,16 @@ def _usage_of(stored: StoredOutput, line: RunLine) -> Iterator[Problem]:
     own, gone = (
         stored.rows(f"SELECT {', '.join(sums)} FROM {table} WHERE run_id = ?", line.run_id)[0]
         for table, sums in (
-            (RESPONSES, ("count(*)", *TOKENS.values(), queries.UNCOUNTED, ANSWERS_DIGEST)),
+            (RESPONSES, ("count(*)", *queries.TOKENS.values(), queries.UNCOUNTED, ANSWERS_DIGEST)),
             (
                 f"(FROM {forgotten(stored)} WHERE kind = 'answers')",
-                ("sum(count)", *(f"sum({name})" for name in (*TOKENS, "uncounted")), GONE_DIGEST),
+                ("sum(count)", *(f"sum({name})" for name in (*queries.TOKENS, "uncounted")), GONE_DIGEST),
             ),
         )
     )
     found = {
         name: None if a is None and b is None else int(a or 0) + int(b or 0)
-        for name, a, b in zip(("answers", *TOKENS, "uncounted"), own[:-1], gone[:-1], strict=True)
+        for name, a, b in zip(("answers", *queries.TOKENS, "uncounted"), own[:-1], gone[:-1], strict=True)
     }
     at_the_end = report.get("stored") or {}
     if at_the_end.get("answers", found["answers"]) != found["answers"]:
@@ -287,7 +281,7 @@ def _usage_of(stored: StoredOutput, line: RunLine) -> Iterator[Problem]:
         yield Problem("answers", place, told)
     elif at_the_end.get("digest") not in (None, digest_without(digest_text(own[-1]), digest_text(gone[-1]))):
         yield Problem("answers", place, "the answers of the run are not as it stored them: their digest differs")
-    for name in TOKENS:
+    for name in queries.TOKENS:
         if name in report and report[name] != found[name]:
             yield Problem("tokens", place, f"{name} is {_shown(report[name])}, its answers have {_shown(found[name])}")
     yield from _cost_of(line, place, found)
@@ -305,7 +299,7 @@ def _cost_of(line: RunLine, place: str, found: Mapping[str, int | None]) -> Iter
     if request is None or request.price is None or "cost" not in report:
         return
     price = Price(**{name: Decimal(amount) for name, amount in request.price.items()})
-    used = ModelUsage(request.model, found["uncounted"] or 0, *(found[name] for name in TOKENS))
+    used = ModelUsage(request.model, found["uncounted"] or 0, *(found[name] for name in queries.TOKENS))
     cost, _ = cost_of([used] if found["answers"] else [], Prices(date.min, models={request.model: price}))
     if report["cost"] != cost:
         yield Problem("cost", place, f"cost is {_shown(report['cost'])}, its answers cost {_shown(cost)}")

@@ -16,12 +16,13 @@ from sqlenrich.spec.limits import TOO_LONG
 
 UNCOUNTED = "SUM(CASE WHEN call_error IS NULL AND (tokens_in IS NULL OR tokens_out IS NULL) THEN 1 ELSE 0 END)"
 """Answers without token counts."""
-_SPENT = (
-    UNCOUNTED,
-    "SUM(tokens_in)",
-    "SUM(CASE WHEN tokens_cached > tokens_in THEN tokens_in ELSE tokens_cached END)",
-    "SUM(tokens_out)",
-)
+TOKENS = {
+    "tokens_in": "SUM(tokens_in)",
+    "tokens_cached": "SUM(CASE WHEN tokens_cached > tokens_in THEN tokens_in ELSE tokens_cached END)",
+    "tokens_out": "SUM(tokens_out)",
+}
+"""The sums of a run's answers, as a report has them. LEAST is not used: DuckDB and Spark ignore its NULLs."""
+_SPENT = (UNCOUNTED, *TOKENS.values())
 BYTE_LENGTH = {"bigquery": "BYTE_LENGTH", "duckdb": "STRLEN"}
 """The function for a text's bytes where it is not OCTET_LENGTH."""
 
