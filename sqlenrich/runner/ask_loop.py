@@ -11,6 +11,7 @@ from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.runner.backends.base import Backend, Origin
 from sqlenrich.runner.model_choice import ModelChoice, form_changes
 from sqlenrich.runner.observer import Observer, Stopper
+from sqlenrich.runner.served import ModelPin, served_of
 
 if TYPE_CHECKING:
     from sqlenrich.llm.client import Client
@@ -62,6 +63,8 @@ class AskLoop:
     limiters: dict[int, RateLimiter] = field(default_factory=dict)
     on_form_change: Callable[[ModelChoice], None] = lambda _: None
     """Called before the first answer to another form of the output is stored."""
+    pin: ModelPin | None = None
+    """Which models may answer; None: any."""
     _form_changes: dict[int, int] = field(default_factory=dict)
     """How often each model took another form, as far as that was told."""
 
@@ -122,12 +125,19 @@ class AskLoop:
             head = self.backend.spread(call, pending, PREFLIGHT_REQUESTS)
             answers = client.preflight([request for request in head if answered or request.attempt == 1])
             failed += self._store(choice, answers)
+            self._check_pin(answers)
             if asked := {answer.request_hash for answer in answers}:
                 requests = (request for request in requests if request.request_hash not in asked)
         for batch in client.stream(requests):
             failed += self._store(choice, batch)
             self._warn(client)
         return failed
+
+    def _check_pin(self, answers: Sequence[Answer]) -> None:
+        """Check the models of the first answers, which are stored. Raises RunError."""
+        if self.pin is not None:
+            named = [(one.model, one.served_model, None, 1) for one in answers if one.call_error is None]
+            self.pin.check_first(served_of(named))
 
     def _store(self, choice: ModelChoice, answers: Sequence[Answer]) -> int:
         if not answers:

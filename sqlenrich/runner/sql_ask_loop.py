@@ -20,6 +20,7 @@ from sqlenrich.runner.backends.warehouse import RequestRange, WarehouseBackend
 from sqlenrich.runner.model_choice import ModelChoice
 from sqlenrich.runner.observer import Observer, Stopper
 from sqlenrich.runner.report import counted
+from sqlenrich.runner.served import ModelPin, served_of
 
 REQUEST_TOKENS = 1_000
 """Tokens that a vendor may add to a prompt: the schema, and its own instructions. Part of what a request may cost."""
@@ -63,6 +64,8 @@ class SqlAskLoop:
     policy: ChunkPolicy = field(default_factory=ChunkPolicy)
     max_tokens: int | None = None
     """The tokens that an answer has at most; what ``max_cost`` reckons with."""
+    pin: ModelPin | None = None
+    """Which models may answer; None: any."""
     total: int = 0
     calls: int = 0
     retries: int = 0
@@ -273,7 +276,10 @@ class SqlAskLoop:
         """End the run where all of the first requests failed, or no answer to them can be read."""
         rows = self.backend.first_answers(call, upto)
         place = self.backend.place
-        if rows and all(error is not None for error, _, _ in rows):
+        if rows and all(error is not None for error, *_ in rows):
             raise RunError(f"{place}: the first {counted(len(rows), 'request')} all failed: CALL_ERROR {rows[0][0]}")
-        if rows and all(error is None and response is None for error, response, _ in rows):
+        if rows and all(error is None and response is None for error, response, *_ in rows):
             raise RunError(f"{place}: UNREADABLE {UNREADABLE}{str(rows[0][2])[:UNREAD_SHOWN]}")
+        if self.pin is not None:
+            named = ((asked, model, None, 1) for error, _, _, asked, model in rows if error is None)
+            self.pin.check_first(served_of(named))

@@ -234,6 +234,23 @@ def test_a_wrong_fact_loses_nothing_and_costs_nothing(engine: str) -> None:
 
 
 @each_caller
+def test_the_model_that_an_answer_names_is_the_model_of_its_row(engine: str) -> None:
+    """Where the answer names none, it is the model that was asked. A place of the text stands for that of the model."""
+    call: Any = importlib.import_module(f"sqlenrich.engines.{'spark' if engine == 'databricks' else engine}.call")
+    asked = RecordingModel(reply)
+    with warehouse(engine, COLUMNS, [("1", "good")], asked) as run:
+        with wrong_places(engine, served_model=()):
+            first = run_all(run, engine)
+        with wrong_places(engine, served_model=call.ANSWERS.response):
+            again = run_all(run, engine, reread=True)
+    (before,), (after,), (answer,) = first["enriched"], again["enriched"], again["responses"]
+    assert (before["_model"], first["responses"][0]["served_model"]) == (answer["model"], None)
+    assert after["_model"] == answer["served_model"] == answer["response"] != answer["model"]
+    assert answer["served_fingerprint"] is None
+    assert len(asked.log) == 1
+
+
+@each_caller
 def test_a_run_reads_what_other_facts_have_read(engine: str) -> None:
     """An error in a place that was not known is read as one, and the request is asked again."""
     asked = RecordingModel(reply)

@@ -28,6 +28,7 @@ from sqlenrich.runner.backends.base import ModelUsage
 from sqlenrich.runner.backends.duckdb.answers_digest import ANSWERS_DIGEST, digest_text, digest_without
 from sqlenrich.runner.backends.duckdb.database import name_parts, quote, text
 from sqlenrich.runner.report import counted
+from sqlenrich.runner.served import ModelPin, served_of
 from sqlenrich.runner.shared_request import MOCK_MODEL
 from sqlenrich.runner.usage import PERCENTILES, cost_of
 from sqlenrich.spec.prices import Price, Prices
@@ -285,6 +286,10 @@ def _usage_of(stored: StoredOutput, line: RunLine) -> Iterator[Problem]:
         if name in report and report[name] != found[name]:
             yield Problem("tokens", place, f"{name} is {_shown(report[name])}, its answers have {_shown(found[name])}")
     yield from _cost_of(line, place, found)
+    if gone[0] is None and "served" in report:
+        served = [one._asdict() for one in served_of(stored.rows(_served_sql(f"run_id = {text(line.run_id)}")))]
+        if report["served"] != served:
+            yield Problem("model", place, f"served is {report['served']}, its answers have {served}")
     if gone[0] is None and report.get("latency_ms", ...) is not ...:
         values = exp.select("latency_ms AS v").from_(RESPONSES)
         values = values.where(f"run_id = {text(line.run_id)} AND call_error IS NULL", dialect="duckdb")
@@ -303,6 +308,22 @@ def _cost_of(line: RunLine, place: str, found: Mapping[str, int | None]) -> Iter
     cost, _ = cost_of([used] if found["answers"] else [], Prices(date.min, models={request.model: price}))
     if report["cost"] != cost:
         yield Problem("cost", place, f"cost is {_shown(report['cost'])}, its answers cost {_shown(cost)}")
+
+
+def _served_sql(test: str) -> str:
+    columns = "model, served_model, served_fingerprint"
+    return f"SELECT {columns}, count(*) FROM {RESPONSES} WHERE {test} AND call_error IS NULL GROUP BY {columns}"
+
+
+def pin_problems(stored: StoredOutput) -> Iterator[Problem]:
+    """Check that the models that answered are those that the header pins."""
+    wanted = stored.enrichment.pin_model
+    if wanted is None or stored.request.asked == MOCK_MODEL:
+        return
+    asked = f"request_hash IN (SELECT request_hash FROM {PROMPTS})"
+    served = served_of(stored.rows(_served_sql(asked)))
+    if problem := ModelPin(wanted, stored.request.model).problem(served):
+        yield Problem("model", stored.name, problem)
 
 
 def not_rebuilt(stored: StoredOutput) -> Iterator[NotRebuilt]:
@@ -378,5 +399,7 @@ def _shown(value: Any) -> str:
     return shown(None if value is None else f"{value:,}" if type(value) is int else str(value), SHOWN_WIDTH)
 
 
-CHECKS = (ledger_problems, count_problems, hash_problems, answer_problems, value_problems, usage_problems)
+CHECKS = (
+    ledger_problems, count_problems, hash_problems, answer_problems, value_problems, usage_problems, pin_problems,
+)  # fmt: skip
 """The checks of all rows, in their order."""

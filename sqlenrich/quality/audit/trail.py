@@ -92,7 +92,8 @@ class Trail:
         shared = f", shared with {self.others:,} other rows" if self.others else ""
         yield f"  request {self.request_hash or 'none: the row was not asked'}{shared}"
         for one in self.attempts:
-            yield f"  attempt {one.attempt}: {one.asked_at} UTC, {one.model}, run {one.run_id}"
+            served = f" answered by {one.served_model}" if one.served_model not in (None, one.model) else ""
+            yield f"  attempt {one.attempt}: {one.asked_at} UTC, {one.model}{served}, run {one.run_id}"
             yield from _block("body", one.body if one.body is not None else f"not rebuilt: {one.why}", 4)
             if one.call_error is not None:
                 yield f"    call error: {one.call_error}"

@@ -213,6 +213,15 @@ def usage_by_run(table: exp.Table) -> exp.Select:
     return select(*columns).from_(table).group_by("run_id", "model").order_by("run_id", "model")
 
 
+def served(run_id: str | None = None) -> exp.Select:
+    """Of the answers of a run, or to the requests of the prompts: the model that was asked, the model and the
+    fingerprint that the answers name, and the number of answers."""
+    groups = ("model", "served_model", "served_fingerprint")
+    asked = exp.In(this=exp.column("request_hash"), query=select("request_hash").from_(symbol("prompts")).subquery())
+    test = asked if run_id is None else equals("run_id", run_id)
+    return select(*groups, "COUNT(*)").from_(symbol("responses")).where(test, "call_error IS NULL").group_by(*groups)
+
+
 def latencies(run_id: str) -> exp.Select:
     """The latencies of a run's answers as ``v``."""
     return select("latency_ms AS v").from_(symbol("responses")).where(equals("run_id", run_id), "call_error IS NULL")
@@ -256,9 +265,9 @@ def pending_request(request_hash: str) -> exp.Select:
 
 
 def pending_answers(upto: str) -> exp.Select:
-    """The error, the text and the raw answer of the pending requests up to a hash that are answered."""
+    """The error, the text, the raw answer and the models of the pending requests up to a hash that are answered."""
     within = exp.LTE(this=exp.column("request_hash", "p"), expression=literal(upto))
-    found = select("r.call_error", "r.response", "r.raw").from_(symbol("responses", "r"))
+    found = select("r.call_error", "r.response", "r.raw", "r.model", "r.served_model").from_(symbol("responses", "r"))
     return found.join(symbol("pending", "p"), on=_same_attempt()).where(within)
 
 

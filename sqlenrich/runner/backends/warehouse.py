@@ -220,7 +220,7 @@ class WarehouseBackend(StatementBackend):
         return None if last is None else RequestRange(after, str(last), int(count), int(size or 0))
 
     def first_answers(self, call: Step, upto: str) -> list[tuple[Any, ...]]:
-        """Give ``call_error, response, raw`` of the pending requests up to a hash that are answered."""
+        """Return the rows of ``queries.pending_answers``."""
         return self.connection.rows(call.relations.line(queries.pending_answers(upto)))
 
     def pending_request(self, call: Step, request_hash: str) -> Request:
