@@ -8,27 +8,27 @@
 CREATE TABLE IF NOT EXISTS {{ responses }} (
   `request_hash` STRING, `attempt` BIGINT, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOLEAN, `finish_reason` STRING,
   `model` STRING, `version` STRING, `fingerprint` STRING, `tokens_in` BIGINT, `tokens_cached` BIGINT, `tokens_out` BIGINT, `latency_ms` BIGINT,
-  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING) CLUSTER BY (`request_hash`)
+  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `served_model` STRING, `served_fingerprint` STRING, `read_by` STRING) CLUSTER BY (`request_hash`)
 {%- elif target.type == 'snowflake' -%}
 CREATE TABLE IF NOT EXISTS {{ responses }} (
   request_hash VARCHAR, attempt BIGINT, sent_hash VARCHAR, response VARCHAR, call_error VARCHAR, retryable BOOLEAN, finish_reason VARCHAR,
   model VARCHAR, version VARCHAR, fingerprint VARCHAR, tokens_in BIGINT, tokens_cached BIGINT, tokens_out BIGINT, latency_ms BIGINT, run_id VARCHAR,
-  asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, read_by VARCHAR) CLUSTER BY (request_hash)
+  asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, served_model VARCHAR, served_fingerprint VARCHAR, read_by VARCHAR) CLUSTER BY (request_hash)
 {%- elif target.type == 'bigquery' -%}
 CREATE TABLE IF NOT EXISTS {{ responses }} (
   `request_hash` STRING, `attempt` INT64, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOL, `finish_reason` STRING,
   `model` STRING, `version` STRING, `fingerprint` STRING, `tokens_in` INT64, `tokens_cached` INT64, `tokens_out` INT64, `latency_ms` INT64,
-  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING) PARTITION BY DATE(`asked_at`) CLUSTER BY `request_hash`
+  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `served_model` STRING, `served_fingerprint` STRING, `read_by` STRING) PARTITION BY DATE(`asked_at`) CLUSTER BY `request_hash`
 {%- elif target.type == 'spark' -%}
 CREATE TABLE IF NOT EXISTS {{ responses }} (
   `request_hash` STRING, `attempt` BIGINT, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOLEAN, `finish_reason` STRING,
   `model` STRING, `version` STRING, `fingerprint` STRING, `tokens_in` BIGINT, `tokens_cached` BIGINT, `tokens_out` BIGINT, `latency_ms` BIGINT,
-  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING)
+  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `served_model` STRING, `served_fingerprint` STRING, `read_by` STRING)
 {%- elif target.type == 'duckdb' -%}
 CREATE TABLE IF NOT EXISTS {{ responses }} (
   "request_hash" TEXT, "attempt" BIGINT, "sent_hash" TEXT, "response" TEXT, "call_error" TEXT, "retryable" BOOLEAN, "finish_reason" TEXT,
   "model" TEXT, "version" TEXT, "fingerprint" TEXT, "tokens_in" BIGINT, "tokens_cached" BIGINT, "tokens_out" BIGINT, "latency_ms" BIGINT,
-  "run_id" TEXT, "asked_at" TIMESTAMP, "raw" TEXT, "request_id" TEXT, "read_by" TEXT)
+  "run_id" TEXT, "asked_at" TIMESTAMP, "raw" TEXT, "request_id" TEXT, "served_model" TEXT, "served_fingerprint" TEXT, "read_by" TEXT)
 {%- else -%}
 {{ sqlenrich.refused('sqlenrich has no SQL for ' ~ target.type) }}
 {%- endif -%}
@@ -38,7 +38,8 @@ CREATE TABLE IF NOT EXISTS {{ responses }} (
 {%- if target.type == 'databricks' -%}
 UPDATE {{ responses }} SET
   `finish_reason` = CAST(NULL AS STRING), `tokens_in` = CAST(NULL AS BIGINT), `tokens_cached` = CAST(NULL AS BIGINT),
-  `tokens_out` = CAST(NULL AS BIGINT), `request_id` = CAST(NULL AS STRING), `read_by` = 'ai_query a07406f2',
+  `tokens_out` = CAST(NULL AS BIGINT), `request_id` = CAST(NULL AS STRING), `served_model` = CAST(NULL AS STRING),
+  `served_fingerprint` = CAST(NULL AS STRING), `read_by` = 'ai_query a07406f2',
   `response` = COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'),
     CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
       AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
@@ -55,7 +56,8 @@ WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'ai_query a07406f2' AND `
 {%- elif target.type == 'snowflake' -%}
 UPDATE {{ responses }} SET
   call_error = NULLIF(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'error') AS VARCHAR), ''), tokens_cached = CAST(NULL AS BIGINT),
-  request_id = CAST(NULL AS VARCHAR), read_by = 'AI_COMPLETE 085faa87',
+  request_id = CAST(NULL AS VARCHAR), served_model = CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.model') AS VARCHAR),
+  served_fingerprint = CAST(NULL AS VARCHAR), read_by = 'AI_COMPLETE 4df8c6ed',
   response = COALESCE(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') AS VARCHAR),
     CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') AS VARCHAR),
     CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') AS VARCHAR),
@@ -73,11 +75,11 @@ UPDATE {{ responses }} SET
   finish_reason = CASE WHEN REGEXP_INSTR(LOWER(NULLIF(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'error') AS VARCHAR), '')), '(^|[^0-9])422([^0-9]|$)') > 0 THEN 'length' END,
   tokens_in = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.prompt_tokens') AS VARCHAR), 38, 0),
   tokens_out = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.completion_tokens') AS VARCHAR), 38, 0)
-WHERE raw IS NOT NULL AND COALESCE(read_by, '') <> 'AI_COMPLETE 085faa87' AND request_hash IN (SELECT request_hash FROM {{ prompts }})
+WHERE raw IS NOT NULL AND COALESCE(read_by, '') <> 'AI_COMPLETE 4df8c6ed' AND request_hash IN (SELECT request_hash FROM {{ prompts }})
 {%- elif target.type == 'bigquery' -%}
 UPDATE {{ responses }} SET
   `call_error` = NULLIF(JSON_VALUE(`raw`, '$.status'), ''), `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'),
-  `read_by` = 'AI.GENERATE_TEXT 8d4229cd',
+  `served_fingerprint` = CAST(NULL AS STRING), `read_by` = 'AI.GENERATE_TEXT 289e548b',
   `response` = COALESCE(JSON_VALUE(`raw`, '$.result'), CASE WHEN NULLIF(JSON_VALUE(`raw`, '$.status'), '') IS NULL
     AND (JSON_TYPE(JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')) = 'null'
      OR COALESCE(JSON_VALUE(`raw`, '$.full_response.candidates[0].finish_reason'), JSON_VALUE(`raw`, '$.full_response.candidates[0].finishReason'),
@@ -100,8 +102,9 @@ UPDATE {{ responses }} SET
   `tokens_cached` = SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.cached_content_token_count') AS INT64),
   `tokens_out` = COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.candidates_token_count') AS INT64)
     + COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64), 0),
-    SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64))
-WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 8d4229cd' AND `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
+    SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64)),
+  `served_model` = COALESCE(JSON_VALUE(`raw`, '$.full_response.model_version'), JSON_VALUE(`raw`, '$.full_response.modelVersion'))
+WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 289e548b' AND `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 {%- elif target.type == 'spark' -%}
 
 {%- elif target.type == 'duckdb' -%}
@@ -113,11 +116,11 @@ WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 8d4229c
 
 {% macro responses_types() -%}
 {{ return({
-  "databricks": {"request_hash":"STRING","attempt":"BIGINT","sent_hash":"STRING","response":"STRING","call_error":"STRING","retryable":"BOOLEAN","finish_reason":"STRING","model":"STRING","version":"STRING","fingerprint":"STRING","tokens_in":"BIGINT","tokens_cached":"BIGINT","tokens_out":"BIGINT","latency_ms":"BIGINT","run_id":"STRING","asked_at":"TIMESTAMP","raw":"STRING","request_id":"STRING","read_by":"STRING"},
-  "snowflake": {"request_hash":"VARCHAR","attempt":"BIGINT","sent_hash":"VARCHAR","response":"VARCHAR","call_error":"VARCHAR","retryable":"BOOLEAN","finish_reason":"VARCHAR","model":"VARCHAR","version":"VARCHAR","fingerprint":"VARCHAR","tokens_in":"BIGINT","tokens_cached":"BIGINT","tokens_out":"BIGINT","latency_ms":"BIGINT","run_id":"VARCHAR","asked_at":"TIMESTAMP_NTZ","raw":"VARCHAR","request_id":"VARCHAR","read_by":"VARCHAR"},
-  "bigquery": {"request_hash":"STRING","attempt":"INT64","sent_hash":"STRING","response":"STRING","call_error":"STRING","retryable":"BOOL","finish_reason":"STRING","model":"STRING","version":"STRING","fingerprint":"STRING","tokens_in":"INT64","tokens_cached":"INT64","tokens_out":"INT64","latency_ms":"INT64","run_id":"STRING","asked_at":"TIMESTAMP","raw":"STRING","request_id":"STRING","read_by":"STRING"},
-  "spark": {"request_hash":"STRING","attempt":"BIGINT","sent_hash":"STRING","response":"STRING","call_error":"STRING","retryable":"BOOLEAN","finish_reason":"STRING","model":"STRING","version":"STRING","fingerprint":"STRING","tokens_in":"BIGINT","tokens_cached":"BIGINT","tokens_out":"BIGINT","latency_ms":"BIGINT","run_id":"STRING","asked_at":"TIMESTAMP","raw":"STRING","request_id":"STRING","read_by":"STRING"},
-  "duckdb": {"request_hash":"TEXT","attempt":"BIGINT","sent_hash":"TEXT","response":"TEXT","call_error":"TEXT","retryable":"BOOLEAN","finish_reason":"TEXT","model":"TEXT","version":"TEXT","fingerprint":"TEXT","tokens_in":"BIGINT","tokens_cached":"BIGINT","tokens_out":"BIGINT","latency_ms":"BIGINT","run_id":"TEXT","asked_at":"TIMESTAMP","raw":"TEXT","request_id":"TEXT","read_by":"TEXT"}
+  "databricks": {"request_hash":"STRING","attempt":"BIGINT","sent_hash":"STRING","response":"STRING","call_error":"STRING","retryable":"BOOLEAN","finish_reason":"STRING","model":"STRING","version":"STRING","fingerprint":"STRING","tokens_in":"BIGINT","tokens_cached":"BIGINT","tokens_out":"BIGINT","latency_ms":"BIGINT","run_id":"STRING","asked_at":"TIMESTAMP","raw":"STRING","request_id":"STRING","served_model":"STRING","served_fingerprint":"STRING","read_by":"STRING"},
+  "snowflake": {"request_hash":"VARCHAR","attempt":"BIGINT","sent_hash":"VARCHAR","response":"VARCHAR","call_error":"VARCHAR","retryable":"BOOLEAN","finish_reason":"VARCHAR","model":"VARCHAR","version":"VARCHAR","fingerprint":"VARCHAR","tokens_in":"BIGINT","tokens_cached":"BIGINT","tokens_out":"BIGINT","latency_ms":"BIGINT","run_id":"VARCHAR","asked_at":"TIMESTAMP_NTZ","raw":"VARCHAR","request_id":"VARCHAR","served_model":"VARCHAR","served_fingerprint":"VARCHAR","read_by":"VARCHAR"},
+  "bigquery": {"request_hash":"STRING","attempt":"INT64","sent_hash":"STRING","response":"STRING","call_error":"STRING","retryable":"BOOL","finish_reason":"STRING","model":"STRING","version":"STRING","fingerprint":"STRING","tokens_in":"INT64","tokens_cached":"INT64","tokens_out":"INT64","latency_ms":"INT64","run_id":"STRING","asked_at":"TIMESTAMP","raw":"STRING","request_id":"STRING","served_model":"STRING","served_fingerprint":"STRING","read_by":"STRING"},
+  "spark": {"request_hash":"STRING","attempt":"BIGINT","sent_hash":"STRING","response":"STRING","call_error":"STRING","retryable":"BOOLEAN","finish_reason":"STRING","model":"STRING","version":"STRING","fingerprint":"STRING","tokens_in":"BIGINT","tokens_cached":"BIGINT","tokens_out":"BIGINT","latency_ms":"BIGINT","run_id":"STRING","asked_at":"TIMESTAMP","raw":"STRING","request_id":"STRING","served_model":"STRING","served_fingerprint":"STRING","read_by":"STRING"},
+  "duckdb": {"request_hash":"TEXT","attempt":"BIGINT","sent_hash":"TEXT","response":"TEXT","call_error":"TEXT","retryable":"BOOLEAN","finish_reason":"TEXT","model":"TEXT","version":"TEXT","fingerprint":"TEXT","tokens_in":"BIGINT","tokens_cached":"BIGINT","tokens_out":"BIGINT","latency_ms":"BIGINT","run_id":"TEXT","asked_at":"TIMESTAMP","raw":"TEXT","request_id":"TEXT","served_model":"TEXT","served_fingerprint":"TEXT","read_by":"TEXT"}
 }[target.type]) }}
 {%- endmacro %}
 
@@ -127,6 +130,6 @@ WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 8d4229c
   "snowflake": ["request_hash","attempt","sent_hash","model","version","fingerprint","run_id","asked_at","raw"],
   "bigquery": ["request_hash","attempt","sent_hash","model","version","fingerprint","run_id","asked_at","raw"],
   "spark": ["request_hash","attempt","sent_hash","response","call_error","retryable","model","version","fingerprint","run_id","asked_at","raw","read_by"],
-  "duckdb": ["request_hash","attempt","sent_hash","response","call_error","retryable","finish_reason","model","tokens_in","tokens_cached","tokens_out","latency_ms","asked_at","version","fingerprint","run_id"]
+  "duckdb": ["request_hash","attempt","sent_hash","response","call_error","retryable","finish_reason","model","tokens_in","tokens_cached","tokens_out","latency_ms","asked_at","request_id","served_model","served_fingerprint","version","fingerprint","run_id"]
 }[target.type]) }}
 {%- endmacro %}

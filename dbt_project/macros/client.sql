@@ -22,7 +22,10 @@
       tokens_cached := cast(null as bigint),
       tokens_out := cast(null as bigint),
       latency_ms := cast(0 as bigint),
-      asked_at := timezone('UTC', now())
+      asked_at := cast(now() as timestamp),
+      request_id := cast(null as varchar),
+      served_model := cast(null as varchar),
+      served_fingerprint := cast(null as varchar)
     )
   {%- else -%}
     sqlenrich_ask({{ call }}, request_hash, attempt, prompt)

@@ -40,6 +40,9 @@ ANSWER: dict[str, Type] = {
     "tokens_out": BIGINT,
     "latency_ms": BIGINT,
     "asked_at": TIMESTAMP,
+    "request_id": STRING,
+    "served_model": STRING,
+    "served_fingerprint": STRING,
 }
 """What the function gives of an answer: fields of :class:`~sqlenrich.llm.messages.Answer`."""
 CLIENT_COLUMNS = ("request_hash", "attempt", "sent_hash", *ANSWER, "version", "fingerprint", "run_id")

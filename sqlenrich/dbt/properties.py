@@ -27,7 +27,7 @@ DESCRIPTIONS = {
     "pending": "The requests without an answer: what a build would ask now. `attempt` is the one to come.",
     "responses": "Every answer ever paid for, one row per attempt. Only requests without an answer are asked; nothing "
     "is ever dropped. `raw` is the vendor's answer as it came, `response` its text, `call_error` why there is none, "
-    "`run_id` the dbt invocation that asked.",
+    "`model` was asked, `served_model` is the model that the answer names, `run_id` the dbt invocation that asked.",
     "checked": "One row per row of the source: its answer, and in `_error` the reason where it is refused.",
     "quarantine": "The refused rows, each with its reason.",
 }
@@ -48,7 +48,7 @@ COLUMNS = {
     "prompt": "The text that was asked.",
     "_attempts": "How often the request was asked.",
     "_request_hash": "The hash of the request.",
-    "_model": "The model that answered.",
+    "_model": "The model that answered; where the answer names none, the model that was asked.",
     "_version": "The version of the prompt file.",
     "_fingerprint": "A digest of the prompt file.",
     "_truncated": "Whether a column was cut so that the prompt fits.",

@@ -24,7 +24,8 @@ class Answer(NamedTuple):
     ``sent_hash`` is the hash of what was really sent: ``request_hash`` unless the prompt or the model was changed.
     ``call_error`` is None where the model answered; ``retryable`` says that a later run may ask again.
     ``calls`` counts the requests sent for this answer, retries included. ``asked_at`` is UTC. ``request_id`` is the
-    endpoint's own name of the last request, for a question to its support.
+    endpoint's own name of the last request, for a question to its support. ``model`` is the model that was asked;
+    ``served_model`` and ``served_fingerprint`` are what the answer says of the model that gave it.
     """
 
     request_hash: str
@@ -42,3 +43,5 @@ class Answer(NamedTuple):
     asked_at: datetime
     calls: int
     request_id: str | None = None
+    served_model: str | None = None
+    served_fingerprint: str | None = None

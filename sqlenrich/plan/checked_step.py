@@ -45,7 +45,10 @@ class CheckedStep:
     def sql(self) -> Sql:
         """Give the SELECT."""
         enrichment, json, col, named = self.enrichment, self.engine.json, self.names.col, self.names.named
-        facts = ("request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason")
+        facts = (
+            "request_hash", "attempt", "asked_at", "run_id", "model", "served_model", "response", "call_error",
+            "finish_reason",
+        )  # fmt: skip
         answered = (
             exp.select(
                 *map(col, facts),
@@ -192,7 +195,7 @@ class CheckedStep:
                 col("response", "r"),
                 col("answer", "r"),
                 named(exp.Coalesce(this=col("attempts", "r"), expressions=[literal(0)]), "_attempts"),
-                named(col("model", "r"), "_model"),
+                named(exp.Coalesce(this=col("served_model", "r"), expressions=[col("model", "r")]), "_model"),
                 named(error, "_error"),
                 named(detail, "_error_detail"),
                 named(repaired, "_repaired"),

@@ -35,15 +35,21 @@ RESPONSES: Mapping[str, Type] = {
     "asked_at": TIMESTAMP,
     "raw": STRING,
     "request_id": STRING,
+    "served_model": STRING,
+    "served_fingerprint": STRING,
     "read_by": STRING,
 }
 """The columns of ``NAME_responses``, which keeps every answer. Its rows need not be unique.
+
+``model`` is the model that was asked. ``served_model`` is the model that the answer names, ``served_fingerprint`` the
+fingerprint of its server; NULL where the answer names none.
 
 ``raw`` is the whole answer of a warehouse's own function, NULL for a client. Other columns are read from it, and
 ``read_by`` names the reading that did, NULL before.
 """
 READ = (
     "response", "call_error", "retryable", "finish_reason", "tokens_in", "tokens_cached", "tokens_out", "request_id",
+    "served_model", "served_fingerprint",
 )  # fmt: skip
 """The columns that are read from ``raw``."""
 

@@ -57,7 +57,10 @@ def profile(
     """
     names = References(engine)
     of_run = exp.EQ(this=names.col("run_id"), expression=run.copy()) if answers is None else answers
-    columns = map(names.col, ("request_hash", "run_id", "asked_at", "model", "tokens_in", "tokens_out", "call_error"))
+    facts = (
+        "request_hash", "run_id", "asked_at", "model", "served_model", "tokens_in", "tokens_out", "call_error",
+    )  # fmt: skip
+    columns = map(names.col, facts)
     asked = exp.select(*columns, copy=False).from_(symbol("responses"), copy=False).where(of_run, copy=False)
     answered = exp.select(names.col("request_hash"), copy=False).from_(ANSWERS, copy=False)
 
@@ -79,7 +82,7 @@ def profile(
             _counts(VERDICT, literal(ACCEPTED), accepted.copy()),
             _counts(VERDICT, names.col(VERDICT), rows("quarantine", [names.col(VERDICT)]).subquery("refused")),
         ],
-        MODEL: [_of_answers(names, MODEL, exp.Coalesce(this=names.col("model"), expressions=[literal(NULL)]))],
+        MODEL: [_of_answers(names, MODEL, served_by(names))],
         TOKENS_IN: [_of_answers(names, TOKENS_IN, _binned(names.col("tokens_in"), STEPS, whole=True))],
         TOKENS_OUT: [_of_answers(names, TOKENS_OUT, _binned(names.col("tokens_out"), STEPS, whole=True))],
     }
@@ -94,6 +97,11 @@ def profile(
     found = exp.select(*selected, copy=False).from_(whole.subquery("counted", copy=False), copy=False)
     found = found.with_(ANSWERS, as_=asked, copy=False)
     return found.with_("accepted_rows", as_=rows("enriched", named or [literal(1)]), copy=False)
+
+
+def served_by(names: References) -> Sql:
+    """Return the model that gave an answer: the one that it names, else the one that was asked."""
+    return exp.Coalesce(this=names.col("served_model"), expressions=[names.col("model"), literal(NULL)])
 
 
 def _counts(field: str, level: Sql, source: exp.Expr) -> exp.Select:

@@ -13,6 +13,7 @@ from sqlenrich.runner.answer_judge import AnswerJudge
 from sqlenrich.runner.backends.base import Backend, Origin
 from sqlenrich.runner.model_choice import ModelChoice, request_changes
 from sqlenrich.runner.observer import Observer, Stopper
+from sqlenrich.runner.served import ModelPin, served_of
 
 if TYPE_CHECKING:
     from sqlenrich.llm.client import Client
@@ -65,6 +66,8 @@ class AskLoop:
     limiters: dict[int, RateLimiter] = field(default_factory=dict)
     on_request_change: Callable[[ModelChoice], None] = lambda _: None
     """Called before the first answer to another form of the request is stored."""
+    pin: ModelPin | None = None
+    """Which models may answer; None: any."""
     _request_changes: dict[int, int] = field(default_factory=dict)
     """How often the requests of each model took another form, as far as that was told."""
 
@@ -125,6 +128,7 @@ class AskLoop:
             head = self.backend.spread(call, pending, PREFLIGHT_REQUESTS)
             answers = client.preflight([request for request in head if answered or request.attempt == 1])
             failed += self._store(choice, answers)
+            self._check_pin(answers)
             if asked := {answer.request_hash for answer in answers}:
                 requests = (request for request in requests if request.request_hash not in asked)
         if few := self.judge.missing if preflight else 0:  # no more is paid for until one answer is accepted
@@ -141,6 +145,12 @@ class AskLoop:
             if not client.stopped and self.judge.ends_run(choice.budget, self.total - self.stored):
                 client.stop()
         return failed
+
+    def _check_pin(self, answers: Sequence[Answer]) -> None:
+        """Check the models of the first answers, which are stored. Raises RunError."""
+        if self.pin is not None:
+            named = [(one.model, one.served_model, None, 1) for one in answers if one.call_error is None]
+            self.pin.check_first(served_of(named))
 
     def _store(self, choice: ModelChoice, answers: Sequence[Answer]) -> int:
         if not answers:

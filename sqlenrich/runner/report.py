@@ -87,6 +87,13 @@ class Report:
     output: str = ""
     stopped_at: str | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
+    served: Sequence[Mapping[str, Any]] = ()
+    """The answers of the run by model: ``asked``, ``model`` and ``fingerprint`` (None where the answers name none),
+    ``answers``."""
+    served_changes: Sequence[str] = ()
+    """A line for each model whose answers name several models or fingerprints."""
+    pin_problem: str | None = None
+    """Why the models that answered are not those of the header's ``pin_model``; None where they are."""
     statements: Sequence[Mapping[str, Any]] = ()
     """The statements that a warehouse ran: ``id``, ``link``, ``step``, ``chunk``, ``rows``, ``seconds``."""
     next: Sequence[Sequence[str]] = ()
@@ -143,11 +150,11 @@ class Report:
 
     @property
     def exit_status(self) -> int:
-        """The command's exit status: 0 done, 3 over ``max_quarantine`` (or all refused) or an alarm of ``drift``, 4
-        stopped before the end."""
+        """The command's exit status: 0 done; 3 over ``max_quarantine`` (or all refused), an answer of another model
+        than ``pin_model``, or an alarm of ``drift``; 4 stopped before the end."""
         if self.stopped or self.pending:
             return EXIT_STOPPED
-        if self._over_limit:
+        if self._over_limit or self.pin_problem:
             return EXIT_OVER_LIMIT
         return EXIT_DONE if self.drift is None else self.drift.exit_status
 
@@ -188,6 +195,7 @@ class Report:
             f"{counted(self.distinct_requests, 'distinct request')} already answered, {self.seconds:.1f} s",
         ]
         lines += self._spent()
+        lines += self.served_changes
         if self.limits:
             named = [f"{name.replace('_', ' ')} {share:.0%}" for name, share in self.limits.items() if share >= 0.01]
             reached = ", ".join(named).replace("%", " %")
@@ -214,6 +222,8 @@ class Report:
             )
         if self.unasked:
             lines.append(f"{counted(self.unasked, 'request')} never asked: sqlenrich run asks them, retry does not")
+        if self.pin_problem:
+            lines.append(self.pin_problem)
         if self.drift is not None and self.drift.run:
             lines += [f"drift: {self.drift.verdict()}", *self.drift.notes]
         if self._over_limit and not (self.stopped or self.pending):

@@ -30,6 +30,7 @@ from sqlenrich.runner.observer import NullObserver, Observer, PlanLine, Stopper
 from sqlenrich.runner.place import Output
 from sqlenrich.runner.repair_advice import advice_of
 from sqlenrich.runner.report import Report
+from sqlenrich.runner.served import ModelPin, changes, pin_of, served_in_run, served_in_table
 from sqlenrich.runner.source import compile_source
 from sqlenrich.runner.usage import account
 from sqlenrich.spec.enrichment import Enrichment
@@ -135,6 +136,7 @@ class Session:
                 self.stopper,
                 self.judge,
                 on_request_change=self._request_changed,
+                pin=self._pin(plan),
             )
         from sqlenrich.runner.sql_ask_loop import ChunkPolicy, SqlAskLoop
 
@@ -147,7 +149,18 @@ class Session:
             self.judge,
             ChunkPolicy(self.chunk_rows),
             self.enrichment.params.get("max_tokens") if self.enrichment.embedding is None else 0,
+            pin=self._pin(plan),
         )
+
+    def _pin(self, plan: Plan) -> ModelPin | None:
+        """Return the pin of the header, once the prompts are made."""
+        return None if self.pin_model is None else pin_of(self.pin_model, self.backend, plan)
+
+    @property
+    def pin_model(self) -> str | bool | None:
+        """The pin of the header; None for the mock model, which stands for any model."""
+        is_mock = self.model.endpoint is None and not self.model.asks_in_sql
+        return None if is_mock else self.enrichment.pin_model
 
     def _spark_loop(self, plan: Plan) -> Loop | None:
         """Give the loop that lets Spark's executors ask an endpoint; None for the mock, and on any other backend."""
@@ -159,7 +172,9 @@ class Session:
         if not isinstance(self.backend, SparkBackend):
             return None
         policy = SparkChunkPolicy(self.chunk_rows)
-        return SparkAskLoop(self.backend, plan, self.origin, self.observer, self.stopper, self.judge, policy)
+        return SparkAskLoop(
+            self.backend, plan, self.origin, self.observer, self.stopper, self.judge, policy, pin=self._pin(plan)
+        )
 
     def start(
         self, snapshot: Snapshot, plan: Plan, calls: Iterable[tuple[ResolvedModel, str]], *, retry: bool = False
@@ -230,6 +245,9 @@ class Session:
     ) -> Report:
         """Write the results and the line of the ledger; give the report, or raise the failure that ended the verb."""
         advice = advice_of(self.backend, plan, self.enrichment, results.reasons) if publish else None
+        served = served_in_run(self.backend, plan, self.run_id)
+        wanted = self.pin_model
+        pin = None if wanted is None else ModelPin(wanted, plan.model).problem(served_in_table(self.backend, plan))
         report = Report(
             run_id=self.run_id,
             rows_in=counts.rows,
@@ -252,6 +270,9 @@ class Session:
             declined=self.declined,
             stopped_at=self._cap_reached(results.pending),
             limits=loop.limit_shares(),
+            served=[one._asdict() for one in served],
+            served_changes=changes(served),
+            pin_problem=pin or None,
             statements=self.backend.statements_run(),
             next=() if self.name != self.enrichment.name else self.next,
             results=self.backend.result_tables(plan),

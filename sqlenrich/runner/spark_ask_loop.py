@@ -25,6 +25,7 @@ from sqlenrich.runner.backends.base import Origin
 from sqlenrich.runner.backends.spark.backend import SparkBackend
 from sqlenrich.runner.model_choice import ModelChoice
 from sqlenrich.runner.observer import Observer, Stopper
+from sqlenrich.runner.served import ModelPin, served_of
 from sqlenrich.spark.assignment import Assignment
 from sqlenrich.spark.desk import Desk
 from sqlenrich.spark.rows import SCHEMA
@@ -65,6 +66,8 @@ class SparkAskLoop:
     stopper: Stopper
     judge: AnswerJudge
     policy: SparkChunkPolicy = field(default_factory=SparkChunkPolicy)
+    pin: ModelPin | None = None
+    """Which models may answer; None: any."""
     total: int = 0
     calls: int = 0
     retries: int = 0
@@ -191,6 +194,12 @@ class SparkAskLoop:
         problem = next((row.problem for row in told if row.problem), None) or desk.fatal
         if problem is not None:
             raise RunError(problem)
+        if self.pin is not None:
+            try:
+                self.pin.check_first(served_of((*names, None, count) for names, count in desk.served.items()))
+            except RunError:
+                self.backend.store(self.plan, doubtful=True)  # what was answered is paid
+                raise
 
     def _statement(self, desk: Desk, call: Step, requests: DataFrame, *, ordered: bool) -> None:
         """Ask some requests in as many tasks as run at a time, and store the answers."""

@@ -22,6 +22,7 @@ from sqlenrich.runner.backends.warehouse import RangeAnswer, RequestRange, Wareh
 from sqlenrich.runner.model_choice import ModelChoice
 from sqlenrich.runner.observer import Observer, Stopper
 from sqlenrich.runner.report import counted
+from sqlenrich.runner.served import ModelPin, served_of
 
 REQUEST_TOKENS = 1_000
 """Tokens that a vendor may add to a prompt: the schema, and its own instructions. Part of what a request may cost."""
@@ -68,6 +69,8 @@ class SqlAskLoop:
     policy: ChunkPolicy = field(default_factory=ChunkPolicy)
     max_tokens: int | None = None
     """The tokens that an answer has at most; what ``max_cost`` reckons with."""
+    pin: ModelPin | None = None
+    """Which models may answer; None: any."""
     total: int = 0
     calls: int = 0
     retries: int = 0
@@ -289,3 +292,6 @@ class SqlAskLoop:
             raise RunError(f"{place}: the first {requests} all failed: CALL_ERROR {rows[0].call_error}")
         if rows and all(row.call_error is None and row.response is None for row in rows):
             raise RunError(f"{place}: UNREADABLE {UNREADABLE}{str(rows[0].raw)[:UNREAD_SHOWN]}")
+        if self.pin is not None:
+            named = ((row.model, row.served_model, None, 1) for row in rows if row.call_error is None)
+            self.pin.check_first(served_of(named))

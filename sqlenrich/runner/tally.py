@@ -24,6 +24,8 @@ class Tally:
         self.started = time.monotonic()
         self.done = self.total = 0
         self.tokens_in = self.tokens_cached = self.tokens_out = 0
+        self.uncounted = False
+        """Whether an answer has no token counts: the cost is then unknown."""
         self.failures: Counter[str] = Counter()
         self._estimated = False
         self.price: Price | None = None
@@ -42,6 +44,8 @@ class Tally:
             self.tokens_in += answer.tokens_in or 0
             self.tokens_cached += answer.tokens_cached or 0
             self.tokens_out += answer.tokens_out or 0
+            counted = answer.tokens_in is not None and answer.tokens_out is not None
+            self.uncounted |= answer.call_error is None and not counted
             self.failures["CALL_ERROR"] += answer.call_error is not None
 
     def progressed(self, answered: int, total: int, failed: int, tokens_in: int, tokens_out: int) -> None:
@@ -59,8 +63,10 @@ class Tally:
 
     @property
     def cost(self) -> float | None:
-        """The cost so far; None where the model has no price."""
-        return None if self.price is None else self.price.cost(self.tokens_in, self.tokens_cached, self.tokens_out)
+        """The cost so far; None where the model has no price, and where an answer has no token counts."""
+        if self.price is None or self.uncounted:
+            return None
+        return self.price.cost(self.tokens_in, self.tokens_cached, self.tokens_out)
 
     def rate(self, now: float) -> float:
         """Give the answers per second."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -95,6 +95,8 @@ class Desk:
         self.journal, self.endpoint = journal, endpoint
         self.assignments: dict[str, Assignment] = {}
         self.counts = DeskCounts()
+        self.served: Counter[tuple[str, str | None]] = Counter()
+        """The answers by the model that was asked and the model that they name."""
         self.fatal: str | None = None
         """Why the run can't go on."""
         self.lasting = lasting
@@ -301,6 +303,7 @@ class Desk:
             self._answers.extend((row["response"], row["call_error"], row["finish_reason"]) for row in rows)
         counts = self.counts
         counts.told += len(rows)
+        self.served.update((row["model"], row.get("served_model")) for row in rows if row["call_error"] is None)
         counts.failed += sum(row["call_error"] is not None for row in rows)
         counts.tokens_in += sum(row["tokens_in"] or 0 for row in rows)
         counts.tokens_out += sum(row["tokens_out"] or 0 for row in rows)

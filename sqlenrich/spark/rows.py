@@ -31,10 +31,12 @@ RESPONSES = pa.schema(
         ("asked_at", pa.timestamp("us", tz="UTC")),
         ("raw", pa.string()),
         ("request_id", pa.string()),
+        ("served_model", pa.string()),
+        ("served_fingerprint", pa.string()),
         ("read_by", pa.string()),
     ]
 )
-"""The columns of the table of answers. The last three are those of a warehouse's own function: NULL."""
+"""The columns of the table of answers. ``raw`` and ``read_by`` are those of a warehouse's own function: NULL."""
 SPARK_TYPES = {
     pa.string(): "string",
     pa.int64(): "bigint",

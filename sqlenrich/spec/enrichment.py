@@ -75,6 +75,8 @@ class Enrichment:
     escalate: str | None = None
     """The model of a retry: an alias or a model's own name. None: the same model."""
     max_quarantine: float | None = None
+    pin_model: str | bool | None = None
+    """The name or the pattern (``*``, ``?``, ``[...]``) of the models that may answer; True: always the same model."""
     keep_prompts: bool = True
     """Whether a finished run leaves the prompts in its tables. Their hashes stay in any case."""
     limit: Limit | None = None

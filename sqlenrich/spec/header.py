@@ -120,6 +120,11 @@ HEADER: dict[str, dict[str, Any]] = {
         "maximum": 1,
         "description": "The share of asked rows that may be refused. Above it the exit status is 3.",
     },
+    "pin_model": {
+        "type": ["boolean", "string"],
+        "minLength": 1,
+        "description": "The model that must answer: a name, or a pattern such as gpt-4o-2024-*. true: the same always.",
+    },
     "evaluate": {
         "type": "object",
         "properties": {

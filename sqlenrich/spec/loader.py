@@ -152,6 +152,7 @@ class _Loader:
             feedback=retry.get("feedback", False),
             escalate=escalate,
             max_quarantine=self.value("max_quarantine", (int, float), None),
+            pin_model=self.pin_model(),
             keep_prompts=bool(keep_prompts),
             limit=self.limit(schema if embedding is None else None, turns),
             turns=turns,
@@ -219,6 +220,13 @@ class _Loader:
                 self.report(f'unknown key "{key}"{did_you_mean(str(key), HEADER)}', (str(key),))
 
     # Values ----------------------------------------------------------------------------------------------------
+
+    def pin_model(self) -> str | bool | None:
+        value = self.values.get("pin_model")
+        if value is None or (isinstance(value, bool | str) and value != ""):
+            return value or None
+        self.report(f"pin_model must be true, or the name or the pattern of a model, not {value!r}", ("pin_model",))
+        return None
 
     def value(self, key: str, kind: type | tuple[type, ...], default: Any) -> Any:
         value = self.values.get(key, default)

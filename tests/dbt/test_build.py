@@ -104,8 +104,11 @@ def test_new_rows_and_a_changed_prompt_are_asked_within_the_budget(
     assert asked(endpoint) - before == ROWS + 100
 
 
-def test_a_system_of_the_row_is_its_message(endpoint: ScriptedEndpoint, tmp_path: Path) -> None:
-    """What the plugin sends, and the requests' hashes, are those of a run."""
+def test_a_system_of_the_row_is_its_message(
+    endpoint: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the plugin sends, the requests' hashes, and the models that answered, are those of a run."""
+    monkeypatch.setattr(endpoint, "served", lambda _: ("small-1", "fp_1"))
     project = copy_consumer(tmp_path / "app", {"own": {"endpoint": endpoint.url, "model": "small"}})
     project.change_prompt("key: [id]", 'key: [id]\nsystem: "{% if subject %}About {{ subject }}.{% endif %}"')
     before = asked(endpoint)
@@ -116,9 +119,10 @@ def test_a_system_of_the_row_is_its_message(endpoint: ScriptedEndpoint, tmp_path
     data, output = project.folder / "seeds" / "messages.csv", tmp_path / "run.duckdb"
     se.run(se.load(project.prompt), input=data, output=output, endpoint=endpoint.url, model="small")
     assert sorted(seen.body for seen in endpoint.asked[before + len(sent) :]) == sorted(sent)
-    hashes = "SELECT request_hash FROM {}tickets_responses ORDER BY 1"
+    hashes = "SELECT request_hash, model, served_model, served_fingerprint FROM {}tickets_responses ORDER BY 1"
     with duckdb.connect(str(output)) as db:
         assert project.rows(hashes.format("own.")) == db.execute(hashes.format("")).fetchall()
+    assert project.rows("SELECT DISTINCT _model FROM own.tickets") == [("small-1",)]
 
 
 def test_too_many_refused_rows_leave_the_accepted_ones_as_they_were(project: DbtProject) -> None:

@@ -75,7 +75,7 @@ def test_what_is_not_measured_says_what_would(output: Path) -> None:
         ("unmeasured", "–", "sqlenrich review intent.prompt --output out.duckdb --sheet review.html"),
         ("unmeasured", "–", "sqlenrich drift intent.prompt --output out.duckdb"),
         ("told", "0.00 %", ""),
-        ("unmeasured", "–", "sqlenrich run intent.prompt --output out.duckdb --prices prices.toml"),
+        ("unmeasured", "–", "sqlenrich report intent.prompt --output out.duckdb --prices prices.toml"),
     ]
     text = call("report", output.parent / "intent.prompt", "--output", output).out
     assert re.search(r"^\d{8}T\d{6}-\w{8} +done +20 +0 +20 ", text, re.MULTILINE), text

@@ -69,9 +69,15 @@ READ: dict[str, list[tuple[Any, dict[str, Any]]]] = {
                     "prompt_token_count": 9, "cached_content_token_count": 4, "thoughts_token_count": 60,
                 },
                 response_id="r-1",
+                model_version="gemini-2.5-flash-001",
             ),
-            {"tokens_in": 9, "tokens_cached": 4, "tokens_out": 60, "request_id": "r-1"},
+            {
+                "tokens_in": 9, "tokens_cached": 4, "tokens_out": 60, "request_id": "r-1",
+                "served_model": "gemini-2.5-flash-001", "served_fingerprint": None,
+            },
         ),
+        (gemini("STOP", result="x", modelVersion="gemini-3-flash"), {"served_model": "gemini-3-flash"}),
+        (gemini("STOP", result="x"), {"served_model": None}),
         (
             gemini("STOP", result="x", usage_metadata={"candidates_token_count": 7, "thoughts_token_count": 60}),
             {"tokens_in": None, "tokens_out": 67},
@@ -90,7 +96,8 @@ READ: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         (complete(choices=[{"message": {"content": "text"}}]), {"response": "text"}),
         (complete(choices=[{"structured_output": [{"raw_message": {"a": 1}}]}]), {"response": '{"a":1}'}),
         (complete(choices=[{"messages": None}], usage={"completion_tokens": 0}), {"response": "", "tokens_out": 0}),
-        (complete(choices=[{"messages": ""}]), {"response": ""}),
+        (complete(choices=[{"messages": ""}]), {"response": "", "served_model": None}),
+        (complete(choices=[{"messages": "x"}], model="llama3.3-70b"), {"served_model": "llama3.3-70b"}),
         (complete(usage={"completion_tokens": "many"}), {**NOTHING, "tokens_out": None}),
         ({"value": None, "error": None}, NOTHING),
         ({"value": None, "error": ""}, NOTHING),
@@ -106,7 +113,10 @@ READ: dict[str, list[tuple[Any, dict[str, Any]]]] = {
     ],
     "spark": [
         ({"result": '{"a":"é\\n"}', "errorMessage": None}, {"response": '{"a":"é\\n"}', "call_error": None}),
-        ({"result": "x", "errorMessage": ""}, {"response": "x", "call_error": None, "retryable": False}),
+        (
+            {"result": "x", "errorMessage": ""},
+            {"response": "x", "call_error": None, "retryable": False, "served_model": None, "served_fingerprint": None},
+        ),
         ({"result": {"a": 1}, "errorMessage": None}, {"response": '{"a":1}'}),
         ({"response": "x", "error": None}, {"response": "x", "call_error": None}),
         ({"result": None, "errorMessage": ""}, {"response": "", "call_error": None}),
@@ -221,6 +231,23 @@ def test_a_wrong_fact_loses_nothing_and_costs_nothing(engine: str) -> None:
         assert by_body(run_all(run, engine)) == mended
         assert len(asked.log) == 3
         assert len({row["read_by"] for row in read_again["responses"]}) == 1
+
+
+@each_caller
+def test_the_model_that_an_answer_names_is_the_model_of_its_row(engine: str) -> None:
+    """Where the answer names none, it is the model that was asked. A place of the text stands for that of the model."""
+    call: Any = importlib.import_module(f"sqlenrich.engines.{'spark' if engine == 'databricks' else engine}.call")
+    asked = RecordingModel(reply)
+    with warehouse(engine, COLUMNS, [("1", "good")], asked) as run:
+        with wrong_places(engine, served_model=()):
+            first = run_all(run, engine)
+        with wrong_places(engine, served_model=call.ANSWERS.response):
+            again = run_all(run, engine, reread=True)
+    (before,), (after,), (answer,) = first["enriched"], again["enriched"], again["responses"]
+    assert (before["_model"], first["responses"][0]["served_model"]) == (answer["model"], None)
+    assert after["_model"] == answer["served_model"] == answer["response"] != answer["model"]
+    assert answer["served_fingerprint"] is None
+    assert len(asked.log) == 1
 
 
 @each_caller

@@ -126,7 +126,8 @@ def test_executors_ask_an_endpoint(
 ) -> None:
     monkeypatch.setenv("THE_KEY", "sk-very-secret")
     enrichment, folder = se.load(write_prompt(tmp_path)), f"{tmp_path}/out"
-    with ScriptedEndpoint(key="sk-very-secret", by_prompt={"text 7": "filtered"}) as server:
+    faults = {"text 7": "filtered"}
+    with ScriptedEndpoint(key="sk-very-secret", by_prompt=faults, served=lambda _: ("mock-1", "fp_1")) as server:
         endpoint = se.Endpoint(server.url, "THE_KEY", model="mock", concurrency=8)
         report = se.run(enrichment, spark=spark, input=messages, output=folder, model=endpoint, max_calls=40)
         assert (report.calls, report.stopped_at, report.exit_status) == (40, "max_calls", 4)
@@ -139,6 +140,15 @@ def test_executors_ask_an_endpoint(
             columns = ", ".join(f'"{column}"' for column in found.columns)
             own = duckdb_rows(tmp_path / "own.duckdb", f'SELECT {columns} FROM "{name}"')
             assert plain(found.collect()) == plain(own), name
+        assert [{**one, "answers": 83} for one in report.served] == expected.served
+        pinned = se.load(write_prompt(tmp_path, "key: [id]\npin_model: mock-2\n"))
+        asked = len(server.asked)
+        with pytest.raises(se.RunError, match="mock is answered by mock-1, and pin_model is mock-2"):
+            se.run(pinned, spark=spark, input=messages, output=f"{tmp_path}/pinned", model=endpoint)
+        assert len(server.asked) == asked + 1
+    assert spark.read.parquet(f"{folder}/intent").select("_model").distinct().collect() == [("mock-1",)]
+    named = spark.read.parquet(f"{folder}/intent_responses").select("model", "served_model", "served_fingerprint")
+    assert ("mock", "mock-1", "fp_1") in {tuple(row) for row in named.collect()}
 
 
 def test_what_a_cancelled_job_has_in_flight_is_kept(spark: SparkSession, messages: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 import sqlenrich as se
+from sqlenrich.core.errors import RunError
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.runner.answer_judge import AnswerJudge
@@ -19,6 +21,7 @@ from sqlenrich.runner.backends.base import Origin
 from sqlenrich.runner.backends.jobs import Statement, StatementFailedError
 from sqlenrich.runner.backends.warehouse import AskedSoFar, RangeAnswer, RequestRange, WarehouseBackend
 from sqlenrich.runner.observer import Stopper
+from sqlenrich.runner.served import ModelPin
 from sqlenrich.runner.sql_ask_loop import REQUEST_TOKENS, ChunkPolicy, SqlAskLoop
 from tests.support.warehouse_runs import Recorder
 
@@ -63,7 +66,7 @@ class Warehouse:
 
     def answers_of(self, call: Any, asked: RequestRange, most: int) -> list[RangeAnswer]:
         stored = [n for n in self.stored if int(asked.after or -1) < n <= int(asked.upto)]
-        return [RangeAnswer(self.text, None, "stop", self.text) for _ in stored[:most]]
+        return [RangeAnswer(self.text, None, "stop", self.text, "m", "m-2026-01") for _ in stored[:most]]
 
     def asked_so_far(self, plan: Any, run_id: str) -> AskedSoFar:
         answers = len(self.stored) + len(self.failed)
@@ -93,12 +96,14 @@ class Loop(SqlAskLoop):
         self.calls += cast(Any, self.backend).ask(part).rows
 
 
-def asked(warehouse: Warehouse, budget: Budget | None = None, rows: int | None = 8) -> Loop:
+def asked(
+    warehouse: Warehouse, budget: Budget | None = None, rows: int | None = 8, pin: ModelPin | None = None
+) -> Loop:
     """Ask all requests once, and again what may be repeated."""
     plan, origin = cast(Any, SimpleNamespace(model="m")), Origin("r", None, "f")
     backend = cast(WarehouseBackend, warehouse)
     judge = AnswerJudge(JUDGED_BY)
-    loop = Loop(backend, plan, origin, Recorder(), warehouse.stopper, judge, ChunkPolicy(rows), MAX_TOKENS)
+    loop = Loop(backend, plan, origin, Recorder(), warehouse.stopper, judge, ChunkPolicy(rows), MAX_TOKENS, pin)
     choice = cast(Any, SimpleNamespace(budget=budget))
     loop.ask(choice, cast(Any, None), len(warehouse.left), repeat=True)
     return loop
@@ -114,6 +119,27 @@ def test_the_first_statement_is_the_preflight_and_later_ones_grow(
     loop = asked(warehouse, rows=rows)
     assert (warehouse.statements, loop.calls, loop.stored) == (statements, requests, requests)
     assert warehouse.paused == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "earlier", "problem"),
+    [
+        ("m-*", (), None), (True, (), None), (True, ("m-2025-01", "m-2026-01"), None),
+        ("m", (), "m is answered by m-2026-01, and pin_model is m: "),
+        (True, ("m-2025-01",), "m is answered by m-2026-01, the stored answers are of m-2025-01: "),
+    ],
+)  # fmt: skip
+def test_a_model_that_is_not_pinned_ends_a_run_after_its_first_statement(
+    wanted: str | bool, earlier: tuple[str, ...], problem: str | None
+) -> None:
+    warehouse = Warehouse(20, set())
+    pin = ModelPin(wanted, "m", earlier)
+    if problem is None:
+        assert asked(warehouse, pin=pin).stored == 20
+        return
+    with pytest.raises(RunError, match=re.escape(problem)):
+        asked(warehouse, pin=pin)
+    assert warehouse.statements == [3]
 
 
 def test_one_poisoned_request_costs_at_most_twice_its_statement() -> None:

@@ -74,6 +74,9 @@ ACCEPTED: list[Any] = [
     pytest.param("retry: {max_attempts: 5}", "max_attempts", 5, id="max_attempts"),
     pytest.param("max_quarantine: 0.05", "max_quarantine", 0.05, id="max_quarantine"),
     pytest.param("max_quarantine: 0", "max_quarantine", 0, id="max_quarantine of none"),
+    pytest.param("pin_model: true", "pin_model", True, id="pin_model"),
+    pytest.param("pin_model: false", "pin_model", None, id="no pin_model"),
+    pytest.param("pin_model: gpt-4o-2024-*", "pin_model", "gpt-4o-2024-*", id="pin_model of a pattern"),
     pytest.param("max_quarantine: 1", "max_quarantine", 1, id="max_quarantine of all"),
 ]
 
@@ -208,6 +211,11 @@ REFUSED = [
         "keep_prompts: 0", "line 2: keep_prompts must be true or false, not 0 @ keep_prompts", id="keep_prompts"
     ),
     pytest.param("max_quarantine: 1.1", "line 2: max_quarantine must be from 0 to 1 @ max_quarantine", id="above"),
+    pytest.param(
+        "pin_model: 4",
+        "line 2: pin_model must be true, or the name or the pattern of a model, not 4 @ pin_model",
+        id="pin",
+    ),
     pytest.param("max_quarantine: -0.1", "line 2: max_quarantine must be from 0 to 1 @ max_quarantine", id="below"),
     pytest.param(
         "max_quarantine: 5%", "line 2: max_quarantine must be a number, not '5%' @ max_quarantine", id="percent"

@@ -44,6 +44,7 @@ def test_the_schema_accepts_every_template_s_header(name: str) -> None:
     pytest.param({"repairs": ["fense"]}, ["repairs", 0], id="repair"),
     pytest.param({"retry": {"feedbak": True}}, ["retry"], id="retry"),
     pytest.param({"max_quarantine": 2}, ["max_quarantine"], id="max_quarantine"),
+    pytest.param({"pin_model": 4}, ["pin_model"], id="pin_model"),
     pytest.param({"source": {"qery": "x"}}, ["source"], id="source"),
 ])  # fmt: skip
 def test_the_schema_refuses(more: dict[str, Any], place: list[str | int]) -> None:
@@ -55,7 +56,8 @@ def test_the_schema_refuses(more: dict[str, Any], place: list[str | int]) -> Non
     {"version": "v1", "key": [], "columns": {"a": "decimal(9,2)", "b": {"array": "string"}, "c": {"from": "C"}}},
     {"source": {"query": "SELECT 1"}, "retry": {"max_attempts": 3, "feedback": False, "escalate": None}},
     {"params": {"temperature": 0.5, "snowflake": {"guardrails": True}}, "repairs": [], "hint": "auto"},
-    {"output": {"pydantic": "package.module:Model"}},
+    {"output": {"pydantic": "package.module:Model"}, "pin_model": True},
+    {"pin_model": "gpt-4o-2024-*"},
 ])  # fmt: skip
 def test_the_schema_accepts(more: dict[str, Any]) -> None:
     assert [error.message for error in validator().iter_errors({"output": OUTPUT, **more})] == []

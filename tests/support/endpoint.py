@@ -51,9 +51,10 @@ class ScriptedEndpoint:
     is asked for: ``obeyed``, ``ignored`` or ``refused``. ``rpm`` and ``tpm`` are held over each ``window_s``
     seconds; what is beyond gets 429; ``tells`` names a style of headers that say how much is left. A request has
     the tokens of its prompt and its answer, or with ``count_max_tokens`` its ``max_tokens``. ``huge``: bytes of a
-    huge answer. ``cut``: the most tokens that are counted of a prompt, as by a server that cuts it. ``tokenizes``:
-    whether it has the page of that name. ``log_file``: a line of JSON for each request; with ``keep`` the requests
-    themselves are in ``log``.
+    huge answer. ``cut``: the most tokens that are counted of a prompt, as by a server that cuts it. ``served``:
+    the number of a request -> the model and the fingerprint that its answer names. ``tells_cached``: whether the
+    usage has cached tokens. ``tokenizes``: whether it has the page of that name. ``log_file``: a line of JSON for each
+    request; with ``keep`` the requests themselves are in ``log``.
     """
 
     def __init__(
@@ -71,6 +72,8 @@ class ScriptedEndpoint:
         models: tuple[str, ...] = ("mock", "small"),
         max_model_len: int = 32_768,
         cut: int = 0,
+        served: Callable[[int], tuple[str | None, str | None]] | None = None,
+        tells_cached: bool = True,
         tokenizes: bool = True,
         key: str = "",
         huge: int = HUGE,
@@ -87,6 +90,8 @@ class ScriptedEndpoint:
         self.rates = {checked(name): share for name, share in (rates or {}).items()}
         self.calm = calm
         self.cut = cut
+        self.served = served
+        self.tells_cached = tells_cached
         self.tokenizes = tokenizes
         self.script = {number: checked(name) for number, name in (script or {}).items()}
         self.by_prompt = {text: checked(name) for text, name in (by_prompt or {}).items()}
@@ -212,6 +217,10 @@ class ScriptedEndpoint:
         }
         choice = {"index": 0, "message": message, "finish_reason": STOPPED.get(fault, "stop")}
         answer = {"id": "c", "object": "chat.completion", "created": 0, "model": body.get("model"), "choices": [choice]}
+        if self.served is not None:
+            answer["model"], answer["system_fingerprint"] = self.served(self._number)
+        if not self.tells_cached:
+            del usage["prompt_tokens_details"]
         answer["usage"] = usage
         try:
             return orjson.dumps(answer)

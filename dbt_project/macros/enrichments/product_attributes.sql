@@ -49,7 +49,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"product_attributes\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"brand\":{\"description\":\"Maker''s brand as usually written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":60},\"category\":{\"description\":\"What the product itself is\",\"type\":[\"string\"],\"enum\":[\"clothing\",\"shoes\",\"bags_accessories\",\"electronics\",\"home_kitchen\",\"furniture\",\"beauty_health\",\"food_drink\",\"toys_games\",\"sports_outdoors\",\"tools_garden\",\"books_media\",\"pets\",\"other\"]},\"color\":{\"description\":\"Main color\",\"type\":[\"string\"],\"enum\":[\"black\",\"white\",\"grey\",\"silver\",\"gold\",\"beige\",\"brown\",\"red\",\"pink\",\"purple\",\"blue\",\"green\",\"yellow\",\"orange\",\"multicolor\",\"transparent\",\"other\"]},\"material\":{\"description\":\"Main material, English, lower case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"size\":{\"description\":\"Size as written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"pack_count\":{\"description\":\"Equal pieces sold together\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":10000},\"attributes\":{\"description\":\"Further stated facts\",\"type\":[\"array\"],\"maxItems\":12,\"items\":{\"type\":[\"object\"],\"properties\":{\"name\":{\"description\":\"English, snake_case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"value\":{\"description\":\"As stated, with its unit\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":80}},\"required\":[\"name\",\"value\"],\"additionalProperties\":false}}},\"required\":[\"category\",\"attributes\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":700},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"brand\\\":\\\"product_attributes\\\",\\\"category\\\":\\\"pets\\\",\\\"color\\\":\\\"other\\\",\\\"pack_count\\\":463,\\\"attributes\\\":[{\\\"name\\\":\\\"product_attributes\\\",\\\"value\\\":\\\"product_attributes\\\"}]}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"product_attributes\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"brand\":{\"description\":\"Maker''s brand as usually written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":60},\"category\":{\"description\":\"What the product itself is\",\"type\":[\"string\"],\"enum\":[\"clothing\",\"shoes\",\"bags_accessories\",\"electronics\",\"home_kitchen\",\"furniture\",\"beauty_health\",\"food_drink\",\"toys_games\",\"sports_outdoors\",\"tools_garden\",\"books_media\",\"pets\",\"other\"]},\"color\":{\"description\":\"Main color\",\"type\":[\"string\"],\"enum\":[\"black\",\"white\",\"grey\",\"silver\",\"gold\",\"beige\",\"brown\",\"red\",\"pink\",\"purple\",\"blue\",\"green\",\"yellow\",\"orange\",\"multicolor\",\"transparent\",\"other\"]},\"material\":{\"description\":\"Main material, English, lower case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"size\":{\"description\":\"Size as written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"pack_count\":{\"description\":\"Equal pieces sold together\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":10000},\"attributes\":{\"description\":\"Further stated facts\",\"type\":[\"array\"],\"maxItems\":12,\"items\":{\"type\":[\"object\"],\"properties\":{\"name\":{\"description\":\"English, snake_case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"value\":{\"description\":\"As stated, with its unit\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":80}},\"required\":[\"name\",\"value\"],\"additionalProperties\":false}}},\"required\":[\"category\",\"attributes\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":700},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"brand\\\":\\\"product_attributes\\\",\\\"category\\\":\\\"pets\\\",\\\"color\\\":\\\"other\\\",\\\"pack_count\\\":463,\\\"attributes\\\":[{\\\"name\\\":\\\"product_attributes\\\",\\\"value\\\":\\\"product_attributes\\\"}]}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: product_attributes has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -145,9 +145,9 @@ FROM (SELECT `request_hash`, `attempt`,
  FROM {{ pending }}) AS asked
 {%- elif target.type == 'duckdb' -%}
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
-  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", '1' AS "version", '0a5ff73a98fe0494' AS "fingerprint",
-  '{{ invocation_id }}' AS "run_id"
-FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"product_attributes\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"brand\":{\"description\":\"Maker''s brand as usually written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":60},\"category\":{\"description\":\"What the product itself is\",\"type\":[\"string\"],\"enum\":[\"clothing\",\"shoes\",\"bags_accessories\",\"electronics\",\"home_kitchen\",\"furniture\",\"beauty_health\",\"food_drink\",\"toys_games\",\"sports_outdoors\",\"tools_garden\",\"books_media\",\"pets\",\"other\"]},\"color\":{\"description\":\"Main color\",\"type\":[\"string\"],\"enum\":[\"black\",\"white\",\"grey\",\"silver\",\"gold\",\"beige\",\"brown\",\"red\",\"pink\",\"purple\",\"blue\",\"green\",\"yellow\",\"orange\",\"multicolor\",\"transparent\",\"other\"]},\"material\":{\"description\":\"Main material, English, lower case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"size\":{\"description\":\"Size as written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"pack_count\":{\"description\":\"Equal pieces sold together\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":10000},\"attributes\":{\"description\":\"Further stated facts\",\"type\":[\"array\"],\"maxItems\":12,\"items\":{\"type\":[\"object\"],\"properties\":{\"name\":{\"description\":\"English, snake_case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"value\":{\"description\":\"As stated, with its unit\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":80}},\"required\":[\"name\",\"value\"],\"additionalProperties\":false}}},\"required\":[\"category\",\"attributes\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":700},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"brand\\\":\\\"product_attributes\\\",\\\"category\\\":\\\"pets\\\",\\\"color\\\":\\\"other\\\",\\\"pack_count\\\":463,\\\"attributes\\\":[{\\\"name\\\":\\\"product_attributes\\\",\\\"value\\\":\\\"product_attributes\\\"}]}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
+  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", a."request_id", a."served_model", a."served_fingerprint",
+  '1' AS "version", '0a5ff73a98fe0494' AS "fingerprint", '{{ invocation_id }}' AS "run_id"
+FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"product_attributes\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"brand\":{\"description\":\"Maker''s brand as usually written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":60},\"category\":{\"description\":\"What the product itself is\",\"type\":[\"string\"],\"enum\":[\"clothing\",\"shoes\",\"bags_accessories\",\"electronics\",\"home_kitchen\",\"furniture\",\"beauty_health\",\"food_drink\",\"toys_games\",\"sports_outdoors\",\"tools_garden\",\"books_media\",\"pets\",\"other\"]},\"color\":{\"description\":\"Main color\",\"type\":[\"string\"],\"enum\":[\"black\",\"white\",\"grey\",\"silver\",\"gold\",\"beige\",\"brown\",\"red\",\"pink\",\"purple\",\"blue\",\"green\",\"yellow\",\"orange\",\"multicolor\",\"transparent\",\"other\"]},\"material\":{\"description\":\"Main material, English, lower case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"size\":{\"description\":\"Size as written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"pack_count\":{\"description\":\"Equal pieces sold together\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":10000},\"attributes\":{\"description\":\"Further stated facts\",\"type\":[\"array\"],\"maxItems\":12,\"items\":{\"type\":[\"object\"],\"properties\":{\"name\":{\"description\":\"English, snake_case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"value\":{\"description\":\"As stated, with its unit\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":80}},\"required\":[\"name\",\"value\"],\"additionalProperties\":false}}},\"required\":[\"category\",\"attributes\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":700},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"brand\\\":\\\"product_attributes\\\",\\\"category\\\":\\\"pets\\\",\\\"color\\\":\\\"other\\\",\\\"pack_count\\\":463,\\\"attributes\\\":[{\\\"name\\\":\\\"product_attributes\\\",\\\"value\\\":\\\"product_attributes\\\"}]}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: product_attributes has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -156,11 +156,8 @@ FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"product_a
 {% macro product_attributes__checked(prompts, responses) -%}
 {%- if target.type == 'databricks' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
-      WHEN CONTAINS(`response`, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM `response`), '<think>')
-        THEN SUBSTRING(`response`, NULLIF(INSTR(`response`, '</think>'), 0) - 1 + 9)
-      ELSE `response` END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) AS `answer`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+    TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
@@ -250,7 +247,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+  COALESCE(r.`served_model`, r.`model`) AS `_model`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -264,11 +262,8 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 {%- elif target.type == 'snowflake' -%}
 WITH answered AS (
-  SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason,
-    TRIM(REGEXP_REPLACE(TRIM(CASE
-      WHEN CONTAINS(response, '</think>') AND STARTSWITH(TRIM(response, ' \t\r\n'), '<think>')
-        THEN SUBSTR(response, NULLIF(POSITION('</think>', response), 0) - 1 + 9)
-      ELSE response END, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') AS answer,
+  SELECT request_hash, attempt, asked_at, run_id, model, served_model, response, call_error, finish_reason,
+    TRIM(REGEXP_REPLACE(TRIM(response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') AS answer,
     CASE WHEN response IS NULL THEN SUBSTR(raw, 1, 500) END AS unread
   FROM {{ responses }} WHERE request_hash IN (SELECT request_hash FROM {{ prompts }})
 ), parsed AS (
@@ -348,7 +343,7 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
 )
-SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model,
+SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, COALESCE(r.served_model, r.model) AS _model,
   CASE
     WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
     WHEN p.request_hash IS NULL THEN 'NO_INPUT'
@@ -361,11 +356,8 @@ SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1
 {%- elif target.type == 'bigquery' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    TRIM(REGEXP_REPLACE(TRIM(CASE
-      WHEN STRPOS(`response`, '</think>') > 0 AND STARTS_WITH(TRIM(`response`, ' \t\r\n'), '<think>')
-        THEN SUBSTR(`response`, NULLIF(STRPOS(`response`, '</think>'), 0) - 1 + 9)
-      ELSE `response` END, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n') AS `answer`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+    TRIM(REGEXP_REPLACE(TRIM(`response`, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n') AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
@@ -452,7 +444,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+  COALESCE(r.`served_model`, r.`model`) AS `_model`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -466,13 +459,11 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 {%- elif target.type == 'spark' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
     CASE
       WHEN STARTSWITH(`response`, '{') AND ENDSWITH(`response`, '}') THEN `response`
-      ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
-        WHEN CONTAINS(`response`, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM `response`), '<think>')
-          THEN SUBSTRING(`response`, NULLIF(INSTR(`response`, '</think>'), 0) - 1 + 9)
-        ELSE `response` END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) END AS `answer`,
+      ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1'))
+    END AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
@@ -555,7 +546,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+  COALESCE(r.`served_model`, r.`model`) AS `_model`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -569,11 +561,8 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 {%- elif target.type == 'duckdb' -%}
 WITH answered AS (
-  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason",
-    REGEXP_REPLACE(REGEXP_REPLACE(LTRIM(CASE
-      WHEN CONTAINS("response", '</think>') AND STARTS_WITH(REGEXP_REPLACE(LTRIM("response", E' \t\r\n'), '[ \t\r\n]+$', ''), '<think>')
-        THEN SUBSTRING("response", NULLIF(STRPOS("response", '</think>'), 0) - 1 + 9)
-      ELSE "response" END, E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1') AS "answer"
+  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "served_model", "response", "call_error", "finish_reason",
+    REGEXP_REPLACE(REGEXP_REPLACE(LTRIM("response", E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1') AS "answer"
   FROM {{ responses }} WHERE "request_hash" IN (SELECT "request_hash" FROM {{ prompts }})
 ), parsed AS (
   SELECT *, CASE
@@ -655,7 +644,8 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
   FROM judged
 )
-SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
+SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts",
+  COALESCE(r."served_model", r."model") AS "_model",
   CASE
     WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
     WHEN p."request_hash" IS NULL THEN 'NO_INPUT'

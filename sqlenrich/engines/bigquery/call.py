@@ -111,6 +111,10 @@ ANSWERS = AnswerFacts(
     tokens_out=(_told("full_response.usage_metadata.candidates_token_count"),),
     tokens_thought=(_spelt("full_response.usage_metadata.thoughts_token_count"),),
     request_id=(_spelt("full_response.response_id"),),
+    served_model=(
+        _spelt("full_response.model_version"),
+        VendorFact("full_response.modelVersion", RESPONSE_DOCS, "2026-11-22"),
+    ),
     finish_words=VendorFact(
         {
             "MAX_TOKENS": "length",

@@ -47,6 +47,9 @@ class AnswerFacts:
     tokens_thought: Places = ()
     """Tokens that are billed as output and that ``tokens_out`` does not count."""
     request_id: Places = ()
+    served_model: Places = ()
+    """The model that gave the answer, by the vendor's own name."""
+    served_fingerprint: Places = ()
     finish_words: VendorFact | None = None
     """The vendor's finish reasons under the names of this package; others keep theirs in lower case."""
     finish_by_error: VendorFact | None = None
@@ -156,8 +159,9 @@ def _columns(facts: AnswerFacts, json: StoredJson, raw: Sql, embedding: Embeddin
             columns[name] = count
     if (count := _tokens_out(facts, json, raw)) is not None:
         columns["tokens_out"] = count
-    if (request_id := _first(json.text, raw, facts.request_id)) is not None:
-        columns["request_id"] = request_id
+    for name in ("request_id", "served_model", "served_fingerprint"):
+        if (text := _first(json.text, raw, getattr(facts, name))) is not None:
+            columns[name] = text
     return columns
 
 

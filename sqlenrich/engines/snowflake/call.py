@@ -57,6 +57,7 @@ ANSWERS = AnswerFacts(
     call_error=(_documented("error"),),
     tokens_in=(_documented("value.usage.prompt_tokens"),),
     tokens_out=(_documented("value.usage.completion_tokens"),),
+    served_model=(_documented("value.model"),),
     finish_by_error=VendorFact(
         {"(^|[^0-9])422([^0-9]|$)": "length"},
         "https://docs.snowflake.com/en/user-guide/snowflake-cortex/complete-structured-outputs: the output does not "

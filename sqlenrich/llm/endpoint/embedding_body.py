@@ -14,7 +14,7 @@ from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.llm.endpoint.adaptations import NEXT_FORM, RequestChange, refused_field
 from sqlenrich.llm.endpoint.request_config import RequestConfig
-from sqlenrich.llm.endpoint.response import count_of, load_object, read_error, storable
+from sqlenrich.llm.endpoint.response import count_of, load_object, name_of, read_error, storable
 
 PAGE = "/embeddings"
 _DIMENSIONS = re.compile(r"dimension|matryoshka", re.IGNORECASE)
@@ -27,6 +27,8 @@ class Vectors:
     texts: tuple[str | None, ...]
     tokens_in: int | None
     tokens_cached: int | None = None
+    model: str | None = None
+    """The model that the answer names."""
 
     @property
     def tokens_out(self) -> int | None:
@@ -100,7 +102,8 @@ class EmbeddingBody:
         usage = body.get("usage")
         counts = usage if isinstance(usage, dict) else {}
         tokens = count_of(counts.get("prompt_tokens"))
-        return Vectors(tuple(texts), count_of(counts.get("total_tokens")) if tokens is None else tokens)
+        tokens = count_of(counts.get("total_tokens")) if tokens is None else tokens
+        return Vectors(tuple(texts), tokens, model=name_of(body.get("model")))
 
 
 def divided(tokens: int, sizes: Sequence[int]) -> list[int]:

@@ -156,7 +156,7 @@ class EmbeddingModel(EndpointModel):
             sizes = [len(request.prompt.encode("utf-8", "surrogatepass")) for request in requests]
             counts = [None] * len(sizes) if result.tokens_in is None else divided(result.tokens_in, sizes)
             parts = [
-                Completion(text, None, count, None, result.tokens_out)
+                Completion(text, None, count, None, result.tokens_out, result.model)
                 for text, count in zip(result.texts, counts, strict=True)
             ]
         else:

@@ -292,6 +292,8 @@ class EndpointModel:
             asked_at=reply.asked_at,
             calls=calls,
             request_id=sent_id,
+            served_model=done.model,
+            served_fingerprint=done.fingerprint,
         )
 
     def _count_timeout(self, name: str) -> bool:

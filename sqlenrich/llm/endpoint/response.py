@@ -77,6 +77,10 @@ class Completion(NamedTuple):
     tokens_in: int | None
     tokens_cached: int | None
     tokens_out: int | None
+    model: str | None = None
+    """The model that the answer names."""
+    fingerprint: str | None = None
+    """The ``system_fingerprint`` of the answer."""
 
 
 def load_json(raw: bytes) -> object:
@@ -132,6 +136,8 @@ def read_completion(raw: bytes) -> Completion:
         count_of(counts.get("prompt_tokens")),
         count_of(details.get("cached_tokens")) if isinstance(details, dict) else None,
         count_of(counts.get("completion_tokens")),
+        name_of(body.get("model")),
+        name_of(body.get("system_fingerprint")),
     )
 
 
@@ -152,6 +158,11 @@ def _content(message: dict[str, object]) -> tuple[str | None, bool]:
 def count_of(value: object) -> int | None:
     """Give a count of tokens, None for what is none."""
     return value if type(value) is int and 0 <= value < 2**63 else None
+
+
+def name_of(value: object) -> str | None:
+    """Return a name of one line, None for what is none."""
+    return one_line(value) or None if isinstance(value, str) else None
 
 
 def read_error(raw: bytes) -> tuple[str, str, str]:

@@ -28,6 +28,7 @@ from sqlenrich.runner.backends.base import ModelUsage
 from sqlenrich.runner.backends.duckdb.answers_digest import ANSWERS_DIGEST, digest_text, digest_without
 from sqlenrich.runner.backends.duckdb.database import name_parts, quote, text
 from sqlenrich.runner.report import counted
+from sqlenrich.runner.served import ModelPin, served_of
 from sqlenrich.runner.shared_request import MOCK_MODEL
 from sqlenrich.runner.usage import PERCENTILES, cost_of
 from sqlenrich.spec.prices import Price, Prices
@@ -38,13 +39,6 @@ SHOWN_WIDTH = 60
 AGAIN = "run it again (what is answered is not paid again)"
 REBUILT = {"checked": "sqlenrich_audit_checked"}
 """The table of the verdicts that are made again."""
-TOKENS = {
-    "tokens_in": "sum(tokens_in)",
-    # least() of DuckDB leaves out a NULL.
-    "tokens_cached": "sum(CASE WHEN tokens_cached > tokens_in THEN tokens_in ELSE tokens_cached END)",
-    "tokens_out": "sum(tokens_out)",
-}
-"""The sums of a run's answers, as a report has them."""
 GONE_DIGEST = "bit_xor(digest)"
 _MOST = 20
 """The rows of one kind of problem that are named; the others are counted."""
@@ -274,16 +268,16 @@ def _usage_of(stored: StoredOutput, line: RunLine) -> Iterator[Problem]:
     own, gone = (
         stored.rows(f"SELECT {', '.join(sums)} FROM {table} WHERE run_id = ?", line.run_id)[0]
         for table, sums in (
-            (RESPONSES, ("count(*)", *TOKENS.values(), queries.UNCOUNTED, ANSWERS_DIGEST)),
+            (RESPONSES, ("count(*)", *queries.TOKENS.values(), queries.UNCOUNTED, ANSWERS_DIGEST)),
             (
                 f"(FROM {forgotten(stored)} WHERE kind = 'answers')",
-                ("sum(count)", *(f"sum({name})" for name in (*TOKENS, "uncounted")), GONE_DIGEST),
+                ("sum(count)", *(f"sum({name})" for name in (*queries.TOKENS, "uncounted")), GONE_DIGEST),
             ),
         )
     )
     found = {
         name: None if a is None and b is None else int(a or 0) + int(b or 0)
-        for name, a, b in zip(("answers", *TOKENS, "uncounted"), own[:-1], gone[:-1], strict=True)
+        for name, a, b in zip(("answers", *queries.TOKENS, "uncounted"), own[:-1], gone[:-1], strict=True)
     }
     at_the_end = report.get("stored") or {}
     if at_the_end.get("answers", found["answers"]) != found["answers"]:
@@ -291,10 +285,14 @@ def _usage_of(stored: StoredOutput, line: RunLine) -> Iterator[Problem]:
         yield Problem("answers", place, told)
     elif at_the_end.get("digest") not in (None, digest_without(digest_text(own[-1]), digest_text(gone[-1]))):
         yield Problem("answers", place, "the answers of the run are not as it stored them: their digest differs")
-    for name in TOKENS:
+    for name in queries.TOKENS:
         if name in report and report[name] != found[name]:
             yield Problem("tokens", place, f"{name} is {_shown(report[name])}, its answers have {_shown(found[name])}")
     yield from _cost_of(line, place, found)
+    if gone[0] is None and "served" in report:
+        served = [one._asdict() for one in served_of(stored.rows(_served_sql(f"run_id = {text(line.run_id)}")))]
+        if report["served"] != served:
+            yield Problem("model", place, f"served is {report['served']}, its answers have {served}")
     if gone[0] is None and report.get("latency_ms", ...) is not ...:
         values = exp.select("latency_ms AS v").from_(RESPONSES)
         values = values.where(f"run_id = {text(line.run_id)} AND call_error IS NULL", dialect="duckdb")
@@ -309,10 +307,26 @@ def _cost_of(line: RunLine, place: str, found: Mapping[str, int | None]) -> Iter
     if request is None or request.price is None or "cost" not in report:
         return
     price = Price(**{name: Decimal(amount) for name, amount in request.price.items()})
-    used = ModelUsage(request.model, found["uncounted"] or 0, *(found[name] for name in TOKENS))
+    used = ModelUsage(request.model, found["uncounted"] or 0, *(found[name] for name in queries.TOKENS))
     cost, _ = cost_of([used] if found["answers"] else [], Prices(date.min, models={request.model: price}))
     if report["cost"] != cost:
         yield Problem("cost", place, f"cost is {_shown(report['cost'])}, its answers cost {_shown(cost)}")
+
+
+def _served_sql(test: str) -> str:
+    columns = "model, served_model, served_fingerprint"
+    return f"SELECT {columns}, count(*) FROM {RESPONSES} WHERE {test} AND call_error IS NULL GROUP BY {columns}"
+
+
+def pin_problems(stored: StoredOutput) -> Iterator[Problem]:
+    """Check that the models that answered are those that the header pins."""
+    wanted = stored.enrichment.pin_model
+    if wanted is None or stored.request.asked == MOCK_MODEL:
+        return
+    asked = f"request_hash IN (SELECT request_hash FROM {PROMPTS})"
+    served = served_of(stored.rows(_served_sql(asked)))
+    if problem := ModelPin(wanted, stored.request.model).problem(served):
+        yield Problem("model", stored.name, problem)
 
 
 def not_rebuilt(stored: StoredOutput) -> Iterator[NotRebuilt]:
@@ -388,5 +402,7 @@ def _shown(value: Any) -> str:
     return shown(None if value is None else f"{value:,}" if type(value) is int else str(value), SHOWN_WIDTH)
 
 
-CHECKS = (ledger_problems, count_problems, hash_problems, answer_problems, value_problems, usage_problems)
+CHECKS = (
+    ledger_problems, count_problems, hash_problems, answer_problems, value_problems, usage_problems, pin_problems,
+)  # fmt: skip
 """The checks of all rows, in their order."""

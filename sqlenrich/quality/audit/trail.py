@@ -31,6 +31,7 @@ from sqlenrich.schema.checks.repairs import REPAIRS, kept_nulls, repaired_sql
 _FACTS = (
     "run_id", "asked_at", "model", "sent_hash", "response", "call_error", "finish_reason", "tokens_in",
     "tokens_cached", "tokens_out", "latency_ms", "request_id",
+    "served_model", "served_fingerprint",
 )  # fmt: skip
 
 
@@ -55,6 +56,8 @@ class Attempt:
     tokens_out: int | None
     latency_ms: int | None
     request_id: str | None
+    served_model: str | None
+    served_fingerprint: str | None
     repairs: tuple[str, ...]
     """The repairs that changed the text."""
     verdict: str
@@ -89,7 +92,8 @@ class Trail:
         shared = f", shared with {self.others:,} other rows" if self.others else ""
         yield f"  request {self.request_hash or 'none: the row was not asked'}{shared}"
         for one in self.attempts:
-            yield f"  attempt {one.attempt}: {one.asked_at} UTC, {one.model}, run {one.run_id}"
+            served = f" answered by {one.served_model}" if one.served_model not in (None, one.model) else ""
+            yield f"  attempt {one.attempt}: {one.asked_at} UTC, {one.model}{served}, run {one.run_id}"
             yield from _block("body", one.body if one.body is not None else f"not rebuilt: {one.why}", 4)
             if one.call_error is not None:
                 yield f"    call error: {one.call_error}"

@@ -13,7 +13,6 @@ import duckdb
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.plan.drift import MARKS
 from sqlenrich.plan.profiles import OWN_FIELDS, PROFILES
-from sqlenrich.quality.audit.checks import TOKENS
 from sqlenrich.quality.audit.trail import key_test
 from sqlenrich.quality.stored_output import FORGOTTEN_COLUMNS, StoredOutput
 from sqlenrich.runner.backends import queries
@@ -244,7 +243,7 @@ class ForgottenRows:
         )
         for table in self.tables:
             if table.holds_answers:
-                sums = ", ".join(("count(*)", *TOKENS.values(), queries.UNCOUNTED, ANSWERS_DIGEST))
+                sums = ", ".join(("count(*)", *queries.TOKENS.values(), queries.UNCOUNTED, ANSWERS_DIGEST))
                 db.execute(
                     f"INSERT INTO {LINES} ({names}) SELECT {now}, {text(table.name)}, 'answers', run_id, NULL, {sums} "
                     f"FROM ({self.gone(table)}) GROUP BY run_id"

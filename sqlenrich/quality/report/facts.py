@@ -8,15 +8,22 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
+from sqlglot import exp
+
+from sqlenrich.core.sql import equals
 from sqlenrich.core.types import BIGINT, BOOLEAN, uncoerced
 from sqlenrich.plan.drift import MARKS
 from sqlenrich.quality.comparison.comparison import printed
 from sqlenrich.quality.evaluation.evaluation import ValueScore
 from sqlenrich.quality.statistics import wilson_interval
 from sqlenrich.quality.stored_output import RunLine, StoredOutput
+from sqlenrich.runner.backends import queries
+from sqlenrich.runner.backends.base import ModelUsage
 from sqlenrich.runner.backends.ledger import LEDGER
 from sqlenrich.runner.drift import Drift, FieldDrift
 from sqlenrich.runner.report import NOT_COUNTED
+from sqlenrich.runner.usage import cost_of
+from sqlenrich.spec.prices import Prices, money
 from sqlenrich.spec.quality import Requirement
 
 REFUSED = "(refused)"
@@ -31,11 +38,27 @@ WORST_ROWS = 20
 
 
 @dataclass(frozen=True)
+class Spent:
+    """The cost of a run."""
+
+    cost: float
+    currency: str
+    prices_as_of: str | None = None
+    """The day of the prices by which the report computes it; None for the cost that the run itself reported."""
+
+    def to_text(self) -> str:
+        """Return the amount; ``*`` marks one that the report computes."""
+        return f"{money(self.cost)} {self.currency}{'' if self.prices_as_of is None else '*'}"
+
+
+@dataclass(frozen=True)
 class RunFigures:
     """One run of the ledger, and how far its answers moved; None where there is no earlier run to compare it with."""
 
     run: RunLine
     drift: Drift | None = None
+    spent: Spent | None = None
+    """The cost; None where it is unknown."""
 
     @property
     def sigma(self) -> float | None:
@@ -56,6 +79,11 @@ class RunFigures:
         """Give a figure of the run's report; None where it is not told."""
         value = self.told.get(name)
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of the run, in and out, as far as they are told."""
+        return sum(int(self.number(name) or 0) for name in ("tokens_in", "tokens_out"))
 
     @property
     def refused_share(self) -> float | None:
@@ -227,6 +255,40 @@ def read_table(stored: StoredOutput) -> Table:
         rows_in = int(stored.rows(sql[-1])[0][0])
     refused = {str(code): int(rows) for code, rows in stored.rows(reasons)}
     return Table(rows_in, int(stored.rows(counted)[0][0]), refused, tuple(sql))
+
+
+def read_spent(stored: StoredOutput, prices: Prices | None) -> dict[str, Spent]:
+    """Return the cost of each run: the one that it reported, else that of its stored answers at given prices.
+
+    A run whose cost is unknown is left out.
+    """
+    found: dict[str, Spent] = {}
+    for run in stored.runs:
+        report = run.report or {}
+        cost = report.get("cost")
+        # A cost of 0 is known for a run that used no tokens, and for a model that is free.
+        if isinstance(cost, int | float) and not isinstance(cost, bool):
+            found[run.run_id] = Spent(float(cost), str(report.get("currency") or ""))
+        elif prices is not None and (usage := _stored_usage(stored, run)) is not None:
+            amount, _ = cost_of(usage, prices)
+            if amount is not None:
+                found[run.run_id] = Spent(amount, prices.currency, prices.as_of.isoformat())
+    return found
+
+
+def _stored_usage(stored: StoredOutput, run: RunLine) -> list[ModelUsage] | None:
+    """Return what the stored answers of a run took; None where some of them are not there any more."""
+    from sqlenrich.runner.backends.duckdb.database import name_parts
+
+    name = ".".join(map(stored.quoted, name_parts(run.responses)))
+    told = ((run.report or {}).get("stored") or {}).get("answers")
+    if stored.columns(name) is None:
+        return None if told else []
+    query = queries.usage_by_run(exp.to_table(name, dialect="duckdb")).where(equals("run_id", run.run_id))
+    rows = stored.rows(query.sql("duckdb"))
+    if told is not None and sum(int(row[2]) for row in rows) != told:
+        return None
+    return [ModelUsage(str(model), int(uncounted), *counts) for _, model, _, _, uncounted, *counts in rows]
 
 
 def runs_sql(stored: StoredOutput) -> str:

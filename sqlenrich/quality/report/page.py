@@ -72,7 +72,7 @@ def _run(report: QualityReport, line: RunFigures) -> tuple[str, ...]:
 
     ended = line.run.ended_at
     seconds = None if ended is None else (ended - line.run.started_at).total_seconds()
-    share, right, cost = line.refused_share, report.accuracy_of(line), line.number("cost")
+    share, right = line.refused_share, report.accuracy_of(line)
     return (
         line.run.run_id,
         str(line.run.started_at)[:16],
@@ -80,7 +80,7 @@ def _run(report: QualityReport, line: RunFigures) -> tuple[str, ...]:
         *map(figure, ("rows_in", "quarantined")),
         "–" if share is None else f"{100 * share:.2f} %",
         *map(figure, ("calls", "tokens_in", "tokens_out")),
-        "–" if cost is None else f"{money(cost)} {line.told.get('currency') or ''}",
+        "–" if line.spent is None else line.spent.to_text(),
         "–" if line.latency is None else f"{line.latency:,} ms",
         "–" if seconds is None else f"{seconds:,.0f} s",
         "–" if right is None else f"{100 * right:.1f} %",
@@ -91,8 +91,8 @@ def _run(report: QualityReport, line: RunFigures) -> tuple[str, ...]:
 
 def _series(report: QualityReport) -> list[Series]:
     def cost_of_a_row(line: RunFigures) -> float | None:
-        cost, calls = line.number("cost"), line.number("calls")
-        return 1000 * cost / calls if cost is not None and calls else None
+        calls = line.number("calls")
+        return 1000 * line.spent.cost / calls if line.spent is not None and calls else None
 
     def tokens(line: RunFigures) -> float | None:
         told = [line.number(name) for name in ("tokens_in", "tokens_out")]

@@ -12,7 +12,6 @@ from sqlenrich.core.version import __version__
 from sqlenrich.quality.report.facts import Accuracy, Answers, Refusals, RunFigures, SampleRows, Table
 from sqlenrich.quality.report.tiles import Tile
 from sqlenrich.quality.review.estimate import ReviewEstimate
-from sqlenrich.spec.prices import money
 
 WHOLE_RUN_IDS = 180
 """The width in which no id of a run is cut: other commands take it."""
@@ -70,6 +69,7 @@ class QualityReport:
                 "sigma": line.sigma,
                 "moved_most": None if line.moved_most is None else asdict(line.moved_most),
                 "report": dict(line.told),
+                "spent": None if line.spent is None else asdict(line.spent),
                 "snapshot": {} if line.run.snapshot is None else asdict(line.run.snapshot),
             }
             for line in self.runs
@@ -111,8 +111,7 @@ class QualityReport:
     def _run(self, line: RunFigures) -> tuple[str, ...]:
         counts = ("rows_in", "quarantined", "calls", "tokens_in", "tokens_out")
         shown = ("-" if (value := line.number(name)) is None else f"{int(value):,}" for name in counts)
-        cost = line.number("cost")
-        spent = "-" if cost is None else f"{money(cost)} {line.told.get('currency') or ''}".strip()
+        spent = "-" if line.spent is None else line.spent.to_text().strip()
         return (line.run.run_id, line.run.status, *shown, spent, self._right(line), *self._drift(line))
 
     def _drift(self, line: RunFigures) -> tuple[str, str]:

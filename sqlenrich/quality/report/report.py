@@ -16,6 +16,7 @@ from sqlenrich.quality.report.facts import (
     read_answers,
     read_refusals,
     read_sample,
+    read_spent,
     read_table,
     runs_sql,
 )
@@ -27,7 +28,10 @@ from sqlenrich.quality.stored_output import ALL_RUNS, StoredOutput, stored_resul
 from sqlenrich.runner.backends.ledger import LEDGER
 from sqlenrich.runner.drift import Drift
 from sqlenrich.runner.profiles import drift_query, drifts_of
+from sqlenrich.runner.session import settings_of
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.prices import Prices
+from sqlenrich.spec.settings import Config
 
 DEFAULT_ROWS = 500
 ROW_BYTES = 400_000
@@ -41,21 +45,26 @@ def report(
     page: str | Path | None = None,
     rows: int = DEFAULT_ROWS,
     with_rows: bool = True,
+    prices: str | Path | Prices | None = None,
+    config: Config | None = None,
 ) -> QualityReport:
     """Give what is known of an enrichment's table of answers, and write it as a page.
 
     ``output`` is what a run wrote. ``page`` is an HTML file to write: one file without requests, with ``rows`` sampled
-    rows. Without ``with_rows`` it has no text of any row: no sample, no example. What is not measured says which
-    command measures it. Raises ConfigError for an output without the enrichment's results, and for a page that another
-    program wrote.
+    rows. Without ``with_rows`` it has no text of any row: no sample, no example. What is not measured
+    says which command measures it. ``prices`` is a file of prices: by them, or by those of the settings, the report
+    computes the cost of runs that knew no prices. Raises ConfigError for an output without the enrichment's results,
+    and for a page that another program wrote.
     """
     if page is not None:
         if Path(page).suffix.lower() not in (".html", ".htm"):
             raise ConfigError(f"{page}: a page is an .html file")
         check_page(Path(page))
+    prices_now = settings_of(config, enrichment, prices).prices
     with stored_results(enrichment, output) as stored:
         drifts, newest, drift_sql = _drifts(stored)
-        lines = tuple(RunFigures(run, drifts.get(run.run_id)) for run in stored.runs)
+        spent = read_spent(stored, prices_now)
+        lines = tuple(RunFigures(run, drifts.get(run.run_id), spent.get(run.run_id)) for run in stored.runs)
         facts = read_table(stored)
         answers = read_answers(stored)
         accuracy = read_accuracy(stored, with_rows=with_rows)

@@ -156,14 +156,21 @@ def _refused(enrichment: Enrichment, table: Table) -> Tile:
 
 def _cost(runs: Sequence[RunFigures], command: Commands) -> Tile:
     question = "What did it cost?"
-    known = [(cost, str(run.told.get("currency") or "")) for run in runs if (cost := run.number("cost")) is not None]
-    tokens = sum(int(run.number(name) or 0) for run in runs for name in ("tokens_in", "tokens_out"))
-    if not known:
+    known = [run.spent for run in runs if run.spent is not None]
+    tokens = sum(run.tokens for run in runs)
+    unknown = [run for run in runs if run.spent is None]
+    if not any(one.cost for one in known) and (unknown or not known):
         detail = f"{counted(tokens, 'token')}, and no prices"
-        measured = command.of("run", "--output", command.output, "--prices", "prices.toml")
+        measured = command.of("report", "--output", command.output, "--prices", "prices.toml")
         return Tile(question, "unmeasured", "–", detail, measured)
-    currencies = sorted({currency for _, currency in known})
-    sums = " + ".join(f"{money(sum(cost for cost, one in known if one == each))} {each}" for each in currencies)
-    unknown = len(runs) - len(known)
-    more = f"; unknown for {counted(unknown, 'run')}" if unknown else ""
-    return Tile(question, "told", sums, f"{counted(tokens, 'token')} in {counted(len(runs), 'run')}{more}")
+    currencies = sorted({one.currency for one in known})
+    sums = " + ".join(
+        f"{money(sum(one.cost for one in known if one.currency == each))} {each}".strip() for each in currencies
+    )
+    detail = f"{counted(tokens, 'token')} in {counted(len(runs), 'run')}"
+    if unknown:
+        left = sum(run.tokens for run in unknown)
+        detail += f"; unknown for {counted(len(unknown), 'run')} of {counted(left, 'token')}"
+    if computed := [one.prices_as_of for one in known if one.prices_as_of is not None]:
+        detail += f"; {counted(len(computed), 'run')} (*) by prices of {max(computed)}"
+    return Tile(question, "told", sums, detail)

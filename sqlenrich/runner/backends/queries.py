@@ -17,12 +17,13 @@ from sqlenrich.spec.limits import TOO_LONG
 
 UNCOUNTED = "SUM(CASE WHEN call_error IS NULL AND (tokens_in IS NULL OR tokens_out IS NULL) THEN 1 ELSE 0 END)"
 """Answers without token counts."""
-_SPENT = (
-    UNCOUNTED,
-    "SUM(tokens_in)",
-    "SUM(CASE WHEN tokens_cached > tokens_in THEN tokens_in ELSE tokens_cached END)",
-    "SUM(tokens_out)",
-)
+TOKENS = {
+    "tokens_in": "SUM(tokens_in)",
+    "tokens_cached": "SUM(CASE WHEN tokens_cached > tokens_in THEN tokens_in ELSE tokens_cached END)",
+    "tokens_out": "SUM(tokens_out)",
+}
+"""The sums of a run's answers, as a report has them. LEAST is not used: DuckDB and Spark ignore its NULLs."""
+_SPENT = (UNCOUNTED, *TOKENS.values())
 NOT_ASKED = "NOT_ASKED"
 """The reason of a row that no run has asked."""
 BYTE_LENGTH = {"bigquery": "BYTE_LENGTH", "duckdb": "STRLEN"}
@@ -228,6 +229,15 @@ def usage_by_run(table: exp.Table) -> exp.Select:
     return select(*columns).from_(table).group_by("run_id", "model").order_by("run_id", "model")
 
 
+def served(run_id: str | None = None) -> exp.Select:
+    """Of the answers of a run, or to the requests of the prompts: the model that was asked, the model and the
+    fingerprint that the answers name, and the number of answers."""
+    groups = ("model", "served_model", "served_fingerprint")
+    asked = exp.In(this=exp.column("request_hash"), query=select("request_hash").from_(symbol("prompts")).subquery())
+    test = asked if run_id is None else equals("run_id", run_id)
+    return select(*groups, "COUNT(*)").from_(symbol("responses")).where(test, "call_error IS NULL").group_by(*groups)
+
+
 def latencies(run_id: str) -> exp.Select:
     """The latencies of a run's answers as ``v``."""
     return select("latency_ms AS v").from_(symbol("responses")).where(equals("run_id", run_id), "call_error IS NULL")
@@ -271,10 +281,11 @@ def pending_request(request_hash: str) -> exp.Select:
 
 
 def pending_answers(after: str, upto: str, most: int) -> exp.Select:
-    """The text, the error, the finish reason and the raw answer of answered requests after a hash, up to another."""
+    """What answered requests after a hash, up to another, were answered: text, error, finish reason, raw, models."""
     hash_ = exp.column("request_hash", "p")
     within = exp.GT(this=hash_, expression=literal(after)), exp.LTE(this=hash_.copy(), expression=literal(upto))
-    found = select("r.response", "r.call_error", "r.finish_reason", "r.raw").from_(symbol("responses", "r"))
+    columns = ("response", "call_error", "finish_reason", "raw", "model", "served_model")
+    found = select(*(f"r.{name}" for name in columns)).from_(symbol("responses", "r"))
     return found.join(symbol("pending", "p"), on=_same_attempt()).where(*within).limit(most)
 
 

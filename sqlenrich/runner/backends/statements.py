@@ -377,8 +377,11 @@ class StatementBackend:
         if not wanted & _MARKS <= present:
             whose = "is not sqlenrich's" if not present & _MARKS else "is not one of this enrichment"
             self.refuse_table(f"the table {table} {whose}; rename the prompt file or give another --output")
-        if whole and wanted - present:
-            self.refuse_table(f"{table} was made by another version of sqlenrich; give another --output")
+        if whole and (missing := sorted(wanted - present)):
+            self.refuse_table(
+                f"{table} has no column {', '.join(missing)}: another version of sqlenrich made it; "
+                "give another --output, or other --responses"
+            )
 
     def refuse_table(self, problem: str) -> NoReturn:
         """Raise ConfigError for a table that is not this run's."""

@@ -53,6 +53,8 @@ class RangeAnswer(NamedTuple):
     call_error: str | None
     finish_reason: str | None
     raw: str | None
+    model: str
+    served_model: str | None
 
 
 class RequestRange(NamedTuple):

@@ -30,7 +30,7 @@ FROM rendered;
 CREATE TABLE IF NOT EXISTS article_vector_responses (
   request_hash VARCHAR, attempt BIGINT, sent_hash VARCHAR, response VARCHAR, call_error VARCHAR, retryable BOOLEAN, finish_reason VARCHAR,
   model VARCHAR, version VARCHAR, fingerprint VARCHAR, tokens_in BIGINT, tokens_cached BIGINT, tokens_out BIGINT, latency_ms BIGINT, run_id VARCHAR,
-  asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, read_by VARCHAR) CLUSTER BY (request_hash);
+  asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, served_model VARCHAR, served_fingerprint VARCHAR, read_by VARCHAR) CLUSTER BY (request_hash);
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 EXECUTE IMMEDIATE $$
@@ -40,7 +40,8 @@ BEGIN
   LOOP
     UPDATE article_vector_responses SET
       call_error = sqlenrich_error(raw), finish_reason = CAST(NULL AS VARCHAR), tokens_in = CAST(NULL AS BIGINT), tokens_cached = CAST(NULL AS BIGINT),
-      tokens_out = CAST(NULL AS BIGINT), request_id = CAST(NULL AS VARCHAR), read_by = 'AI_EMBED d7684e3c',
+      tokens_out = CAST(NULL AS BIGINT), request_id = CAST(NULL AS VARCHAR), served_model = CAST(NULL AS VARCHAR),
+      served_fingerprint = CAST(NULL AS VARCHAR), read_by = 'AI_EMBED d7684e3c',
       response = COALESCE(CONCAT('{"embedding":', CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value') AS VARCHAR), '}'),
         CASE WHEN sqlenrich_error(raw) IS NULL AND GET_PATH(TRY_PARSE_JSON(raw), 'value') IS NOT NULL THEN '' END),
       retryable = COALESCE(REGEXP_INSTR(LOWER(sqlenrich_error(raw)), CONCAT(
@@ -80,7 +81,7 @@ $$;
 -- checked: one verdict per row
 CREATE OR REPLACE TRANSIENT TABLE article_vector_checked AS
 WITH answered AS (
-  SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason, response AS answer,
+  SELECT request_hash, attempt, asked_at, run_id, model, served_model, response, call_error, finish_reason, response AS answer,
     CASE WHEN response IS NULL THEN SUBSTR(raw, 1, 500) END AS unread
   FROM article_vector_responses WHERE request_hash IN (SELECT request_hash FROM article_vector_prompts)
 ), parsed AS (
@@ -124,7 +125,7 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
 )
-SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model,
+SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, COALESCE(r.served_model, r.model) AS _model,
   CASE
     WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
     WHEN p.request_hash IS NULL THEN 'NO_INPUT'

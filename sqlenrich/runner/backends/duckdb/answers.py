@@ -37,6 +37,8 @@ _ANSWERS = pa.schema(
         ("run_id", pa.large_string()),
         ("asked_at", pa.timestamp("us")),
         ("request_id", pa.large_string()),
+        ("served_model", pa.large_string()),
+        ("served_fingerprint", pa.large_string()),
     ]
 )
 _REPORTED = tuple(name for name in _ANSWERS.names if name not in ("version", "fingerprint", "run_id"))
