@@ -19,7 +19,10 @@ def main() -> NoReturn:
     try:
         status = cli.main(standalone_mode=False)
         sys.stdout.flush()
-    except click.exceptions.Abort:
+    except click.exceptions.Abort as error:
+        if isinstance(error.__cause__, EOFError):  # click takes each for a closed terminal
+            click.echo(f"Error: a file ends too early: {error.__cause__}", err=True)
+            sys.exit(EXIT_ERROR)
         click.echo("stopped", err=True)
         sys.exit(EXIT_STOPPED)
     except click.ClickException as error:

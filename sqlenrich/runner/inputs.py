@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+CUT_OFF = "it ends too early: copy it again"
+"""What is wrong with a compressed file whose end is missing."""
+
+
 @dataclass(frozen=True)
 class EncodedFiles:
     """Files of text in another encoding than UTF-8."""
@@ -100,6 +104,18 @@ def checked_encoding(encoding: str) -> str:
         return codecs.lookup(encoding).name
     except LookupError:
         raise ConfigError(f'no encoding "{encoding}"; examples: cp1252, latin-1, utf-16, shift_jis') from None
+
+
+def check_names(source: str, names: Sequence[str]) -> None:
+    """Refuse names of columns that are equal, or the same but for case. Raises ConfigError."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.get(name.lower())
+        if other == name:
+            raise ConfigError(f'{source}: the column "{name}" occurs twice; rename one')
+        if other is not None:
+            raise ConfigError(f'{source}: the columns "{other}" and "{name}" are the same but for case; rename one')
+        seen[name.lower()] = name
 
 
 def _of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:

@@ -27,6 +27,7 @@ from tests.support.runs import call, write_csv, write_prompt
 ROWS = [(1, "a,b"), (2, "ü"), (3, None)]
 CSV = 'id,body\n1,"a,b"\n2,ü\n3,\n'
 JSONL = "".join(json.dumps({"id": n, "body": body}) + "\n" for n, body in ROWS)
+ARRAY = json.dumps([{"id": n, "body": body} for n, body in ROWS], indent=2, ensure_ascii=False)
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +69,11 @@ PART: dict[str, bytes | str] = {
                                                 .replace("3,", "3\t").replace("id,", "id\t").encode())},
                      "a.tsv.gz", None, id="packed tsv"),
         pytest.param({"a.jsonl.gz": gzip.compress(JSONL.encode())}, "a.jsonl.gz", None, id="packed json"),
+        pytest.param({"a.json": ARRAY}, "a.json", None, id="json array"),
+        pytest.param({"a.jsonl": ARRAY}, "a.jsonl", None, id="an array as lines"),
+        pytest.param({"a.json": JSONL}, "a.json", None, id="lines as json"),
+        pytest.param({"a.json": ARRAY.strip("[]").replace("},", "}")}, "a.json", None, id="objects over several lines"),
+        pytest.param({"a.json.gz": gzip.compress(ARRAY.encode("cp1252"))}, "a.json.gz", "cp1252", id="packed array"),
         pytest.param({"a.ndjson.zst": zstd(JSONL.encode())}, "a.ndjson.zst", None, id="zstd json"),
         pytest.param({"a.csv": CSV.encode("cp1252")}, "a.csv", "cp1252", id="encoding"),
         pytest.param({"a.csv": CSV.encode("utf-16")}, "a.csv", "utf-16", id="utf-16"),
@@ -87,8 +93,8 @@ def test_files(folder: Path, files: dict[str, bytes | str], given: str, encoding
     assert read(given.replace("{folder}", str(folder)), encoding) == [(n, *row) for n, row in enumerate(ROWS, 1)]
 
 
-@pytest.mark.parametrize("content", [CSV, JSONL, gzip.compress(CSV.encode()), zstd(JSONL.encode()), "parquet"],
-                         ids=["csv", "json", "gzip", "zstd", "parquet"])  # fmt: skip
+@pytest.mark.parametrize("content", [CSV, JSONL, ARRAY, gzip.compress(CSV.encode()), zstd(JSONL.encode()), "parquet"],
+                         ids=["csv", "json", "array", "gzip", "zstd", "parquet"])  # fmt: skip
 def test_standard_input(monkeypatch: pytest.MonkeyPatch, content: bytes | str) -> None:
     if content == "parquet":
         file = io.BytesIO()
@@ -97,6 +103,24 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, content: bytes | str) -
     data = content.encode() if isinstance(content, str) else content
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     assert read("-") == [(n, *row) for n, row in enumerate(ROWS, 1)]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstd], ids=["gzip", "zstd"])
+@pytest.mark.parametrize("encoding", [None, "cp1252"])
+@pytest.mark.parametrize("name", ["-", "a.csv"])
+def test_a_packed_file_that_was_cut_off(
+    monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes], encoding: str | None, name: str
+) -> None:
+    """It is an error at work, told in words: click takes EOFError for a closed terminal."""
+    data = pack(b"id,body\n" + "".join(f"{n},{n * 7919 % 1013}\n" for n in range(40_000)).encode())[:-100]
+    given = name if name == "-" else name + {gzip.compress: ".gz", zstd: ".zst"}[pack]
+    write({} if name == "-" else {given: data})
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    own = ("--encoding", encoding) if encoding else ()
+    done = call("run", write_prompt(Path()), "--input", given, *own, "--output", "o.duckdb", "--mock")
+    assert done.status == 1, done.error
+    shown = "standard input" if name == "-" else given
+    assert done.error == f"{shown} can't be read: it ends too early: copy it again"
 
 
 def test_parquet_in_parts() -> None:
