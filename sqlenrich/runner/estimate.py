@@ -36,6 +36,7 @@ from sqlenrich.runner.source import compile_source, with_source_options
 from sqlenrich.runner.token_estimates import PendingRequests, TokensIn, TokensOut
 from sqlenrich.runner.usage import NO_PRICES
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.prices import Prices, money
 from sqlenrich.spec.run_settings import Caps, Mock
 from sqlenrich.spec.settings import Config
@@ -154,7 +155,7 @@ class EstimateOptions(SourceOptions, InputOptions, ModelOptions, CapOptions, Pla
 
 
 def estimate(
-    enrichment: Enrichment,
+    enrichment: Enrichment | str | Path,
     *,
     input: Any = None,
     output: str | Path | Sequence[str | Path] | None = None,
@@ -172,6 +173,7 @@ def estimate(
     warehouse nothing is written: it compiles the statements, counts by SELECTs, and counts the tokens of ``sample``
     prompts where it has a function for that.
     """
+    enrichment = enrichment_of(enrichment)
     check_options("estimate", options, EstimateOptions)
     given = input_of(input, options.get("encoding"))
     enrichment = with_source_options(enrichment, **chosen(options, SOURCE_OPTIONS))

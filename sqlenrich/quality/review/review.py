@@ -22,6 +22,7 @@ from sqlenrich.runner.inputs import input_of
 from sqlenrich.runner.options import names_of
 from sqlenrich.runner.report import counted
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.loader import enrichment_of
 
 WHOLE_ROW = "any field"
 
@@ -112,7 +113,7 @@ class Review:
 
 
 def review(
-    enrichment: Enrichment,
+    enrichment: Enrichment | str | Path,
     *,
     output: str | Path,
     sheet: str | Path | None = None,
@@ -135,6 +136,7 @@ def review(
     labelled rows. Raises ConfigError for an output without the enrichment's results, for a sheet of another database,
     and for verdicts that can't be.
     """
+    enrichment = enrichment_of(enrichment)
     if enrichment.embedding is not None:
         raise ConfigError(f"{enrichment.place}: people can't judge vectors")
     if sheet is not None and read:
