@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import NoReturn
@@ -16,6 +17,9 @@ from sqlenrich.runner.report import EXIT_ERROR, EXIT_STOPPED, EXIT_USAGE
 
 def main() -> NoReturn:
     """Run the command line and exit with its status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a console of cp1252 has no σ: it gets a question mark
+            stream.reconfigure(errors="replace")
     try:
         status = cli.main(standalone_mode=False)
         sys.stdout.flush()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sqlenrich.core.shown import Shown
 from sqlenrich.core.text_table import table
 from sqlenrich.plan.drift import WINDOW_ROWS, run_sigma
 from sqlenrich.spec.quality import DriftSettings
@@ -55,8 +56,8 @@ def why_not_compared(runs: Sequence[ProfiledRun]) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Drift:
+@dataclass(frozen=True, repr=False)
+class Drift(Shown):
     """How far the newest run has moved from earlier ones. ``sigma`` holds for all fields together."""
 
     name: str

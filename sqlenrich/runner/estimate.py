@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Unpack
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.limits import PER_MINUTE
+from sqlenrich.core.shown import Shown
 from sqlenrich.plan.relations import RELATIONS
 from sqlenrich.runner.backends import queries
 from sqlenrich.runner.inputs import Input, input_of
@@ -42,8 +43,8 @@ from sqlenrich.spec.run_settings import Caps, Mock
 from sqlenrich.spec.settings import Config
 
 
-@dataclass(frozen=True)
-class Estimate:
+@dataclass(frozen=True, repr=False)
+class Estimate(Shown):
     """The estimate of a run. ``calls`` are the requests without an answer, retries excluded;
     of those for vectors many go with one call.
 

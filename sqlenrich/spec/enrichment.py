@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.errors import PromptError
+from sqlenrich.core.shown import Shown
 from sqlenrich.core.turn import Turn
 from sqlenrich.core.types import STRING, Type, stored
 from sqlenrich.prompt import Prompt, compile_prompt, with_system
@@ -37,8 +38,8 @@ class SourceColumn:
     source_name: str
 
 
-@dataclass(frozen=True)
-class Enrichment:
+@dataclass(frozen=True, repr=False)
+class Enrichment(Shown):
     """A prompt for each row and the schema of its answer. :func:`~sqlenrich.load` makes it from a file."""
 
     name: str
@@ -83,6 +84,21 @@ class Enrichment:
     """How the quality of the answers is measured."""
     embedding: Embedding | None = None
     """The vector that is the only field of the output; None: a model writes the answers."""
+
+    def to_text(self) -> str:
+        """Give what it reads and what it gives, for people."""
+        try:
+            reads = ", ".join(self.prompt().columns)
+        except PromptError as error:
+            reads = error.message
+        lines = [
+            f"{self.name}{f': {self.description}' if self.description else ''}",
+            f"  reads  {reads}",
+            f"  key    {', '.join(self.key) or '_row, the number of a row'}",
+            *([f"  keeps  {', '.join(self.keep)}"] if self.keep else []),
+            f"  gives  {', '.join(self.output_columns)}",
+        ]
+        return "\n".join(lines)
 
     def repairs_of(self, *, sends_schema: bool) -> tuple[str, ...]:
         """Give the repairs of a call's answers. Without a schema a model may write its reasoning before the answer."""

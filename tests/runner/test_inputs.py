@@ -7,9 +7,12 @@ import gzip
 import http.server
 import io
 import json
+import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -272,3 +275,75 @@ def test_the_given_table_of_other_databases(folder: Path) -> None:
     backend = DbApiBackend(duckdb.connect(), engine="duckdb", schema="main")
     with pytest.raises(se.ConfigError, match="reads its own tables, not the given table"):
         se.run(se.load(write_prompt(folder)), input=[{"id": 1, "body": "x"}], output=backend, mock=True)
+
+
+# Columns that no table holds, and what stands for an enrichment -------------------------------------------------------
+
+
+def odd_tables() -> dict[str, Any]:
+    pd = pytest.importorskip("pandas")
+    big = pa.table({"id": [1], "body": ["a"], "odd": pa.array([Decimal("1" * 60)], pa.decimal256(76, 0))})
+    union = pa.UnionArray.from_dense(pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array([1])])
+    return {
+        "mixed objects": pd.DataFrame({"id": [1, 2], "body": ["a", "b"], "odd": [1, "q"]}),
+        "complex": pd.DataFrame({"id": [1], "body": ["a"], "odd": [1 + 2j]}),
+        "mixed list": [{"id": 1, "body": "a", "odd": 1}, {"id": 2, "body": "b", "odd": "q"}],
+        "decimal256": big,
+        "decimal256 stream": big.to_reader(),
+        "half": pa.table({"id": [1], "body": ["a"], "odd": pa.array([1.0], pa.float16())}),
+        "union": pa.table({"id": [1], "body": ["a"], "odd": union}),
+    }
+
+
+@pytest.mark.parametrize(
+    "case", ["mixed objects", "complex", "mixed list", "decimal256", "decimal256 stream", "half", "union"]
+)
+def test_a_column_that_nothing_reads_ends_no_run(folder: Path, case: str) -> None:
+    prompt = write_prompt(folder)
+    assert se.run(str(prompt), input=odd_tables()[case], mock=True).quarantined == 0
+
+
+def test_a_column_of_mixed_types_that_is_read() -> None:
+    mine = se.enrichment("mine", prompt="{{ odd }}", key=["id"], output={"kind(enum)": ["a"]})
+    with pytest.raises(
+        se.ConfigError, match='the column "odd" of the given table is read, and it can\'t be: .*one type'
+    ):
+        se.run(mine, input=odd_tables()["mixed list"], mock=True)
+    assert se.run(mine, input=odd_tables()["decimal256"], mock=True).enriched == 1
+    frame = pytest.importorskip("pandas").DataFrame([[1, "a", "b"]], columns=["id", "odd", "odd"])
+    with pytest.raises(se.ConfigError, match='the given DataFrame: the column "odd" occurs twice'):
+        se.run(mine, input=frame, mock=True)
+
+
+def test_a_path_or_a_template_stands_for_an_enrichment(folder: Path) -> None:
+    prompt = write_prompt(folder)
+    data = write_csv(Path("in.csv"), [(1, "a")])
+    assert "SELECT" in se.render("support_ticket", engine="duckdb")
+    with pytest.raises(se.SpecError, match="nope: no such file, and no template of that name"):
+        se.run("nope", input=data, mock=True)
+    estimated, report = (
+        se.estimate(prompt, input=data, mock=True),
+        se.run(prompt, input=data, output="o.duckdb", mock=True),
+    )
+    told = se.report(prompt, output="o.duckdb")
+    shown: list[Any] = [estimated, report, told, se.drift(prompt, output="o.duckdb"), se.load(prompt)]
+    for one in shown:
+        assert str(one) == repr(one) == one.to_text()
+        assert one._repr_html_().startswith("<pre>")
+    assert str(se.load(prompt)).splitlines()[1:3] == ["  reads  body", "  key    id"]
+
+
+def test_a_console_that_lacks_a_character(folder: Path) -> None:
+    """Each command that draws lines or prints a sigma ends with its status on a console of cp1252."""
+    prompt, data = write_prompt(folder), write_csv(Path("in.csv"), [(1, "ü→")])
+    code = "import sqlenrich.cli.main as m; m.main()"
+    env = {**os.environ, "PYTHONIOENCODING": "cp1252"}
+    for command in (
+        ("run", prompt, "--input", data, "--output", "o.duckdb", "--mock"),
+        ("show", "intent", "--output", "o.duckdb"),
+        ("preview", prompt, "--input", data, "--prompt-only"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *map(str, command)], env=env, capture_output=True, check=False
+        )
+        assert (done.returncode, b"Traceback" in done.stderr) == (0, False), done.stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.shown import Shown
 from sqlenrich.runner.report import counted
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
@@ -21,8 +22,8 @@ if TYPE_CHECKING:  # a name needs no driver
 EXIT_FAILED = 3
 
 
-@dataclass(frozen=True)
-class Audit:
+@dataclass(frozen=True, repr=False)
+class Audit(Shown):
     """What an audit found. Of one row it has the trail; of all rows the counts."""
 
     name: str

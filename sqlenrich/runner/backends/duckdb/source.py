@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
@@ -28,6 +29,9 @@ from sqlenrich.runner.backends.duckdb.input_files import DATABASES, JSON, InputF
 from sqlenrich.runner.backends.duckdb.json_files import json_files
 from sqlenrich.runner.backends.duckdb.types import portable_type
 from sqlenrich.runner.inputs import CUT_OFF, EncodedFiles, Input, TableInMemory, check_names, input_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SOURCE = "sqlenrich_source"
 ROWS = "sqlenrich_rows"
@@ -89,15 +93,54 @@ def relation(database: Database, source: Input, table: str | None, query: str | 
 def in_memory(database: Database, source: TableInMemory) -> str:
     """Give the SQL that reads a table in memory. One that can be read once is copied to the disk."""
     check_names(str(source), list(source.rows.schema.names))
+    rows = readable(database, source)
     try:
         if source.once:
-            sqlenrich_stream = source.rows  # noqa: F841 (DuckDB finds it by its name)
+            sqlenrich_stream = rows  # noqa: F841 (DuckDB finds it by its name)
             database.db.execute(f"CREATE OR REPLACE TEMP TABLE {ROWS} AS SELECT * FROM sqlenrich_stream")
         else:
-            database.db.register(ROWS, source.rows)
+            database.db.register(ROWS, rows)
     except duckdb.Error as error:
         raise ConfigError(problem(error, f"{source} can't be read: ")) from None
     return ROWS
+
+
+def readable(database: Database, source: TableInMemory) -> pa.Table | pa.RecordBatchReader:
+    """Give a table with the columns of types that DuckDB lacks as texts: decimals of 256 bits, half floats, unions."""
+    import pyarrow as pa
+
+    foreign = [field.name for field in source.rows.schema if not _known(database, field)]
+    if not foreign:
+        return source.rows
+
+    def converted(part: Any) -> Any:
+        for name in foreign:
+            place = part.schema.get_field_index(name)
+            column = part.column(place)
+            try:
+                texts = column.cast(pa.string())
+            except pa.ArrowException:
+                texts = pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+            part = part.set_column(place, name, texts)
+        return part
+
+    if isinstance(source.rows, pa.Table):
+        return converted(source.rows)
+    schema = pa.schema([each.with_type(pa.string()) if each.name in foreign else each for each in source.rows.schema])
+    return pa.RecordBatchReader.from_batches(schema, (converted(batch) for batch in source.rows))
+
+
+def _known(database: Database, field: pa.Field) -> bool:
+    """Tell whether DuckDB can read a column."""
+    import pyarrow as pa
+
+    if not pa.types.is_nested(field.type) and not pa.types.is_decimal256(field.type) and field.type != pa.float16():
+        return True
+    try:
+        database.db.from_arrow(pa.schema([field]).empty_table()).fetchall()
+    except (duckdb.Error, pa.ArrowException):
+        return False
+    return True
 
 
 def stored(table: str | None, query: str | None) -> str:
