@@ -305,9 +305,7 @@ def test_a_column_that_nothing_reads_ends_no_run(folder: Path, case: str) -> Non
 
 def test_a_column_of_mixed_types_that_is_read() -> None:
     mine = se.enrichment("mine", prompt="{{ odd }}", key=["id"], output={"kind(enum)": ["a"]})
-    with pytest.raises(
-        se.ConfigError, match='the column "odd" of the given table is read, and it can\'t be: .*one type'
-    ):
+    with pytest.raises(se.ConfigError, match=r'the column "odd" of the given table is read, and it .*one type'):
         se.run(mine, input=odd_tables()["mixed list"], mock=True)
     assert se.run(mine, input=odd_tables()["decimal256"], mock=True).enriched == 1
     frame = pytest.importorskip("pandas").DataFrame([[1, "a", "b"]], columns=["id", "odd", "odd"])
