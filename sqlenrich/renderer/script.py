@@ -72,6 +72,7 @@ def render(
     can't do.
     """
     enrichment = enrichment_of(enrichment)
+    enrichment.prompt(guess=False)  # nothing reads the types of the source
     if functions is None:
         plain = step is not None or not preflight or get_engine(engine).functions is None
         functions = "inline" if plain else "temporary"

@@ -345,3 +345,34 @@ def test_a_console_that_lacks_a_character(folder: Path) -> None:
             [sys.executable, "-c", code, *map(str, command)], env=env, capture_output=True, check=False
         )
         assert (done.returncode, b"Traceback" in done.stderr) == (0, False), done.stderr
+
+
+NESTED = [
+    {"id": n, "customer": {"name": "Ann", "tier": {"x": n}}, "items": [{"sku": "a", "qty": n}, {"sku": "b", "qty": 2}]}
+    for n in (1, 2)
+]
+NESTED_TEMPLATE = "{{ customer.name }} {{ customer['tier'].x + 1 }}{% for one in items %} {{ one.sku }}{% endfor %}"
+
+
+@pytest.mark.parametrize("given", ["a.jsonl", "rows"])
+def test_nested_columns_need_no_types(folder: Path, given: str) -> None:
+    """A run reads them from its source. A script can't, and its message is what the header needs."""
+    prompt = write_prompt(folder, template=NESTED_TEMPLATE.replace(" + 1", ""))
+    write({"a.jsonl": "".join(json.dumps(row) + "\n" for row in NESTED)})
+    report = se.run(prompt, input=NESTED if given == "rows" else given, output="o.duckdb", mock=True)
+    assert report.enriched == 2
+    assert se.retry(prompt, output="o.duckdb", mock=True).exit_status == 0
+    with duckdb.connect("o.duckdb") as db:
+        assert db.sql("SELECT prompt FROM intent_prompts ORDER BY id").fetchall() == [("Ann 1 a b",), ("Ann 2 a b",)]
+    declared = (
+        "columns: {customer: {struct: {name: string, tier: {struct: {x: string}}}}, "
+        "items: {array: {struct: {sku: string}}}}"
+    )
+    with pytest.raises(se.PromptError) as refused:
+        se.render(prompt, engine="duckdb")
+    assert f"declare its type: {declared}" in str(refused.value)
+    typed = write_prompt(folder, f"source: raw.t\nkey: [id]\n{declared}\n", NESTED_TEMPLATE.replace(" + 1", ""))
+    assert "customer" in se.render(typed, engine="duckdb")
+    wrong = write_prompt(folder, template="{{ customer.nome }}")
+    with pytest.raises(se.PromptError, match="nome"):
+        se.run(wrong, input=NESTED, mock=True)
