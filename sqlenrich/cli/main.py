@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import NoReturn
@@ -16,10 +17,16 @@ from sqlenrich.runner.report import EXIT_ERROR, EXIT_STOPPED, EXIT_USAGE
 
 def main() -> NoReturn:
     """Run the command line and exit with its status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a console of cp1252 has no σ: it gets a question mark
+            stream.reconfigure(errors="replace")
     try:
         status = cli.main(standalone_mode=False)
         sys.stdout.flush()
-    except click.exceptions.Abort:
+    except click.exceptions.Abort as error:
+        if isinstance(error.__cause__, EOFError):  # click takes each for a closed terminal
+            click.echo(f"Error: a file ends too early: {error.__cause__}", err=True)
+            sys.exit(EXIT_ERROR)
         click.echo("stopped", err=True)
         sys.exit(EXIT_STOPPED)
     except click.ClickException as error:

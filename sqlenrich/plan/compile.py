@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlglot import exp
@@ -40,6 +41,7 @@ from sqlenrich.plan.source_columns import BAD_VALUE, WRITTEN, SourceColumns
 from sqlenrich.schema.json_schema import hint_text
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.limits import TOO_LONG
+from sqlenrich.spec.loader import enrichment_of
 
 CTE_NAMES = frozenset(("asked", *RESULTS_CTE_NAMES, *CHECKED_CTE_NAMES, *PROMPTS_CTE_NAMES))
 """The names of the common table expressions inside the steps, and their aliases."""
@@ -57,7 +59,7 @@ class RetryCall(NamedTuple):
 
 
 def compile_plan(
-    enrichment: Enrichment,
+    enrichment: Enrichment | str | Path,
     engine: str,
     relations: Mapping[str, str] | None = None,
     *,
@@ -80,6 +82,7 @@ def compile_plan(
     :class:`~sqlenrich.UnsupportedError` for what the engine can't do, :class:`~sqlenrich.PromptError` for what can't
     be compiled in the template, :class:`~sqlenrich.ConfigError` for two relations of one name.
     """
+    enrichment = enrichment_of(enrichment)
     target = engine_of(enrichment, engine, asked_by_client=asked_by_client)
     tables = with_functions(relations_of(enrichment, target, relations or {}), functions)
     resolved = model or resolve_model(enrichment, target)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Unpack
 
 from sqlglot import exp
@@ -17,12 +19,13 @@ from sqlenrich.plan.drift import ACCEPTED, mark, runs
 from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.relations import symbol
 from sqlenrich.runner.backends.base import Backend
-from sqlenrich.runner.drift import Drift
+from sqlenrich.runner.drift import Drift, ProfiledRun, why_not_compared
 from sqlenrich.runner.options import check_options
 from sqlenrich.runner.place import Output, PlaceOptions, RunPlaceOptions, place_of
-from sqlenrich.runner.profiles import mark_alarm, read_drift, utc
+from sqlenrich.runner.profiles import mark_alarm, profiled_runs, read_drift, utc
 from sqlenrich.runner.session import backend_of, settings_of
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.settings import Config
 
 SHOWN = 5
@@ -30,7 +33,7 @@ SHOWN = 5
 
 
 def drift(
-    enrichment: Enrichment,
+    enrichment: Enrichment | str | Path,
     *,
     output: Output | None = None,
     accept: str | None = None,
@@ -43,6 +46,7 @@ def drift(
     ``options`` name a warehouse as those of :func:`~sqlenrich.run` do. An alarm is written down: such a run is not
     what later ones are compared with. Raises ConfigError where there is no run, or not the one to accept.
     """
+    enrichment = enrichment_of(enrichment)
     check_options("drift", options, PlaceOptions)
     config = settings_of(config, enrichment, None)
     place = place_of(enrichment, config, output, None, RunPlaceOptions(**options))  # type: ignore[typeddict-item]
@@ -57,33 +61,34 @@ def drift(
         if accept is not None:
             _accept(backend, plan, known, enrichment.name, accept)
         found = read_drift(backend, plan, enrichment)
-        newest = next(iter(known))
+        newest = known[0]
+        if accept is not None:
+            known = [replace(one, accepted=one.accepted or one.run == accept) for one in known]
         if not found.fields:
-            others = len(known) > 1
-            why = "the others were alarms, or are older than the accepted one" if others else "it is the first one"
-            return replace(found, run=newest, notes=(f"no earlier run to compare it with: {why}",))
-        if found.alarms and not known[newest]:
-            mark_alarm(backend, plan, found, _started(backend, plan, newest))
+            return replace(found, run=newest.run, notes=(why_not_compared(known),))
+        if found.alarms and not (newest.accepted or newest.alarm):
+            mark_alarm(backend, plan, found, _started(backend, plan, newest.run))
         return found
 
 
-def _runs(backend: Backend, plan: Plan, name: str) -> dict[str, bool]:
-    """Give the runs with a profile, the newest first, and whether it is written down that they alarmed or are accepted.
+def _runs(backend: Backend, plan: Plan, name: str) -> list[ProfiledRun]:
+    """Give the runs with a profile, the newest first, and what is written down of them.
 
     Raises ConfigError where there are none.
     """
     rows = backend.read(plan, runs(get_engine(backend.engine))) if backend.has_profiles(plan) else []
     if not rows:
         raise ConfigError(f"{backend.place} has no profile of a run of {name}: run it first")
-    return {str(run): bool(int(accepted) or int(alarmed)) for run, _, accepted, alarmed in rows}
+    return profiled_runs(rows)
 
 
-def _accept(backend: Backend, plan: Plan, known: dict[str, bool], name: str, run: str) -> None:
+def _accept(backend: Backend, plan: Plan, known: Sequence[ProfiledRun], name: str, run: str) -> None:
     """Begin a new baseline with a run. Raises ConfigError for one that is not there."""
-    if run not in known:
-        newest = ", ".join(list(known)[:SHOWN])
+    names = [one.run for one in known]
+    if run not in names:
+        newest = ", ".join(names[:SHOWN])
         raise ConfigError(
-            f'{backend.place} has no run "{run}"{did_you_mean(run, known)} of {name}; the newest are: {newest}'
+            f'{backend.place} has no run "{run}"{did_you_mean(run, names)} of {name}; the newest are: {newest}'
         )
     engine = get_engine(backend.engine)
     started = utc(engine, _started(backend, plan, run))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from sqlglot import exp
@@ -29,11 +30,12 @@ from sqlenrich.renderer.statements import (
 )
 from sqlenrich.renderer.tables import clean_up, guards
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.settings import Config, find_config
 
 
 def render(
-    enrichment: Enrichment,
+    enrichment: Enrichment | str | Path,
     engine: str,
     *,
     relations: Mapping[str, str] | None = None,
@@ -69,6 +71,8 @@ def render(
     ``step="drift"`` and so on gives one of them. Raises :class:`~sqlenrich.UnsupportedError` for what the engine
     can't do.
     """
+    enrichment = enrichment_of(enrichment)
+    enrichment.prompt(guess=False)  # nothing reads the types of the source
     if functions is None:
         plain = step is not None or not preflight or get_engine(engine).functions is None
         functions = "inline" if plain else "temporary"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sqlenrich.core.shown import Shown
 from sqlenrich.core.text_table import table
-from sqlenrich.plan.drift import run_sigma
+from sqlenrich.plan.drift import WINDOW_ROWS, run_sigma
 from sqlenrich.spec.quality import DriftSettings
 
 EXIT_ALARM = 3
@@ -30,7 +32,32 @@ class FieldDrift:
 
 
 @dataclass(frozen=True)
-class Drift:
+class ProfiledRun:
+    """A run with a profile of its answers."""
+
+    run: str
+    rows: int
+    accepted: bool
+    alarm: bool
+
+
+def why_not_compared(runs: Sequence[ProfiledRun]) -> str:
+    """Give why the newest run is compared with no other. ``runs`` are all that have a profile, the newest first."""
+    if len(runs) == 1:
+        return "no earlier run to compare it with: it is the first one"
+    baseline = next((place for place, one in enumerate(runs) if one.accepted), len(runs))
+    known = [one for one in runs[1 : baseline + 1] if one.accepted or not one.alarm]
+    if baseline == 0 or not known:
+        return "no earlier run to compare it with: the others were alarms, or are older than the accepted one"
+    rows = runs[0].rows + sum(one.rows for one in known)
+    return (
+        f"too few rows to compare: runs are taken together until they have {WINDOW_ROWS}, and all {1 + len(known)} "
+        f"together have {rows:,}"
+    )
+
+
+@dataclass(frozen=True, repr=False)
+class Drift(Shown):
     """How far the newest run has moved from earlier ones. ``sigma`` holds for all fields together."""
 
     name: str

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Unpack
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.limits import PER_MINUTE
+from sqlenrich.core.shown import Shown
 from sqlenrich.plan.relations import RELATIONS
 from sqlenrich.runner.backends import queries
 from sqlenrich.runner.inputs import Input, input_of
@@ -36,13 +37,14 @@ from sqlenrich.runner.source import compile_source, with_source_options
 from sqlenrich.runner.token_estimates import PendingRequests, TokensIn, TokensOut
 from sqlenrich.runner.usage import NO_PRICES
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.prices import Prices, money
 from sqlenrich.spec.run_settings import Caps, Mock
 from sqlenrich.spec.settings import Config
 
 
-@dataclass(frozen=True)
-class Estimate:
+@dataclass(frozen=True, repr=False)
+class Estimate(Shown):
     """The estimate of a run. ``calls`` are the requests without an answer, retries excluded;
     of those for vectors many go with one call.
 
@@ -154,7 +156,7 @@ class EstimateOptions(SourceOptions, InputOptions, ModelOptions, CapOptions, Pla
 
 
 def estimate(
-    enrichment: Enrichment,
+    enrichment: Enrichment | str | Path,
     *,
     input: Any = None,
     output: str | Path | Sequence[str | Path] | None = None,
@@ -172,6 +174,7 @@ def estimate(
     warehouse nothing is written: it compiles the statements, counts by SELECTs, and counts the tokens of ``sample``
     prompts where it has a function for that.
     """
+    enrichment = enrichment_of(enrichment)
     check_options("estimate", options, EstimateOptions)
     given = input_of(input, options.get("encoding"))
     enrichment = with_source_options(enrichment, **chosen(options, SOURCE_OPTIONS))

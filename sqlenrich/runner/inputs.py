@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,6 +12,10 @@ from sqlenrich.core.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+CUT_OFF = "it ends too early: copy it again"
+"""What is wrong with a compressed file whose end is missing."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ class TableInMemory:
     rows: pa.Table | pa.RecordBatchReader
     once: bool
     name: str = "the given table"
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """The columns that no table of typed columns can hold, and why: they may be there if nothing reads them."""
 
     def __str__(self) -> str:
         return self.name
@@ -62,9 +68,9 @@ def input_of(given: Any, encoding: str | None = None) -> Input:
         if isinstance(given, pa.RecordBatchReader):
             return TableInMemory(given, once=True)
         if isinstance(given, Sequence) and all(isinstance(row, Mapping) for row in given):
-            return TableInMemory(_of_rows(given), once=False)
+            return _of_columns(_of_rows(given))
         if (found := _of_library(given)) is not None:
-            return TableInMemory(found, once=False)
+            return found
         if hasattr(given, "__arrow_c_stream__"):
             return TableInMemory(pa.RecordBatchReader.from_stream(given), once=True)
     except pa.ArrowException as error:
@@ -102,24 +108,53 @@ def checked_encoding(encoding: str) -> str:
         raise ConfigError(f'no encoding "{encoding}"; examples: cp1252, latin-1, utf-16, shift_jis') from None
 
 
-def _of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Give rows as a table with the keys of all of them: a key that a row lacks is NULL."""
-    import pyarrow as pa
+def check_names(source: str, names: Sequence[str]) -> None:
+    """Refuse names of columns that are equal, or the same but for case. Raises ConfigError."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.get(name.lower())
+        if other == name:
+            raise ConfigError(f'{source}: the column "{name}" occurs twice; rename one')
+        if other is not None:
+            raise ConfigError(f'{source}: the columns "{other}" and "{name}" are the same but for case; rename one')
+        seen[name.lower()] = name
 
+
+def _of_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Give rows as columns with the keys of all of them: a key that a row lacks is NULL."""
     names = list(dict.fromkeys(str(name) for row in rows for name in row))
     if not names:
         raise ConfigError("the given list has no rows: its columns are unknown")
-    return pa.table({name: [row.get(name) for row in rows] for name in names})
+    return {name: [row.get(name) for row in rows] for name in names}
 
 
-def _of_library(frame: Any) -> pa.Table | None:
+def _of_columns(columns: Mapping[str, Any]) -> TableInMemory:
+    """Give columns of values as a table. Those of mixed types are left out, with their reasons."""
+    import pyarrow as pa
+
+    found: dict[str, Any] = {}
+    unread: dict[str, str] = {}
+    for name, values in columns.items():
+        try:
+            found[name] = pa.Array.from_pandas(values) if hasattr(values, "to_numpy") else pa.array(values)
+        except (pa.ArrowException, OverflowError) as error:
+            unread[name] = str(error.args[0] if error.args else error).splitlines()[0]
+    if not found:
+        raise pa.ArrowTypeError(next(iter(unread.values())))
+    return TableInMemory(pa.table(found), once=False, unread=unread)
+
+
+def _of_library(frame: Any) -> TableInMemory | None:
     """Give a frame of pandas without its index, or of polars, as a table; None for anything else."""
     import pyarrow as pa
 
     module, kind = type(frame).__module__.partition(".")[0], type(frame).__name__
     if module == "pandas" and kind == "DataFrame":
-        return pa.Table.from_pandas(frame, preserve_index=False)
+        check_names("the given DataFrame", [str(name) for name in frame.columns])
+        try:
+            return TableInMemory(pa.Table.from_pandas(frame, preserve_index=False), once=False)
+        except pa.ArrowException:
+            return _of_columns({str(name): frame[name] for name in frame.columns})
     if module == "polars" and kind in ("DataFrame", "LazyFrame"):
-        found: pa.Table = (frame.collect() if kind == "LazyFrame" else frame).to_arrow()
-        return found
+        return TableInMemory((frame.collect() if kind == "LazyFrame" else frame).to_arrow(), once=False)
     return None

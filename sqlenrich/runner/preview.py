@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from sqlenrich.core.embedding import DEFAULT_ALIASES
@@ -32,6 +33,7 @@ from sqlenrich.schema.checks.json_text import repair
 from sqlenrich.schema.checks.repairs import kept_nulls
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.limits import CUT, TOO_LONG
+from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.run_settings import Mock
 from sqlenrich.spec.settings import Config, find_config
 
@@ -63,7 +65,7 @@ class PreviewLine(PlanLine):
 
 
 def preview(
-    enrichment: Enrichment,
+    enrichment: Enrichment | str | Path,
     *,
     input: Any = None,
     rows: int = 5,
@@ -79,6 +81,7 @@ def preview(
     With ``prompt_only``, or if the ``observer`` declines, nothing is sent: the text shows the prompts and the request.
     Otherwise the rows are asked and judged, and the text extrapolates their tokens to the whole table.
     """
+    enrichment = enrichment_of(enrichment)
     from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
 
     check_options("preview", options, PreviewOptions)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from sqlenrich.core.engine import VendorFact
+from sqlenrich.core.shown import Shown
 from sqlenrich.runner.report import EXIT_DONE, EXIT_OVER_LIMIT, counted
 
 SHOWN = 200
@@ -38,8 +39,8 @@ class Finding:
     read_on: str
 
 
-@dataclass(frozen=True)
-class ProbeReport:
+@dataclass(frozen=True, repr=False)
+class ProbeReport(Shown):
     """What a probe found. ``calls`` are the requests that the model was asked."""
 
     engine: str

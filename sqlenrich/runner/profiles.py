@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +16,7 @@ from sqlenrich.plan.drift import ALARM, COLUMNS, drift, mark
 from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.profiles import profile, profile_fields
 from sqlenrich.runner.backends.base import Backend
-from sqlenrich.runner.drift import Drift, FieldDrift
+from sqlenrich.runner.drift import Drift, FieldDrift, ProfiledRun
 from sqlenrich.spec.enrichment import Enrichment
 
 FEW_WINDOWS = 3
@@ -79,6 +79,11 @@ def _drift(enrichment: Enrichment, run: str, found: Sequence[dict[str, Any]]) ->
         runs = "one earlier run" if windows == 1 else f"{windows} earlier runs"
         notes = (f"{runs}: how much the answers vary from run to run is hardly known, so only wide moves are told",)
     return Drift(enrichment.name, run, tuple(moved), enrichment.quality.drift, notes)
+
+
+def profiled_runs(rows: Iterable[tuple[Any, ...]]) -> list[ProfiledRun]:
+    """Give the runs that the rows of :func:`sqlenrich.plan.drift.runs` tell, the newest first."""
+    return [ProfiledRun(str(run), int(count), bool(int(ok)), bool(int(alarm))) for run, count, ok, alarm in rows]
 
 
 def mark_alarm(backend: Backend, plan: Plan, found: Drift, started: datetime) -> None:

@@ -11,6 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.shown import Shown
 from sqlenrich.runner.report_html import ROWS_SHOWN, report_html
 from sqlenrich.runner.result_tables import ResultTables, to_pandas, to_polars
 from sqlenrich.spec.prices import money
@@ -49,8 +50,8 @@ class Refused(dict[str, int]):
         return self._results
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Shown):
     """The counts of one run. Always ``rows_in = enriched + quarantined``.
 
     ``distinct_requests`` counts the input's hashes, ``cached`` those answered before the run, ``calls`` every request

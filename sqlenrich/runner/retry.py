@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple, Unpack
 
 from sqlenrich.core.embedding import DEFAULT_ALIASES
@@ -31,12 +32,13 @@ from sqlenrich.runner.report import Report, counted
 from sqlenrich.runner.session import Loop, Session, backend_of, choice_of, new_budget, settings_of
 from sqlenrich.runner.source import with_source_options
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.run_settings import Caps, Mock
 from sqlenrich.spec.settings import Config
 
 
 def retry(
-    enrichment: Enrichment,
+    enrichment: Enrichment | str | Path,
     *,
     output: Output | None = None,
     reasons: Sequence[str] | None = None,
@@ -58,6 +60,7 @@ def retry(
     dropped. Raises ConfigError
     where the file would ask something else than the last run did.
     """
+    enrichment = enrichment_of(enrichment)
     clock = time.monotonic()
     check_keeps_prompts(enrichment)
     check_options("retry", options, RetryOptions)

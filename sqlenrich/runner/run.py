@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import threading
 import time
+from pathlib import Path
 from typing import Any, Unpack
 
 from sqlenrich.core.endpoint import Endpoint
@@ -36,12 +37,13 @@ from sqlenrich.runner.report import Report
 from sqlenrich.runner.session import Session, backend_of, choice_of, settings_of
 from sqlenrich.runner.source import key_warning, with_source_options
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.run_settings import Caps, Mock
 from sqlenrich.spec.settings import Config
 
 
 def run(
-    enrichment: Enrichment,
+    enrichment: Enrichment | str | Path,
     *,
     input: Any = None,
     output: Output | None = None,
@@ -77,6 +79,7 @@ def run(
 
     A bad answer is a row of NAME_quarantine. Raises SqlenrichError only for what keeps a run from starting or going on.
     """
+    enrichment = enrichment_of(enrichment)
     clock = time.monotonic()
     check_options("run", options, RunOptions)
     source = input_of(input, options.get("encoding"))

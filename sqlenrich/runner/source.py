@@ -11,7 +11,7 @@ from sqlenrich.plan.compile import compile_plan
 from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.runner.backends.base import Backend
-from sqlenrich.runner.inputs import Input, input_name
+from sqlenrich.runner.inputs import Input, TableInMemory, input_name
 from sqlenrich.runner.options import names_of
 from sqlenrich.spec.enrichment import Enrichment, SourceColumn
 
@@ -30,6 +30,13 @@ def compile_source(
     source = backend.bind(enrichment, input)
     if not enrichment.key:
         enrichment = replace(enrichment, key=("_row",))
+    if isinstance(input, TableInMemory):
+        for name in map(enrichment.source_name, enrichment.used_columns()):
+            if name in input.unread and name not in (source.types or {}):
+                raise ConfigError(
+                    f'the column "{name}" of {input} is read, and it can\'t be: {input.unread[name]}; '
+                    "give its values one type, such as text"
+                )
     check_columns(enrichment, source.types, input_name(input) or str(enrichment.source))
     tables = {**(relations or backend.relations(enrichment.name))}
     if source.relation is not None:

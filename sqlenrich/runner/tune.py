@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, RunError
+from sqlenrich.core.shown import Shown
 from sqlenrich.core.text_table import table
 from sqlenrich.llm.messages import Request
 from sqlenrich.runner.model_choice import only_model
@@ -53,8 +54,8 @@ class Width:
     """The share of requests that failed or were refused."""
 
 
-@dataclass(frozen=True)
-class Tuned:
+@dataclass(frozen=True, repr=False)
+class Tuned(Shown):
     """The widths that were tried, and the best one. ``written`` is the file that has it now, None for none."""
 
     url: str

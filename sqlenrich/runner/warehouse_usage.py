@@ -14,6 +14,7 @@ from sqlglot import exp, select
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.names import relation
 from sqlenrich.core.printer import print_sql
+from sqlenrich.core.shown import Shown
 from sqlenrich.core.sql import equals, literal
 from sqlenrich.core.text_table import table
 from sqlenrich.plan.relations import RELATIONS
@@ -79,8 +80,8 @@ class RunUsage:
         return [self.run_id, self.name, self.status, *shown, cost, ", ".join(amounts) or nothing]
 
 
-@dataclass(frozen=True)
-class Usage:
+@dataclass(frozen=True, repr=False)
+class Usage(Shown):
     """What the runs of one schema took. ``problem`` says why the vendor's records, ``source``, can't be read."""
 
     runs: tuple[RunUsage, ...]

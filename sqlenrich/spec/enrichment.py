@@ -11,10 +11,12 @@ from typing import Any
 
 from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.errors import PromptError
+from sqlenrich.core.shown import Shown
 from sqlenrich.core.turn import Turn
-from sqlenrich.core.types import STRING, Type, stored
+from sqlenrich.core.types import STRING, Array, Struct, Type, stored, type_json
 from sqlenrich.core.zones import DEFAULT_ZONE
 from sqlenrich.prompt import Prompt, compile_prompt, with_system
+from sqlenrich.prompt.shapes import column_shapes
 from sqlenrich.schema import Checks, build_checks, output_columns
 from sqlenrich.spec.condition import columns_of_condition, parse_condition
 from sqlenrich.spec.limits import Limit
@@ -37,8 +39,8 @@ class SourceColumn:
     source_name: str
 
 
-@dataclass(frozen=True)
-class Enrichment:
+@dataclass(frozen=True, repr=False)
+class Enrichment(Shown):
     """A prompt for each row and the schema of its answer. :func:`~sqlenrich.load` makes it from a file."""
 
     name: str
@@ -86,17 +88,63 @@ class Enrichment:
     embedding: Embedding | None = None
     """The vector that is the only field of the output; None: a model writes the answers."""
 
-    def prompt(self, types: Mapping[str, Type] | None = None) -> Prompt:
+    def to_text(self) -> str:
+        """Give what it reads and what it gives, for people."""
+        try:
+            reads = ", ".join(self.prompt().columns)
+        except PromptError as error:
+            reads = error.message
+        lines = [
+            f"{self.name}{f': {self.description}' if self.description else ''}",
+            f"  reads  {reads}",
+            f"  key    {', '.join(self.key) or '_row, the number of a row'}",
+            *([f"  keeps  {', '.join(self.keep)}"] if self.keep else []),
+            f"  gives  {', '.join(self.output_columns)}",
+        ]
+        return "\n".join(lines)
+
+    def prompt(self, types: Mapping[str, Type] | None = None, *, guess: bool = True) -> Prompt:
         """Compile the template, and that of a system message that differs by row.
 
-        ``types`` are the source's real column types by template name, if known.
+        ``types`` are the source's real column types by template name, if known. Without them a column is a text, or,
+        with ``guess``, the struct or the array as which the template reads it: the source decides. Raises
+        :class:`~sqlenrich.PromptError`, without ``guess`` also where a struct has no declared type.
         """
+        if types is not None:
+            return self._compiled(types, None)
+        try:
+            return self._compiled({}, STRING)
+        except PromptError as error:
+            shapes = self._shapes()
+            if not shapes:
+                raise
+            if guess:
+                return self._compiled(shapes, STRING)
+            declared = ", ".join(f"{name}: {_flow(kind)}" for name, kind in shapes.items())
+            first = error.problems[0]
+            told = PromptError(
+                f"{first.message}; declare its type: columns: {{{declared}}}",
+                source=first.source,
+                line=first.line,
+                column=first.column,
+            )
+            raise PromptError.of([told, *error.problems[1:]]) from None
+
+    def _shapes(self) -> dict[str, Type]:
+        """Give the structs and arrays that the template reads without a declared type."""
+        known = [name for name, column in self.columns.items() if column.type is not None]
+        texts = (self.template, self.system or "")
+        folder = self.path.resolve().parent if self.path is not None else None
+        known += ["output", *self.vars]
+        return {name: kind for text in texts for name, kind in column_shapes(text, known, folder).items()}
+
+    def _compiled(self, types: Mapping[str, Type], default: Type | None) -> Prompt:
         declared = {name: column.type for name, column in self.columns.items() if column.type is not None}
         compiled = functools.partial(
             compile_prompt,
-            columns={**(types or {}), **declared},
+            columns={**types, **declared},
             vars={"output": self.schema.get("properties", {}), **self.vars},
-            default=STRING if types is None else None,
+            default=default,
             folder=self.path.resolve().parent if self.path is not None else None,
         )
         if self.system is None:
@@ -151,3 +199,10 @@ class Enrichment:
         """Give the source's name of a column of the template, the key or ``keep``."""
         spec = self.columns.get(column)
         return spec.source_name if spec is not None else column
+
+
+def _flow(kind: Type) -> str:
+    """Give a type as YAML on one line."""
+    if isinstance(kind, Struct):
+        return f"{{struct: {{{', '.join(f'{name}: {_flow(inner)}' for name, inner in kind.fields)}}}}}"
+    return f"{{array: {_flow(kind.item)}}}" if isinstance(kind, Array) else str(type_json(kind))

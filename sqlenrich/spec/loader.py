@@ -59,6 +59,11 @@ def load(path: str | Path) -> Enrichment:
     return loads(text, name=file.stem, path=file)
 
 
+def enrichment_of(given: Enrichment | str | Path) -> Enrichment:
+    """Give an enrichment itself, or that of a file or a template's name, as :func:`load` does."""
+    return given if isinstance(given, Enrichment) else load(given)
+
+
 def loads(text: str, *, name: str = "enrichment", path: Path | None = None) -> Enrichment:
     """Load an enrichment from the text of a prompt file. Its tables have the ``name``. Raises as :func:`load` does."""
     return _Loader(text, name, path).load_file()

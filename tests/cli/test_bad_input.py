@@ -91,13 +91,24 @@ def test_the_header_tells_the_delimiter(
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("in.jsonl", b'{"id":1,"body":"a"}\n{"id":2,"body":\n', "Malformed JSON"),
-        ("in.jsonl", b'{"id":1,"body":"a"}\n[1,2]\n', "a line is not a JSON object"),
+        (
+            "in.jsonl",
+            b'{"id":1,"body":"a"}\n\n{"id":2,"body":\n{"id":3}\n',
+            ", line 3: Malformed JSON: Expecting value",
+        ),
+        ("in.jsonl", b'{"id":1,"body":"a"}\n[1,2]\n', ", line 2: a line is not a JSON object"),
         ("in.jsonl", b"id,body\n1,a\n", "Malformed JSON"),
         ("in.jsonl", b'{"body":"a","Body":"b"}\n', '"Body" and "body" are the same but for case'),
+        ("in.json", b'[{"id":1,"body":"a"},\n{"id":2,"body":]', ", line 2: Malformed JSON: Expecting value"),
+        ("in.json", b'[{"id":1,"body":"a"}, 7]', ": value 2 is not a JSON object"),
+        ("in.json", b"[]", " has no rows: its columns are unknown"),
         ("in.parquet", b"id,body\n1,a\n", "can't be read"),
         ("in.duckdb", b"id,body\n1,a\n", "it is not a valid DuckDB database file"),
-        ("in.xlsx", b"PK", "unknown kind of file; there are: .csv, .tsv, .jsonl, .ndjson, .parquet, .duckdb, .db"),
+        (
+            "in.xlsx",
+            b"PK",
+            "unknown kind of file; there are: .csv, .tsv, .jsonl, .ndjson, .json, .parquet",
+        ),
         ("in.csv.gz", b"x", "Not a gzipped file"),
     ],
 )
@@ -108,6 +119,25 @@ def test_bad_files_of_other_kinds(tmp_path: Path, name: str, content: bytes, exp
     assert result.status in (1, 2)
     assert expected in result.error
     assert str(data) in result.error
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "where"),
+    [
+        ("in.csv", b"id,body\n1,", b"\n2,b\n", "a line of the input is"),
+        ("in.csv", b"id,body\n1,", b"\n", "the last line is"),  # DuckDB itself leaves such a row out
+        ("in.jsonl", b'{"id":0}\n{"id":1,"body":"', b'"}\n', "line 2:"),
+        ("in.json", b'[{"id":"', b'"}]', "a line of the input is"),
+    ],
+)
+def test_a_text_that_is_longer_than_a_line_may_be(
+    tmp_path: Path, name: str, before: bytes, after: bytes, where: str
+) -> None:
+    data = tmp_path / name
+    data.write_bytes(before + b"x" * (2**25 + 2**20) + after)
+    result = run(write_prompt(tmp_path), data, tmp_path / "out.duckdb")
+    assert result.status in (1, 2)
+    assert f"{where} longer than 16 MiB; shorten its texts, or write the file as Parquet" in result.error
 
 
 def test_missing_files_and_folders(tmp_path: Path) -> None:

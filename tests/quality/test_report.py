@@ -189,6 +189,19 @@ def test_answers_that_moved(output: Path, header: str, status: str, outcome: str
     assert urgency.moved == pytest.approx(2 / 30)
 
 
+def test_few_rows_are_not_compared(output: Path) -> None:
+    """The report and ``drift`` say the same of runs that have fewer than 200 rows together, and speak of no alarm."""
+    with duckdb.connect(str(output)) as db:
+        db.execute(PROFILES)
+        for run, a in (("1", 60), ("2", 90)):
+            add_profile(db, run, [("label", "a", a), ("label", "b", 99 - a), ("_error", "accepted", 99)])
+    reason = "too few rows to compare: runs are taken together until they have 200, and all 2 together have 198"
+    (found,) = [one for one in report(output, "").tiles if "moved" in one.question]
+    assert (found.status, found.figure, found.detail) == ("unmeasured", "–", reason)
+    told = call("drift", output.with_name("intent.prompt"), "--output", output)
+    assert (told.status, told.out.splitlines()[-1]) == (0, reason)
+
+
 def test_answers_that_moved_too_far_are_red(output: Path) -> None:
     with duckdb.connect(str(output)) as db:
         db.execute(PROFILES)

@@ -347,6 +347,22 @@ def test_judged_rows_become_labelled_rows(tmp_path: Path) -> None:
     assert truth.read_text(encoding="utf-8") == f"expected_label,id\na,{ids[0]}\n{answers[ids[1]][0]},{ids[1]}\n"
 
 
+def test_the_file_of_judged_rows_is_one_that_evaluate_reads(tmp_path: Path) -> None:
+    """The column of labels may be kept, and what is kept alone is not in the file."""
+    header = "key: [id]\nkeep: [truth, more]\nevaluate: {fields: {label: truth}}\n"
+    prompt = write_prompt(tmp_path, header)
+    data = write_csv(tmp_path / "in.csv", [("7", "a", "b", "x"), ("8", "b", "", "y")], ("id", "body", "truth", "more"))
+    output, sheet, truth = tmp_path / "out.duckdb", tmp_path / "r.csv", tmp_path / "labels.csv"
+    run(prompt, data, output)
+    call("review", prompt, "--output", output, "--sheet", sheet)
+    fill(sheet, lambda *_: "y")
+    options = ("--truth", truth, "--input", data)
+    assert estimate(prompt, output, "--read", sheet, *options)["labelled"] == 2
+    assert truth.read_text(encoding="utf-8").splitlines()[0] == "id,body,truth,expected_urgency"
+    scored = call("evaluate", prompt, "--truth", truth, "--output", output, "--mock", "--json")
+    assert (scored.status, json.loads(scored.out)["fields"][0]["right"]) == (0, 2), scored.error
+
+
 # Bad input -----------------------------------------------------------------------------------------------------------
 
 

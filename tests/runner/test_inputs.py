@@ -7,9 +7,12 @@ import gzip
 import http.server
 import io
 import json
+import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,7 @@ from tests.support.runs import call, write_csv, write_prompt
 ROWS = [(1, "a,b"), (2, "ü"), (3, None)]
 CSV = 'id,body\n1,"a,b"\n2,ü\n3,\n'
 JSONL = "".join(json.dumps({"id": n, "body": body}) + "\n" for n, body in ROWS)
+ARRAY = json.dumps([{"id": n, "body": body} for n, body in ROWS], indent=2, ensure_ascii=False)
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +72,11 @@ PART: dict[str, bytes | str] = {
                                                 .replace("3,", "3\t").replace("id,", "id\t").encode())},
                      "a.tsv.gz", None, id="packed tsv"),
         pytest.param({"a.jsonl.gz": gzip.compress(JSONL.encode())}, "a.jsonl.gz", None, id="packed json"),
+        pytest.param({"a.json": ARRAY}, "a.json", None, id="json array"),
+        pytest.param({"a.jsonl": ARRAY}, "a.jsonl", None, id="an array as lines"),
+        pytest.param({"a.json": JSONL}, "a.json", None, id="lines as json"),
+        pytest.param({"a.json": ARRAY.strip("[]").replace("},", "}")}, "a.json", None, id="objects over several lines"),
+        pytest.param({"a.json.gz": gzip.compress(ARRAY.encode("cp1252"))}, "a.json.gz", "cp1252", id="packed array"),
         pytest.param({"a.ndjson.zst": zstd(JSONL.encode())}, "a.ndjson.zst", None, id="zstd json"),
         pytest.param({"a.csv": CSV.encode("cp1252")}, "a.csv", "cp1252", id="encoding"),
         pytest.param({"a.csv": CSV.encode("utf-16")}, "a.csv", "utf-16", id="utf-16"),
@@ -87,8 +96,8 @@ def test_files(folder: Path, files: dict[str, bytes | str], given: str, encoding
     assert read(given.replace("{folder}", str(folder)), encoding) == [(n, *row) for n, row in enumerate(ROWS, 1)]
 
 
-@pytest.mark.parametrize("content", [CSV, JSONL, gzip.compress(CSV.encode()), zstd(JSONL.encode()), "parquet"],
-                         ids=["csv", "json", "gzip", "zstd", "parquet"])  # fmt: skip
+@pytest.mark.parametrize("content", [CSV, JSONL, ARRAY, gzip.compress(CSV.encode()), zstd(JSONL.encode()), "parquet"],
+                         ids=["csv", "json", "array", "gzip", "zstd", "parquet"])  # fmt: skip
 def test_standard_input(monkeypatch: pytest.MonkeyPatch, content: bytes | str) -> None:
     if content == "parquet":
         file = io.BytesIO()
@@ -97,6 +106,24 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, content: bytes | str) -
     data = content.encode() if isinstance(content, str) else content
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     assert read("-") == [(n, *row) for n, row in enumerate(ROWS, 1)]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstd], ids=["gzip", "zstd"])
+@pytest.mark.parametrize("encoding", [None, "cp1252"])
+@pytest.mark.parametrize("name", ["-", "a.csv"])
+def test_a_packed_file_that_was_cut_off(
+    monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes], encoding: str | None, name: str
+) -> None:
+    """It is an error at work, told in words: click takes EOFError for a closed terminal."""
+    data = pack(b"id,body\n" + "".join(f"{n},{n * 7919 % 1013}\n" for n in range(40_000)).encode())[:-100]
+    given = name if name == "-" else name + {gzip.compress: ".gz", zstd: ".zst"}[pack]
+    write({} if name == "-" else {given: data})
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    own = ("--encoding", encoding) if encoding else ()
+    done = call("run", write_prompt(Path()), "--input", given, *own, "--output", "o.duckdb", "--mock")
+    assert done.status == 1, done.error
+    shown = "standard input" if name == "-" else given
+    assert done.error == f"{shown} can't be read: it ends too early: copy it again"
 
 
 def test_parquet_in_parts() -> None:
@@ -248,3 +275,104 @@ def test_the_given_table_of_other_databases(folder: Path) -> None:
     backend = DbApiBackend(duckdb.connect(), engine="duckdb", schema="main")
     with pytest.raises(se.ConfigError, match="reads its own tables, not the given table"):
         se.run(se.load(write_prompt(folder)), input=[{"id": 1, "body": "x"}], output=backend, mock=True)
+
+
+# Columns that no table holds, and what stands for an enrichment -------------------------------------------------------
+
+
+def odd_tables() -> dict[str, Any]:
+    pd = pytest.importorskip("pandas")
+    big = pa.table({"id": [1], "body": ["a"], "odd": pa.array([Decimal("1" * 60)], pa.decimal256(76, 0))})
+    union = pa.UnionArray.from_dense(pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array([1])])
+    return {
+        "mixed objects": pd.DataFrame({"id": [1, 2], "body": ["a", "b"], "odd": [1, "q"]}),
+        "complex": pd.DataFrame({"id": [1], "body": ["a"], "odd": [1 + 2j]}),
+        "mixed list": [{"id": 1, "body": "a", "odd": 1}, {"id": 2, "body": "b", "odd": "q"}],
+        "decimal256": big,
+        "decimal256 stream": big.to_reader(),
+        "half": pa.table({"id": [1], "body": ["a"], "odd": pa.array([1.0], pa.float16())}),
+        "union": pa.table({"id": [1], "body": ["a"], "odd": union}),
+    }
+
+
+@pytest.mark.parametrize(
+    "case", ["mixed objects", "complex", "mixed list", "decimal256", "decimal256 stream", "half", "union"]
+)
+def test_a_column_that_nothing_reads_ends_no_run(folder: Path, case: str) -> None:
+    prompt = write_prompt(folder)
+    assert se.run(str(prompt), input=odd_tables()[case], mock=True).quarantined == 0
+
+
+def test_a_column_of_mixed_types_that_is_read() -> None:
+    mine = se.enrichment("mine", prompt="{{ odd }}", key=["id"], output={"kind(enum)": ["a"]})
+    with pytest.raises(se.ConfigError, match=r'the column "odd" of the given table is read, and it .*one type'):
+        se.run(mine, input=odd_tables()["mixed list"], mock=True)
+    assert se.run(mine, input=odd_tables()["decimal256"], mock=True).enriched == 1
+    frame = pytest.importorskip("pandas").DataFrame([[1, "a", "b"]], columns=["id", "odd", "odd"])
+    with pytest.raises(se.ConfigError, match='the given DataFrame: the column "odd" occurs twice'):
+        se.run(mine, input=frame, mock=True)
+
+
+def test_a_path_or_a_template_stands_for_an_enrichment(folder: Path) -> None:
+    prompt = write_prompt(folder)
+    data = write_csv(Path("in.csv"), [(1, "a")])
+    assert "SELECT" in se.render("support_ticket", engine="duckdb")
+    with pytest.raises(se.SpecError, match="nope: no such file, and no template of that name"):
+        se.run("nope", input=data, mock=True)
+    estimated, report = (
+        se.estimate(prompt, input=data, mock=True),
+        se.run(prompt, input=data, output="o.duckdb", mock=True),
+    )
+    told = se.report(prompt, output="o.duckdb")
+    shown: list[Any] = [estimated, report, told, se.drift(prompt, output="o.duckdb"), se.load(prompt)]
+    for one in shown:
+        assert str(one) == repr(one) == one.to_text()
+        assert one._repr_html_().startswith("<pre>")
+    assert str(se.load(prompt)).splitlines()[1:3] == ["  reads  body", "  key    id"]
+
+
+def test_a_console_that_lacks_a_character(folder: Path) -> None:
+    """Each command that draws lines or prints a sigma ends with its status on a console of cp1252."""
+    prompt, data = write_prompt(folder), write_csv(Path("in.csv"), [(1, "ü→")])
+    code = "import sqlenrich.cli.main as m; m.main()"
+    env = {**os.environ, "PYTHONIOENCODING": "cp1252"}
+    for command in (
+        ("run", prompt, "--input", data, "--output", "o.duckdb", "--mock"),
+        ("show", "intent", "--output", "o.duckdb"),
+        ("preview", prompt, "--input", data, "--prompt-only"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *map(str, command)], env=env, capture_output=True, check=False
+        )
+        assert (done.returncode, b"Traceback" in done.stderr) == (0, False), done.stderr
+
+
+NESTED = [
+    {"id": n, "customer": {"name": "Ann", "tier": {"x": n}}, "items": [{"sku": "a", "qty": n}, {"sku": "b", "qty": 2}]}
+    for n in (1, 2)
+]
+NESTED_TEMPLATE = "{{ customer.name }} {{ customer['tier'].x + 1 }}{% for one in items %} {{ one.sku }}{% endfor %}"
+
+
+@pytest.mark.parametrize("given", ["a.jsonl", "rows"])
+def test_nested_columns_need_no_types(folder: Path, given: str) -> None:
+    """A run reads them from its source. A script can't, and its message is what the header needs."""
+    prompt = write_prompt(folder, template=NESTED_TEMPLATE.replace(" + 1", ""))
+    write({"a.jsonl": "".join(json.dumps(row) + "\n" for row in NESTED)})
+    report = se.run(prompt, input=NESTED if given == "rows" else given, output="o.duckdb", mock=True)
+    assert report.enriched == 2
+    assert se.retry(prompt, output="o.duckdb", mock=True).exit_status == 0
+    with duckdb.connect("o.duckdb") as db:
+        assert db.sql("SELECT prompt FROM intent_prompts ORDER BY id").fetchall() == [("Ann 1 a b",), ("Ann 2 a b",)]
+    declared = (
+        "columns: {customer: {struct: {name: string, tier: {struct: {x: string}}}}, "
+        "items: {array: {struct: {sku: string}}}}"
+    )
+    with pytest.raises(se.PromptError) as refused:
+        se.render(prompt, engine="duckdb")
+    assert f"declare its type: {declared}" in str(refused.value)
+    typed = write_prompt(folder, f"source: raw.t\nkey: [id]\n{declared}\n", NESTED_TEMPLATE.replace(" + 1", ""))
+    assert "customer" in se.render(typed, engine="duckdb")
+    wrong = write_prompt(folder, template="{{ customer.nome }}")
+    with pytest.raises(se.PromptError, match="nome"):
+        se.run(wrong, input=NESTED, mock=True)

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.shown import Shown
 from sqlenrich.runner.report import counted
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.loader import enrichment_of
 
 if TYPE_CHECKING:  # a name needs no driver
     from sqlenrich.quality.audit.checks import NotRebuilt, Problem
@@ -20,8 +22,8 @@ if TYPE_CHECKING:  # a name needs no driver
 EXIT_FAILED = 3
 
 
-@dataclass(frozen=True)
-class Audit:
+@dataclass(frozen=True, repr=False)
+class Audit(Shown):
     """What an audit found. Of one row it has the trail; of all rows the counts."""
 
     name: str
@@ -80,7 +82,7 @@ class Audit:
         return "\n".join([*lines, whole])
 
 
-def audit(enrichment: Enrichment, *, output: str | Path, row: Mapping[str, Any] | None = None) -> Audit:
+def audit(enrichment: Enrichment | str | Path, *, output: str | Path, row: Mapping[str, Any] | None = None) -> Audit:
     """Rebuild what was asked and answered from ``output``, the database of a run or a file that it wrote.
 
     With ``row``, a key's columns and their values, it gives the trail of each row of that key: prompt, request body as
@@ -88,6 +90,7 @@ def audit(enrichment: Enrichment, *, output: str | Path, row: Mapping[str, Any] 
     as their answers give them, tokens and cost. It needs neither the input nor the prompt file as it was, and changes
     nothing. Raises ConfigError where there is no run, no such row, or a table of another version.
     """
+    enrichment = enrichment_of(enrichment)
     from sqlenrich.quality.audit.checks import CHECKS, ledger_problems, not_rebuilt
     from sqlenrich.quality.audit.rebuilt_requests import make_views
     from sqlenrich.quality.stored_output import check_version, checked_key, stored_output

@@ -20,6 +20,7 @@ from sqlenrich.runner.scratch import scratch_folder
 from sqlenrich.runner.session import settings_of
 from sqlenrich.runner.source import with_source_options
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.prices import Prices
 from sqlenrich.spec.settings import Config
 
@@ -37,8 +38,8 @@ class CompareOptions(SourceOptions, InputOptions, total=False):
 
 
 def compare(
-    a: Enrichment,
-    b: Enrichment | None = None,
+    a: Enrichment | str | Path,
+    b: Enrichment | str | Path | None = None,
     *,
     input: Any = None,
     rows: int = DEFAULT_ROWS,
@@ -65,6 +66,7 @@ def compare(
     ``.sqlenrich/compare.duckdb`` beside ``sqlenrich.toml``, else in the current folder). Runs and comparisons use each
     other's answers. All other arguments are those of :func:`~sqlenrich.run`. Raises ConfigError before the first call.
     """
+    a, b = enrichment_of(a), None if b is None else enrichment_of(b)
     check_options("compare", options, CompareOptions)
     for side in (a, b):
         if side is not None and side.embedding is not None:

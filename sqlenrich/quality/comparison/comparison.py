@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import Any
 
+from sqlenrich.core.shown import Shown
 from sqlenrich.core.text_table import cut, flat, from_difference, padded, shown, table, width_of
 from sqlenrich.quality.statistics import p_value_text, sign_test, wilson_interval
 
@@ -130,8 +131,8 @@ class Change:
         return (0 if (True, False) in pairs else 1 if (False, True) in pairs else 2, self.row)
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
     """Two sides over the same rows. ``changes`` are all rows on which they differ, the worst for B first."""
 
     a: Side

@@ -27,6 +27,7 @@ from sqlenrich.runner.scratch import scratch_folder
 from sqlenrich.runner.session import settings_of
 from sqlenrich.runner.source import with_source_options
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.prices import Prices
 from sqlenrich.spec.quality import Requirement, parse_requirement
 from sqlenrich.spec.run_settings import Mock
@@ -47,7 +48,7 @@ MODEL = ("endpoint", "mock", "mock_failures", "concurrency")
 
 
 def evaluate(
-    enrichment: Enrichment,
+    enrichment: Enrichment | str | Path,
     *,
     truth: Any = None,
     input: Any = None,
@@ -71,6 +72,7 @@ def evaluate(
     those of a comparison), the scores of each row in NAME_evaluations, to which the next evaluation compares its own.
     All other arguments are those of :func:`~sqlenrich.run`. Raises ConfigError before the first call.
     """
+    enrichment = enrichment_of(enrichment)
     check_options("evaluate", options, EvaluateOptions)
     if enrichment.embedding is not None:
         raise ConfigError(f"{enrichment.place}: an evaluation counts right answers, and a vector is neither")

@@ -10,10 +10,11 @@ from typing import Any
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.quality.forget.forgotten import Forgotten
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.loader import enrichment_of
 
 
 def forget(
-    enrichment: Enrichment,
+    enrichment: Enrichment | str | Path,
     *,
     output: str | Path | Sequence[str | Path],
     row: Mapping[str, Any] | None = None,
@@ -30,6 +31,7 @@ def forget(
     changed: a run over it asks its rows anew. Raises ConfigError where there is no run, no such row, or a table of
     another version, and RunError where another process has the database open.
     """
+    enrichment = enrichment_of(enrichment)
     from sqlenrich.quality.forget.forgetting import forget_rows  # loads DuckDB
 
     if sum(choice is not None for choice in (row, where, before)) != 1:

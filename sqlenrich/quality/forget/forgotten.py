@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
+from sqlenrich.core.shown import Shown
 from sqlenrich.runner.report import counted
 
 
-@dataclass(frozen=True)
-class Forgotten:
+@dataclass(frozen=True, repr=False)
+class Forgotten(Shown):
     """What was deleted, and what stays."""
 
     name: str

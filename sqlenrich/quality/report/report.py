@@ -22,14 +22,15 @@ from sqlenrich.quality.report.facts import (
 )
 from sqlenrich.quality.report.page import report_page
 from sqlenrich.quality.report.quality_report import QualityReport, Request
-from sqlenrich.quality.report.tiles import tiles
+from sqlenrich.quality.report.tiles import NO_PROFILE, tiles
 from sqlenrich.quality.review.estimate import review_estimate
 from sqlenrich.quality.stored_output import ALL_RUNS, StoredOutput, stored_results
 from sqlenrich.runner.backends.ledger import LEDGER
-from sqlenrich.runner.drift import Drift
-from sqlenrich.runner.profiles import drift_query, drifts_of
+from sqlenrich.runner.drift import Drift, why_not_compared
+from sqlenrich.runner.profiles import drift_query, drifts_of, profiled_runs
 from sqlenrich.runner.session import settings_of
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.prices import Prices
 from sqlenrich.spec.settings import Config
 
@@ -39,7 +40,7 @@ ROW_BYTES = 400_000
 
 
 def report(
-    enrichment: Enrichment,
+    enrichment: Enrichment | str | Path,
     *,
     output: str | Path,
     page: str | Path | None = None,
@@ -56,6 +57,7 @@ def report(
     computes the cost of runs that knew no prices. Raises ConfigError for an output without the enrichment's results,
     and for a page that another program wrote.
     """
+    enrichment = enrichment_of(enrichment)
     if page is not None:
         if Path(page).suffix.lower() not in (".html", ".htm"):
             raise ConfigError(f"{page}: a page is an .html file")
@@ -108,15 +110,19 @@ def _reviewed_run(stored: StoredOutput) -> str:
     return ALL_RUNS if ALL_RUNS in samples or not samples else max(samples)
 
 
-def _drifts(stored: StoredOutput) -> tuple[Mapping[str, Drift], Drift | None, tuple[str, ...]]:
-    """Compare each of the last runs with those before it. Give the drifts, that of the newest run, and the SELECT."""
+def _drifts(stored: StoredOutput) -> tuple[Mapping[str, Drift], Drift | str, tuple[str, ...]]:
+    """Compare each of the last runs with those before it.
+
+    Give the drifts, that of the newest run or why it has none, and the SELECT.
+    """
     if "profiles" not in stored.tables:
-        return {}, None, ()
+        return {}, NO_PROFILE, ()
     relations = stored.relations
     sql = relations.sql(drift_query(stored.enrichment, relations.engine, RUNS_SHOWN))
     drifts = drifts_of(stored.enrichment, stored.rows(sql))
-    profiled = stored.rows(relations.sql(runs(relations.engine)))
-    return drifts, drifts.get(str(profiled[0][0])) if profiled else None, (sql,)
+    profiled = profiled_runs(stored.rows(relations.sql(runs(relations.engine))))
+    newest = (drifts.get(profiled[0].run) or why_not_compared(profiled)) if profiled else NO_PROFILE
+    return drifts, newest, (sql,)
 
 
 def _request(stored: StoredOutput) -> Request:

@@ -57,9 +57,9 @@ def tiles(
     answers: Sequence[Answers],
     accuracy: Accuracy | None,
     review: ReviewEstimate,
-    drift: Drift | None,
+    drift: Drift | str,
 ) -> tuple[Tile, ...]:
-    """Give the tiles in their order. ``drift`` is that of the newest run; None where there is no earlier one."""
+    """Give the tiles in their order. ``drift`` is that of the newest run, or why it has none."""
     command = Commands(enrichment.place, output)
     return (
         _accounted(runs, table, command),
@@ -121,17 +121,18 @@ def _wrong(review: ReviewEstimate, command: Commands) -> Tile:
     return Tile(question, "told", share, f"{interval}: {rows} of {of}; {counted(review.requests, 'answer')} judged")
 
 
-def _moved(enrichment: Enrichment, answers: Sequence[Answers], drift: Drift | None, command: Commands) -> Tile:
+NO_PROFILE = "no profile of an earlier run is stored"
+
+
+def _moved(enrichment: Enrichment, answers: Sequence[Answers], drift: Drift | str, command: Commands) -> Tile:
     question = "Have the answers moved?"
     measured = [(moved, one.field) for one in answers if (moved := one.moved) is not None]
-    if not measured:
+    if not measured or isinstance(drift, str):
         needed = command.of("drift", "--output", command.output)
-        return Tile(question, "unmeasured", "–", "no profile of an earlier run is stored", needed)
+        return Tile(question, "unmeasured", "–", drift if isinstance(drift, str) else NO_PROFILE, needed)
     moved, field = max(measured)
     figure = f"{100 * moved:.1f} of 100 rows"
     detail = f"{field} moved most, of {counted(len(measured), 'field')}"
-    if drift is None:
-        return Tile(question, "told", figure, detail)
     detail += f"; {drift.sigma:.1f} σ for all fields together"
     if not enrichment.quality.drift.alarms:
         return Tile(question, "told", figure, detail)

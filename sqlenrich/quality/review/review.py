@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.shown import Shown
 from sqlenrich.core.text_table import table
 from sqlenrich.quality.review.estimate import ReviewEstimate, ShareWrong, review_estimate
 from sqlenrich.quality.review.proportion import WrongRows
@@ -22,12 +23,13 @@ from sqlenrich.runner.inputs import input_of
 from sqlenrich.runner.options import names_of
 from sqlenrich.runner.report import counted
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.loader import enrichment_of
 
 WHOLE_ROW = "any field"
 
 
-@dataclass(frozen=True)
-class Review:
+@dataclass(frozen=True, repr=False)
+class Review(Shown):
     """What a review did and what it found. ``sheets`` are the files that were written, with the rows of each."""
 
     file: str
@@ -112,7 +114,7 @@ class Review:
 
 
 def review(
-    enrichment: Enrichment,
+    enrichment: Enrichment | str | Path,
     *,
     output: str | Path,
     sheet: str | Path | None = None,
@@ -135,6 +137,7 @@ def review(
     labelled rows. Raises ConfigError for an output without the enrichment's results, for a sheet of another database,
     and for verdicts that can't be.
     """
+    enrichment = enrichment_of(enrichment)
     if enrichment.embedding is not None:
         raise ConfigError(f"{enrichment.place}: people can't judge vectors")
     if sheet is not None and read:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def append_truth(stored: StoredOutput, stands: Stands, truth: Path, source: Inpu
         raise ConfigError(f"{truth}: right values are appended to a .csv file")
     enrichment = stored.enrichment
     key = [enrichment.source_name(name) for name in enrichment.key] or ["_row"]
-    columns = list(dict.fromkeys((*key, *map(enrichment.source_name, enrichment.used_columns()))))
+    read = map(enrichment.source_name, replace(enrichment, keep=()).used_columns())
     labels = {name: enrichment.quality.evaluate.fields.get(name, LABEL.format(name)) for name in stored.fields}
     header, known = _known_lines(truth)
     if header is None:
@@ -56,7 +57,6 @@ def append_truth(stored: StoredOutput, stands: Stands, truth: Path, source: Inpu
         labels = {
             name: label for name, label in labels.items() if name not in free - {*enrichment.quality.evaluate.fields}
         }
-        names = [*columns, *labels.values()]
     else:
         names = header
         labels = {name: label for name, label in labels.items() if label in header}
@@ -69,6 +69,9 @@ def append_truth(stored: StoredOutput, stands: Stands, truth: Path, source: Inpu
                 f"{truth} has no column of right values, such as {LABEL.format(stored.fields[0])}; it has: "
                 f"{', '.join(header)}"
             )
+    columns = [name for name in dict.fromkeys((*key, *read)) if name not in labels.values()]
+    if header is None:
+        names = [*columns, *labels.values()]
     values = {request: own for request, own in right_values(stands).items() if own.keys() & labels.keys()}
     keys = _keys_of(stored, sorted(values))
     found = _source_rows(stored, source, columns, key, list(keys.values()))

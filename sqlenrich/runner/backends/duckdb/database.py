@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from sqlenrich.core.names import identifier
 from sqlenrich.core.types import Type
 from sqlenrich.engines.duckdb.engine import ENGINE
 from sqlenrich.runner.backends.duckdb.types import portable_type
+from sqlenrich.runner.inputs import CUT_OFF
 from sqlenrich.runner.scratch import scratch_folder
 
 T = TypeVar("T")
@@ -48,6 +49,10 @@ class Policy:
     """The compression of all columns; None: DuckDB chooses it for each."""
 
 
+MAX_LINE = 2**24
+"""The bytes of a line of a delimited file, and of an object of JSON: DuckDB's memory grows with it."""
+TOO_LONG = f"longer than {MAX_LINE >> 20} MiB; shorten its texts, or write the file as Parquet"
+CANT_BE_READ = " can't be read: "
 OTHER_ENCODING = "or name its encoding, as in --encoding cp1252"
 
 
@@ -65,6 +70,12 @@ def quote(name: str) -> str:
 def text(value: str) -> str:
     """Give a text literal."""
     return "'" + value.replace("'", "''") + "'"
+
+
+def file_list(paths: Sequence[Path]) -> str:
+    """Give the SQL of one file, or of a list of files."""
+    names = [text(str(path)) for path in paths]
+    return names[0] if len(names) == 1 else f"[{', '.join(names)}]"
 
 
 class Database:
@@ -256,9 +267,14 @@ def problem(error: Exception, place: str, staged: Mapping[str, str] | None = Non
     ``staged`` has the names of files that were copied.
     """
     message = str(error).strip()
+    if cut := re.search(r"Unexpected end of GZIP stream: (.*)", message):
+        return f"{cut[1]}{CANT_BE_READ}{CUT_OFF}"
+    file = re.search(r"^  file = (.*)$", message, re.MULTILINE)
+    if any(sign in message for sign in _NO_ROOM):  # DuckDB's hint is an option of its own
+        where = f"{file[1]}: " if file else re.sub(f"{CANT_BE_READ}$", ": ", place)
+        return f"{where}a line of the input is {TOO_LONG}"
     for copy, name in (staged or {}).items():
         message = message.replace(copy, name)
-    file = re.search(r"^  file = (.*)$", message, re.MULTILINE)
     if file is None:
         candidates = re.search(r"^Candidate bindings: (.*)$", message, re.MULTILINE)
         return f"{place}{reason(message)}{f' There are: {candidates[1]}' if candidates else ''}"
@@ -272,7 +288,10 @@ def problem(error: Exception, place: str, staged: Mapping[str, str] | None = Non
     return f"{where}: {reason(message)}"
 
 
+_NO_ROOM = ("maximum_object_size", "does not support a full read")
+"""The signs of a line that is longer than the buffer."""
 _CSV_PROBLEMS = {
+    "Maximum line size": TOO_LONG,
     "unterminated quote": "a quote is not closed",
     "Invalid unicode": f"not UTF-8 text; save the file as UTF-8, {OTHER_ENCODING}",
     "invalid state": "it is no plain CSV: an unquoted field contains a quote, or the lines end in different "

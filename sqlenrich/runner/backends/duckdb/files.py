@@ -119,8 +119,13 @@ def print_rows(execute: Callable[[str], None], query: str) -> None:
     with scratch_folder() as folder:
         path = folder / "rows.jsonl"
         write_rows(execute, query, path)
-        with path.open(encoding="utf-8") as file:
-            shutil.copyfileobj(file, sys.stdout)
+        binary = getattr(sys.stdout, "buffer", None)
+        if binary is None:  # a replacement of standard output
+            sys.stdout.write(path.read_text(encoding="utf-8"))
+        else:  # JSON is UTF-8, whatever the console's encoding is
+            sys.stdout.flush()
+            with path.open("rb") as file:
+                shutil.copyfileobj(file, binary)
     sys.stdout.flush()
 
 

@@ -13,13 +13,15 @@ import os
 import re
 import shutil
 import sys
+import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from sqlenrich.core.errors import ConfigError, RunError
-from sqlenrich.runner.inputs import input_name, is_url
+from sqlenrich.runner.inputs import CUT_OFF, input_name, is_url
 
 if TYPE_CHECKING:
     from sqlenrich.runner.backends.duckdb.database import Database
@@ -27,13 +29,20 @@ if TYPE_CHECKING:
 STANDARD_INPUT = "-"
 DELIMITED = (".csv", ".tsv")
 JSON_LINES = (".jsonl", ".ndjson")
+JSON = (*JSON_LINES, ".json")
 PARQUET = (".parquet",)
 DATABASES = (".duckdb", ".db")
-KINDS = (*DELIMITED, *JSON_LINES, *PARQUET, *DATABASES)
+KINDS = (*DELIMITED, *JSON, *PARQUET, *DATABASES)
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 """The compression of a file of text, by its last suffix."""
 _PATTERN = re.compile(r"[*?\[]")
 _MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst"}
+_FORMS = {
+    ".parquet": re.compile(rb"PAR1"),
+    ".json": re.compile(rb"\s*(?:\[\s*[{\]]|\{\s*\n)"),  # a header of CSV may begin with a bracket
+    ".jsonl": re.compile(rb"\s*\{"),
+}
+"""How the content of standard input begins, by its kind."""
 _DRIVERS = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs"}
 """The packages that fsspec needs besides for a kind of URL."""
 
@@ -72,6 +81,11 @@ def find_files(database: Database, source: str, encoding: str | None = None) -> 
         found = _of_paths(source, list(copies), copies)
     else:
         found = _of_paths(source, list(_local(source)), {})
+    if found.compression == "zstd":  # DuckDB takes the missing rest of such a file for its end
+        for path in found.paths:
+            with unpacking(found.named(path)), found.opened(path) as file:
+                while file.read(2**20):
+                    pass
     if encoding not in (None, "utf-8"):
         found = _decoded(found, str(encoding), database.scratch())
     database.staged |= {str(path): name for path, name in found.shown.items()}
@@ -142,7 +156,7 @@ def _of_paths(name: str, paths: list[Path], shown: Mapping[Path, str]) -> InputF
             raise ConfigError(f"{name}: no such file")
         first, compression = path.suffix.lower(), COMPRESSIONS.get(path.suffix.lower())
         kind = first if compression is None else Path(path.stem).suffix.lower()
-        text = kind in (*DELIMITED, *JSON_LINES)
+        text = kind in (*DELIMITED, *JSON)
         if kind not in KINDS or (compression is not None and not text):
             known = f"{', '.join(KINDS)}; those of text also with {' or '.join(COMPRESSIONS)}"
             raise ConfigError(f"{shown.get(path, path)}: unknown kind of file; there are: {known}")
@@ -163,19 +177,38 @@ def _standard_input(folder: Path) -> Path:
     path = folder / "standard-input"
     with path.open("wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
-    with path.open("rb") as file:
-        start = file.read(4)
+    start = _start(path)
     if (suffix := next((one for magic, one in _MAGIC.items() if start.startswith(magic)), None)) is not None:
         plain = folder / "standard-input-plain"
-        with opened(path, COMPRESSIONS[suffix]) as packed, plain.open("wb") as file:
+        with unpacking("standard input"), opened(path, COMPRESSIONS[suffix]) as packed, plain.open("wb") as file:
             shutil.copyfileobj(packed, file)
         path = plain
-        with path.open("rb") as file:
-            start = file.read(4)
+        start = _start(path)
     if not start:
         raise ConfigError("standard input is empty: it has not even a header")
-    kind = ".parquet" if start == b"PAR1" else ".jsonl" if start.lstrip().startswith(b"{") else ".csv"
+    kind = next((kind for kind, form in _FORMS.items() if form.match(start)), ".csv")
     return path.rename(folder / f"standard-input{kind}")
+
+
+def _start(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(4096)
+
+
+@contextmanager
+def unpacking(name: str) -> Iterator[None]:
+    """Raise RunError, with a file's name, where its compressed content is damaged or ends too early."""
+    try:
+        yield
+    except EOFError:
+        raise RunError(f"{name} can't be read: {CUT_OFF}") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise RunError(f"{name} can't be read: {error}") from None
+    except OSError as error:  # of Zstandard: Arrow's, which has no number
+        if error.errno is not None:
+            raise
+        told = CUT_OFF if "runcated" in str(error) else error
+        raise RunError(f"{name} can't be read: {told}") from None
 
 
 def _downloaded(url: str, folder: Path) -> dict[Path, str]:
@@ -216,13 +249,14 @@ def _downloaded(url: str, folder: Path) -> dict[Path, str]:
 
 def _decoded(files: InputFiles, encoding: str, folder: Path) -> InputFiles:
     """Copy files of text as UTF-8. Raises ConfigError for a file that is not in this encoding."""
-    if files.kind not in (*DELIMITED, *JSON_LINES):
+    if files.kind not in (*DELIMITED, *JSON):
         raise ConfigError(f"{files.name}: encoding is that of files of text, not of {files.kind}")
     copies: dict[Path, str] = {}
     for number, path in enumerate(files.paths):
         copy = folder / f"decoded-{number}{files.kind}"
         try:
             with (
+                unpacking(files.named(path)),
                 io.TextIOWrapper(files.opened(path), encoding=encoding, newline="") as source,
                 copy.open("w", encoding="utf-8", newline="") as target,
             ):

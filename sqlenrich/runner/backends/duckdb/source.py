@@ -1,33 +1,44 @@
-"""The source of a run: files of CSV, TSV, JSON lines or Parquet, a table or a query of DuckDB, a table in memory."""
+"""The source of a run: files of CSV, TSV, JSON or Parquet, a table or a query of DuckDB, a table in memory."""
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.types import BIGINT, STRING, Type
-from sqlenrich.runner.backends.duckdb.database import OTHER_ENCODING, Database, name_parts, problem, quote, text
+from sqlenrich.runner.backends.duckdb.database import (
+    MAX_LINE,
+    OTHER_ENCODING,
+    TOO_LONG,
+    Database,
+    file_list,
+    name_parts,
+    problem,
+    quote,
+    text,
+)
 from sqlenrich.runner.backends.duckdb.input_databases import database_url, open_database
-from sqlenrich.runner.backends.duckdb.input_files import DATABASES, JSON_LINES, InputFiles, find_files
+from sqlenrich.runner.backends.duckdb.input_files import DATABASES, JSON, InputFiles, find_files
+from sqlenrich.runner.backends.duckdb.json_files import json_files
 from sqlenrich.runner.backends.duckdb.types import portable_type
-from sqlenrich.runner.inputs import EncodedFiles, Input, TableInMemory, input_name
+from sqlenrich.runner.inputs import CUT_OFF, EncodedFiles, Input, TableInMemory, check_names, input_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SOURCE = "sqlenrich_source"
 ROWS = "sqlenrich_rows"
 """The name under which DuckDB finds a table in memory."""
-MAX_LINE = 2**24
+BUFFER = 2 * MAX_LINE
 _DELIMITERS = {".csv": ",;\t|", ".tsv": "\t"}
 """The possible delimiters of a file: the first, unless exactly one other delimiter splits the header."""
-# DuckDB guesses these types from texts in JSON, which stay texts here. Quoted parts are names of fields.
-_GUESSED_TYPES = re.compile(
-    r'("(?:[^"]|"")*")|(?:^|(?<=[^,] ))(?:TIMESTAMP WITH TIME ZONE|TIMESTAMP|DATE|TIME|UUID|JSON)\b'
-)
 
 
 def open_source(
@@ -74,23 +85,62 @@ def relation(database: Database, source: Input, table: str | None, query: str | 
         return stored(table, query), True
     if files.kind in _DELIMITERS:
         return delimited(files), False
-    if files.kind in JSON_LINES:
-        return database.roomy(lambda: json_lines(database, files)), False
+    if files.kind in JSON:
+        return database.roomy(lambda: json_files(database, files)), False
     return parquet_files(files), False
 
 
 def in_memory(database: Database, source: TableInMemory) -> str:
     """Give the SQL that reads a table in memory. One that can be read once is copied to the disk."""
     check_names(str(source), list(source.rows.schema.names))
+    rows = readable(database, source)
     try:
         if source.once:
-            sqlenrich_stream = source.rows  # noqa: F841 (DuckDB finds it by its name)
+            sqlenrich_stream = rows  # noqa: F841 (DuckDB finds it by its name)
             database.db.execute(f"CREATE OR REPLACE TEMP TABLE {ROWS} AS SELECT * FROM sqlenrich_stream")
         else:
-            database.db.register(ROWS, source.rows)
+            database.db.register(ROWS, rows)
     except duckdb.Error as error:
         raise ConfigError(problem(error, f"{source} can't be read: ")) from None
     return ROWS
+
+
+def readable(database: Database, source: TableInMemory) -> pa.Table | pa.RecordBatchReader:
+    """Give a table with the columns of types that DuckDB lacks as texts: decimals of 256 bits, half floats, unions."""
+    import pyarrow as pa
+
+    foreign = [field.name for field in source.rows.schema if not _known(database, field)]
+    if not foreign:
+        return source.rows
+
+    def converted(part: Any) -> Any:
+        for name in foreign:
+            place = part.schema.get_field_index(name)
+            column = part.column(place)
+            try:
+                texts = column.cast(pa.string())
+            except pa.ArrowException:
+                texts = pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+            part = part.set_column(place, name, texts)
+        return part
+
+    if isinstance(source.rows, pa.Table):
+        return converted(source.rows)
+    schema = pa.schema([each.with_type(pa.string()) if each.name in foreign else each for each in source.rows.schema])
+    return pa.RecordBatchReader.from_batches(schema, (converted(batch) for batch in source.rows))
+
+
+def _known(database: Database, field: pa.Field) -> bool:
+    """Tell whether DuckDB can read a column."""
+    import pyarrow as pa
+
+    if not pa.types.is_nested(field.type) and not pa.types.is_decimal256(field.type) and field.type != pa.float16():
+        return True
+    try:
+        database.db.from_arrow(pa.schema([field]).empty_table()).fetchall()
+    except (duckdb.Error, pa.ArrowException):
+        return False
+    return True
 
 
 def stored(table: str | None, query: str | None) -> str:
@@ -144,7 +194,9 @@ def read_header(files: InputFiles, path: Path, delimiter: str) -> tuple[list[str
             header = next(csv.reader(_recorded(file, lines), delimiter=delimiter, strict=True), [])
     except UnicodeDecodeError:
         raise ConfigError(f"{name} can't be read: it is not UTF-8 text; save it as UTF-8, {OTHER_ENCODING}") from None
-    except (csv.Error, OSError, EOFError) as error:
+    except EOFError as error:
+        raise RunError(f"{name} can't be read: {CUT_OFF}") from error
+    except (csv.Error, OSError) as error:
         raise ConfigError(f"{name} can't be read: {error} (in the header)") from None
     if not header:
         raise ConfigError(f"{name}: line 1 is blank; it must be the header")
@@ -160,6 +212,7 @@ def delimited(files: InputFiles) -> str:
     parts: list[tuple[str, list[Path]]] = []
     first: list[str] = []
     for path in files.paths:
+        check_last_line(files, path)
         delimiter = choose_delimiter(files, path)
         header, last = read_header(files, path, delimiter)
         names = [name or f"column{index}" for index, name in enumerate(header)]
@@ -180,35 +233,21 @@ def delimited(files: InputFiles) -> str:
     columns = ", ".join(f"{text(name)}: 'VARCHAR'" for name in first)
     packed = f", compression = {text(files.compression)}" if files.compression else ""
     read = [
-        f"read_csv({_list(paths)}, auto_detect = false, header = true, columns = {{{columns}}}, {form}, "
-        f"quote = '\"', escape = '\"', max_line_size = {MAX_LINE}, buffer_size = {2 * MAX_LINE}{packed})"
+        f"read_csv({file_list(paths)}, auto_detect = false, header = true, columns = {{{columns}}}, {form}, "
+        f"quote = '\"', escape = '\"', max_line_size = {MAX_LINE}, buffer_size = {BUFFER}{packed})"
         for form, paths in parts
     ]
     return read[0] if len(read) == 1 else f"({' UNION ALL '.join(f'SELECT * FROM {part}' for part in read)})"
 
 
-def json_lines(database: Database, files: InputFiles) -> str:
-    """Give the SQL that reads JSON lines with the types of JSON: a text that looks like a date stays a text."""
-    packed = f", compression = {text(files.compression)}" if files.compression else ""
-    given = f"{_list(files.paths)}, maximum_object_size = {MAX_LINE}{packed}"
-    together = ", union_by_name = true" if len(files.paths) > 1 else ""
-    try:
-        described = database.db.execute(
-            f"DESCRIBE SELECT * FROM read_ndjson({given}, sample_size = -1{together})"
-        ).fetchall()
-        if [row[:2] for row in described] == [("json", "JSON")]:
-            raise ConfigError(f"{files.name} can't be read: a line is not a JSON object")
-        keys = database.db.execute(
-            f"SELECT DISTINCT unnest(json_keys(json)) FROM read_ndjson_objects({given}) ORDER BY ALL"
-        ).fetchall()
-    except duckdb.OutOfMemoryException:
-        raise
-    except duckdb.Error as error:
-        raise ConfigError(problem(error, f"{files.name} can't be read: ", database.staged)) from None
-    check_names(files.name, [str(key) for (key,) in keys])
-    types = {str(row[0]): _GUESSED_TYPES.sub(lambda m: m[1] or "VARCHAR", str(row[1])) for row in described}
-    columns = ", ".join(f"{text(name)}: {text(kind)}" for name, kind in types.items())
-    return f"read_ndjson({given}, columns = {{{columns}}})"
+def check_last_line(files: InputFiles, path: Path) -> None:
+    """Refuse a file whose last line is longer than DuckDB's buffer: it would leave out such a line without an error."""
+    if files.compression is not None or path.stat().st_size <= BUFFER:
+        return
+    with path.open("rb") as file:
+        file.seek(-BUFFER, 2)
+        if b"\n" not in file.read().rstrip(b"\r\n"):
+            raise ConfigError(f"{files.named(path)}: the last line is {TOO_LONG}")
 
 
 def parquet_files(files: InputFiles) -> str:
@@ -229,23 +268,7 @@ def parquet_files(files: InputFiles) -> str:
                 f"are {', '.join(first)}"
             )
     together = ", union_by_name = true" if len(files.paths) > 1 else ""
-    return f"read_parquet({_list(files.paths)}{together})"
-
-
-def _list(paths: Sequence[Path]) -> str:
-    names = [text(str(path)) for path in paths]
-    return names[0] if len(names) == 1 else f"[{', '.join(names)}]"
-
-
-def check_names(source: str, names: Sequence[str]) -> None:
-    seen: dict[str, str] = {}
-    for name in names:
-        other = seen.get(name.lower())
-        if other == name:
-            raise ConfigError(f'{source}: the column "{name}" occurs twice; rename one')
-        if other is not None:
-            raise ConfigError(f'{source}: the columns "{other}" and "{name}" are the same but for case; rename one')
-        seen[name.lower()] = name
+    return f"read_parquet({file_list(files.paths)}{together})"
 
 
 def _recorded(lines: Iterable[str], seen: list[str]) -> Iterator[str]:
