@@ -193,6 +193,7 @@ class CheckedStep:
                 col("answer", "r"),
                 named(exp.Coalesce(this=col("attempts", "r"), expressions=[literal(0)]), "_attempts"),
                 named(col("model", "r"), "_model"),
+                named(col("asked_at", "r"), "_asked_at"),
                 named(error, "_error"),
                 named(detail, "_error_detail"),
                 named(repaired, "_repaired"),

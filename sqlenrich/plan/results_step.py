@@ -50,6 +50,7 @@ class ResultsStep:
                 col("_model"),
                 named(version, "_version"),
                 named(literal(self.enrichment.fingerprint), "_fingerprint"),
+                col("_asked_at"),
                 *(col(name) for name in self.recorded),
                 copy=False,
             )
@@ -65,6 +66,7 @@ class ResultsStep:
             exp.select(
                 *(col(name) for name in names),
                 self.names.named(col("request_hash"), "_request_hash"),
+                col("_asked_at"),
                 *(col(name) for name in self.recorded),
                 copy=False,
             )

@@ -134,7 +134,7 @@ def test_columns_are_described(project: Path) -> None:
     se.write_dbt([write_prompt(project / "t.prompt")], project)
     enriched, quarantine, *others = properties(project, "t")["models"]
     columns = {column["name"]: column for column in enriched["columns"]}
-    assert [*columns] == ["id", "label", "_request_hash", "_model", "_version", "_fingerprint"]
+    assert [*columns] == ["id", "label", "_request_hash", "_model", "_version", "_fingerprint", "_asked_at"]
     assert columns["label"]["description"] == "One of: a, b."
     assert columns["label"]["data_type"] == (
         "{{ 'VARCHAR' if target.type == 'snowflake' else 'TEXT' if target.type == 'duckdb' else 'STRING' }}"
