@@ -240,11 +240,21 @@ class _Compiler:
         shown: dict[str, Type] = {"response": STRING, "prompt": STRING, "_attempts": BIGINT}
         shared = (self.enrichment, self.engine, self.names, tuple(self.kept), self.recorded, self.unused_name)
         results, checked = ResultsStep(*shared), CheckedStep(*shared, tells_values=self.tells_values)
-        enriched = {**self.kept, **self.enrichment.output_columns, **hashed, "_model": STRING, **origin, **when, **recorded}
+        enriched = {
+            **self.kept,
+            **self.enrichment.output_columns,
+            **hashed,
+            "_model": STRING,
+            **origin,
+            **when,
+            **recorded,
+        }
         return (
             self.step("checked", {**asked, **answer, **when, **verdict, **recorded}, checked.sql()),
             self.step("enriched", enriched, results.enriched()),
-            self.step("quarantine", {**self.kept, **verdict, **shown, **hashed, **when, **recorded}, results.quarantine()),
+            self.step(
+                "quarantine", {**self.kept, **verdict, **shown, **hashed, **when, **recorded}, results.quarantine()
+            ),
         )
 
     def step(self, name: str, columns: Mapping[str, Type], query: Sql) -> Step:

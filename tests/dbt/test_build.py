@@ -31,7 +31,7 @@ def parsed(endpoint: ScriptedEndpoint, tmp_path_factory: pytest.TempPathFactory)
     """A project that dbt has parsed: its copies are parsed faster."""
     asked = {"endpoint": endpoint.url, "model": "small"}
     folder = tmp_path_factory.mktemp("parsed") / "app"
-    project = copy_consumer(folder, {"dev": asked, "prod": asked, "failing": FAILING, "mock": {}})
+    project = copy_consumer(folder, {"dev": asked, "prod": asked, "failing": FAILING, "mock": {"mock": True}})
     assert project.dbt("parse").success
     return project
 

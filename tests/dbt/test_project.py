@@ -19,7 +19,7 @@ from tests.support.dbt_sql import differences, write_all
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> DbtProject:
     """A project with two versions of an enrichment, and models that read each."""
-    project = copy_consumer(tmp_path_factory.mktemp("built") / "app", {"dev": {}})
+    project = copy_consumer(tmp_path_factory.mktemp("built") / "app", {"dev": {"mock": True}})
     second = project.folder / "prompts" / "tickets_v2.prompt"
     second.write_text(project.prompt.read_text(encoding="utf-8").replace("Triage one", "Look at one"), encoding="utf-8")
     se.write_dbt([se.load(second)], project.folder)
