@@ -177,6 +177,7 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -197,11 +198,11 @@ SELECT `id`, JSON_VALUE(`doc`['brand']) AS `brand`, JSON_VALUE(`doc`['category']
   SAFE_CAST(SAFE_CAST(JSON_VALUE(`doc`['pack_count']) AS BIGNUMERIC) AS INT64) AS `pack_count`,
   ARRAY(SELECT CASE WHEN JSON_TYPE(x0) = 'object' THEN STRUCT(JSON_VALUE(x0['name']) AS `name`, JSON_VALUE(x0['value']) AS `value`) END
   FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0 WITH OFFSET AS o0 ORDER BY o0) AS `attributes`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '0a5ff73a98fe0494' AS `_fingerprint` FROM accepted;
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '0a5ff73a98fe0494' AS `_fingerprint`, `_asked_at` FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE `product_attributes_quarantine` AS
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM `product_attributes_checked` WHERE `_error` IS NOT NULL;
 
 -- what holds prompts and is read no more

@@ -86,6 +86,7 @@ WITH answered AS (
   FROM judged
 )
 SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
+  r."asked_at" AS "_asked_at",
   CASE
     WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
     WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
@@ -107,11 +108,11 @@ SELECT "id",
   CASE WHEN JSON_TYPE(STRUCT_EXTRACT("doc", 'embedding')) = 'ARRAY'
     THEN LIST_TRANSFORM(JSON_EXTRACT(STRUCT_EXTRACT("doc", 'embedding'), '$[*]'), LAMBDA x0 : TRY_CAST(JSON_EXTRACT_STRING(x0, '$') AS DOUBLE))
   END AS "embedding",
-  "request_hash" AS "_request_hash", "_model", '1' AS "_version", 'aa9199aa4ebc38fb' AS "_fingerprint" FROM accepted;
+  "request_hash" AS "_request_hash", "_model", '1' AS "_version", 'aa9199aa4ebc38fb' AS "_fingerprint", "_asked_at" FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE "article_vector_quarantine" AS
-SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash"
+SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash", "_asked_at"
 FROM "article_vector_checked" WHERE "_error" IS NOT NULL;
 
 -- what holds prompts and is read no more

@@ -124,6 +124,7 @@ WITH answered AS (
   FROM judged
 )
 SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
+  r."asked_at" AS "_asked_at",
   CASE
     WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
     WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
@@ -149,11 +150,11 @@ SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'brand'), '$') AS "brand"
   CASE WHEN JSON_TYPE(STRUCT_EXTRACT("doc", 'attributes')) = 'ARRAY' THEN LIST_TRANSFORM(JSON_EXTRACT(STRUCT_EXTRACT("doc", 'attributes'), '$[*]'),
     LAMBDA x0 : CASE WHEN JSON_TYPE(x0) = 'OBJECT' THEN {'name': JSON_EXTRACT_STRING(x0, '/name'), 'value': JSON_EXTRACT_STRING(x0, '/value')} END)
   END AS "attributes",
-  "request_hash" AS "_request_hash", "_model", '1' AS "_version", '0a5ff73a98fe0494' AS "_fingerprint" FROM accepted;
+  "request_hash" AS "_request_hash", "_model", '1' AS "_version", '0a5ff73a98fe0494' AS "_fingerprint", "_asked_at" FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE "product_attributes_quarantine" AS
-SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash"
+SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash", "_asked_at"
 FROM "product_attributes_checked" WHERE "_error" IS NOT NULL;
 
 -- what holds prompts and is read no more

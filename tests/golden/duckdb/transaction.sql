@@ -94,6 +94,7 @@ WITH answered AS (
   FROM judged
 )
 SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
+  r."asked_at" AS "_asked_at",
   CASE
     WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
     WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
@@ -115,11 +116,11 @@ SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'merchant'), '$') AS "mer
   JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'category'), '$') AS "category",
   TRY_CAST(JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'is_recurring'), '$') AS BOOLEAN) AS "is_recurring",
   JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'country'), '$') AS "country", "request_hash" AS "_request_hash", "_model", '1' AS "_version",
-  'bbb4b300e9a6ca56' AS "_fingerprint" FROM accepted;
+  'bbb4b300e9a6ca56' AS "_fingerprint", "_asked_at" FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE "transaction_quarantine" AS
-SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash"
+SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash", "_asked_at"
 FROM "transaction_checked" WHERE "_error" IS NOT NULL;
 
 -- what holds prompts and is read no more

@@ -174,7 +174,7 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
 )
-SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model,
+SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model, r.asked_at AS _asked_at,
   CASE
     WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
     WHEN p.request_hash IS NULL THEN 'NO_INPUT'
@@ -192,11 +192,11 @@ WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM product_attribute
 SELECT id, CAST(GET(doc, 'brand') AS VARCHAR) AS brand, CAST(GET(doc, 'category') AS VARCHAR) AS category,
   CAST(GET(doc, 'color') AS VARCHAR) AS color, CAST(GET(doc, 'material') AS VARCHAR) AS material, CAST(GET(doc, 'size') AS VARCHAR) AS size,
   TRY_TO_NUMBER(CAST(GET(doc, 'pack_count') AS VARCHAR), 38, 0) AS pack_count, AS_ARRAY(GET(doc, 'attributes')) AS attributes,
-  request_hash AS _request_hash, _model, '1' AS _version, '0a5ff73a98fe0494' AS _fingerprint FROM accepted;
+  request_hash AS _request_hash, _model, '1' AS _version, '0a5ff73a98fe0494' AS _fingerprint, _asked_at FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE product_attributes_quarantine COPY GRANTS AS
-SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash
+SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash, _asked_at
 FROM product_attributes_checked WHERE _error IS NOT NULL;
 
 -- what holds prompts and is read no more

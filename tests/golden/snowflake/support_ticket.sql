@@ -150,7 +150,7 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
 )
-SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model,
+SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model, r.asked_at AS _asked_at,
   CASE
     WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
     WHEN p.request_hash IS NULL THEN 'NO_INPUT'
@@ -167,12 +167,12 @@ CREATE OR REPLACE TABLE support_ticket COPY GRANTS AS
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM support_ticket_checked WHERE _error IS NULL)
 SELECT id, CAST(GET(doc, 'intent') AS VARCHAR) AS intent, TRY_TO_NUMBER(CAST(GET(doc, 'urgency') AS VARCHAR), 38, 0) AS urgency,
   CAST(GET(doc, 'product') AS VARCHAR) AS product, AS_BOOLEAN(GET(doc, 'needs_human')) AS needs_human,
-  CAST(GET(doc, 'summary') AS VARCHAR) AS summary, request_hash AS _request_hash, _model, '1' AS _version, '1892e31aefbf5236' AS _fingerprint
-FROM accepted;
+  CAST(GET(doc, 'summary') AS VARCHAR) AS summary, request_hash AS _request_hash, _model, '1' AS _version, '1892e31aefbf5236' AS _fingerprint,
+  _asked_at FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE support_ticket_quarantine COPY GRANTS AS
-SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash
+SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash, _asked_at
 FROM support_ticket_checked WHERE _error IS NOT NULL;
 
 -- what holds prompts and is read no more

@@ -144,7 +144,7 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
 )
-SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model,
+SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model, r.asked_at AS _asked_at,
   CASE
     WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
     WHEN p.request_hash IS NULL THEN 'NO_INPUT'
@@ -161,11 +161,11 @@ CREATE OR REPLACE TABLE transaction COPY GRANTS AS
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM transaction_checked WHERE _error IS NULL)
 SELECT id, CAST(GET(doc, 'merchant') AS VARCHAR) AS merchant, CAST(GET(doc, 'category') AS VARCHAR) AS category,
   AS_BOOLEAN(GET(doc, 'is_recurring')) AS is_recurring, CAST(GET(doc, 'country') AS VARCHAR) AS country, request_hash AS _request_hash, _model,
-  '1' AS _version, 'bbb4b300e9a6ca56' AS _fingerprint FROM accepted;
+  '1' AS _version, 'bbb4b300e9a6ca56' AS _fingerprint, _asked_at FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE transaction_quarantine COPY GRANTS AS
-SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash
+SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash, _asked_at
 FROM transaction_checked WHERE _error IS NOT NULL;
 
 -- what holds prompts and is read no more

@@ -126,6 +126,7 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -144,12 +145,12 @@ CREATE TABLE `article_vector` AS
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM `article_vector_checked` WHERE `_error` IS NULL)
 SELECT `id`,
   TRANSFORM(TRY_VARIANT_GET(`doc`, '$.embedding', 'array<variant>'), x0 -> TRY_VARIANT_GET(x0, '$', 'double')) AS `embedding`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'aa9199aa4ebc38fb' AS `_fingerprint` FROM accepted;
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'aa9199aa4ebc38fb' AS `_fingerprint`, `_asked_at` FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 DROP TABLE IF EXISTS `article_vector_quarantine`;
 CREATE TABLE `article_vector_quarantine` AS
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM `article_vector_checked` WHERE `_error` IS NOT NULL;
 
 -- what holds prompts and is read no more

@@ -136,6 +136,7 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
 SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -154,12 +155,12 @@ CREATE TABLE `transaction` AS
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM `transaction_checked` WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.merchant', 'string') AS `merchant`, TRY_VARIANT_GET(`doc`, '$.category', 'string') AS `category`,
   TRY_VARIANT_GET(`doc`, '$.is_recurring', 'boolean') AS `is_recurring`, TRY_VARIANT_GET(`doc`, '$.country', 'string') AS `country`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'bbb4b300e9a6ca56' AS `_fingerprint` FROM accepted;
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'bbb4b300e9a6ca56' AS `_fingerprint`, `_asked_at` FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 DROP TABLE IF EXISTS `transaction_quarantine`;
 CREATE TABLE `transaction_quarantine` AS
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM `transaction_checked` WHERE `_error` IS NOT NULL;
 
 -- what holds prompts and is read no more
