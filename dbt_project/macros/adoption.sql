@@ -10,10 +10,10 @@
   {%- do sqlenrich.make_responses(answers) -%}
   {%- set stored = sqlenrich.stored_responses(answers, name) | trim -%}
   {%- set missing = run_query(
-    "select 1 as missing from " ~ sqlenrich.relation(prompts) ~ " as p where p.request_hash is not null "
-    ~ "and not exists (select 1 from " ~ stored ~ " as r where r.request_hash = p.request_hash) limit 1"
-  ) -%}
-  {%- if missing.rows | length > 0 -%}
+    "select count(*) as missing from " ~ sqlenrich.relation(prompts) ~ " as p where p.request_hash is not null "
+    ~ "and not exists (select 1 from " ~ stored ~ " as r where r.request_hash = p.request_hash)"
+  ).rows[0][0] | int -%}
+  {%- if missing > 0 -%}
     {%- set others = sqlenrich.other_responses(answers, name) -%}
     {%- if others | length > 0 -%}
       {%- do sqlenrich.copy_answers(
@@ -82,7 +82,7 @@
     {%- set key = ((schema.database or '') ~ '.' ~ schema.schema) | lower -%}
     {%- if key not in places -%}
       {%- do places.append(key) -%}
-      {%- for identifier in sqlenrich.tables_of(schema) -%}
+      {%- for identifier in sqlenrich.tables_of(schema, known=sqlenrich.same_relation(schema, answers)) -%}
         {%- set other = schema.incorporate(path={'identifier': identifier}) -%}
         {%- set low = identifier | lower -%}
         {%- set use = namespace(it=low in aliases or ('_responses' in low and low[-7:] != '_asking' and low[-5:] != '_lock')) -%}
@@ -94,8 +94,8 @@
   {{ return(found) }}
 {%- endmacro %}
 
-{#- The names of the tables in a relation's schema; none where it does not exist. -#}
-{% macro tables_of(relation) -%}
+{#- The names of the tables in a relation's schema; none where it does not exist. ``known``: it exists. -#}
+{% macro tables_of(relation, known) -%}
   {%- set schema = relation.include(identifier=false) -%}
   {%- set names = [] -%}
   {%- if target.type == 'duckdb' -%}
@@ -104,7 +104,7 @@
       ~ "') and lower(table_schema) = lower('" ~ relation.schema ~ "')"
     ).rows -%}
     {%- for row in rows -%}{%- do names.append(row[0]) -%}{%- endfor -%}
-  {%- elif adapter.check_schema_exists(relation.database, relation.schema) -%}
+  {%- elif known or adapter.check_schema_exists(relation.database, relation.schema) -%}
     {%- if target.type == 'bigquery' -%}
       {%- for one in adapter.list_relations_without_caching(schema) -%}{%- do names.append(one.identifier) -%}{%- endfor -%}
     {%- else -%}

@@ -41,31 +41,37 @@
       'sqlenrich: ' ~ this.identifier ~ ' must read ' ~ pending ~ ' once, not ' ~ (parts | length - 1) ~ ' times'
     ) }}
   {%- endif -%}
+  {%- set state = {'succeeded': false, 'alone': []} -%}
   {%- for n in range(chunks) -%}
     {%- set low = sqlenrich.hex8(n * 4294967296 // chunks) -%}
-    {%- set high = sqlenrich.hex8((n + 1) * 4294967296 // chunks) -%}
+    {%- set high = 'g' if loop.last else sqlenrich.hex8((n + 1) * 4294967296 // chunks) -%}
     {%- if n > 0 -%}{%- do sqlenrich.keep_lock(answers) -%}{%- endif -%}
-    {%- call statement('main' if loop.last else 'ask_' ~ n) -%}
-      insert into {{ answers }} ({{ sqlenrich.asked_columns() | join(', ') }})
-      {{ parts[0] -}}
-      (select * from {{ asking }} where request_hash >= '{{ low }}'{% if not loop.last %} and request_hash < '{{ high }}'{% endif %})
-      {{- parts[1] }}
-    {%- endcall -%}
+    {%- if sqlenrich.catches_failures() -%}
+      {#- A few requests first: where a wrong setting fails all, few statements show it. -#}
+      {%- set few = sqlenrich.hash_at(asking, '', 'g', 3) if n == 0 and requests > 3 else high -%}
+      {%- set few = few if few < high else high -%}
+      {%- do sqlenrich.ask_range(answers, asking, parts, low, few, state) -%}
+      {%- if few < high -%}{%- do sqlenrich.ask_range(answers, asking, parts, few, high, state) -%}{%- endif -%}
+    {%- else -%}
+      {%- call statement('ask_' ~ n) -%}{{ sqlenrich.ask_statement(answers, asking, parts, low, high) }}{%- endcall -%}
+    {%- endif -%}
     {{ adapter.commit() }}
     {%- do sqlenrich.read_what_is_unread(answers, prompts, 'read_' ~ n) -%}
-    {%- do sqlenrich.check_answered(asking, answers, low, 'g' if loop.last else high) -%}
+    {%- do sqlenrich.check_answered(asking, answers, low, high) -%}
     {{ log('sqlenrich: ' ~ this.identifier ~ ': ' ~ loop.index ~ ' of ' ~ chunks ~ ' statements done, '
       ~ requests ~ ' requests in all', info=true) }}
   {%- endfor -%}
 
+  {%- if state.alone | length > 0 -%}
+    {%- if not state.succeeded -%}{%- do sqlenrich.end_failed(answers, state) -%}{%- endif -%}
+    {%- do sqlenrich.store_failures(answers, asking, state) -%}
+  {%- endif -%}
   {%- if locked -%}
     {%- call statement('drop') -%} drop table if exists {{ asking }} {%- endcall -%}
     {{ adapter.commit() }}
     {%- do sqlenrich.release_lock(answers) -%}
   {%- endif -%}
-  {%- if chunks == 0 -%}
-    {%- call statement('main') -%} select 1 as nothing_to_ask {%- endcall -%}
-  {%- endif -%}
+  {%- call statement('main') -%} select {{ requests }} as asked {%- endcall -%}
   {%- do sqlenrich.reset_query_tag(query_tag) -%}
   {{ run_hooks(post_hooks, inside_transaction=True) }}
   {{ adapter.commit() }}

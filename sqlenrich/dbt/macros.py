@@ -9,8 +9,7 @@ from sqlglot import exp
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import UnsupportedError
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.sql import Sql, literal
-from sqlenrich.core.types import STRING
+from sqlenrich.core.sql import Sql
 from sqlenrich.core.version import __version__
 from sqlenrich.dbt.client_call import CLIENT_COLUMNS, answers_of_client, client_pieces, with_constant_of_client
 from sqlenrich.dbt.jinja import arms, macro, string, template
@@ -140,9 +139,7 @@ def _facts(enrichment: Enrichment, engines: Iterable[str]) -> str:
     """Return the Jinja of the facts that ask nothing: which prompt file, and which sqlenrich wrote its macros."""
     versions = {}
     for engine in map(get_engine, engines):
-        version = enrichment.version
-        value = References(engine).null(STRING) if version is None else literal(version)
-        versions[engine.name] = print_sql(engine, value)
+        versions[engine.name] = print_sql(engine, References(engine).text(enrichment.version))
     by_adapter = ", ".join(f"{string(name)}: {string(text)}" for name, text in versions.items())
     facts = {
         "made_by": string(__version__),

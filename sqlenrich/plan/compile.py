@@ -338,7 +338,7 @@ class _Compiler:
             "attempt": col("attempt"),
             "sent_hash": col(sent_hash),
             "model": literal(self.call.model),
-            "version": literal(self.enrichment.version),
+            "version": self.names.text(self.enrichment.version),
             "fingerprint": literal(self.enrichment.fingerprint),
             "run_id": (
                 exp.Cast(this=self.engine.now(), to=self.engine.sql_type(STRING))

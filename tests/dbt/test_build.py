@@ -53,7 +53,7 @@ def test_a_request_is_asked_once_and_only_by_a_build(project: DbtProject, endpoi
         (["compile"], {}, 0),
         (["build", "--empty"], {}, 0),
         (["docs", "generate"], {}, 0),
-        (["build"], {"sqlenrich_calls": False}, 0),
+        (["run"], {"sqlenrich_calls": False}, 0),
         (["build"], {}, ROWS),
         (["build"], {}, 0),
         (["build", "--full-refresh"], {}, 0),
