@@ -136,12 +136,14 @@ def _block(session: Session, raw: bytes, statement: Node, reply: Reply, results:
     if statement.kind == "BeginEndBlock":
         try:
             _run(session, raw, _body(statement.get("statement_list_node")), *again)
-        except GoogleSQLError as error:
+        except _BreakError:
+            raise
+        except Exception as error:  # a refused call is an error of the job
             handlers = [node for node in statement.walk() if node.kind == "ExceptionHandler"]
             if not handlers:
                 raise
             handler = raw[handlers[0].start : handlers[0].end].partition(b"THEN")[2]
-            shown = json.dumps(error.message).encode()
+            shown = json.dumps(str(getattr(error, "message", error))).encode()
             results += run_statements(session, handler.replace(b"@@error.message", shown).decode(), reply)
     elif statement.kind == "WhileStatement" and statement.get("condition") is None:
         try:
