@@ -60,7 +60,9 @@ def test_tables_have_the_columns_of_a_run(built: DbtProject, tmp_path: Path) -> 
     enforced = {
         node["alias"] for node in manifest["nodes"].values() if node["config"].get("contract", {}).get("enforced")
     }
-    assert enforced == {"tickets", "tickets_quarantine", "tickets_v2", "tickets_v2_quarantine"}
+    assert enforced == {
+        f"{name}{step}" for name in ("tickets", "tickets_v2") for step in ("", "_quarantine", "_prompts")
+    }
 
 
 def test_the_graph(built: DbtProject) -> None:
