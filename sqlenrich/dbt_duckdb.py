@@ -4,7 +4,7 @@
 
     plugins:
       - module: sqlenrich.dbt_duckdb
-        config: {endpoint: "http://127.0.0.1:8000/v1"}    # without a config: the mock model
+        config: {endpoint: "http://127.0.0.1:8000/v1"}    # or {mock: true}: invented answers, no network
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from sqlenrich.dbt.client_call import ANSWER, ASK, CONSTANT
 from sqlenrich.llm.client import Client
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.request import request_constant
-from sqlenrich.runner.model_choice import ModelChoice, choose_model, wanted_model
+from sqlenrich.runner.model_choice import ModelChoice, WantedModel, choose_model, wanted_model
 from sqlenrich.schema.json_schema import hint_text
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.settings import find_config
 
-CONFIG_KEYS = ("endpoint", "model", "mock_failures", "concurrency")
+CONFIG_KEYS = ("endpoint", "model", "mock", "mock_failures", "concurrency")
 """``endpoint``: a URL or a name of ``sqlenrich.toml``; the key is that of the environment, as for ``sqlenrich run``."""
 ARROW: Mapping[Type, pa.DataType] = {
     STRING: pa.string(),
@@ -61,7 +61,10 @@ class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
     """Registers the functions that ask."""
 
     def initialize(self, plugin_config: dict[str, Any]) -> None:
-        """Read the plugin's config. Raises ConfigError for an unknown key."""
+        """Read the plugin's config. Raises ConfigError for an unknown key.
+
+        What does not say who is asked is an error when a model is needed: the commands that ask nothing go on.
+        """
         for key in plugin_config:
             if key not in CONFIG_KEYS:
                 known = ", ".join(CONFIG_KEYS)
@@ -69,15 +72,7 @@ class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
                     f'unknown key "{key}"{did_you_mean(key, CONFIG_KEYS)} in the config of the plugin '
                     f"sqlenrich.dbt_duckdb; there are: {known}"
                 )
-        config = {key: value or None for key, value in plugin_config.items()}
-        mock = not (config.get("endpoint") or config.get("model"))
-        self.wanted = wanted_model(
-            config.get("model"),
-            endpoint=config.get("endpoint"),
-            mock=mock,
-            mock_failures=config.get("mock_failures"),
-            concurrency=config.get("concurrency"),
-        )
+        self.config = plugin_config
         self.asked: dict[str, Asked] = {}
         self.lock = threading.Lock()
 
@@ -143,11 +138,37 @@ class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
             turns=tuple(Turn(*turn) for turn in facts.get("turns", ())),
             embedding=Embedding(**facts["embedding"]) if "embedding" in facts else None,
         )
-        choice = choose_model(enrichment, find_config(None, *_project()), self.wanted)
+        choice = choose_model(enrichment, find_config(None, *_project()), _wanted(self.config))
         hint = hint_text(enrichment.schema) if enrichment.hint == "always" else None
         return Asked(
             choice, request_constant(choice.resolved, enrichment.schema, hint, enrichment.turns, enrichment.embedding)
         )
+
+
+def _wanted(config: Mapping[str, Any]) -> WantedModel:
+    """Return who is asked. Raises ConfigError where the config does not say it: nobody wants the mock by accident."""
+    for key in ("endpoint", "model"):
+        if key in config and not config[key]:
+            raise ConfigError(
+                f"the plugin sqlenrich.dbt_duckdb has an empty {key} (is its variable of the environment set?): "
+                f"give it a value, or write config: {{mock: true}} in its place"
+            )
+    client = [key for key in ("endpoint", "model") if key in config]
+    mock = bool(config.get("mock")) or (config.get("mock_failures") is not None and config.get("mock") is None)
+    if mock and client:
+        raise ConfigError(f"the config of the plugin sqlenrich.dbt_duckdb has {client[0]} and the mock: leave out one")
+    if not mock and not client:
+        raise ConfigError(
+            "the config of the plugin sqlenrich.dbt_duckdb does not say who is asked: write {endpoint: URL}, where URL "
+            "may be a name of sqlenrich.toml, or {mock: true} for invented answers"
+        )
+    return wanted_model(
+        config.get("model"),
+        endpoint=config.get("endpoint"),
+        mock=mock,
+        mock_failures=config.get("mock_failures"),
+        concurrency=config.get("concurrency"),
+    )
 
 
 def _fields(answer: Answer | None) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
 {#- Made by sqlenrich 0.1.0: tests/dbt compares it, and writes it with --update-golden. -#}
 {% macro version() -%}
-{{ return("0.1.0") }}
+0.1.0
 {%- endmacro %}
 
 {% macro create_responses(responses) -%}

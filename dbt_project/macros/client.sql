@@ -22,7 +22,7 @@
       tokens_cached := cast(null as bigint),
       tokens_out := cast(null as bigint),
       latency_ms := cast(0 as bigint),
-      asked_at := cast(now() as timestamp),
+      asked_at := timezone('UTC', now()),
       request_id := cast(null as varchar),
       served_model := cast(null as varchar),
       served_fingerprint := cast(null as varchar)

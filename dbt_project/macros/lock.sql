@@ -1,9 +1,7 @@
 {#- One build asks at a time. The lock is a table of one row beside the answers: which build has it, and since when.
     On DuckDB the database's file is the lock: it admits one process. -#}
 {% macro lock_of(answers) -%}
-  {{ return(api.Relation.create(
-    database=answers.database, schema=answers.schema, identifier=answers.identifier ~ '_lock', type='table'
-  )) }}
+  {{ return(answers.incorporate(path={'identifier': answers.identifier ~ '_lock'}, type='table')) }}
 {%- endmacro %}
 
 {#- Refuses a second build before it asks. A lock whose build gave no sign of life for so long is taken over. -#}

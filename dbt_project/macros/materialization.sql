@@ -4,14 +4,12 @@
   {%- set name = model.name[:-10] -%}
   {%- set pending = ref(name ~ '_pending') -%}
   {%- set prompts = ref(name ~ '_prompts') -%}
-  {%- set asking = api.Relation.create(
-    database=this.database, schema=this.schema, identifier=this.identifier ~ '_asking', type='table'
-  ) -%}
+  {%- set asking = answers.incorporate(path={'identifier': this.identifier ~ '_asking'}) -%}
 
   {{ run_hooks(pre_hooks, inside_transaction=False) }}
   {{ run_hooks(pre_hooks, inside_transaction=True) }}
   {%- set query_tag = sqlenrich.set_query_tag() -%}
-  {%- call statement('create') -%}{{ sqlenrich.create_responses(answers) }}{%- endcall -%}
+  {%- do sqlenrich.make_responses(answers) -%}
   {{ adapter.commit() }}
   {%- do sqlenrich.check_columns(answers) -%}
   {%- do sqlenrich.read_what_is_unread(answers, prompts, 'read_before') -%}
@@ -30,6 +28,7 @@
       {%- endfor -%}
       {{ adapter.commit() }}
       {%- set requests = sqlenrich.count_requests(this.identifier, asking, 'count_asking') -%}
+      {%- do sqlenrich.check_pending(answers, pending, asking) -%}
       {%- set chunks = (requests + size - 1) // size -%}
     {%- endif -%}
   {%- else -%}
@@ -42,31 +41,37 @@
       'sqlenrich: ' ~ this.identifier ~ ' must read ' ~ pending ~ ' once, not ' ~ (parts | length - 1) ~ ' times'
     ) }}
   {%- endif -%}
+  {%- set state = {'succeeded': false, 'alone': []} -%}
   {%- for n in range(chunks) -%}
     {%- set low = sqlenrich.hex8(n * 4294967296 // chunks) -%}
-    {%- set high = sqlenrich.hex8((n + 1) * 4294967296 // chunks) -%}
+    {%- set high = 'g' if loop.last else sqlenrich.hex8((n + 1) * 4294967296 // chunks) -%}
     {%- if n > 0 -%}{%- do sqlenrich.keep_lock(answers) -%}{%- endif -%}
-    {%- call statement('main' if loop.last else 'ask_' ~ n) -%}
-      insert into {{ answers }} ({{ sqlenrich.asked_columns() | join(', ') }})
-      {{ parts[0] -}}
-      (select * from {{ asking }} where request_hash >= '{{ low }}'{% if not loop.last %} and request_hash < '{{ high }}'{% endif %})
-      {{- parts[1] }}
-    {%- endcall -%}
+    {%- if sqlenrich.catches_failures() -%}
+      {#- A few requests first: where a wrong setting fails all, few statements show it. -#}
+      {%- set few = sqlenrich.hash_at(asking, '', 'g', 3) if n == 0 and requests > 3 else high -%}
+      {%- set few = few if few < high else high -%}
+      {%- do sqlenrich.ask_range(answers, asking, parts, low, few, state) -%}
+      {%- if few < high -%}{%- do sqlenrich.ask_range(answers, asking, parts, few, high, state) -%}{%- endif -%}
+    {%- else -%}
+      {%- call statement('ask_' ~ n) -%}{{ sqlenrich.ask_statement(answers, asking, parts, low, high) }}{%- endcall -%}
+    {%- endif -%}
     {{ adapter.commit() }}
     {%- do sqlenrich.read_what_is_unread(answers, prompts, 'read_' ~ n) -%}
-    {%- do sqlenrich.check_answered(asking, answers, low, 'g' if loop.last else high) -%}
+    {%- do sqlenrich.check_answered(asking, answers, low, high) -%}
     {{ log('sqlenrich: ' ~ this.identifier ~ ': ' ~ loop.index ~ ' of ' ~ chunks ~ ' statements done, '
       ~ requests ~ ' requests in all', info=true) }}
   {%- endfor -%}
 
+  {%- if state.alone | length > 0 -%}
+    {%- if not state.succeeded -%}{%- do sqlenrich.end_failed(answers, state) -%}{%- endif -%}
+    {%- do sqlenrich.store_failures(answers, asking, state) -%}
+  {%- endif -%}
   {%- if locked -%}
     {%- call statement('drop') -%} drop table if exists {{ asking }} {%- endcall -%}
     {{ adapter.commit() }}
     {%- do sqlenrich.release_lock(answers) -%}
   {%- endif -%}
-  {%- if chunks == 0 -%}
-    {%- call statement('main') -%} select 1 as nothing_to_ask {%- endcall -%}
-  {%- endif -%}
+  {%- call statement('main') -%} select {{ requests }} as asked {%- endcall -%}
   {%- do sqlenrich.reset_query_tag(query_tag) -%}
   {{ run_hooks(post_hooks, inside_transaction=True) }}
   {{ adapter.commit() }}
@@ -98,8 +103,36 @@
   {{ return(requests) }}
 {%- endmacro %}
 
-{#- Refuses a table that another version of sqlenrich made. -#}
-{% macro check_columns(answers) -%}
+{#- Refuses to ask where NAME_pending was made over another table of answers: it would be paid for again. -#}
+{% macro check_pending(answers, pending, asking) -%}
+  {%- set name = model.name[:-10] -%}
+  {%- set node = graph.nodes['model.' ~ model.package_name ~ '.' ~ name ~ '_pending'] -%}
+  {%- set problem = namespace(text='') -%}
+  {%- if not sqlenrich.same_relation(answers, sqlenrich.responses_relation(model.name)) -%}
+    {%- set problem.text = 'it reads ' ~ sqlenrich.responses_relation(model.name) -%}
+  {%- elif node and not sqlenrich.same_relation(pending, sqlenrich.relation_at(node, node.alias)) -%}
+    {%- set problem.text = 'it is that of another environment' -%}
+  {%- else -%}
+    {%- set stored = run_query(
+      "select count(*) as stored from " ~ asking ~ " as a where exists (select 1 from " ~ answers
+      ~ " as r where r.request_hash = a.request_hash and r.attempt >= a.attempt)"
+    ).rows[0][0] | int -%}
+    {%- if stored > 0 -%}
+      {%- set problem.text = 'the answers to ' ~ stored ~ ' of its requests are stored' -%}
+    {%- endif -%}
+  {%- endif -%}
+  {%- if problem.text -%}
+    {%- do run_query("drop table if exists " ~ asking) -%}
+    {%- do sqlenrich.release_lock(answers) -%}
+    {{ exceptions.raise_compiler_error(
+      'sqlenrich: ' ~ pending ~ ' does not read ' ~ answers ~ ' (' ~ problem.text ~ '), so nothing was asked: build '
+      ~ name ~ '_prompts, ' ~ name ~ '_pending and ' ~ name ~ '_responses together'
+    ) }}
+  {%- endif -%}
+{%- endmacro %}
+
+{#- The columns that a table of answers lacks, each with its type. -#}
+{% macro missing_columns(answers) -%}
   {%- set known = [] -%}
   {%- for column in adapter.get_columns_in_relation(answers) -%}
     {%- do known.append(column.name | lower) -%}
@@ -108,6 +141,12 @@
   {%- for name, type in sqlenrich.responses_types().items() -%}
     {%- if name not in known -%}{%- do missing.append(name ~ ' ' ~ type) -%}{%- endif -%}
   {%- endfor -%}
+  {{ return(missing) }}
+{%- endmacro %}
+
+{#- Refuses a table that another version of sqlenrich made. -#}
+{% macro check_columns(answers) -%}
+  {%- set missing = sqlenrich.missing_columns(answers) -%}
   {%- if missing | length > 0 -%}
     {%- set statements = [] -%}
     {%- for column in missing -%}

@@ -4,16 +4,36 @@
   select requests from (select count(*) as requests from {{ model }}) as counted where requests > {{ rows }}
 {% endtest %}
 
-{#- Fails where too many rows are refused, or all. Rows that were never asked don't count. -#}
-{% test quarantine_at_most(model, share, checked) %}
+{#- Fails where too many of the asked rows are refused, or all; and where the result would be empty because nothing was
+    asked. -#}
+{% test quarantine_at_most(model, checked) %}
   {{ config(fail_calc="coalesce(max(refused), 0)") }}
-  select asked, refused
+  select asked, refused, unasked
   from (
-    select count(*) as asked, sum(case when _error is not null then 1 else 0 end) as refused
+    select
+      coalesce(sum(case when _error is null or _error not in ('NO_INPUT', 'NOT_ASKED') then 1 else 0 end), 0) as asked,
+      coalesce(sum(case when _error is not null and _error <> 'NO_INPUT' then 1 else 0 end), 0) as refused,
+      coalesce(sum(case when _error = 'NOT_ASKED' then 1 else 0 end), 0) as unasked
     from {{ sqlenrich.relation(checked) }} as c
-    where _error is null or _error not in ('NO_INPUT', 'NOT_ASKED')
   ) as counted
-  where asked > 0 and (refused = asked or refused > {{ share }} * asked)
+  where (asked > 0 and (refused - unasked = asked or refused - unasked > {{ sqlenrich.max_quarantine() }} * asked))
+    or (asked = 0 and unasked > 0)
+{% endtest %}
+
+{#- The header's max_quarantine. It stands beside a column of NAME_quarantine, which is no part of state:modified. -#}
+{% macro max_quarantine() -%}
+  {%- for id in model.depends_on.nodes if execute -%}
+    {%- set column = graph.nodes[id].columns['_error'] if graph.nodes[id] else none -%}
+    {%- if column and column.meta and column.meta.sqlenrich_max_quarantine is not none -%}
+      {{- column.meta.sqlenrich_max_quarantine -}}
+    {%- endif -%}
+  {%- endfor -%}
+{%- endmacro %}
+
+{#- Fails where several rows have the same key. Its result is the number of such keys. -#}
+{% test unique_key(model, columns) %}
+  select {{ columns | join(', ') }}, count(*) as row_count
+  from {{ model }} group by {{ columns | join(', ') }} having count(*) > 1
 {% endtest %}
 
 {#- Fails where a row of the source is in neither result table. -#}

@@ -1,9 +1,12 @@
 {#- Refuses macros that another version of sqlenrich wrote. -#}
 {% macro made_for(version, name) -%}
-  {%- if version != sqlenrich.version() -%}
+  {#- By another name, dbt does not find that this macro depends on that one: a new version is no change of a node. -#}
+  {%- set version_of = sqlenrich.version -%}
+  {%- set installed = version_of() | trim -%}
+  {%- if version | trim != installed -%}
     {{ exceptions.raise_compiler_error(
-      'sqlenrich: the macros of ' ~ name ~ ' were written by sqlenrich ' ~ version ~ ', and the package is '
-      ~ sqlenrich.version() ~ ': write them again with sqlenrich ' ~ sqlenrich.version() ~ ' (sqlenrich dbt ' ~ name
+      'sqlenrich: the macros of ' ~ name ~ ' were written by sqlenrich ' ~ version | trim ~ ', and the package is '
+      ~ installed ~ ': write them again with sqlenrich ' ~ installed ~ ' (sqlenrich dbt ' ~ name
       ~ '.prompt), or take the package ' ~ version ~ ' in packages.yml and run dbt deps'
     ) }}
   {%- endif -%}

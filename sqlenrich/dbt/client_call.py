@@ -87,7 +87,7 @@ def answers_of_client(engine: Engine, enrichment: Enrichment, run_id: Sql) -> ex
         "attempt": names.col("attempt"),
         "sent_hash": names.col("request_hash"),
         **{name: names.col(name, "a") for name in ANSWER},
-        "version": literal(enrichment.version),
+        "version": names.text(enrichment.version),
         "fingerprint": literal(enrichment.fingerprint),
         "run_id": run_id,
     }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import UnsupportedError
+from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql
 from sqlenrich.core.version import __version__
 from sqlenrich.dbt.client_call import CLIENT_COLUMNS, answers_of_client, client_pieces, with_constant_of_client
@@ -15,6 +16,7 @@ from sqlenrich.dbt.jinja import arms, macro, string, template
 from sqlenrich.engines import ENGINES, get_engine
 from sqlenrich.plan.compile import compile_plan
 from sqlenrich.plan.plan import Plan
+from sqlenrich.plan.references import References
 from sqlenrich.plan.relations import symbol
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.renderer.script import model_for
@@ -32,6 +34,14 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
 """The macros, and the relations that each reads."""
 RUN_ID = "'{{ invocation_id }}'"
 """dbt's name of a run, as a literal."""
+ORIGIN = {"version": ("version", "_version"), "fingerprint": ("fingerprint", "_fingerprint")}
+"""What the rows say of the prompt file, and the columns that say it."""
+FACTS = "facts_of"
+"""The name by which a macro calls the facts of its enrichment.
+
+dbt finds the macros that a macro depends on by their names. Through another name it finds none, so that changed facts,
+which ask nothing else, are no change of a node in ``state:modified``.
+"""
 _SOURCE = "sqlenrich_source"
 """Stands for the source while a plan is compiled: dbt names it when it runs."""
 
@@ -64,12 +74,14 @@ def enrichment_macros(enrichment: Enrichment, plans: Mapping[str, Plan | Unsuppo
     texts = {engine: _templates(plan, enrichment) for engine, plan in plans.items()}
     unknown = _refusal(string(f"sqlenrich: {enrichment.name} has no SQL for this adapter; it has for: ")
                        + f" ~ {string(', '.join(texts))}")  # fmt: skip
-    made_for = f"{{{{- sqlenrich.made_for({string(__version__)}, {string(enrichment.name)}) -}}}}\n"
-    written = []
+    facts = macro_name(enrichment.name, "facts")
+    made_for = f"{{{{- sqlenrich.made_for({FACTS}('made_by'), {string(enrichment.name)}) -}}}}\n"
+    written = [macro(facts, "name", _facts(enrichment, texts))]
     for step, arguments in ARGUMENTS.items():
-        body = (made_for if step == "prompts" else "") + arms(
-            {engine: found[step] for engine, found in texts.items()}, unknown
-        )
+        body = arms({engine: found[step] for engine, found in texts.items()}, unknown)
+        body = (made_for if step == "prompts" else "") + body
+        if FACTS in body:
+            body = f"{{%- set {FACTS} = {facts} -%}}\n{body}"
         written.append(macro(macro_name(enrichment.name, step), ", ".join(arguments), body))
     return "\n".join(written)
 
@@ -78,7 +90,7 @@ def _templates(plan: Plan | UnsupportedError, enrichment: Enrichment) -> dict[st
     if isinstance(plan, UnsupportedError):
         return dict.fromkeys(ARGUMENTS, _refusal(string(f"sqlenrich: {enrichment.name}: {plan}")))
     engine = get_engine(plan.engine)
-    pieces = {"run_id": RUN_ID}
+    pieces = {"run_id": RUN_ID, **{name: f"{{{{ {FACTS}('{name}') }}}}" for name in ORIGIN}}
     if not plan.responses.calls_in_sql:
         pieces |= client_pieces(engine, enrichment)
     return {
@@ -98,26 +110,44 @@ def _queries(plan: Plan, engine: Engine, enrichment: Enrichment) -> dict[str, Sq
     prompts, call = plan.step("prompts").query, plan.responses
     assert call.pending is not None
     if call.calls_in_sql:
-        answers = _with_run_id(call.query)
+        answers = _with_symbols(call.query, {"run_id": ("run_id",), **ORIGIN})
     else:
         prompts = with_constant_of_client(prompts, plan)
-        answers = answers_of_client(engine, enrichment, symbol("run_id"))
+        answers = _with_symbols(answers_of_client(engine, enrichment, symbol("run_id")), ORIGIN)
     return {
         "prompts": prompts,
         "pending": call.pending,
         "responses": answers,
-        **{name: plan.step(name).query for name in ("checked", "enriched", "quarantine")},
+        "checked": plan.step("checked").query,
+        "enriched": _with_symbols(plan.step("enriched").query, ORIGIN),
+        "quarantine": plan.step("quarantine").query,
     }
 
 
-def _with_run_id(query: Sql) -> Sql:
-    """Give the query of a call with dbt's name of the run."""
+def _with_symbols(query: Sql, columns: Mapping[str, tuple[str, ...]]) -> Sql:
+    """Return a query whose named columns are symbols, to be printed as pieces of Jinja."""
     query = query.copy()
     assert isinstance(query, exp.Select)
+    roles = {name: role for role, names in columns.items() for name in names}
     for column in query.expressions:
-        if column.alias_or_name == "run_id":
-            column.set("this", symbol("run_id"))
+        if isinstance(column, exp.Alias) and column.alias in roles:
+            column.set("this", symbol(roles[column.alias]))
     return query
+
+
+def _facts(enrichment: Enrichment, engines: Iterable[str]) -> str:
+    """Return the Jinja of the facts that ask nothing: which prompt file, and which sqlenrich wrote its macros."""
+    versions = {}
+    for engine in map(get_engine, engines):
+        versions[engine.name] = print_sql(engine, References(engine).text(enrichment.version))
+    by_adapter = ", ".join(f"{string(name)}: {string(text)}" for name, text in versions.items())
+    facts = {
+        "made_by": string(__version__),
+        "fingerprint": string(f"'{enrichment.fingerprint}'"),
+        "version": f"{{{by_adapter}}}[target.type]",
+    }
+    listed = ",\n  ".join(f"{string(name)}: {text}" for name, text in facts.items())
+    return f"{{{{- {{\n  {listed}\n}}[name] -}}}}"
 
 
 def _refusal(message: str) -> str:

@@ -40,9 +40,11 @@ def model_files(name: str, family: Family, source: str) -> dict[str, str]:
     def model(step: str, arguments: str, config: str) -> str:
         return f"{{{{ config({config}) }}}}\n{{{{ {macro_name(name, step)}({arguments}) }}}}\n"
 
-    responses = f"sqlenrich.responses_relation('{node_name(name, 'responses')}')"
+    answers = node_name(name, "responses")
+    responses = f"sqlenrich.responses_relation('{answers}')"
     asked = f"{macro_name(name, 'responses')}({family.ref('pending', name)})"
-    pre_hook = f'"{{{{ sqlenrich.create_responses({responses}) }}}}"'
+    prepared = f"sqlenrich.prepare_responses('{answers}', {family.ref('prompts', name)})"
+    pre_hook = f'"{{{{ {prepared} }}}}"'
     texts: Mapping[str, str] = {
         "prompts": model(
             "prompts",
@@ -51,14 +53,14 @@ def model_files(name: str, family: Family, source: str) -> dict[str, str]:
         ),
         "pending": model(
             "pending",
-            f"{relation('prompts')}, sqlenrich.stored_responses({responses})",
+            f"{relation('prompts')}, sqlenrich.stored_responses({responses}, '{answers}')",
             f"materialized='view', pre_hook={pre_hook}",
         ),
         "responses": "{{ config(materialized='sqlenrich_responses') }}\n"
         f"{{{{ sqlenrich.asked_or_shown({asked}, {family.ref('prompts', name)}) }}}}\n",
         "checked": model(
             "checked",
-            f"{relation('prompts')}, sqlenrich.stored_responses({family.ref('responses', name)})",
+            f"{relation('prompts')}, sqlenrich.stored_responses({family.ref('responses', name)}, '{answers}')",
             "materialized='table'",
         ),
         "quarantine": model("quarantine", relation("checked"), "materialized='table'"),

@@ -43,7 +43,7 @@ def _answer_macros(by_engine: dict[str, Plan]) -> list[str]:
     }
     asked = {engine: answer_columns(plan) for engine, plan in by_engine.items()}
     bodies = {
-        "version": ("", f"{{{{ return({string(__version__)}) }}}}"),
+        "version": ("", __version__),
         "create_responses": ("responses", arms({e: _create(get_engine(e)) for e in by_engine}, unknown)),
         "read_answers": ("responses, prompts", arms({e: _read(plan) for e, plan in by_engine.items()}, unknown)),
         "responses_types": ("", _by_adapter(types)),

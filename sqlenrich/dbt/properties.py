@@ -10,7 +10,7 @@ from typing import Any
 from sqlenrich.core.errors import UnsupportedError
 from sqlenrich.core.names import identifier
 from sqlenrich.core.types import Type
-from sqlenrich.dbt.jinja import inert
+from sqlenrich.dbt.jinja import inert, string
 from sqlenrich.dbt.models import RESULTS, Family, node_name
 from sqlenrich.dbt.samples import cut, sample_answer
 from sqlenrich.engines import get_engine
@@ -51,9 +51,13 @@ COLUMNS = {
     "_model": "The model that answered; where the answer names none, the model that was asked.",
     "_version": "The version of the prompt file.",
     "_fingerprint": "A digest of the prompt file.",
+    "_asked_at": "When the row's answer was asked.",
+    "request_hash": "The hash of the request.",
     "_truncated": "Whether a column was cut so that the prompt fits.",
 }
 """The descriptions of sqlenrich's own columns."""
+MAX_QUARANTINE = "sqlenrich_max_quarantine"
+"""Read by the test of the quarantine beside the column ``_error``; tests and configs are part of ``state:modified``."""
 KEY, KEPT = "The key of the row, as the source has it.", "A column of the source, kept as it is."
 """The descriptions of the source's columns."""
 
@@ -89,6 +93,8 @@ def node_properties(member: Member) -> list[dict[str, Any]]:
             "description": DESCRIPTIONS[step],
             "config": _config(step),
         }
+        if step == "prompts":
+            entry |= _keyed(member)
         if step == "pending":
             limit = f"{{{{ var('sqlenrich_max_requests', {DEFAULT_MAX_REQUESTS}) }}}}"
             entry["data_tests"] = [
@@ -174,19 +180,50 @@ def _result(member: Member, step: str) -> dict[str, Any]:
         }
     }
     if step == "quarantine":
-        share = 1 if enrichment.max_quarantine is None else enrichment.max_quarantine
         test = {
             "sqlenrich.quarantine_at_most": {
                 "name": f"{name}_quarantine_at_most_max_quarantine",
-                "arguments": {"share": share, "checked": checked},
+                "arguments": {"checked": checked},
             }
         }
     entry: dict[str, Any] = {"description": _description(enrichment, step), "config": _config(step)}
     if not untyped(enrichment):
         entry["config"] |= {"contract": {"enforced": True}}
     entry["data_tests"] = [test]
-    entry["columns"] = [_column(member, column, kind) for column, kind in member.plan().step(step).columns.items()]
+    entry["columns"] = _columns(member, step)
+    if step == "quarantine":
+        share = 1 if enrichment.max_quarantine is None else enrichment.max_quarantine
+        error = next(column for column in entry["columns"] if column["name"] == "_error")
+        error["config"] = {"meta": {MAX_QUARANTINE: share}}
     return entry
+
+
+def _keyed(member: Member) -> dict[str, Any]:
+    """Return the contract of the prompts and the tests of their key: what is wrong is found before the call."""
+    name, key = member.enrichment.name, list(dict.fromkeys(member.enrichment.key))
+    columns = _columns(member, "prompts")
+    found: dict[str, Any] = {"columns": columns}
+    if not untyped(member.enrichment):
+        found["config"] = {**_config("prompts"), "contract": {"enforced": True}}
+    for column in columns:
+        if column["name"] in key:
+            column["data_tests"] = [{"not_null": {"name": f"{name}_{column['name']}_is_not_null"}}]
+            if len(key) == 1:
+                column["data_tests"].insert(0, {"unique": {"name": f"{name}_{column['name']}_is_unique"}})
+    if len(key) > 1:
+        written = [f"{{{{ adapter.quote({string(one)}) }}}}" if _quoted(member, one) else one for one in key]
+        unique = {"name": f"{name}_key_is_unique", "arguments": {"columns": written}}
+        found["data_tests"] = [{"sqlenrich.unique_key": unique}]
+    return found
+
+
+def _columns(member: Member, step: str) -> list[dict[str, Any]]:
+    return [_column(member, column, kind) for column, kind in member.plan().step(step).columns.items()]
+
+
+def _quoted(member: Member, name: str) -> bool:
+    """Tell whether an engine needs quotes around a name that it does not quote by itself."""
+    return any(identifier(engine, name).quoted for engine in map(get_engine, member.plans) if not engine.quotes_always)
 
 
 def _config(step: str) -> dict[str, Any]:
@@ -195,7 +232,7 @@ def _config(step: str) -> dict[str, Any]:
 
 def _column(member: Member, name: str, kind: Type) -> dict[str, Any]:
     written: dict[str, Any] = {"name": name, "data_type": _data_type(member, kind)}
-    if any(identifier(engine, name).quoted for engine in map(get_engine, member.plans) if not engine.quotes_always):
+    if _quoted(member, name):
         written["quote"] = True
     schema = member.enrichment.schema.get("properties", {}).get(name, {})
     known = {**dict.fromkeys(member.enrichment.keep, KEPT), **dict.fromkeys(member.enrichment.key, KEY), **COLUMNS}

@@ -134,9 +134,9 @@ def _group_files(
         called = _source_call(enrichment, source)
         macros = project.macros / FOLDER / f"{enrichment.name}.sql"
         texts[_place(project, macros)] = f"{{#- {head} -#}}\n{enrichment_macros(enrichment, member.plans)}"
-        models = project.models / FOLDER / enrichment.name
+        models, brief = project.models / FOLDER / enrichment.name, _head(project, enrichment, options, brief=True)
         for file, text in model_files(enrichment.name, member.family, called).items():
-            texts[_place(project, models / file)] = f"{{#- {head} -#}}\n{text}"
+            texts[_place(project, models / file)] = f"{{#- {brief} -#}}\n{text}"
     for member in members:
         name = member.enrichment.name
         properties = node_properties(member)
@@ -166,17 +166,20 @@ def _last_options(properties: Path) -> dict[str, str | None]:
     return {"source": None, "latest": None}
 
 
-def _head(project: Project, enrichment: Enrichment, options: str) -> str:
-    """Give the line at the top of a file: what it was made from, and how it is made again."""
+def _head(project: Project, enrichment: Enrichment, options: str, *, brief: bool = False) -> str:
+    """Return the line at the top of a file: what it was made from, and how it is made again.
+
+    ``brief`` leaves out what changes without a change of the SQL: a model's text is part of dbt's ``state:modified``.
+    """
     file = f"{enrichment.name}.prompt"
     if enrichment.path is not None and enrichment.path.resolve().is_relative_to(project.root):
         file = Path(os.path.relpath(enrichment.path.resolve(), project.root)).as_posix()
     file = file.replace(" ", "\\ ").replace("#}", "#\\}")
+    again = f"change that file, then run: sqlenrich dbt {file}{options}"
+    if brief:
+        return f"Made by sqlenrich from {file}; {again}"
     version = f"version {enrichment.version}, " if enrichment.version and "#}" not in enrichment.version else ""
-    return (
-        f"Made by sqlenrich {__version__} from {file}, {version}fingerprint {enrichment.fingerprint}; "
-        f"change that file, then run: sqlenrich dbt {file}{options}"
-    )
+    return f"Made by sqlenrich {__version__} from {file}, {version}fingerprint {enrichment.fingerprint}; {again}"
 
 
 def _source_call(enrichment: Enrichment, given: str | None) -> str:

@@ -196,6 +196,7 @@ class CheckedStep:
                 col("answer", "r"),
                 named(exp.Coalesce(this=col("attempts", "r"), expressions=[literal(0)]), "_attempts"),
                 named(exp.Coalesce(this=col("served_model", "r"), expressions=[col("model", "r")]), "_model"),
+                named(col("asked_at", "r"), "_asked_at"),
                 named(error, "_error"),
                 named(detail, "_error_detail"),
                 named(repaired, "_repaired"),

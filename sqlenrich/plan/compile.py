@@ -15,7 +15,7 @@ from sqlenrich.core.functions import Functions
 from sqlenrich.core.json import canonical_json
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql, literal
-from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, Type, type_json
+from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, Type, type_json
 from sqlenrich.plan.checked_step import CTE_NAMES as CHECKED_CTE_NAMES
 from sqlenrich.plan.checked_step import CheckedStep
 from sqlenrich.plan.model import engine_of, output_of, resolve_model
@@ -233,16 +233,27 @@ class _Compiler:
         asked: dict[str, Type] = {**self.kept, "prompt": STRING, "request_hash": STRING}
         verdict: dict[str, Type] = {"_error": STRING, "_error_detail": STRING, "_repaired": BOOLEAN}
         answer: dict[str, Type] = {"response": STRING, "answer": STRING, "_attempts": BIGINT, "_model": STRING}
+        when: dict[str, Type] = {"_asked_at": TIMESTAMP}
         origin: dict[str, Type] = {"_version": STRING, "_fingerprint": STRING}
         hashed: dict[str, Type] = {"_request_hash": STRING}
         shown: dict[str, Type] = {"response": STRING, "prompt": STRING, "_attempts": BIGINT}
         shared = (self.enrichment, self.engine, self.names, tuple(self.kept), self.recorded, self.unused_name)
         results, checked = ResultsStep(*shared), CheckedStep(*shared, tells_values=self.tells_values)
-        enriched = {**self.kept, **self.enrichment.output_columns, **hashed, "_model": STRING, **origin, **recorded}
+        enriched = {
+            **self.kept,
+            **self.enrichment.output_columns,
+            **hashed,
+            "_model": STRING,
+            **origin,
+            **when,
+            **recorded,
+        }
         return (
-            self.step("checked", {**asked, **answer, **verdict, **recorded}, checked.sql()),
+            self.step("checked", {**asked, **answer, **when, **verdict, **recorded}, checked.sql()),
             self.step("enriched", enriched, results.enriched()),
-            self.step("quarantine", {**self.kept, **verdict, **shown, **hashed, **recorded}, results.quarantine()),
+            self.step(
+                "quarantine", {**self.kept, **verdict, **shown, **hashed, **when, **recorded}, results.quarantine()
+            ),
         )
 
     def step(self, name: str, columns: Mapping[str, Type], query: Sql) -> Step:
@@ -326,7 +337,7 @@ class _Compiler:
             "attempt": col("attempt"),
             "sent_hash": col(sent_hash),
             "model": literal(self.call.model),
-            "version": literal(self.enrichment.version),
+            "version": self.names.text(self.enrichment.version),
             "fingerprint": literal(self.enrichment.fingerprint),
             "run_id": (
                 exp.Cast(this=self.engine.now(), to=self.engine.sql_type(STRING))

@@ -8,8 +8,8 @@ from sqlglot import Dialect, exp
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.names import column, identifier
-from sqlenrich.core.sql import Sql
-from sqlenrich.core.types import Type
+from sqlenrich.core.sql import Sql, literal
+from sqlenrich.core.types import STRING, Type
 from sqlenrich.plan.relations import Symbol, symbol
 
 
@@ -36,6 +36,10 @@ class References:
     def null(self, kind: Type) -> Sql:
         """Give a NULL of a type."""
         return exp.Cast(this=exp.Null(), to=self.engine.sql_type(kind))
+
+    def text(self, value: str | None) -> Sql:
+        """Return a text as a literal; None as a NULL of its type."""
+        return self.null(STRING) if value is None else literal(value)
 
     def asked(self) -> Sql:
         """Give the condition that a row of ``responses`` answers a request of this run."""

@@ -9,7 +9,6 @@ from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.sql import Sql, literal
-from sqlenrich.core.types import STRING
 from sqlenrich.plan.references import References
 from sqlenrich.spec.enrichment import Enrichment
 
@@ -40,16 +39,15 @@ class ResultsStep:
         accepted = accepted.from_(self.names.table("checked"), copy=False)
         accepted = accepted.where(exp.Is(this=col("_error"), expression=exp.Null()), copy=False)
         outputs = [named(self.engine.typed_column(get(col(doc), name), kind), name) for name, kind in readings.items()]
-        written = self.enrichment.version
-        version = self.names.null(STRING) if written is None else literal(written)
         return (
             exp.select(
                 *(col(name) for name in self.kept),
                 *outputs,
                 named(col("request_hash"), "_request_hash"),
                 col("_model"),
-                named(version, "_version"),
+                named(self.names.text(self.enrichment.version), "_version"),
                 named(literal(self.enrichment.fingerprint), "_fingerprint"),
+                col("_asked_at"),
                 *(col(name) for name in self.recorded),
                 copy=False,
             )
@@ -65,6 +63,7 @@ class ResultsStep:
             exp.select(
                 *(col(name) for name in names),
                 self.names.named(col("request_hash"), "_request_hash"),
+                col("_asked_at"),
                 *(col(name) for name in self.recorded),
                 copy=False,
             )

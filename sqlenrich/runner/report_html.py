@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 ROWS_SHOWN = 5
 CHARACTERS_SHOWN = 120
-_HIDDEN = ("_request_hash", "_model", "_version", "_fingerprint", "_repaired", "_attempts", "prompt")
+_HIDDEN = (
+    "_request_hash", "_model", "_version", "_fingerprint", "_asked_at", "_repaired", "_attempts", "prompt",
+)  # fmt: skip
 
 
 def report_html(text: str, tables: Sequence[tuple[str, Callable[[], pa.Table]]]) -> str:

@@ -104,9 +104,9 @@ def _tables(db: duckdb.DuckDBPyConnection) -> set[str]:
 def _shown(columns: Sequence[str]) -> list[str]:
     """Give the columns that are shown where none is chosen: without prompts and the run's own."""
     if "_error" in columns:
-        hidden = {"_repaired", "prompt", "_attempts", "_request_hash", "_truncated"}
+        hidden = {"_repaired", "prompt", "_attempts", "_request_hash", "_asked_at", "_truncated"}
     else:
-        hidden = {"_request_hash", "_model", "_version", "_fingerprint"}
+        hidden = {"_request_hash", "_model", "_version", "_fingerprint", "_asked_at"}
     return [name for name in columns if name not in hidden]
 
 

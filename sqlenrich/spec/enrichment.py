@@ -24,7 +24,7 @@ from sqlenrich.spec.quality import Quality
 
 RESERVED_COLUMNS = (
     "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "_request_hash", "request_hash",
-    "_model", "_version", "_fingerprint", "answer", "_no_input", "_too_long", "_truncated",
+    "_model", "_version", "_fingerprint", "_asked_at", "answer", "_no_input", "_too_long", "_truncated",
     "_bad_value",
 )  # fmt: skip
 """Names of sqlenrich's own columns in a result table."""

@@ -31,7 +31,7 @@ def parsed(endpoint: ScriptedEndpoint, tmp_path_factory: pytest.TempPathFactory)
     """A project that dbt has parsed: its copies are parsed faster."""
     asked = {"endpoint": endpoint.url, "model": "small"}
     folder = tmp_path_factory.mktemp("parsed") / "app"
-    project = copy_consumer(folder, {"dev": asked, "prod": asked, "failing": FAILING, "mock": {}})
+    project = copy_consumer(folder, {"dev": asked, "prod": asked, "failing": FAILING, "mock": {"mock": True}})
     assert project.dbt("parse").success
     return project
 
@@ -53,7 +53,7 @@ def test_a_request_is_asked_once_and_only_by_a_build(project: DbtProject, endpoi
         (["compile"], {}, 0),
         (["build", "--empty"], {}, 0),
         (["docs", "generate"], {}, 0),
-        (["build"], {"sqlenrich_calls": False}, 0),
+        (["run"], {"sqlenrich_calls": False}, 0),
         (["build"], {}, ROWS),
         (["build"], {}, 0),
         (["build", "--full-refresh"], {}, 0),

@@ -19,7 +19,7 @@ from tests.support.dbt_sql import differences, write_all
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> DbtProject:
     """A project with two versions of an enrichment, and models that read each."""
-    project = copy_consumer(tmp_path_factory.mktemp("built") / "app", {"dev": {}})
+    project = copy_consumer(tmp_path_factory.mktemp("built") / "app", {"dev": {"mock": True}})
     second = project.folder / "prompts" / "tickets_v2.prompt"
     second.write_text(project.prompt.read_text(encoding="utf-8").replace("Triage one", "Look at one"), encoding="utf-8")
     se.write_dbt([se.load(second)], project.folder)
@@ -60,7 +60,9 @@ def test_tables_have_the_columns_of_a_run(built: DbtProject, tmp_path: Path) -> 
     enforced = {
         node["alias"] for node in manifest["nodes"].values() if node["config"].get("contract", {}).get("enforced")
     }
-    assert enforced == {"tickets", "tickets_quarantine", "tickets_v2", "tickets_v2_quarantine"}
+    assert enforced == {
+        f"{name}{step}" for name in ("tickets", "tickets_v2") for step in ("", "_quarantine", "_prompts")
+    }
 
 
 def test_the_graph(built: DbtProject) -> None:

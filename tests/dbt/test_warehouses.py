@@ -87,6 +87,24 @@ def test_builds_ask_each_request_once_and_one_at_a_time(warehouse: Warehouse) ->
     assert not made & {"tickets_responses_lock", "tickets_responses_asking"}
 
 
+def test_a_statement_that_fails_is_halved(warehouse: Warehouse) -> None:
+    """The request at fault becomes a row; the others are answered, and a second build asks nothing."""
+    running, project = warehouse.standin, warehouse.project
+    running.clear()
+    running.set(answers=str(CONSUMER / "prompts" / "tickets.prompt"), poison="Terminals dead")
+    for expected in (None, 0):
+        before = warehouse.calls()
+        outcome = project.dbt("build")
+        assert outcome.success, outcome.message
+        assert expected is None or warehouse.calls() - before == expected
+        counted = {table: warehouse.count(table) for table in ("tickets_responses", "tickets", "tickets_quarantine")}
+        assert counted == {"tickets_responses": ROWS, "tickets": ROWS - 1, "tickets_quarantine": 1}
+    ((error, detail),) = running.rows("tickets_quarantine", "_error", "_error_detail")
+    assert error == "CALL_ERROR"
+    assert "failed" in detail
+    running.set(poison="")
+
+
 def test_two_builds_at_the_same_time(tmp_path: Path) -> None:
     """The first asks for a long time, the second is refused; a build that fails gives its lock back."""
     with standin("snowflake", tmp_path) as running:
@@ -94,7 +112,7 @@ def test_two_builds_at_the_same_time(tmp_path: Path) -> None:
         warehouse.project.write_profile(dev=running.dbt_output())
         with (warehouse.project.folder / "dbt_project.yml").open("a", encoding="utf-8") as file:
             file.write('on-run-end: "{{ sqlenrich.unlock(results) }}"\n')
-        running.set(answers=str(CONSUMER / "prompts" / "tickets.prompt"), poison="Terminals dead")
+        running.set(answers=str(CONSUMER / "prompts" / "tickets.prompt"), poison="Triage one")  # fails each statement
         failed = warehouse.project.dbt("build")
         assert "the model failed" in failed.message["tickets_responses"]
         assert "tickets_responses_lock" not in running.tables()
@@ -104,7 +122,7 @@ def test_two_builds_at_the_same_time(tmp_path: Path) -> None:
         command, environment = dbt_command(["build"])
         first = subprocess.Popen(command, cwd=warehouse.project.folder, env=environment, stdout=subprocess.DEVNULL)
         try:
-            while warehouse.calls() < before + ROWS:
+            while warehouse.calls() < before + 3:  # the first statement asks a few
                 assert first.poll() is None
                 time.sleep(0.1)
             refused = warehouse.project.dbt("run", "--select", "tickets_responses", "--target-path", "second")

@@ -47,9 +47,12 @@ def test_the_files_of_an_enrichment(project: Path) -> None:
     expected = ["macros/sqlenrich/t.sql", *(f"models/sqlenrich/t/{name}.sql" for name in models)]
     assert [*written.files] == [*expected, "models/sqlenrich/t/t.yml"]
     assert written.changed == written.files
+    models_sql = expected[1:]
     for place in written.files:
         first = (project / place).read_text(encoding="utf-8").splitlines()[0]
-        assert f"Made by sqlenrich {__version__} from prompts/t.prompt, version 3, fingerprint " in first
+        # A model's text says nothing that changes without its SQL: dbt would take it for modified.
+        made_by = f" {__version__} from prompts/t.prompt, version 3, fingerprint "
+        assert f"Made by sqlenrich{' from prompts/t.prompt; ' if place in models_sql else made_by}" in first
         assert "run: sqlenrich dbt prompts/t.prompt" in first
     again = se.write_dbt([se.load(project / "prompts" / "t.prompt")], project / "models")
     assert again.changed == ()
@@ -134,7 +137,7 @@ def test_columns_are_described(project: Path) -> None:
     se.write_dbt([write_prompt(project / "t.prompt")], project)
     enriched, quarantine, *others = properties(project, "t")["models"]
     columns = {column["name"]: column for column in enriched["columns"]}
-    assert [*columns] == ["id", "label", "_request_hash", "_model", "_version", "_fingerprint"]
+    assert [*columns] == ["id", "label", "_request_hash", "_model", "_version", "_fingerprint", "_asked_at"]
     assert columns["label"]["description"] == "One of: a, b."
     assert columns["label"]["data_type"] == (
         "{{ 'VARCHAR' if target.type == 'snowflake' else 'TEXT' if target.type == 'duckdb' else 'STRING' }}"
@@ -219,7 +222,7 @@ def test_check_prints_what_differs(project: Path) -> None:
     assert differs.return_value == 3
     assert "--- macros/sqlenrich/t.sql" in differs.stdout
     assert "'Which label? '" in differs.stdout
-    assert "8 of 8 files differ" in differs.stderr
+    assert "2 of 8 files differ" in differs.stderr
 
 
 def test_properties_are_yaml() -> None:

@@ -22,7 +22,7 @@ import sqlglot
 from sqlglot import exp
 
 import sqlenrich as se
-from sqlenrich.core.types import BIGINT, STRING, Array, Scalar, Struct, Type
+from sqlenrich.core.types import BIGINT, STRING, TIMESTAMP, Array, Scalar, Struct, Type
 from sqlenrich.engines import ENGINES, engine_names, get_engine
 from sqlenrich.plan.plan import RESPONSES, STEPS
 from sqlenrich.plan.relations import symbol
@@ -75,7 +75,8 @@ def test_steps_and_columns_are_the_same_everywhere(engine: str, template: str) -
     output = list(enrichment.output_columns.items())
     judged = [("_error", STRING), ("_error_detail", STRING), ("_repaired", Scalar("boolean"))]
     texts = ("_request_hash", "_model", "_version", "_fingerprint")
-    asked = [("response", STRING), ("prompt", STRING), ("_attempts", BIGINT), ("_request_hash", STRING)]
+    when = ("_asked_at", TIMESTAMP)
+    asked = [("response", STRING), ("prompt", STRING), ("_attempts", BIGINT), ("_request_hash", STRING), when]
     assert tuple(steps) == STEPS
     assert steps["prompts"] == ("table", [*kept, ("prompt", STRING), ("request_hash", STRING)])
     assert steps["responses"] == ("append", list(RESPONSES.items()))
@@ -86,10 +87,11 @@ def test_steps_and_columns_are_the_same_everywhere(engine: str, template: str) -
             *((name, STRING) for name in ("prompt", "request_hash", "response", "answer")),
             ("_attempts", BIGINT),
             ("_model", STRING),
+            when,
             *judged,
         ],
     )
-    assert steps["enriched"] == ("table", [*kept, *output, *((name, STRING) for name in texts)])
+    assert steps["enriched"] == ("table", [*kept, *output, *((name, STRING) for name in texts), when])
     assert steps["quarantine"] == ("table", [*kept, *judged, *asked])
 
 

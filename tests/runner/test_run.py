@@ -19,8 +19,8 @@ from tests.support.hostile import HOSTILE, NAMES, TEXTS
 from tests.support.runs import GOOD, ask, call, names, rows, run, write_csv, write_prompt
 
 ROWS: list[tuple[Any, ...]] = [("007", "hello"), ("008", "two\nlines"), ("1e5", 'say "x", please')]
-ENRICHED = ["label", "urgency", "_request_hash", "_model", "_version", "_fingerprint"]
-QUARANTINE = ["_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "_request_hash"]
+ENRICHED = ["label", "urgency", "_request_hash", "_model", "_version", "_fingerprint", "_asked_at"]
+QUARANTINE = ["_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "_request_hash", "_asked_at"]
 
 
 def make_input(folder: Path, kind: str) -> Path:

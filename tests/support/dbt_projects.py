@@ -33,6 +33,8 @@ class Outcome:
     success: bool
     status: Mapping[str, str]
     message: Mapping[str, str]
+    listed: tuple[str, ...] = ()
+    """What ``dbt ls`` lists."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class DbtProject:
             done.success,
             {name: str(result.status) for name, result in nodes.items()},
             {name: str(result.message) for name, result in nodes.items()},
+            tuple(done.result) if isinstance(done.result, list) else (),
         )
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:

@@ -1,6 +1,15 @@
 {#- The ready-made enrichment support_ticket, made by sqlenrich 0.1.0: Intent, urgency and product of a support ticket, and whether a person must answer. -#}
+{% macro support_ticket__facts(name) -%}
+{{- {
+  "made_by": "0.1.0",
+  "fingerprint": "'1892e31aefbf5236'",
+  "version": {"databricks": "'1'", "snowflake": "'1'", "bigquery": "'1'", "spark": "'1'", "duckdb": "'1'"}[target.type]
+}[name] -}}
+{%- endmacro %}
+
 {% macro support_ticket__prompts(source) -%}
-{{- sqlenrich.made_for("0.1.0", "support_ticket") -}}
+{%- set facts_of = support_ticket__facts -%}
+{{- sqlenrich.made_for(facts_of('made_by'), "support_ticket") -}}
 {%- if target.type == 'databricks' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -102,23 +111,24 @@ WHERE p."request_hash" IS NOT NULL AND (asked."attempt" IS NULL OR (asked."settl
 {%- endmacro %}
 
 {% macro support_ticket__responses(pending) -%}
+{%- set facts_of = support_ticket__facts -%}
 {%- if target.type == 'databricks' -%}
-SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, '1' AS `version`,
-  '1892e31aefbf5236' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
+SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, {{ facts_of('version') }} AS `version`,
+  {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   COALESCE(to_json(ai_query('system.ai.meta-llama-3-3-70b-instruct', prompt,
     responseFormat => '{"type":"json_schema","json_schema":{"name":"support_ticket","schema":{"type":"object","properties":{"intent":{"type":"string","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"integer","description":"1 nothing to do, 5 emergency"},"product":{"type":"string","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"boolean","description":"Whether a person must act or decide"},"summary":{"type":"string","description":"One English sentence, at most 25 words"}},"required":["intent","urgency","needs_human","summary"],"additionalProperties":false}}}',
     modelParameters => named_struct('temperature', 0, 'max_tokens', 250), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
 FROM {{ pending }}
 {%- elif target.type == 'snowflake' -%}
-SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, '1' AS version, '1892e31aefbf5236' AS fingerprint,
+SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, {{ facts_of('version') }} AS version, {{ facts_of('fingerprint') }} AS fingerprint,
   '{{ invocation_id }}' AS run_id, SYSDATE() AS asked_at,
   COALESCE(TO_JSON(AI_COMPLETE(model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 250},
     response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'intent': {'type': 'string', 'description': 'What the customer wants', 'enum': ['how_to', 'bug', 'outage', 'billing', 'refund', 'account_access', 'cancellation', 'feature_request', 'complaint', 'other']}, 'urgency': {'type': 'integer', 'description': '1 nothing to do, 5 emergency'}, 'product': {'type': 'string', 'description': 'Product concerned; leave out if none is named or clear', 'enum': ['web_app', 'mobile_app', 'api', 'card_reader']}, 'needs_human': {'type': 'boolean', 'description': 'Whether a person must act or decide'}, 'summary': {'type': 'string', 'description': 'One English sentence, at most 25 words'}}, 'required': ['intent', 'urgency', 'needs_human', 'summary'], 'additionalProperties': FALSE}},
     show_details => TRUE, return_error_details => TRUE)), 'null') AS raw
 FROM {{ pending }}
 {%- elif target.type == 'bigquery' -%}
-SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`,
-  '1892e31aefbf5236' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
+SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, {{ facts_of('version') }} AS `version`,
+  {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
 FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
   STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"intent":{"type":"STRING","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"INTEGER","description":"1 nothing to do, 5 emergency","minimum":1,"maximum":5},"product":{"type":"STRING","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"BOOLEAN","description":"Whether a person must act or decide"},"summary":{"type":"STRING","description":"One English sentence, at most 25 words"}},"propertyOrdering":["intent","urgency","product","needs_human","summary"],"required":["intent","urgency","needs_human","summary"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":250}}' AS model_params)) AS answer
@@ -136,7 +146,7 @@ SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
       'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
       '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')),
     FALSE) AS `retryable`,
-  'default' AS `model`, '1' AS `version`, '1892e31aefbf5236' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
+  'default' AS `model`, {{ facts_of('version') }} AS `version`, {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
   'ai_query a07406f2' AS `read_by`
 FROM (SELECT `request_hash`, `attempt`,
    COALESCE(to_json(ai_query('default', prompt,
@@ -145,8 +155,8 @@ FROM (SELECT `request_hash`, `attempt`,
  FROM {{ pending }}) AS asked
 {%- elif target.type == 'duckdb' -%}
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
-  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", a."request_id", a."served_model", a."served_fingerprint",
-  '1' AS "version", '1892e31aefbf5236' AS "fingerprint", '{{ invocation_id }}' AS "run_id"
+  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", {{ facts_of('version') }} AS "version", {{ facts_of('fingerprint') }} AS "fingerprint",
+  '{{ invocation_id }}' AS "run_id"
 FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"support_ticket\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"intent\":{\"description\":\"What the customer wants\",\"type\":[\"string\"],\"enum\":[\"how_to\",\"bug\",\"outage\",\"billing\",\"refund\",\"account_access\",\"cancellation\",\"feature_request\",\"complaint\",\"other\"]},\"urgency\":{\"description\":\"1 nothing to do, 5 emergency\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":5},\"product\":{\"description\":\"Product concerned; leave out if none is named or clear\",\"type\":[\"string\"],\"enum\":[\"web_app\",\"mobile_app\",\"api\",\"card_reader\"]},\"needs_human\":{\"description\":\"Whether a person must act or decide\",\"type\":[\"boolean\"]},\"summary\":{\"description\":\"One English sentence, at most 25 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"intent\",\"urgency\",\"needs_human\",\"summary\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":250},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"intent\\\":\\\"outage\\\",\\\"urgency\\\":2,\\\"needs_human\\\":true,\\\"summary\\\":\\\"support_ticket\\\"}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: support_ticket has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
@@ -156,7 +166,7 @@ FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"support_t
 {% macro support_ticket__checked(prompts, responses) -%}
 {%- if target.type == 'databricks' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
     TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
@@ -220,8 +230,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
-  COALESCE(r.`served_model`, r.`model`) AS `_model`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -235,7 +245,7 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 {%- elif target.type == 'snowflake' -%}
 WITH answered AS (
-  SELECT request_hash, attempt, asked_at, run_id, model, served_model, response, call_error, finish_reason,
+  SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason,
     TRIM(REGEXP_REPLACE(TRIM(response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') AS answer,
     CASE WHEN response IS NULL THEN SUBSTR(raw, 1, 500) END AS unread
   FROM {{ responses }} WHERE request_hash IN (SELECT request_hash FROM {{ prompts }})
@@ -292,7 +302,7 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
 )
-SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, COALESCE(r.served_model, r.model) AS _model,
+SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model, r.asked_at AS _asked_at,
   CASE
     WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
     WHEN p.request_hash IS NULL THEN 'NO_INPUT'
@@ -305,7 +315,7 @@ SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1
 {%- elif target.type == 'bigquery' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
     TRIM(REGEXP_REPLACE(TRIM(`response`, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n') AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
@@ -366,8 +376,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
-  COALESCE(r.`served_model`, r.`model`) AS `_model`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -381,7 +391,7 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 {%- elif target.type == 'spark' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
     CASE
       WHEN STARTSWITH(`response`, '{') AND ENDSWITH(`response`, '}') THEN `response`
       ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1'))
@@ -441,8 +451,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
-  COALESCE(r.`served_model`, r.`model`) AS `_model`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -456,7 +466,7 @@ SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(
 FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 {%- elif target.type == 'duckdb' -%}
 WITH answered AS (
-  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "served_model", "response", "call_error", "finish_reason",
+  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason",
     REGEXP_REPLACE(REGEXP_REPLACE(LTRIM("response", E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1') AS "answer"
   FROM {{ responses }} WHERE "request_hash" IN (SELECT "request_hash" FROM {{ prompts }})
 ), parsed AS (
@@ -518,8 +528,8 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
   FROM judged
 )
-SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts",
-  COALESCE(r."served_model", r."model") AS "_model",
+SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
+  r."asked_at" AS "_asked_at",
   CASE
     WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
     WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
@@ -536,18 +546,19 @@ FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_h
 {%- endmacro %}
 
 {% macro support_ticket__enriched(checked) -%}
+{%- set facts_of = support_ticket__facts -%}
 {%- if target.type == 'databricks' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.intent', 'string') AS `intent`, TRY_VARIANT_GET(`doc`, '$.urgency', 'bigint') AS `urgency`,
   TRY_VARIANT_GET(`doc`, '$.product', 'string') AS `product`, TRY_VARIANT_GET(`doc`, '$.needs_human', 'boolean') AS `needs_human`,
-  TRY_VARIANT_GET(`doc`, '$.summary', 'string') AS `summary`, `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`,
-  '1892e31aefbf5236' AS `_fingerprint` FROM accepted
+  TRY_VARIANT_GET(`doc`, '$.summary', 'string') AS `summary`, `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`,
+  {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
 {%- elif target.type == 'snowflake' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM {{ checked }} WHERE _error IS NULL)
 SELECT id, CAST(GET(doc, 'intent') AS VARCHAR) AS intent, TRY_TO_NUMBER(CAST(GET(doc, 'urgency') AS VARCHAR), 38, 0) AS urgency,
   CAST(GET(doc, 'product') AS VARCHAR) AS product, AS_BOOLEAN(GET(doc, 'needs_human')) AS needs_human,
-  CAST(GET(doc, 'summary') AS VARCHAR) AS summary, request_hash AS _request_hash, _model, '1' AS _version, '1892e31aefbf5236' AS _fingerprint
-FROM accepted
+  CAST(GET(doc, 'summary') AS VARCHAR) AS summary, request_hash AS _request_hash, _model, {{ facts_of('version') }} AS _version, {{ facts_of('fingerprint') }} AS _fingerprint,
+  _asked_at FROM accepted
 {%- elif target.type == 'bigquery' -%}
 WITH accepted AS (
   SELECT *, SAFE.PARSE_JSON(CASE
@@ -559,14 +570,14 @@ WITH accepted AS (
 )
 SELECT `id`, JSON_VALUE(`doc`['intent']) AS `intent`, SAFE_CAST(SAFE_CAST(JSON_VALUE(`doc`['urgency']) AS BIGNUMERIC) AS INT64) AS `urgency`,
   JSON_VALUE(`doc`['product']) AS `product`, SAFE_CAST(JSON_VALUE(`doc`['needs_human']) AS BOOL) AS `needs_human`,
-  JSON_VALUE(`doc`['summary']) AS `summary`, `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '1892e31aefbf5236' AS `_fingerprint`
-FROM accepted
+  JSON_VALUE(`doc`['summary']) AS `summary`, `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`,
+  `_asked_at` FROM accepted
 {%- elif target.type == 'spark' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.intent', 'string') AS `intent`, TRY_VARIANT_GET(`doc`, '$.urgency', 'bigint') AS `urgency`,
   TRY_VARIANT_GET(`doc`, '$.product', 'string') AS `product`, TRY_VARIANT_GET(`doc`, '$.needs_human', 'boolean') AS `needs_human`,
-  TRY_VARIANT_GET(`doc`, '$.summary', 'string') AS `summary`, `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`,
-  '1892e31aefbf5236' AS `_fingerprint` FROM accepted
+  TRY_VARIANT_GET(`doc`, '$.summary', 'string') AS `summary`, `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`,
+  {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
 {%- elif target.type == 'duckdb' -%}
 WITH accepted AS (
   SELECT *,
@@ -577,8 +588,8 @@ SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'intent'), '$') AS "inten
   TRY_CAST(JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'urgency'), '$') AS BIGINT) AS "urgency",
   JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'product'), '$') AS "product",
   TRY_CAST(JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'needs_human'), '$') AS BOOLEAN) AS "needs_human",
-  JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'summary'), '$') AS "summary", "request_hash" AS "_request_hash", "_model", '1' AS "_version",
-  '1892e31aefbf5236' AS "_fingerprint" FROM accepted
+  JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'summary'), '$') AS "summary", "request_hash" AS "_request_hash", "_model", {{ facts_of('version') }} AS "_version",
+  {{ facts_of('fingerprint') }} AS "_fingerprint", "_asked_at" FROM accepted
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: support_ticket has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -586,19 +597,19 @@ SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'intent'), '$') AS "inten
 
 {% macro support_ticket__quarantine(checked) -%}
 {%- if target.type == 'databricks' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'snowflake' -%}
-SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash
+SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash, _asked_at
 FROM {{ checked }} WHERE _error IS NOT NULL
 {%- elif target.type == 'bigquery' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'spark' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'duckdb' -%}
-SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash"
+SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash", "_asked_at"
 FROM {{ checked }} WHERE "_error" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: support_ticket has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}

@@ -38,15 +38,14 @@ FROM rendered;
 CREATE TABLE IF NOT EXISTS `review_aspects_responses` (
   `request_hash` STRING, `attempt` INT64, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOL, `finish_reason` STRING,
   `model` STRING, `version` STRING, `fingerprint` STRING, `tokens_in` INT64, `tokens_cached` INT64, `tokens_out` INT64, `latency_ms` INT64,
-  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `served_model` STRING, `served_fingerprint` STRING, `read_by` STRING) PARTITION BY DATE(`asked_at`) CLUSTER BY `request_hash`;
+  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING) PARTITION BY DATE(`asked_at`) CLUSTER BY `request_hash`;
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 BEGIN
   DECLARE part INT64 DEFAULT 0; DECLARE first_hash, problem STRING;
   LOOP
     UPDATE `review_aspects_responses` SET
-      `call_error` = sqlenrich_error(`raw`), `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'),
-      `served_fingerprint` = CAST(NULL AS STRING), `read_by` = 'AI.GENERATE_TEXT 289e548b',
+      `call_error` = sqlenrich_error(`raw`), `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'), `read_by` = 'AI.GENERATE_TEXT 8d4229cd',
       `response` = COALESCE(JSON_VALUE(`raw`, '$.result'), CASE WHEN sqlenrich_error(`raw`) IS NULL
         AND (JSON_TYPE(JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')) = 'null' OR sqlenrich_finish(`raw`) IS NOT NULL)
         THEN '' END),
@@ -63,9 +62,8 @@ BEGIN
       `tokens_cached` = SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.cached_content_token_count') AS INT64),
       `tokens_out` = COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.candidates_token_count') AS INT64)
         + COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64), 0),
-        SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64)),
-      `served_model` = COALESCE(JSON_VALUE(`raw`, '$.full_response.model_version'), JSON_VALUE(`raw`, '$.full_response.modelVersion'))
-    WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 289e548b'
+        SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64))
+    WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 8d4229cd'
       AND `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`);
     IF part = 0 THEN
       CREATE OR REPLACE TABLE `review_aspects_pending` AS
@@ -99,7 +97,7 @@ END;
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE `review_aspects_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
     TRIM(REGEXP_REPLACE(TRIM(`response`, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n') AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
@@ -157,8 +155,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
-  COALESCE(r.`served_model`, r.`model`) AS `_model`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -179,11 +177,11 @@ SELECT `id`, JSON_VALUE(`doc`['overall']) AS `overall`,
     THEN STRUCT(JSON_VALUE(x0['aspect']) AS `aspect`, JSON_VALUE(x0['sentiment']) AS `sentiment`, JSON_VALUE(x0['quote']) AS `quote`)
   END
   FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0 WITH OFFSET AS o0 ORDER BY o0) AS `aspects`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint` FROM accepted;
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint`, `_asked_at` FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE `review_aspects_quarantine` AS
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM `review_aspects_checked` WHERE `_error` IS NOT NULL;
 
 -- what holds prompts and is read no more
@@ -194,7 +192,7 @@ CREATE TABLE IF NOT EXISTS `review_aspects_profiles` (
   `run` STRING, `started_at` TIMESTAMP, `field` STRING, `level` STRING, `rows` INT64);
 INSERT INTO `review_aspects_profiles` (`run`, `started_at`, `field`, `level`, `rows`)
 WITH new_answers AS (
-  SELECT `request_hash`, `run_id`, `asked_at`, `model`, `served_model`, `tokens_in`, `tokens_out`, `call_error`
+  SELECT `request_hash`, `run_id`, `asked_at`, `model`, `tokens_in`, `tokens_out`, `call_error`
   FROM `review_aspects_responses`
   WHERE `asked_at` > COALESCE((SELECT MAX(`asked_at`) FROM `review_aspects_responses` WHERE `run_id` IN (SELECT `run` FROM `review_aspects_profiles`)),
       CAST('1970-01-01 00:00:00' AS TIMESTAMP))
@@ -243,8 +241,7 @@ FROM (SELECT 'overall' AS field, level, COUNT(*) AS level_rows FROM (SELECT leve
  GROUP BY level
  UNION ALL
  SELECT '_model' AS field, level, COUNT(*) AS level_rows
- FROM (SELECT COALESCE(`served_model`, `model`, '(null)') AS level FROM (SELECT * FROM new_answers WHERE `call_error` IS NULL) AS answers) AS levels
- GROUP BY level
+ FROM (SELECT COALESCE(`model`, '(null)') AS level FROM (SELECT * FROM new_answers WHERE `call_error` IS NULL) AS answers) AS levels GROUP BY level
  UNION ALL
  SELECT '_tokens_in' AS field, level, COUNT(*) AS level_rows FROM (SELECT CASE
     WHEN `tokens_in` IS NULL THEN '(null)'

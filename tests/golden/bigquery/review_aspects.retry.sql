@@ -4,11 +4,8 @@
 -- Needs, made once: CREATE MODEL `sqlenrich.gemini` REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = 'gemini-2.5-flash');
 
 -- functions of this session: what is needed more than once is written once
-CREATE TEMP FUNCTION sqlenrich_text(response STRING) RETURNS STRING AS (  -- repaired: trim, reasoning, fence
-  TRIM(REGEXP_REPLACE(TRIM(CASE
-    WHEN STRPOS(response, '</think>') > 0 AND STARTS_WITH(TRIM(response, ' \t\r\n'), '<think>')
-      THEN SUBSTR(response, NULLIF(STRPOS(response, '</think>'), 0) - 1 + 9)
-    ELSE response END, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n'));
+CREATE TEMP FUNCTION sqlenrich_text(response STRING) RETURNS STRING AS (  -- repaired: trim, fence
+  TRIM(REGEXP_REPLACE(TRIM(response, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n'));
 CREATE TEMP FUNCTION sqlenrich_names(text STRING) RETURNS INT64 AS ( /* how many names */ LENGTH(REGEXP_REPLACE(text, '"(?:[^"\\\\]|\\\\.)*"|[^":]+', '')));
 CREATE TEMP FUNCTION sqlenrich_parsed(answer STRING) RETURNS JSON AS (  -- numbers beyond doubles narrowed
   SAFE.PARSE_JSON(CASE
@@ -42,8 +39,7 @@ CREATE TEMP FUNCTION sqlenrich_retryable(error STRING) RETURNS BOOL AS (  -- a l
 -- responses: what no run has read yet, or with other facts, is read from the stored answers
 UPDATE `review_aspects_responses` SET
   `call_error` = sqlenrich_error(`raw`), `retryable` = sqlenrich_retryable(sqlenrich_error(`raw`)),
-  `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'), `served_fingerprint` = CAST(NULL AS STRING),
-  `read_by` = 'AI.GENERATE_TEXT 289e548b',
+  `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'), `read_by` = 'AI.GENERATE_TEXT 8d4229cd',
   `response` = COALESCE(JSON_VALUE(`raw`, '$.result'), CASE WHEN sqlenrich_error(`raw`) IS NULL
     AND (JSON_TYPE(JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')) = 'null' OR sqlenrich_finish(`raw`) IS NOT NULL)
     THEN '' END),
@@ -55,16 +51,15 @@ UPDATE `review_aspects_responses` SET
   `tokens_cached` = SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.cached_content_token_count') AS INT64),
   `tokens_out` = COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.candidates_token_count') AS INT64)
     + COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64), 0),
-    SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64)),
-  `served_model` = COALESCE(JSON_VALUE(`raw`, '$.full_response.model_version'), JSON_VALUE(`raw`, '$.full_response.modelVersion'))
-WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 289e548b'
+    SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64))
+WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 8d4229cd'
   AND `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`);
 
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE `review_aspects_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
-    sqlenrich_text(`response`) AS `answer`, CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, sqlenrich_text(`response`) AS `answer`,
+    CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
 ), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered),
 fields AS (
@@ -109,8 +104,8 @@ fields AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
-  COALESCE(r.`served_model`, r.`model`) AS `_model`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -188,8 +183,7 @@ FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt,
 -- responses: what no run has read yet, or with other facts, is read from the stored answers
 UPDATE `review_aspects_responses` SET
   `call_error` = sqlenrich_error(`raw`), `retryable` = sqlenrich_retryable(sqlenrich_error(`raw`)),
-  `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'), `served_fingerprint` = CAST(NULL AS STRING),
-  `read_by` = 'AI.GENERATE_TEXT 289e548b',
+  `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'), `read_by` = 'AI.GENERATE_TEXT 8d4229cd',
   `response` = COALESCE(JSON_VALUE(`raw`, '$.result'), CASE WHEN sqlenrich_error(`raw`) IS NULL
     AND (JSON_TYPE(JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')) = 'null' OR sqlenrich_finish(`raw`) IS NOT NULL)
     THEN '' END),
@@ -201,16 +195,15 @@ UPDATE `review_aspects_responses` SET
   `tokens_cached` = SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.cached_content_token_count') AS INT64),
   `tokens_out` = COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.candidates_token_count') AS INT64)
     + COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64), 0),
-    SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64)),
-  `served_model` = COALESCE(JSON_VALUE(`raw`, '$.full_response.model_version'), JSON_VALUE(`raw`, '$.full_response.modelVersion'))
-WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 289e548b'
+    SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64))
+WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 8d4229cd'
   AND `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`);
 
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE `review_aspects_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
-    sqlenrich_text(`response`) AS `answer`, CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, sqlenrich_text(`response`) AS `answer`,
+    CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
 ), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered),
 fields AS (
@@ -255,8 +248,8 @@ fields AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
-  COALESCE(r.`served_model`, r.`model`) AS `_model`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -277,11 +270,11 @@ SELECT `id`, JSON_VALUE(`doc`['overall']) AS `overall`,
     THEN STRUCT(JSON_VALUE(x0['aspect']) AS `aspect`, JSON_VALUE(x0['sentiment']) AS `sentiment`, JSON_VALUE(x0['quote']) AS `quote`)
   END
   FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0 WITH OFFSET AS o0 ORDER BY o0) AS `aspects`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint` FROM accepted;
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint`, `_asked_at` FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE `review_aspects_quarantine` AS
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM `review_aspects_checked` WHERE `_error` IS NOT NULL;
 
 -- what holds prompts and is read no more

@@ -27,7 +27,7 @@ FROM rendered;
 CREATE TABLE IF NOT EXISTS `article_vector_responses` (
   `request_hash` STRING, `attempt` BIGINT, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOLEAN, `finish_reason` STRING,
   `model` STRING, `version` STRING, `fingerprint` STRING, `tokens_in` BIGINT, `tokens_cached` BIGINT, `tokens_out` BIGINT, `latency_ms` BIGINT,
-  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `served_model` STRING, `served_fingerprint` STRING, `read_by` STRING) CLUSTER BY (`request_hash`);
+  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING) CLUSTER BY (`request_hash`);
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 BEGIN
@@ -35,8 +35,7 @@ BEGIN
   ask: LOOP
     UPDATE `article_vector_responses` SET
       `finish_reason` = CAST(NULL AS STRING), `tokens_in` = CAST(NULL AS BIGINT), `tokens_cached` = CAST(NULL AS BIGINT),
-      `tokens_out` = CAST(NULL AS BIGINT), `request_id` = CAST(NULL AS STRING), `served_model` = CAST(NULL AS STRING),
-      `served_fingerprint` = CAST(NULL AS STRING), `read_by` = 'ai_query a07406f2',
+      `tokens_out` = CAST(NULL AS BIGINT), `request_id` = CAST(NULL AS STRING), `read_by` = 'ai_query a07406f2',
       `response` = COALESCE(CONCAT('{"embedding":', GET_JSON_OBJECT(`raw`, '$.result'), '}'),
         CONCAT('{"embedding":', GET_JSON_OBJECT(`raw`, '$.response'), '}'),
         CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
@@ -84,7 +83,7 @@ END;
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE `article_vector_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`, `response` AS `answer`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, `response` AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM `article_vector_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `article_vector_prompts`)
 ), parsed AS (
@@ -132,8 +131,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
-  COALESCE(r.`served_model`, r.`model`) AS `_model`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -151,11 +150,11 @@ CREATE OR REPLACE TABLE `article_vector` AS
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM `article_vector_checked` WHERE `_error` IS NULL)
 SELECT `id`,
   TRANSFORM(TRY_VARIANT_GET(`doc`, '$.embedding', 'array<variant>'), x0 -> TRY_VARIANT_GET(x0, '$', 'double')) AS `embedding`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'aa9199aa4ebc38fb' AS `_fingerprint` FROM accepted;
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'aa9199aa4ebc38fb' AS `_fingerprint`, `_asked_at` FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE `article_vector_quarantine` AS
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM `article_vector_checked` WHERE `_error` IS NOT NULL;
 
 -- what holds prompts and is read no more

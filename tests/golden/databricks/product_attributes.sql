@@ -29,7 +29,7 @@ FROM rendered;
 CREATE TABLE IF NOT EXISTS `product_attributes_responses` (
   `request_hash` STRING, `attempt` BIGINT, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOLEAN, `finish_reason` STRING,
   `model` STRING, `version` STRING, `fingerprint` STRING, `tokens_in` BIGINT, `tokens_cached` BIGINT, `tokens_out` BIGINT, `latency_ms` BIGINT,
-  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `served_model` STRING, `served_fingerprint` STRING, `read_by` STRING) CLUSTER BY (`request_hash`);
+  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING) CLUSTER BY (`request_hash`);
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 BEGIN
@@ -37,8 +37,7 @@ BEGIN
   ask: LOOP
     UPDATE `product_attributes_responses` SET
       `finish_reason` = CAST(NULL AS STRING), `tokens_in` = CAST(NULL AS BIGINT), `tokens_cached` = CAST(NULL AS BIGINT),
-      `tokens_out` = CAST(NULL AS BIGINT), `request_id` = CAST(NULL AS STRING), `served_model` = CAST(NULL AS STRING),
-      `served_fingerprint` = CAST(NULL AS STRING), `read_by` = 'ai_query a07406f2',
+      `tokens_out` = CAST(NULL AS BIGINT), `request_id` = CAST(NULL AS STRING), `read_by` = 'ai_query a07406f2',
       `response` = COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'),
         CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
           AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
@@ -85,7 +84,7 @@ END;
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE `product_attributes_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
     TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM `product_attributes_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `product_attributes_prompts`)
@@ -176,8 +175,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
-  COALESCE(r.`served_model`, r.`model`) AS `_model`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -199,11 +198,11 @@ SELECT `id`, TRY_VARIANT_GET(`doc`, '$.brand', 'string') AS `brand`, TRY_VARIANT
   TRANSFORM(TRY_VARIANT_GET(`doc`, '$.attributes', 'array<variant>'),
     x0 -> CASE WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
       THEN NAMED_STRUCT('name', TRY_VARIANT_GET(x0, '$.name', 'string'), 'value', TRY_VARIANT_GET(x0, '$.value', 'string')) END) AS `attributes`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '0a5ff73a98fe0494' AS `_fingerprint` FROM accepted;
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '0a5ff73a98fe0494' AS `_fingerprint`, `_asked_at` FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE `product_attributes_quarantine` AS
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM `product_attributes_checked` WHERE `_error` IS NOT NULL;
 
 -- what holds prompts and is read no more

@@ -7,11 +7,8 @@
 -- a Pro or serverless SQL warehouse, or a cluster with DBR 15.4 LTS
 
 -- functions of this session: what is needed more than once is written once
-CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_text(response STRING) RETURNS STRING RETURN  -- repaired: trim, reasoning, fence
-  TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
-    WHEN CONTAINS(response, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM response), '<think>')
-      THEN SUBSTRING(response, NULLIF(INSTR(response, '</think>'), 0) - 1 + 9)
-    ELSE response END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1'));
+CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_text(response STRING) RETURNS STRING RETURN  -- repaired: trim, fence
+  TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM response), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1'));
 CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_json(answer STRING) RETURNS VARIANT RETURN  -- NULL unless it is strict JSON
   CASE
     WHEN /* deeper than 250 levels */ OCTET_LENGTH(answer) > 500 AND REGEXP_COUNT(answer, '[\\[{]') > 250
@@ -34,8 +31,7 @@ CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_json(answer STRING) RETURNS VARIA
 -- responses: what no run has read yet, or with other facts, is read from the stored answers
 UPDATE `review_aspects_responses` SET
   `finish_reason` = CAST(NULL AS STRING), `tokens_in` = CAST(NULL AS BIGINT), `tokens_cached` = CAST(NULL AS BIGINT),
-  `tokens_out` = CAST(NULL AS BIGINT), `request_id` = CAST(NULL AS STRING), `served_model` = CAST(NULL AS STRING),
-  `served_fingerprint` = CAST(NULL AS STRING), `read_by` = 'ai_query a07406f2',
+  `tokens_out` = CAST(NULL AS BIGINT), `request_id` = CAST(NULL AS STRING), `read_by` = 'ai_query a07406f2',
   `response` = COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'),
     CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
       AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
@@ -54,8 +50,8 @@ WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'ai_query a07406f2'
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE `review_aspects_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
-    sqlenrich_text(`response`) AS `answer`, CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, sqlenrich_text(`response`) AS `answer`,
+    CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
 ), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered),
 fields AS (
@@ -104,8 +100,8 @@ fields AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
-  COALESCE(r.`served_model`, r.`model`) AS `_model`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -150,8 +146,7 @@ FROM `review_aspects_pending`;
 -- responses: what no run has read yet, or with other facts, is read from the stored answers
 UPDATE `review_aspects_responses` SET
   `finish_reason` = CAST(NULL AS STRING), `tokens_in` = CAST(NULL AS BIGINT), `tokens_cached` = CAST(NULL AS BIGINT),
-  `tokens_out` = CAST(NULL AS BIGINT), `request_id` = CAST(NULL AS STRING), `served_model` = CAST(NULL AS STRING),
-  `served_fingerprint` = CAST(NULL AS STRING), `read_by` = 'ai_query a07406f2',
+  `tokens_out` = CAST(NULL AS BIGINT), `request_id` = CAST(NULL AS STRING), `read_by` = 'ai_query a07406f2',
   `response` = COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'),
     CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
       AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
@@ -170,8 +165,8 @@ WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'ai_query a07406f2'
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE `review_aspects_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
-    sqlenrich_text(`response`) AS `answer`, CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, sqlenrich_text(`response`) AS `answer`,
+    CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
 ), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered),
 fields AS (
@@ -220,8 +215,8 @@ fields AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
-  COALESCE(r.`served_model`, r.`model`) AS `_model`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -241,11 +236,11 @@ SELECT `id`, TRY_VARIANT_GET(`doc`, '$.overall', 'string') AS `overall`,
   TRANSFORM(TRY_VARIANT_GET(`doc`, '$.aspects', 'array<variant>'), x0 -> CASE WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
     THEN NAMED_STRUCT('aspect', TRY_VARIANT_GET(x0, '$.aspect', 'string'), 'sentiment', TRY_VARIANT_GET(x0, '$.sentiment', 'string'), 'quote',
       TRY_VARIANT_GET(x0, '$.quote', 'string')) END) AS `aspects`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint` FROM accepted;
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint`, `_asked_at` FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE `review_aspects_quarantine` AS
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM `review_aspects_checked` WHERE `_error` IS NOT NULL;
 
 -- what holds prompts and is read no more

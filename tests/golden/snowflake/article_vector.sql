@@ -30,7 +30,7 @@ FROM rendered;
 CREATE TABLE IF NOT EXISTS article_vector_responses (
   request_hash VARCHAR, attempt BIGINT, sent_hash VARCHAR, response VARCHAR, call_error VARCHAR, retryable BOOLEAN, finish_reason VARCHAR,
   model VARCHAR, version VARCHAR, fingerprint VARCHAR, tokens_in BIGINT, tokens_cached BIGINT, tokens_out BIGINT, latency_ms BIGINT, run_id VARCHAR,
-  asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, served_model VARCHAR, served_fingerprint VARCHAR, read_by VARCHAR) CLUSTER BY (request_hash);
+  asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, read_by VARCHAR) CLUSTER BY (request_hash);
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 EXECUTE IMMEDIATE $$
@@ -40,8 +40,7 @@ BEGIN
   LOOP
     UPDATE article_vector_responses SET
       call_error = sqlenrich_error(raw), finish_reason = CAST(NULL AS VARCHAR), tokens_in = CAST(NULL AS BIGINT), tokens_cached = CAST(NULL AS BIGINT),
-      tokens_out = CAST(NULL AS BIGINT), request_id = CAST(NULL AS VARCHAR), served_model = CAST(NULL AS VARCHAR),
-      served_fingerprint = CAST(NULL AS VARCHAR), read_by = 'AI_EMBED d7684e3c',
+      tokens_out = CAST(NULL AS BIGINT), request_id = CAST(NULL AS VARCHAR), read_by = 'AI_EMBED d7684e3c',
       response = COALESCE(CONCAT('{"embedding":', CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value') AS VARCHAR), '}'),
         CASE WHEN sqlenrich_error(raw) IS NULL AND GET_PATH(TRY_PARSE_JSON(raw), 'value') IS NOT NULL THEN '' END),
       retryable = COALESCE(REGEXP_INSTR(LOWER(sqlenrich_error(raw)), CONCAT(
@@ -81,7 +80,7 @@ $$;
 -- checked: one verdict per row
 CREATE OR REPLACE TRANSIENT TABLE article_vector_checked AS
 WITH answered AS (
-  SELECT request_hash, attempt, asked_at, run_id, model, served_model, response, call_error, finish_reason, response AS answer,
+  SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason, response AS answer,
     CASE WHEN response IS NULL THEN SUBSTR(raw, 1, 500) END AS unread
   FROM article_vector_responses WHERE request_hash IN (SELECT request_hash FROM article_vector_prompts)
 ), parsed AS (
@@ -125,7 +124,7 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
 )
-SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, COALESCE(r.served_model, r.model) AS _model,
+SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model, r.asked_at AS _asked_at,
   CASE
     WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
     WHEN p.request_hash IS NULL THEN 'NO_INPUT'
@@ -140,12 +139,12 @@ FROM article_vector_prompts AS p LEFT JOIN ranked AS r ON r.request_hash = p.req
 -- enriched: the accepted rows, typed
 CREATE OR REPLACE TABLE article_vector COPY GRANTS AS
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM article_vector_checked WHERE _error IS NULL)
-SELECT id, AS_ARRAY(GET(doc, 'embedding')) AS embedding, request_hash AS _request_hash, _model, '1' AS _version, 'aa9199aa4ebc38fb' AS _fingerprint
-FROM accepted;
+SELECT id, AS_ARRAY(GET(doc, 'embedding')) AS embedding, request_hash AS _request_hash, _model, '1' AS _version,
+  'aa9199aa4ebc38fb' AS _fingerprint, _asked_at FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE article_vector_quarantine COPY GRANTS AS
-SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash
+SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash, _asked_at
 FROM article_vector_checked WHERE _error IS NOT NULL;
 
 -- what holds prompts and is read no more

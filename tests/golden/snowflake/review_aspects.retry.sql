@@ -7,11 +7,8 @@
 -- (an account grants the first two to PUBLIC unless it revoked them; the last where models are not open to all)
 
 -- functions of this session: what is needed more than once is written once
-CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_text(response VARCHAR) RETURNS VARCHAR AS $$  -- repaired: trim, reasoning, fence
-  TRIM(REGEXP_REPLACE(TRIM(CASE
-    WHEN CONTAINS(response, '</think>') AND STARTSWITH(TRIM(response, ' \t\r\n'), '<think>')
-      THEN SUBSTR(response, NULLIF(POSITION('</think>', response), 0) - 1 + 9)
-    ELSE response END, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') $$;
+CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_text(response VARCHAR) RETURNS VARCHAR AS $$  -- repaired: trim, fence
+  TRIM(REGEXP_REPLACE(TRIM(response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') $$;
 CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_json(answer VARCHAR) RETURNS VARIANT AS $$  -- NULL unless it is strict JSON
   CASE
     WHEN /* deeper than 250 levels */ LENGTH(answer) > 500 AND LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
@@ -38,8 +35,7 @@ CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_retryable(error VARCHAR) RETURNS 
 -- responses: what no run has read yet, or with other facts, is read from the stored answers
 UPDATE review_aspects_responses SET
   call_error = sqlenrich_error(raw), retryable = sqlenrich_retryable(sqlenrich_error(raw)), tokens_cached = CAST(NULL AS BIGINT),
-  request_id = CAST(NULL AS VARCHAR), served_model = CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.model') AS VARCHAR),
-  served_fingerprint = CAST(NULL AS VARCHAR), read_by = 'AI_COMPLETE 4df8c6ed',
+  request_id = CAST(NULL AS VARCHAR), read_by = 'AI_COMPLETE 085faa87',
   response = COALESCE(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') AS VARCHAR),
     CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') AS VARCHAR),
     CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') AS VARCHAR),
@@ -52,12 +48,12 @@ UPDATE review_aspects_responses SET
   finish_reason = CASE WHEN REGEXP_INSTR(LOWER(sqlenrich_error(raw)), '(^|[^0-9])422([^0-9]|$)') > 0 THEN 'length' END,
   tokens_in = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.prompt_tokens') AS VARCHAR), 38, 0),
   tokens_out = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.completion_tokens') AS VARCHAR), 38, 0)
-WHERE raw IS NOT NULL AND COALESCE(read_by, '') <> 'AI_COMPLETE 4df8c6ed' AND request_hash IN (SELECT request_hash FROM review_aspects_prompts);
+WHERE raw IS NOT NULL AND COALESCE(read_by, '') <> 'AI_COMPLETE 085faa87' AND request_hash IN (SELECT request_hash FROM review_aspects_prompts);
 
 -- checked: one verdict per row
 CREATE OR REPLACE TRANSIENT TABLE review_aspects_checked AS
 WITH answered AS (
-  SELECT request_hash, attempt, asked_at, run_id, model, served_model, response, call_error, finish_reason, sqlenrich_text(response) AS answer,
+  SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason, sqlenrich_text(response) AS answer,
     CASE WHEN response IS NULL THEN SUBSTR(raw, 1, 500) END AS unread
   FROM review_aspects_responses WHERE request_hash IN (SELECT request_hash FROM review_aspects_prompts)
 ), parsed AS (SELECT *, sqlenrich_json(answer) AS doc FROM answered),
@@ -104,7 +100,7 @@ fields AS (
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
 )
-SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, COALESCE(r.served_model, r.model) AS _model,
+SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model, r.asked_at AS _asked_at,
   CASE
     WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
     WHEN p.request_hash IS NULL THEN 'NO_INPUT'
@@ -175,8 +171,7 @@ SELECT request_hash, attempt, sent_hash, 'llama3.3-70b' AS model, '1' AS version
 -- responses: what no run has read yet, or with other facts, is read from the stored answers
 UPDATE review_aspects_responses SET
   call_error = sqlenrich_error(raw), retryable = sqlenrich_retryable(sqlenrich_error(raw)), tokens_cached = CAST(NULL AS BIGINT),
-  request_id = CAST(NULL AS VARCHAR), served_model = CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.model') AS VARCHAR),
-  served_fingerprint = CAST(NULL AS VARCHAR), read_by = 'AI_COMPLETE 4df8c6ed',
+  request_id = CAST(NULL AS VARCHAR), read_by = 'AI_COMPLETE 085faa87',
   response = COALESCE(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') AS VARCHAR),
     CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') AS VARCHAR),
     CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') AS VARCHAR),
@@ -189,12 +184,12 @@ UPDATE review_aspects_responses SET
   finish_reason = CASE WHEN REGEXP_INSTR(LOWER(sqlenrich_error(raw)), '(^|[^0-9])422([^0-9]|$)') > 0 THEN 'length' END,
   tokens_in = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.prompt_tokens') AS VARCHAR), 38, 0),
   tokens_out = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.completion_tokens') AS VARCHAR), 38, 0)
-WHERE raw IS NOT NULL AND COALESCE(read_by, '') <> 'AI_COMPLETE 4df8c6ed' AND request_hash IN (SELECT request_hash FROM review_aspects_prompts);
+WHERE raw IS NOT NULL AND COALESCE(read_by, '') <> 'AI_COMPLETE 085faa87' AND request_hash IN (SELECT request_hash FROM review_aspects_prompts);
 
 -- checked: one verdict per row
 CREATE OR REPLACE TRANSIENT TABLE review_aspects_checked AS
 WITH answered AS (
-  SELECT request_hash, attempt, asked_at, run_id, model, served_model, response, call_error, finish_reason, sqlenrich_text(response) AS answer,
+  SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason, sqlenrich_text(response) AS answer,
     CASE WHEN response IS NULL THEN SUBSTR(raw, 1, 500) END AS unread
   FROM review_aspects_responses WHERE request_hash IN (SELECT request_hash FROM review_aspects_prompts)
 ), parsed AS (SELECT *, sqlenrich_json(answer) AS doc FROM answered),
@@ -241,7 +236,7 @@ fields AS (
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
 )
-SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, COALESCE(r.served_model, r.model) AS _model,
+SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model, r.asked_at AS _asked_at,
   CASE
     WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
     WHEN p.request_hash IS NULL THEN 'NO_INPUT'
@@ -257,11 +252,11 @@ FROM review_aspects_prompts AS p LEFT JOIN ranked AS r ON r.request_hash = p.req
 CREATE OR REPLACE TABLE review_aspects COPY GRANTS AS
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM review_aspects_checked WHERE _error IS NULL)
 SELECT id, CAST(GET(doc, 'overall') AS VARCHAR) AS overall, AS_ARRAY(GET(doc, 'aspects')) AS aspects, request_hash AS _request_hash, _model,
-  '1' AS _version, '6ca8453704b1c560' AS _fingerprint FROM accepted;
+  '1' AS _version, '6ca8453704b1c560' AS _fingerprint, _asked_at FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE review_aspects_quarantine COPY GRANTS AS
-SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash
+SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash, _asked_at
 FROM review_aspects_checked WHERE _error IS NOT NULL;
 
 -- what holds prompts and is read no more

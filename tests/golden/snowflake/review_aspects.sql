@@ -32,7 +32,7 @@ FROM rendered;
 CREATE TABLE IF NOT EXISTS review_aspects_responses (
   request_hash VARCHAR, attempt BIGINT, sent_hash VARCHAR, response VARCHAR, call_error VARCHAR, retryable BOOLEAN, finish_reason VARCHAR,
   model VARCHAR, version VARCHAR, fingerprint VARCHAR, tokens_in BIGINT, tokens_cached BIGINT, tokens_out BIGINT, latency_ms BIGINT, run_id VARCHAR,
-  asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, served_model VARCHAR, served_fingerprint VARCHAR, read_by VARCHAR) CLUSTER BY (request_hash);
+  asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, read_by VARCHAR) CLUSTER BY (request_hash);
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 EXECUTE IMMEDIATE $$
@@ -41,9 +41,7 @@ DECLARE
 BEGIN
   LOOP
     UPDATE review_aspects_responses SET
-      call_error = sqlenrich_error(raw), tokens_cached = CAST(NULL AS BIGINT), request_id = CAST(NULL AS VARCHAR),
-      served_model = CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.model') AS VARCHAR), served_fingerprint = CAST(NULL AS VARCHAR),
-      read_by = 'AI_COMPLETE 4df8c6ed',
+      call_error = sqlenrich_error(raw), tokens_cached = CAST(NULL AS BIGINT), request_id = CAST(NULL AS VARCHAR), read_by = 'AI_COMPLETE 085faa87',
       response = COALESCE(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') AS VARCHAR),
         CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') AS VARCHAR),
         CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') AS VARCHAR),
@@ -61,7 +59,7 @@ BEGIN
       finish_reason = CASE WHEN REGEXP_INSTR(LOWER(sqlenrich_error(raw)), '(^|[^0-9])422([^0-9]|$)') > 0 THEN 'length' END,
       tokens_in = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.prompt_tokens') AS VARCHAR), 38, 0),
       tokens_out = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.completion_tokens') AS VARCHAR), 38, 0)
-    WHERE raw IS NOT NULL AND COALESCE(read_by, '') <> 'AI_COMPLETE 4df8c6ed' AND request_hash IN (SELECT request_hash FROM review_aspects_prompts);
+    WHERE raw IS NOT NULL AND COALESCE(read_by, '') <> 'AI_COMPLETE 085faa87' AND request_hash IN (SELECT request_hash FROM review_aspects_prompts);
     IF (part = 0) THEN
       CREATE OR REPLACE TRANSIENT TABLE review_aspects_pending AS
       WITH asked AS (
@@ -95,7 +93,7 @@ $$;
 -- checked: one verdict per row
 CREATE OR REPLACE TRANSIENT TABLE review_aspects_checked AS
 WITH answered AS (
-  SELECT request_hash, attempt, asked_at, run_id, model, served_model, response, call_error, finish_reason,
+  SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason,
     TRIM(REGEXP_REPLACE(TRIM(response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') AS answer,
     CASE WHEN response IS NULL THEN SUBSTR(raw, 1, 500) END AS unread
   FROM review_aspects_responses WHERE request_hash IN (SELECT request_hash FROM review_aspects_prompts)
@@ -156,7 +154,7 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
 )
-SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, COALESCE(r.served_model, r.model) AS _model,
+SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model, r.asked_at AS _asked_at,
   CASE
     WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
     WHEN p.request_hash IS NULL THEN 'NO_INPUT'
@@ -172,11 +170,11 @@ FROM review_aspects_prompts AS p LEFT JOIN ranked AS r ON r.request_hash = p.req
 CREATE OR REPLACE TABLE review_aspects COPY GRANTS AS
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM review_aspects_checked WHERE _error IS NULL)
 SELECT id, CAST(GET(doc, 'overall') AS VARCHAR) AS overall, AS_ARRAY(GET(doc, 'aspects')) AS aspects, request_hash AS _request_hash, _model,
-  '1' AS _version, '6ca8453704b1c560' AS _fingerprint FROM accepted;
+  '1' AS _version, '6ca8453704b1c560' AS _fingerprint, _asked_at FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 CREATE OR REPLACE TABLE review_aspects_quarantine COPY GRANTS AS
-SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash
+SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash, _asked_at
 FROM review_aspects_checked WHERE _error IS NOT NULL;
 
 -- what holds prompts and is read no more

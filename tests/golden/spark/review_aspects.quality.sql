@@ -30,7 +30,7 @@ FROM rendered;
 CREATE TABLE IF NOT EXISTS `review_aspects_responses` (
   `request_hash` STRING, `attempt` BIGINT, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOLEAN, `finish_reason` STRING,
   `model` STRING, `version` STRING, `fingerprint` STRING, `tokens_in` BIGINT, `tokens_cached` BIGINT, `tokens_out` BIGINT, `latency_ms` BIGINT,
-  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `served_model` STRING, `served_fingerprint` STRING, `read_by` STRING);
+  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING);
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 BEGIN
@@ -83,13 +83,11 @@ END;
 DROP TABLE IF EXISTS `review_aspects_checked`;
 CREATE TABLE `review_aspects_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
     CASE
       WHEN STARTSWITH(`response`, '{') AND ENDSWITH(`response`, '}') THEN `response`
-      ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
-        WHEN CONTAINS(`response`, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM `response`), '<think>')
-          THEN SUBSTRING(`response`, NULLIF(INSTR(`response`, '</think>'), 0) - 1 + 9)
-        ELSE `response` END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) END AS `answer`,
+      ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1'))
+    END AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
 ), parsed AS (
@@ -150,8 +148,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
-  COALESCE(r.`served_model`, r.`model`) AS `_model`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -172,12 +170,12 @@ SELECT `id`, TRY_VARIANT_GET(`doc`, '$.overall', 'string') AS `overall`,
   TRANSFORM(TRY_VARIANT_GET(`doc`, '$.aspects', 'array<variant>'), x0 -> CASE WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
     THEN NAMED_STRUCT('aspect', TRY_VARIANT_GET(x0, '$.aspect', 'string'), 'sentiment', TRY_VARIANT_GET(x0, '$.sentiment', 'string'), 'quote',
       TRY_VARIANT_GET(x0, '$.quote', 'string')) END) AS `aspects`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint` FROM accepted;
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint`, `_asked_at` FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 DROP TABLE IF EXISTS `review_aspects_quarantine`;
 CREATE TABLE `review_aspects_quarantine` AS
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM `review_aspects_checked` WHERE `_error` IS NOT NULL;
 
 -- what holds prompts and is read no more
@@ -188,7 +186,7 @@ CREATE TABLE IF NOT EXISTS `review_aspects_profiles` (
   `run` STRING, `started_at` TIMESTAMP, `field` STRING, `level` STRING, `rows` BIGINT);
 INSERT INTO `review_aspects_profiles` (`run`, `started_at`, `field`, `level`, `rows`)
 WITH new_answers AS (
-  SELECT `request_hash`, `run_id`, `asked_at`, `model`, `served_model`, `tokens_in`, `tokens_out`, `call_error`
+  SELECT `request_hash`, `run_id`, `asked_at`, `model`, `tokens_in`, `tokens_out`, `call_error`
   FROM `review_aspects_responses`
   WHERE `asked_at` > COALESCE((SELECT MAX(`asked_at`) FROM `review_aspects_responses` WHERE `run_id` IN (SELECT `run` FROM `review_aspects_profiles`)),
       CAST('1970-01-01 00:00:00' AS TIMESTAMP))
@@ -237,8 +235,7 @@ FROM (SELECT 'overall' AS field, level, COUNT(*) AS level_rows FROM (SELECT leve
  GROUP BY level
  UNION ALL
  SELECT '_model' AS field, level, COUNT(*) AS level_rows
- FROM (SELECT COALESCE(`served_model`, `model`, '(null)') AS level FROM (SELECT * FROM new_answers WHERE `call_error` IS NULL) AS answers) AS levels
- GROUP BY level
+ FROM (SELECT COALESCE(`model`, '(null)') AS level FROM (SELECT * FROM new_answers WHERE `call_error` IS NULL) AS answers) AS levels GROUP BY level
  UNION ALL
  SELECT '_tokens_in' AS field, level, COUNT(*) AS level_rows FROM (SELECT CASE
     WHEN `tokens_in` IS NULL THEN '(null)'

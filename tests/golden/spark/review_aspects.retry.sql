@@ -4,13 +4,11 @@
 -- Needs: Spark 4 and a function ai_query(endpoint, request, ...) in the session, asking default
 
 -- functions of this session: what is needed more than once is written once
-CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_text(response STRING) RETURNS STRING RETURN  -- repaired: trim, reasoning, fence
+CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_text(response STRING) RETURNS STRING RETURN  -- repaired: trim, fence
   CASE
     WHEN STARTSWITH(response, '{') AND ENDSWITH(response, '}') THEN response
-    ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
-      WHEN CONTAINS(response, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM response), '<think>')
-        THEN SUBSTRING(response, NULLIF(INSTR(response, '</think>'), 0) - 1 + 9)
-      ELSE response END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) END;
+    ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM response), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1'))
+  END;
 CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_json(answer STRING) RETURNS VARIANT RETURN  -- NULL unless it is strict JSON
   CASE
     WHEN /* deeper than 250 levels */ OCTET_LENGTH(answer) > 500 AND REGEXP_COUNT(answer, '[\\[{]') > 250
@@ -29,8 +27,8 @@ CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_error(raw STRING) RETURNS STRING 
 DROP TABLE IF EXISTS `review_aspects_checked`;
 CREATE TABLE `review_aspects_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
-    sqlenrich_text(`response`) AS `answer`, CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, sqlenrich_text(`response`) AS `answer`,
+    CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
 ), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered),
 fields AS (
@@ -79,8 +77,8 @@ fields AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
-  COALESCE(r.`served_model`, r.`model`) AS `_model`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -140,8 +138,8 @@ FROM (SELECT `request_hash`, `attempt`, `sent_hash`,
 DROP TABLE IF EXISTS `review_aspects_checked`;
 CREATE TABLE `review_aspects_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
-    sqlenrich_text(`response`) AS `answer`, CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, sqlenrich_text(`response`) AS `answer`,
+    CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
 ), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered),
 fields AS (
@@ -190,8 +188,8 @@ fields AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
-  COALESCE(r.`served_model`, r.`model`) AS `_model`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -212,12 +210,12 @@ SELECT `id`, TRY_VARIANT_GET(`doc`, '$.overall', 'string') AS `overall`,
   TRANSFORM(TRY_VARIANT_GET(`doc`, '$.aspects', 'array<variant>'), x0 -> CASE WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
     THEN NAMED_STRUCT('aspect', TRY_VARIANT_GET(x0, '$.aspect', 'string'), 'sentiment', TRY_VARIANT_GET(x0, '$.sentiment', 'string'), 'quote',
       TRY_VARIANT_GET(x0, '$.quote', 'string')) END) AS `aspects`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint` FROM accepted;
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint`, `_asked_at` FROM accepted;
 
 -- quarantine: the refused rows, each with its reason
 DROP TABLE IF EXISTS `review_aspects_quarantine`;
 CREATE TABLE `review_aspects_quarantine` AS
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM `review_aspects_checked` WHERE `_error` IS NOT NULL;
 
 -- what holds prompts and is read no more

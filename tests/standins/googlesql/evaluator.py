@@ -13,6 +13,7 @@ defaults and other MERGE clauses are refused as unsupported.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -133,7 +134,17 @@ def _block(session: Session, raw: bytes, statement: Node, reply: Reply, results:
     """Run BEGIN, LOOP, IF, BREAK and RAISE; whether the statement was one of them."""
     again = (reply, results)
     if statement.kind == "BeginEndBlock":
-        _run(session, raw, _body(statement.get("statement_list_node")), *again)
+        try:
+            _run(session, raw, _body(statement.get("statement_list_node")), *again)
+        except _BreakError:
+            raise
+        except Exception as error:  # a refused call is an error of the job
+            handlers = [node for node in statement.walk() if node.kind == "ExceptionHandler"]
+            if not handlers:
+                raise
+            handler = raw[handlers[0].start : handlers[0].end].partition(b"THEN")[2]
+            shown = json.dumps(str(getattr(error, "message", error))).encode()
+            results += run_statements(session, handler.replace(b"@@error.message", shown).decode(), reply)
     elif statement.kind == "WhileStatement" and statement.get("condition") is None:
         try:
             while True:

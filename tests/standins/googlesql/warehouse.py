@@ -131,6 +131,14 @@ class Warehouse:
 
     def _run(self, job: Job, dataset: str | None) -> None:
         raw, statements = self.oracle.parse(job.sql)
+        if statements[0].kind == "BeginEndBlock":
+            with self.lock:
+                session = self._session(dataset)
+                before = dict(session.tables)
+                results = run_statements(session, job.sql, self.reply if self.model is None else self.model)
+                self._keep(session, before, dataset)
+            job.statement_type, job.result = "SCRIPT", results[-1] if results else None
+            return
         with self.lock:
             analyzed = self._analyzed(raw, statements, self._session(dataset).schema)
         job.statement_type = _STATEMENT_TYPES.get(analyzed.kind, analyzed.kind.upper())

@@ -1,7 +1,7 @@
-"""Queries: SELECT with WITH, joins, WHERE, GROUP BY, window functions and DISTINCT; UNION ALL; EXISTS and IN.
+"""Queries: SELECT with WITH, joins, WHERE, GROUP BY, HAVING, window functions and DISTINCT; UNION ALL; EXISTS and IN.
 
-https://docs.snowflake.com/en/sql-reference/constructs; ORDER BY is known with LIMIT alone, of one text column; QUALIFY,
-HAVING and LATERAL are not known.
+https://docs.snowflake.com/en/sql-reference/constructs; ORDER BY is known with LIMIT [OFFSET]
+alone, of one text column; QUALIFY and LATERAL are not known.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def compiled(query: exp.Expr, environment: Environment, outer: Scope | None = No
     if isinstance(query, exp.Union):
         return _union(query, environment, outer)
     known = {"expressions", "from_", "with_", "where", "kind", "hint", "joins", "group", "distinct", "order", "limit"}
-    known.add("operation_modifiers")
+    known |= {"operation_modifiers", "having", "offset"}
     unknown = [key for key, value in query.args.items() if value and key not in known]
     if not isinstance(query, exp.Select) or unknown:
         raise SnowflakeError(f"not known: {', '.join(unknown)} in {query.sql('snowflake')[:200]}")
@@ -161,6 +161,8 @@ def _select(query: exp.Select, environment: Environment, outer: Scope | None) ->
     if where is not None and outer is not None and not query.args.get("joins"):
         source = _found(source, key_of(where.this, scope, scope.sources, outer))
     scope, grouped = _grouping(query, scope)
+    having = query.args.get("having")
+    kept_group = None if having is None else coerced(node(having.this, scope), BOOLEAN, "HAVING").value
     nodes = {}
     for number, item in enumerate(query.expressions):
         for label, tree in _expanded(item, number, scope):
@@ -182,6 +184,8 @@ def _select(query: exp.Select, environment: Environment, outer: Scope | None) ->
         if test is not None:
             found = [each for each in found if test(each)]
         found = grouped(found, row)
+        if kept_group is not None:
+            found = [each for each in found if kept_group(each)]
         for fill in scope.windows:
             fill(found)
         made = [{label: each.value(kept) for label, each in (nodes | hidden).items()} for kept in found]
@@ -206,6 +210,7 @@ def _ordered(query: exp.Select, columns: Mapping[str, SqlType]) -> Callable[[lis
     """ORDER BY of columns of the result, and LIMIT after it: a LIMIT that takes some of rows in no order is refused."""
     order, limit = query.args.get("order"), query.args.get("limit")
     count = None if limit is None else int(limit.expression.name)
+    offset = int(query.args["offset"].expression.name) if query.args.get("offset") else 0
     if order is None:
 
         def limited(made: list[Row]) -> list[Row]:
@@ -230,7 +235,7 @@ def _ordered(query: exp.Select, columns: Mapping[str, SqlType]) -> Callable[[lis
             rest = [row for row in found if row[label] is not None]
             rest.sort(key=lambda row: row[label], reverse=descending)
             found = nulls + rest if nulls_first else rest + nulls
-        return found[:count]
+        return found[offset:][:count]
 
     return run
 

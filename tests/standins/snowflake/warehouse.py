@@ -59,6 +59,11 @@ does not lag, and a credit is a million tokens."""
 _EXPLAIN = re.compile(r"(?is)\s*EXPLAIN\s+(?:USING\s+\w+\s+)?(.*)")
 _MODEL = "AI_COMPLETE"
 
+CATCHING = re.compile(
+    r"\s*EXECUTE IMMEDIATE \$\$\s*BEGIN\s(.*);\s*RETURN '';\s*EXCEPTION\s+WHEN OTHER THEN RETURN SQLERRM;\s*END\s*\$\$",
+    re.DOTALL,
+)
+"""A block of one statement that returns the message of its failure."""
 Answer = Callable[[str], tuple[Any, str | None]]
 """A prompt to a text or an object, and an error."""
 
@@ -161,6 +166,15 @@ class Warehouse:
 
     def _result(self, statement: Statement) -> Result:
         sql = statement.sql
+        if (block := CATCHING.match(sql)) is not None:
+            inner = replace(statement, sql=block[1].replace("$\\u0024", "$$"))
+            try:
+                self._result(inner)
+            except SnowflakeError as error:
+                if statement.aborted.is_set():
+                    raise
+                return Result({"anonymous block": VARCHAR}, [[str(error)]])
+            return Result({"anonymous block": VARCHAR}, [[""]])
         with self._lock:
             found = answered(sql, statement.session, Objects(self._tables, self._views, self._schemas))
         if found is not None:
