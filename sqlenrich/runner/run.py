@@ -8,7 +8,7 @@ import time
 from typing import Any, Unpack
 
 from sqlenrich.core.endpoint import Endpoint
-from sqlenrich.core.errors import ConfigError, SqlenrichError
+from sqlenrich.core.errors import ConfigError, SqlenrichError, raising_first
 from sqlenrich.plan.compile import snapshot_digest
 from sqlenrich.plan.plan import Plan
 from sqlenrich.runner.backends.base import Backend, Counts, Results, Snapshot
@@ -145,17 +145,19 @@ def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool)
             loop.ask(session.model, plan.responses, counts.pending, repeat=caps.max_rows is None)
         except SqlenrichError as error:
             failure = error
-    # A run without an answer leaves the tables of an earlier run as they were.
-    unchanged = (not confirmed or failure is not None) and not loop.stored and backend.exists(plan.step("enriched"))
-    results = _unasked(counts) if unchanged else backend.finish(plan, [plan.responses])
-    drift = None if unchanged or not loop.stored else _watch_answers(session, plan)
-    try:
-        return session.close(
-            start, plan, counts, results, loop, failure, cached=cached, publish=not unchanged, drift=drift
-        )
-    finally:
-        if not session.enrichment.keep_prompts:
-            backend.drop_prompts(plan)
+    with raising_first(failure):
+        # A run without an answer leaves the tables of an earlier run as they were.
+        unchanged = (not confirmed or failure is not None) and not loop.stored and backend.exists(plan.step("enriched"))
+        results = _unasked(counts) if unchanged else backend.finish(plan, [plan.responses])
+        drift = None if unchanged or not loop.stored else _watch_answers(session, plan)
+        try:
+            report = session.close(
+                start, plan, counts, results, loop, failure, cached=cached, publish=not unchanged, drift=drift
+            )
+        finally:
+            if not session.enrichment.keep_prompts:
+                backend.drop_prompts(plan)
+    return report
 
 
 def _watch_answers(session: Session, plan: Plan) -> Drift | None:

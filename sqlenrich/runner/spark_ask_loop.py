@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from sqlenrich.core.errors import RunError
+from sqlenrich.core.errors import RunError, raising_first
 from sqlenrich.core.sql import literal
 from sqlenrich.core.version import __version__
 from sqlenrich.llm.client import STOPPING
@@ -97,7 +98,7 @@ class SparkAskLoop:
             self.stopper.watch(self)
             try:
                 self._round(desk, choice, call, pending, preflight=answered or not self.stored)
-                while repeat and desk.counts.retryable and not self._over(desk, choice):
+                while repeat and desk.counts.retryable and not self._over(desk):
                     if not (pending := self.backend.refresh(self.plan, call, None, ordered=choice.prefix_order)):
                         break
                     desk.counts.retryable = 0
@@ -106,9 +107,6 @@ class SparkAskLoop:
                     desk.counts.retries += desk.counts.calls - desk.counts.retries - before
             finally:
                 self.stopper.watch(None)
-                self.calls += desk.counts.calls
-                self.retries += desk.counts.retries
-                self._waits += desk.wait_times
 
     @contextmanager
     def _open_desk(self, choice: ModelChoice) -> Iterator[Desk]:
@@ -125,7 +123,9 @@ class SparkAskLoop:
                 host=host,
                 announced=announced,
                 port=self.backend.where.desk_port,
+                policy=self.backend.where.desk_policy,
             )
+            stack.callback(self._count, desk)  # once it is closed: what lost workers may have sent counts too
             origin = {"run_id": self.origin.run_id, "version": self.origin.version}
             desk.assignments["run"] = Assignment(
                 choice.model.endpoint,
@@ -139,9 +139,14 @@ class SparkAskLoop:
             stack.callback(setattr, self, "_desk", None)
             yield desk
 
-    def _over(self, desk: Desk, choice: ModelChoice) -> bool:
-        reached = choice.budget is not None and choice.budget.reached is not None
-        return desk.stopped or self.stopper.requested or reached
+    def _count(self, desk: Desk) -> None:
+        self._tell(desk)
+        self.calls += desk.counts.calls
+        self.retries += desk.counts.retries
+        self._waits += desk.wait_times
+
+    def _over(self, desk: Desk) -> bool:
+        return desk.stopped or self.stopper.requested or desk.budget.budget.reached is not None
 
     def _round(self, desk: Desk, choice: ModelChoice, call: Step, pending: int, *, preflight: bool) -> None:
         """Ask all pending requests once, some a statement."""
@@ -149,7 +154,7 @@ class SparkAskLoop:
         if preflight:
             self._preflight(desk, call)
         left, after, size = pending, "", self.policy.rows or self.policy.first
-        while left > 0 and not self._over(desk, choice):
+        while left > 0 and not self._over(desk):
             whole = left <= size and not after
             upto = None if whole else self._bound(call, after, size)
             rows = min(left, size)
@@ -198,37 +203,56 @@ class SparkAskLoop:
         else:
             requests = requests.repartition(count)
         answers = mapped(requests, partial(ask, address=desk.address, assignment="run"), SCHEMA)
-        whole = False
-        try:
-            self._wait(desk, lambda: self.backend.tables.append(call.relations.table("responses"), answers))
-            whole = not desk.stopped and desk.budget.budget.reached is None
-        except BaseException:
+        failure: BaseException | None = None
+        while True:
+            lost = desk.counts.silent
+            try:
+                self._wait(desk, lambda: self.backend.tables.append(call.relations.table("responses"), answers))
+            except RunError as error:
+                if desk.counts.silent > lost and not self._over(desk):
+                    continue  # a lost worker failed it; what is told is in the journal and is not asked again
+                failure = error
+            except BaseException as error:
+                failure = error
+            break
+        if failure is None and not self._over(desk):
+            self.backend.journal.clear()
+            return
+        if failure is not None:
             desk.drain()  # Spark lets the tasks of a failed statement ask on for a while
-            raise
-        finally:
-            if whole:
-                self.backend.journal.clear()
-            else:  # some answers may be in the journal alone
-                self.backend.store(self.plan, doubtful=True)
-        if desk.fatal is not None:
-            raise RunError(desk.fatal)
+        if desk.fatal is not None and (failure is None or isinstance(failure, Exception)):
+            failure = RunError(desk.fatal)
+        with raising_first(failure):
+            self.backend.store(self.plan, doubtful=True, held=desk.held)  # some answers may be in the journal alone
 
     def _wait(self, desk: Desk, work: Callable[[], object]) -> None:
-        """Do work of Spark in a thread, and tell meanwhile what comes in. Raises RunError with one line."""
+        """Do work of Spark in a thread, and tell meanwhile what comes in. Raises RunError with one line.
+
+        Jobs that wait for lost workers alone are cancelled: Spark itself waits for a stopped process for ever.
+        """
+        context = self.backend.session.sparkContext
+        tag = f"sqlenrich-{uuid.uuid4().hex}"
         failed: list[BaseException] = []
 
         def done() -> None:
             try:
+                context.addJobTag(tag)
                 self.backend.spark.checked(work)
             except BaseException as error:
                 failed.append(error)
 
         thread = threading.Thread(target=done, name="sqlenrich-statement", daemon=True)
+        lost, asked_at = desk.counts.silent, time.monotonic()
         thread.start()
         try:
             while thread.is_alive():
                 thread.join(POLL_S)
                 self._tell(desk)
+                if desk.busy() or desk.counts.silent == lost:
+                    asked_at = time.monotonic()
+                elif time.monotonic() - asked_at > desk.policy.silent_s:
+                    lost = desk.counts.silent
+                    context.cancelJobsWithTag(tag)
         except BaseException:
             desk.stop()
             desk.stop()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,10 +20,12 @@ from sqlglot import exp
 import sqlenrich as se
 from sqlenrich.plan.plan import Plan
 from sqlenrich.runner.backends.spark.backend import SparkBackend, SparkPlace
+from sqlenrich.spark.desk import DeskPolicy
 from sqlenrich.spark.journal import Journal, Row
 from sqlenrich.spark.session import settings
 from tests.standins.spark import spark_session
 from tests.support.endpoint import ScriptedEndpoint
+from tests.support.full_disk import fill_disk
 from tests.support.hostile import TEXTS
 from tests.support.runs import rows as duckdb_rows
 from tests.support.runs import write_csv, write_prompt
@@ -148,6 +153,59 @@ def test_what_a_cancelled_job_has_in_flight_is_kept(spark: SparkSession, message
         report = se.run(enrichment, spark=spark, input=messages, output=folder, model=endpoint)
         assert 20 <= before < len(server.asked) == len({seen.prompt for seen in server.asked})
     assert (report.pending, report.calls) == (0, len(server.asked) - before)
+
+
+def asking() -> list[int]:
+    """The Python processes of the session's tasks that have a client, and so its event loop."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if b"pyspark" in (folder / "cmdline").read_bytes() and "uvloop" in (folder / "maps").read_text():
+                found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="it looks for processes in /proc")
+def test_processes_that_are_stopped_end_no_run(spark: SparkSession, messages: Path, tmp_path: Path) -> None:
+    """Spark waits for them for ever. Their requests are asked by others; those that they told are asked once."""
+    enrichment, folder = se.load(write_prompt(tmp_path)), f"{tmp_path}/out"
+    backend = SparkBackend(SparkPlace(folder, session=spark, desk_policy=DeskPolicy(silent_s=1.0)))
+    with ScriptedEndpoint(latency_s=0.3) as server:
+        endpoint = se.Endpoint(server.url, model="mock", concurrency=8)
+        before, stopped = set(asking()), list[int]()
+
+        def stop() -> None:
+            while len(server.asked) < 20:
+                time.sleep(0.01)
+            stopped.extend(set(asking()) - before)
+            for pid in stopped:
+                os.kill(pid, signal.SIGSTOP)
+
+        stopping = threading.Thread(target=stop)
+        stopping.start()
+        report = se.run(enrichment, input=messages, output=backend, model=endpoint)
+        stopping.join()
+        assert stopped
+        assert report.pending == 0
+        assert len({seen.prompt for seen in server.asked}) <= len(server.asked) <= report.calls
+    rows = spark.read.parquet(f"{folder}/intent_responses").count()
+    assert rows == report.distinct_requests
+
+
+def test_a_full_disk_under_the_journal_ends_the_run(
+    spark: SparkSession, messages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enrichment, folder = se.load(write_prompt(tmp_path)), f"{tmp_path}/out"
+    with ScriptedEndpoint(latency_s=0.05) as server:
+        endpoint = se.Endpoint(server.url, model="mock", concurrency=4)
+        with monkeypatch.context() as patch:
+            fill_disk(patch, 5_000, "pwrite")
+            with pytest.raises(se.RunError, match=f"^the folder {tmp_path}/.sqlenrich takes no more answers"):
+                se.run(enrichment, spark=spark, input=messages, output=folder, model=endpoint)
+        before = len(server.asked)
+        kept = spark.read.parquet(f"{folder}/intent_responses").count()
+        report = se.run(enrichment, spark=spark, input=messages, output=folder, model=endpoint)
+        assert 0 < kept == before < len(server.asked) == report.distinct_requests
 
 
 def test_a_folder_that_another_program_wrote_is_read_as_it_is(spark: SparkSession, tmp_path: Path) -> None:

@@ -28,8 +28,10 @@ from sqlenrich.runner.backends.spark.source import is_file, is_query, open_files
 from sqlenrich.runner.backends.spark.tables import SparkTables
 from sqlenrich.runner.backends.statements import INCOMING, StatementBackend
 from sqlenrich.runner.inputs import EncodedFiles, Input, TableInMemory
+from sqlenrich.spark.desk import DeskPolicy
 from sqlenrich.spark.journal import Journal, Row
 from sqlenrich.spark.session import check_session, one_line_errors, open_session, settings
+from sqlenrich.spark.single_flight import key_of
 from sqlenrich.spec.enrichment import Enrichment
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ class SparkPlace:
     """The folder of the journal on the driver; None: ``.sqlenrich`` in the current one."""
     desk_port: int = 0
     """The port at which executors reach the driver; 0: any."""
+    desk_policy: DeskPolicy = field(default_factory=DeskPolicy)
 
 
 @dataclass(frozen=True)
@@ -164,8 +167,12 @@ class SparkBackend(StatementBackend):
         if len(self.journal) >= self.policy.insert_rows:
             self.store(plan)
 
-    def store(self, plan: Plan, *, doubtful: bool = False) -> None:
-        """Write the journal's answers to their table. ``doubtful``: some of them may be there already."""
+    def store(self, plan: Plan, *, doubtful: bool = False, held: Sequence[Row] = ()) -> None:
+        """Write the journal's answers to their table. ``doubtful``: some of them may be there already.
+
+        ``held``: answers that the journal's disk did not take.
+        """
+        left = {key_of(row): row for row in held if key_of(row) not in self.journal}
         doubtful, self._doubtful = doubtful or self._doubtful, False
         stored = not len(self.journal)
         while not stored:
@@ -179,6 +186,8 @@ class SparkBackend(StatementBackend):
             if batch:
                 self._insert(plan, batch, doubtful=doubtful)
             stored, doubtful = self.journal.clear(end), True  # workers may have told more meanwhile
+        if left:
+            self._insert(plan, list(left.values()), doubtful=True)
 
     def _insert(self, plan: Plan, rows: Sequence[Row], *, doubtful: bool) -> None:
         frame = self.spark.checked(lambda: answer_frame(self.session, rows))
