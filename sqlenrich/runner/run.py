@@ -128,6 +128,7 @@ def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool)
     before = backend.rows_before(plan)
     beside = _checked_key(session.enrichment) if incremental else None
     ordered = session.model.prefix_order
+    loop = session.ask_loop(plan)
     counts = backend.prepare(plan, start, limit=caps.max_rows, ordered=ordered, beside=beside)
     if before is not None and counts.rows < before:
         session.observer.note(
@@ -137,7 +138,6 @@ def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool)
     if (warning := key_warning(backend, plan, key)) is not None:
         session.observer.note(warning)
     cached = counts.distinct - counts.unanswered
-    loop = session.ask_loop(plan)
     failure: SqlenrichError | None = None
     confirmed = session.confirm(counts, cached)
     if confirmed and counts.pending:
@@ -149,7 +149,7 @@ def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool)
         # A run without an answer leaves the tables of an earlier run as they were.
         unchanged = (not confirmed or failure is not None) and not loop.stored and backend.exists(plan.step("enriched"))
         results = _unasked(counts) if unchanged else backend.finish(plan, [plan.responses])
-        drift = None if unchanged or not loop.stored else _watch_answers(session, plan)
+        drift = None if unchanged or not loop.stored else _watched_answers(session, plan)
         try:
             report = session.close(
                 start, plan, counts, results, loop, failure, cached=cached, publish=not unchanged, drift=drift
@@ -158,6 +158,15 @@ def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool)
             if not session.enrichment.keep_prompts:
                 backend.drop_prompts(plan)
     return report
+
+
+def _watched_answers(session: Session, plan: Plan) -> Drift | None:
+    """Give the drift of the run's answers; a run whose answers can't be measured ends all the same."""
+    try:
+        return _watch_answers(session, plan)
+    except SqlenrichError as error:
+        session.observer.note(f"warning: the profile of this run's answers is not stored: {error}")
+        return None
 
 
 def _watch_answers(session: Session, plan: Plan) -> Drift | None:

@@ -138,7 +138,10 @@ class Session:
         )
 
     def _spark_loop(self, plan: Plan) -> Loop | None:
-        """Give the loop that lets Spark's executors ask an endpoint; None for the mock, and on any other backend."""
+        """Give the loop that lets Spark's executors ask an endpoint; None for the mock, and on any other backend.
+
+        Raises RunError, before any table is made, where executors can't.
+        """
         if self.backend.engine != "spark" or self.model.endpoint is None:
             return None
         from sqlenrich.runner.backends.spark.backend import SparkBackend
@@ -147,7 +150,9 @@ class Session:
         if not isinstance(self.backend, SparkBackend):
             return None
         policy = SparkChunkPolicy(self.chunk_rows)
-        return SparkAskLoop(self.backend, plan, self.origin, self.observer, self.stopper, policy)
+        loop = SparkAskLoop(self.backend, plan, self.origin, self.observer, self.stopper, policy)
+        loop.check(self.model)
+        return loop
 
     def start(
         self, snapshot: Snapshot, plan: Plan, calls: Iterable[tuple[ResolvedModel, str]], *, retry: bool = False

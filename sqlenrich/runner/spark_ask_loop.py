@@ -8,25 +8,25 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from sqlglot import exp
-
 from sqlenrich.core.errors import RunError, raising_first
-from sqlenrich.core.sql import literal
 from sqlenrich.core.version import __version__
 from sqlenrich.llm.client import STOPPING
 from sqlenrich.llm.throttle.wait_times import share_of_time
 from sqlenrich.plan.plan import Plan, Step
-from sqlenrich.runner.backends import queries
 from sqlenrich.runner.backends.base import Origin
 from sqlenrich.runner.backends.spark.backend import SparkBackend
+from sqlenrich.runner.backends.spark.pending import next_part, ranges_of, without
 from sqlenrich.runner.model_choice import ModelChoice
 from sqlenrich.runner.observer import Observer, Stopper
 from sqlenrich.spark.assignment import Assignment
 from sqlenrich.spark.desk import Desk
+from sqlenrich.spark.journal import Journal
 from sqlenrich.spark.rows import SCHEMA
 from sqlenrich.spark.session import desk_place, mapped, slots
 from sqlenrich.spec.prices import Price
@@ -91,9 +91,20 @@ class SparkAskLoop:
         busy = self._desk.busy() if self._desk is not None else 0
         return f"{busy:,} tasks ask" if busy else "Spark starts its tasks"
 
+    def check(self, choice: ModelChoice) -> None:
+        """Find out whether executors have this Python's modules and reach the driver; nothing is asked or made."""
+        from sqlenrich.spark.tasks import NOTHING
+
+        session = self.backend.session
+        nothing = self.backend.spark.checked(lambda: session.range(0, 1, 1, 1).selectExpr(*NOTHING))
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="sqlenrich-")))
+            journal = stack.enter_context(Journal(folder / "check.journal"))
+            self._preflight(stack.enter_context(self._open_desk(choice, journal)), nothing)
+
     def ask(self, choice: ModelChoice, call: Step, pending: int, *, repeat: bool, answered: bool = False) -> None:
         """Ask the pending relation; with ``repeat`` again while a retryable failure is pending."""
-        with self._open_desk(choice) as desk:
+        with self._open_desk(choice, self.backend.journal) as desk:
             self._seen = 0
             self.stopper.watch(self)
             try:
@@ -109,7 +120,7 @@ class SparkAskLoop:
                 self.stopper.watch(None)
 
     @contextmanager
-    def _open_desk(self, choice: ModelChoice) -> Iterator[Desk]:
+    def _open_desk(self, choice: ModelChoice, journal: Journal) -> Iterator[Desk]:
         from sqlenrich.llm.endpoint.model import EndpointModel
 
         assert isinstance(choice.model, EndpointModel)
@@ -117,7 +128,7 @@ class SparkAskLoop:
         price = getattr(choice.budget and choice.budget.price, "__self__", None)
         with ExitStack() as stack:
             desk = Desk(
-                self.backend.journal,
+                journal,
                 choice.model.endpoint,
                 budget=choice.budget,
                 host=host,
@@ -151,42 +162,28 @@ class SparkAskLoop:
     def _round(self, desk: Desk, choice: ModelChoice, call: Step, pending: int, *, preflight: bool) -> None:
         """Ask all pending requests once, some a statement."""
         self.total += pending
-        if preflight:
-            self._preflight(desk, call)
-        left, after, size = pending, "", self.policy.rows or self.policy.first
-        while left > 0 and not self._over(desk):
-            whole = left <= size and not after
-            upto = None if whole else self._bound(call, after, size)
-            rows = min(left, size)
+        checked, whole = self.backend.spark.checked, self.backend.pending(call)
+        left, size = checked(partial(ranges_of, whole, pending)), self.policy.rows or self.policy.first
+        if preflight and left:
+            some = next_part(left, 1).of(whole)
+            self._preflight(desk, some.orderBy("request_hash").limit(PREFLIGHT_REQUESTS).coalesce(1))
+        while left and not self._over(desk):
+            part = next_part(left, size)
+            if (rows := part.rows) > size:  # one range
+                rows, part = size, replace(part, upto=checked(partial(part.bound, whole, size)))
             began = time.monotonic()
-            self._statement(desk, call, self._requests(call, after, upto), ordered=choice.prefix_order)
-            left, after = left - rows, upto or after
+            self._statement(desk, call, part.of(whole), ordered=choice.prefix_order)
+            left = without(left, part, rows)
             rate = rows / max(time.monotonic() - began, 1e-3)
             size = self.policy.rows or min(size * self.policy.growth, max(1, int(rate * self.policy.seconds)))
 
-    def _bound(self, call: Step, after: str, size: int) -> str | None:
-        query = queries.upper_bound(self.backend.dialect, after, size)
-        last = self.backend.connection.rows(call.relations.sql(query))[0][0]
-        return None if last is None else str(last)
-
-    def _requests(self, call: Step, after: str, upto: str | None) -> DataFrame:
-        query = exp.select("*").from_(call.relations.table("pending"))
-        hash_ = exp.column("request_hash")
-        if after:
-            query = query.where(exp.GT(this=hash_, expression=literal(after)))
-        if upto is not None:
-            query = query.where(exp.LTE(this=hash_.copy(), expression=literal(upto)))
-        return self.backend.spark.query(call.relations.sql(query))
-
-    def _preflight(self, desk: Desk, call: Step) -> None:
-        """Ask a few requests in one task: can the executors ask? Raises RunError with what is to be mended."""
+    def _preflight(self, desk: Desk, requests: DataFrame) -> None:
+        """Ask requests in one task: can the executors ask? Raises RunError with what is to be mended."""
         from sqlenrich.spark.tasks import PREFLIGHT, preflight
 
-        query = exp.select("*").from_(call.relations.table("pending")).order_by("request_hash")
-        few = self.backend.spark.query(call.relations.sql(query.limit(PREFLIGHT_REQUESTS))).coalesce(1)
         work = partial(preflight, address=desk.address, assignment="run")
         told: list[Any] = []
-        asked = mapped(few, work, PREFLIGHT)
+        asked = mapped(requests, work, PREFLIGHT)
         self._wait(desk, lambda: told.extend(asked.collect()))
         problem = next((row.problem for row in told if row.problem), None) or desk.fatal
         if problem is not None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,7 +23,9 @@ from sqlglot import exp
 
 import sqlenrich as se
 from sqlenrich.plan.plan import Plan
-from sqlenrich.runner.backends.spark.backend import SparkBackend, SparkPlace
+from sqlenrich.runner.backends.base import RunStart, Snapshot
+from sqlenrich.runner.backends.spark.backend import SparkBackend, SparkPlace, SparkPolicy
+from sqlenrich.runner.backends.spark.pending import RANGE, PendingPart
 from sqlenrich.spark.desk import DeskPolicy
 from sqlenrich.spark.journal import Journal, Row
 from sqlenrich.spark.session import settings
@@ -208,6 +214,41 @@ def test_a_full_disk_under_the_journal_ends_the_run(
         assert 0 < kept == before < len(server.asked) == report.distinct_requests
 
 
+@pytest.mark.parametrize("place", ["folder", "enriched"])
+def test_a_statement_reads_the_files_of_its_range(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """64 requests in 16 ranges of 1 to 9; statements of at most 8 requests: each file is read once, but for one."""
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"id": range(64), "body": [f"text {n}" for n in range(64)]}), tmp_path / "many.parquet")
+    place = f"{tmp_path}/out" if place == "folder" else place
+    backend = SparkBackend(SparkPlace(place, session=spark), SparkPolicy(range_rows=4))
+    read, sizes = list[int](), dict[str, int]()
+    of = PendingPart.of
+
+    def measured(part: PendingPart, pending: Any) -> Any:
+        found: Any = of(part, pending)
+        found.collect()
+        plan = found._jdf.queryExecution().executedPlan()
+        read.append(plan.collectLeaves().apply(0).metrics().apply("numFiles").value())
+        assert f"PartitionFilters: [isnotnull({RANGE}#" in plan.toString()
+        for one in part.ranges:
+            sizes.setdefault(str(one.name), one.rows)
+        return found
+
+    monkeypatch.setattr(PendingPart, "of", measured)
+    enrichment = se.load(write_prompt(tmp_path))
+    with ScriptedEndpoint() as server:
+        endpoint = se.Endpoint(server.url, model="mock", concurrency=8)
+        report = se.run(
+            enrichment, input=tmp_path / "many.parquet", output=backend, model=endpoint, tables="many", chunk_rows=8
+        )
+        assert len(server.asked) == report.calls == 64
+    assert (len(sizes) > 8, sum(sizes.values())) == (True, 64)
+    # Less the preflight's. Of a range with more requests than a statement asks, the file is read for its bound too.
+    assert len(sizes) <= sum(read[1:]) <= len(sizes) + 2 * sum(size > 8 for size in sizes.values())
+
+
 def test_a_folder_that_another_program_wrote_is_read_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
     out = f"{tmp_path}/out"
     backend = SparkBackend(SparkPlace(out, session=spark))
@@ -293,6 +334,69 @@ def test_csv_and_json_lines_are_read_as_by_duckdb(spark: SparkSession, tmp_path:
     assert plain(found) == plain(duckdb_rows(tmp_path / "own.duckdb", "SELECT _row, prompt FROM intent_prompts"))
 
 
+@pytest.mark.parametrize("stored", [True, False])
+def test_columns_that_spark_cannot_read_end_no_run(spark: SparkSession, tmp_path: Path, stored: bool) -> None:
+    """Where nothing names them. A name may hold a dot."""
+    unreadable = {"many": pa.array([1, 2], pa.uint64()), "half": pa.array([1.5, 2.5], pa.float16())}
+    given: Any = pa.table({"id": [1, 2], "a.b": ["one", "two"], **unreadable})
+    if stored:
+        pq.write_table(given, tmp_path / "in.parquet")
+        given = tmp_path / "in.parquet"
+    header = 'key: [id]\ncolumns: {body: {from: "a.b"}}\n'
+    prompt = se.load(write_prompt(tmp_path, header, "{{ body }}"))
+    report = se.run(prompt, spark=spark, input=given, output=f"{tmp_path}/out", mock=True)
+    assert (report.rows_in, report.pending) == (2, 0)
+    found = spark.read.parquet(f"{tmp_path}/out/intent_prompts").select("prompt").collect()
+    assert plain(found) == [("one",), ("two",)]
+
+
+def test_a_killed_run_has_a_last_line_once_another_begins(spark: SparkSession, tmp_path: Path) -> None:
+    backend = SparkBackend(SparkPlace(f"{tmp_path}/out", session=spark))
+    snapshot = Snapshot("d", "m", None, False, ["id"], None, None, None)
+    starts = [
+        RunStart(run, "intent", datetime(2026, 11, day, tzinfo=UTC), snapshot, "{}")
+        for day, run in enumerate(("killed", "next"), 1)
+    ]
+    with backend:
+        for start in starts:
+            backend.ledger.begin(start, known=True)
+        backend.ledger.record(starts[1], "done", {})
+        runs = spark.read.parquet(f"{tmp_path}/out/_sqlenrich_runs").where("ended_at IS NOT NULL")
+        assert plain(runs.select("run_id", "status").collect()) == [("killed", "failed"), ("next", "done")]
+        assert backend.ledger.last_snapshot("intent").digest == "d"
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_a_command_at_a_local_master(tmp_path: Path, bare: bool) -> None:
+    """It needs no activated environment: its tasks run with its own Python. Its lines are all that the user sees.
+
+    ``bare``: a Python without packages is set for the tasks. That is told before a table is made.
+    """
+    python = tmp_path / "python3"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    python.chmod(0o755)
+    (tmp_path / "in.csv").write_text("id,body\n1,one\n2,two\n")
+    write_prompt(tmp_path)
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYSPARK_PYTHON", "PYTHONPATH")}
+    environment |= {"PATH": f"{tmp_path}:{environment['PATH']}", "COLUMNS": "200"}
+    environment |= {"PYSPARK_PYTHON": str(python)} if bare else {}
+    with ScriptedEndpoint() as server:
+        done = subprocess.run(
+            [sys.executable, "-m", "sqlenrich", "run", "intent.prompt", "--input", "in.csv", "--spark", "local[1]",
+             "--output", f"{tmp_path}/out", "--endpoint", server.url, "--model", "mock", "--yes"],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    told = done.stdout + done.stderr
+    assert not re.search(r"WARN|ERROR|Traceback|\tat |log4j|pandas", told)
+    assert (tmp_path / ".sqlenrich" / "spark.log").exists()
+    if bare:
+        lines = [line for line in done.stderr.splitlines() if not line.startswith("reading the rows")]
+        assert (done.returncode, (tmp_path / "out").exists()) == (1, False)
+        assert re.search("is not installed on the executors: install", lines[0])
+    else:
+        assert (done.returncode, len(server.asked)) == (0, 2), told
+
+
 class Connect:
     """What a session of Spark Connect looks like."""
 
@@ -307,8 +411,10 @@ Connect.__module__ = "pyspark.sql.connect.session"
     ("key: [id]\n", {"output": None}, r"spark: where to\? Give --output SCHEMA, or a folder"),
     ("key: [id]\n", {"profile": "p"}, "--profile goes with a warehouse"),
     ("key: [id]\n", {"output": "nowhere"}, "there is no schema nowhere; make it: CREATE SCHEMA nowhere"),
-    ("key: [id]\n", {"input": "raw.nothing"}, "there is no table raw.nothing, or it can't be read"),
-    ("key: [id]\n", {"input": "SELECT nothing"}, r"the query of --input can't be read: .*UNRESOLVED_COLUMN"),
+    ("key: [id]\n", {"input": "raw.nothing"}, "^there is no table raw.nothing in Spark, or it can't be read"),
+    ("key: [id]\n", {"input": "SELECT nothing"}, r"the query of --input can't be read: Spark: .*UNRESOLVED_COLUMN"),
+    ("key: [id]\n", {"input": pa.table({"id": [1], "body": pa.array([1], pa.uint64())})},
+     "Spark can't read the column \"body\", whose type is uint64; write it with another type"),
     ("key: [id]\n", {"input": "none.parquet"}, "none.parquet: no such file"),
     ("key: [nr]\n", {}, 'no column "nr" in .*; there are: id, body'),
     ("", {"input": "SELECT 1 AS id"}, "a table has no row numbers: write key"),
