@@ -15,6 +15,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -161,12 +162,15 @@ def test_what_a_cancelled_job_has_in_flight_is_kept(spark: SparkSession, message
     assert (report.pending, report.calls) == (0, len(server.asked) - before)
 
 
-def asking() -> list[int]:
-    """The Python processes of the session's tasks that have a client, and so its event loop."""
+def asking(port: int) -> list[int]:
+    """The Python processes of the session's tasks that have a connection to a port."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    sockets = {f"socket:[{line[9]}]" for line in lines if line[2].endswith(f":{port:04X}")}
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if b"pyspark" in (folder / "cmdline").read_bytes() and "uvloop" in (folder / "maps").read_text():
+            named = b"pyspark" in (folder / "cmdline").read_bytes()
+            if named and any(os.readlink(one) in sockets for one in (folder / "fd").iterdir()):
                 found.append(int(folder.name))
     return found
 
@@ -178,12 +182,12 @@ def test_processes_that_are_stopped_end_no_run(spark: SparkSession, messages: Pa
     backend = SparkBackend(SparkPlace(folder, session=spark, desk_policy=DeskPolicy(silent_s=1.0)))
     with ScriptedEndpoint(latency_s=0.3) as server:
         endpoint = se.Endpoint(server.url, model="mock", concurrency=8)
-        before, stopped = set(asking()), list[int]()
+        stopped: list[int] = []
 
         def stop() -> None:
             while len(server.asked) < 20:
                 time.sleep(0.01)
-            stopped.extend(set(asking()) - before)
+            stopped.extend(asking(urlsplit(server.url).port or 0))
             for pid in stopped:
                 os.kill(pid, signal.SIGSTOP)
 
