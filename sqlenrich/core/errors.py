@@ -14,12 +14,24 @@ A bad model answer is never an exception: it is a row in the quarantine table, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
 class SqlenrichError(Exception):
     """The base class. The message says what is wrong, where, and what to do next."""
+
+
+@contextmanager
+def raising_first(failure: BaseException | None) -> Iterator[None]:
+    """Raise a failure after what is left to be done; what fails then has the same cause, and is not told."""
+    try:
+        yield
+    except SqlenrichError as error:
+        raise (failure or error) from None
+    if failure is not None:
+        raise failure
 
 
 class SpecError(SqlenrichError):

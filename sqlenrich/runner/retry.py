@@ -10,7 +10,7 @@ from typing import NamedTuple, Unpack
 
 from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.endpoint import Endpoint
-from sqlenrich.core.errors import ConfigError, SqlenrichError
+from sqlenrich.core.errors import ConfigError, SqlenrichError, raising_first
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.compile import compile_plan, compile_retry, snapshot_digest
 from sqlenrich.plan.model import resolve_model
@@ -121,9 +121,11 @@ def _retry(
     steps = [call.step for call in calls]
     check_tables_of_last_run(backend, plan)
     start = session.start(last, plan, [(call.model.resolved, call.constant) for call in calls], retry=True)
+    loop = session.ask_loop(plan)
     backend.begin(start, known=True)
     # The last run may have been killed, or the checks be others: the stored answers decide, not an old verdict.
     backend.judge(plan)
+    loop.pin = session.pin(plan)
     rows, distinct = backend.size(plan)
     refused = backend.count(steps)
     most = enrichment.max_attempts if max_attempts is None else max_attempts
@@ -133,17 +135,17 @@ def _retry(
         session.observer.note(note)
     counts = Counts(rows, distinct, refused, _within(caps.max_rows, refused))
     cached = distinct - refused - unasked
-    loop = session.ask_loop(plan)
     failure: SqlenrichError | None = None
     session.confirm(counts, cached)
     try:
         _ask_until_done(session, loop, calls, start, counts.pending)
     except SqlenrichError as error:
         failure = error
-    results = backend.finish(plan, steps, partial=False, unasked=unasked)
-    return session.close(
-        start, plan, counts, results, loop, failure, cached=cached, unasked=unasked, publish=results.published
-    )
+    with raising_first(failure):
+        results = backend.finish(plan, steps, partial=False, unasked=unasked)
+        return session.close(
+            start, plan, counts, results, loop, failure, cached=cached, unasked=unasked, publish=results.published
+        )
 
 
 def _ask_until_done(session: Session, loop: Loop, calls: Sequence[Call], start: RunStart, pending: int) -> None:

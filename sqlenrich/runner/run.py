@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from sqlenrich.core.endpoint import Endpoint
-from sqlenrich.core.errors import ConfigError, SqlenrichError
+from sqlenrich.core.errors import ConfigError, SqlenrichError, raising_first
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.compile import snapshot_digest
 from sqlenrich.plan.plan import Plan
@@ -143,7 +143,9 @@ def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool,
     before = backend.rows_before(plan)
     beside = _checked_key(session.enrichment) if incremental else None
     ordered = session.model.prefix_order
+    loop = session.ask_loop(plan)
     counts = backend.prepare(plan, start, limit=caps.max_rows, ordered=ordered, beside=beside)
+    loop.pin = session.pin(plan)
     if before is not None and counts.rows < before:
         session.observer.note(
             f"warning: {session.name} and {session.name}_quarantine shrink from {before:,} rows to {counts.rows:,}"
@@ -152,7 +154,6 @@ def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool,
     if (warning := key_warning(backend, plan, key)) is not None:
         session.observer.note(warning)
     cached = counts.distinct - counts.unanswered
-    loop = session.ask_loop(plan)
     failure: SqlenrichError | None = None
     confirmed = session.confirm(counts, cached)
     if confirmed and counts.pending:
@@ -160,17 +161,29 @@ def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool,
             loop.ask(session.model, plan.responses, counts.pending, repeat=caps.max_rows is None)
         except SqlenrichError as error:
             failure = error
-    # A run without an answer leaves the tables of an earlier run as they were.
-    unanswered = (not confirmed or failure is not None) and not loop.stored and backend.exists(plan.step("enriched"))
-    results = _unasked(counts) if unanswered else backend.finish(plan, [plan.responses], partial=partial)
-    drift = _watch_answers(session, plan) if results.published and loop.stored else None
+    with raising_first(failure):
+        # A run without an answer leaves the tables of an earlier run as they were.
+        failed = not confirmed or failure is not None
+        unanswered = failed and not loop.stored and backend.exists(plan.step("enriched"))
+        results = _unasked(counts) if unanswered else backend.finish(plan, [plan.responses], partial=partial)
+        drift = _watched_answers(session, plan) if results.published and loop.stored else None
+        try:
+            report = session.close(
+                start, plan, counts, results, loop, failure, cached=cached, publish=results.published, drift=drift
+            )
+        finally:
+            if not session.enrichment.keep_prompts:
+                backend.drop_prompts(plan)
+    return report
+
+
+def _watched_answers(session: Session, plan: Plan) -> Drift | None:
+    """Give the drift of the run's answers; a run whose answers can't be measured ends all the same."""
     try:
-        return session.close(
-            start, plan, counts, results, loop, failure, cached=cached, publish=results.published, drift=drift
-        )
-    finally:
-        if not session.enrichment.keep_prompts:
-            backend.drop_prompts(plan)
+        return _watch_answers(session, plan)
+    except SqlenrichError as error:
+        session.observer.note(f"warning: the profile of this run's answers is not stored: {error}")
+        return None
 
 
 def _watch_answers(session: Session, plan: Plan) -> Drift | None:

@@ -55,6 +55,8 @@ class Loop(Protocol):
     retries: int
     stored: int
     """The answers stored."""
+    pin: ModelPin | None
+    """Which models may answer; None: any."""
 
     def ask(self, choice: ModelChoice, call: Step, pending: int, *, repeat: bool, answered: bool = False) -> None:
         """Ask the pending relation; with ``repeat`` again while a retryable failure is pending.
@@ -136,7 +138,6 @@ class Session:
                 self.stopper,
                 self.judge,
                 on_request_change=self._request_changed,
-                pin=self._pin(plan),
             )
         from sqlenrich.runner.sql_ask_loop import ChunkPolicy, SqlAskLoop
 
@@ -149,10 +150,9 @@ class Session:
             self.judge,
             ChunkPolicy(self.chunk_rows),
             self.enrichment.params.get("max_tokens") if self.enrichment.embedding is None else 0,
-            pin=self._pin(plan),
         )
 
-    def _pin(self, plan: Plan) -> ModelPin | None:
+    def pin(self, plan: Plan) -> ModelPin | None:
         """Return the pin of the header, once the prompts are made."""
         return None if self.pin_model is None else pin_of(self.pin_model, self.backend, plan)
 
@@ -163,7 +163,10 @@ class Session:
         return None if is_mock else self.enrichment.pin_model
 
     def _spark_loop(self, plan: Plan) -> Loop | None:
-        """Give the loop that lets Spark's executors ask an endpoint; None for the mock, and on any other backend."""
+        """Give the loop that lets Spark's executors ask an endpoint; None for the mock, and on any other backend.
+
+        Raises RunError, before any table is made, where executors can't.
+        """
         if self.backend.engine != "spark" or self.model.endpoint is None:
             return None
         from sqlenrich.runner.backends.spark.backend import SparkBackend
@@ -172,9 +175,9 @@ class Session:
         if not isinstance(self.backend, SparkBackend):
             return None
         policy = SparkChunkPolicy(self.chunk_rows)
-        return SparkAskLoop(
-            self.backend, plan, self.origin, self.observer, self.stopper, self.judge, policy, pin=self._pin(plan)
-        )
+        loop = SparkAskLoop(self.backend, plan, self.origin, self.observer, self.stopper, self.judge, policy)
+        loop.check(self.model)
+        return loop
 
     def start(
         self, snapshot: Snapshot, plan: Plan, calls: Iterable[tuple[ResolvedModel, str]], *, retry: bool = False

@@ -5,29 +5,30 @@ from __future__ import annotations
 import re
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from sqlglot import exp
-
-from sqlenrich.core.errors import RunError
-from sqlenrich.core.sql import literal
+from sqlenrich.core.errors import RunError, raising_first
 from sqlenrich.core.version import __version__
 from sqlenrich.llm.client import STOPPING
 from sqlenrich.llm.throttle.wait_times import share_of_time
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.runner.answer_judge import AnswerJudge, StoredAnswer
-from sqlenrich.runner.backends import queries
 from sqlenrich.runner.backends.base import Origin
 from sqlenrich.runner.backends.spark.backend import SparkBackend
+from sqlenrich.runner.backends.spark.pending import next_part, ranges_of, without
 from sqlenrich.runner.model_choice import ModelChoice
 from sqlenrich.runner.observer import Observer, Stopper
 from sqlenrich.runner.served import ModelPin, served_of
 from sqlenrich.spark.assignment import Assignment
 from sqlenrich.spark.desk import Desk
+from sqlenrich.spark.journal import Journal
 from sqlenrich.spark.rows import SCHEMA
 from sqlenrich.spark.session import desk_place, mapped, slots
 from sqlenrich.spec.prices import Price
@@ -95,14 +96,25 @@ class SparkAskLoop:
         busy = self._desk.busy() if self._desk is not None else 0
         return f"{busy:,} tasks ask" if busy else "Spark starts its tasks"
 
+    def check(self, choice: ModelChoice) -> None:
+        """Find out whether executors have this Python's modules and reach the driver; nothing is asked or made."""
+        from sqlenrich.spark.tasks import NOTHING
+
+        session = self.backend.session
+        nothing = self.backend.spark.checked(lambda: session.range(0, 1, 1, 1).selectExpr(*NOTHING))
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="sqlenrich-")))
+            journal = stack.enter_context(Journal(folder / "check.journal"))
+            self._preflight(stack.enter_context(self._open_desk(choice, journal)), nothing)
+
     def ask(self, choice: ModelChoice, call: Step, pending: int, *, repeat: bool, answered: bool = False) -> None:
         """Ask the pending relation; with ``repeat`` again while a retryable failure is pending."""
-        with self._open_desk(choice) as desk:
+        with self._open_desk(choice, self.backend.journal) as desk:
             self._seen = 0
             self.stopper.watch(self)
             try:
                 self._round(desk, choice, call, pending, preflight=answered or not self.stored)
-                while repeat and desk.counts.retryable and not self._over(desk, choice):
+                while repeat and desk.counts.retryable and not self._over(desk):
                     if not (pending := self.backend.refresh(self.plan, call, None, ordered=choice.prefix_order)):
                         break
                     desk.counts.retryable = 0
@@ -111,12 +123,9 @@ class SparkAskLoop:
                     desk.counts.retries += desk.counts.calls - desk.counts.retries - before
             finally:
                 self.stopper.watch(None)
-                self.calls += desk.counts.calls
-                self.retries += desk.counts.retries
-                self._waits += desk.wait_times
 
     @contextmanager
-    def _open_desk(self, choice: ModelChoice) -> Iterator[Desk]:
+    def _open_desk(self, choice: ModelChoice, journal: Journal) -> Iterator[Desk]:
         from sqlenrich.llm.endpoint.model import EndpointModel
 
         assert isinstance(choice.model, EndpointModel)
@@ -124,13 +133,15 @@ class SparkAskLoop:
         price = getattr(choice.budget and choice.budget.price, "__self__", None)
         with ExitStack() as stack:
             desk = Desk(
-                self.backend.journal,
+                journal,
                 choice.model.endpoint,
                 budget=choice.budget,
                 host=host,
                 announced=announced,
                 port=self.backend.where.desk_port,
+                policy=self.backend.where.desk_policy,
             )
+            stack.callback(self._count, desk)  # once it is closed: what lost workers may have sent counts too
             origin = {"run_id": self.origin.run_id, "version": self.origin.version}
             desk.assignments["run"] = Assignment(
                 choice.model.endpoint,
@@ -144,52 +155,44 @@ class SparkAskLoop:
             stack.callback(setattr, self, "_desk", None)
             yield desk
 
-    def _over(self, desk: Desk, choice: ModelChoice) -> bool:
-        reached = choice.budget is not None and choice.budget.reached is not None
-        return desk.stopped or self.stopper.requested or reached
+    def _count(self, desk: Desk) -> None:
+        self._tell(desk)
+        self.calls += desk.counts.calls
+        self.retries += desk.counts.retries
+        self._waits += desk.wait_times
+
+    def _over(self, desk: Desk) -> bool:
+        return desk.stopped or self.stopper.requested or desk.budget.budget.reached is not None
 
     def _round(self, desk: Desk, choice: ModelChoice, call: Step, pending: int, *, preflight: bool) -> None:
         """Ask all pending requests once, some a statement."""
         self.total += pending
-        if preflight:
-            self._preflight(desk, call)
-        left, after, size = pending, "", self.policy.rows or self.policy.first
-        while left > 0 and not self._over(desk, choice):
+        checked, whole = self.backend.spark.checked, self.backend.pending(call)
+        left, size = checked(partial(ranges_of, whole, pending)), self.policy.rows or self.policy.first
+        if preflight and left:
+            some = next_part(left, 1).of(whole)
+            self._preflight(desk, some.orderBy("request_hash").limit(PREFLIGHT_REQUESTS).coalesce(1))
+        while left and not self._over(desk):
             few = self.judge.missing  # no more is paid for until one answer is accepted
-            rows = min(left, few or size)
-            whole = rows == left and not after
-            upto = None if whole else self._bound(call, after, rows)
+            most = few or size
+            part = next_part(left, most)
+            if (rows := part.rows) > most:  # one range
+                rows, part = most, replace(part, upto=checked(partial(part.bound, whole, most)))
             began = time.monotonic()
-            self._statement(desk, call, self._requests(call, after, upto), ordered=choice.prefix_order)
-            left, after = left - rows, upto or after
+            self._statement(desk, call, part.of(whole), ordered=choice.prefix_order)
+            left = without(left, part, rows)
             if few:
                 continue
             rate = rows / max(time.monotonic() - began, 1e-3)
             size = self.policy.rows or min(size * self.policy.growth, max(1, int(rate * self.policy.seconds)))
 
-    def _bound(self, call: Step, after: str, size: int) -> str | None:
-        query = queries.upper_bound(self.backend.dialect, after, size)
-        last = self.backend.connection.rows(call.relations.sql(query))[0][0]
-        return None if last is None else str(last)
-
-    def _requests(self, call: Step, after: str, upto: str | None) -> DataFrame:
-        query = exp.select("*").from_(call.relations.table("pending"))
-        hash_ = exp.column("request_hash")
-        if after:
-            query = query.where(exp.GT(this=hash_, expression=literal(after)))
-        if upto is not None:
-            query = query.where(exp.LTE(this=hash_.copy(), expression=literal(upto)))
-        return self.backend.spark.query(call.relations.sql(query))
-
-    def _preflight(self, desk: Desk, call: Step) -> None:
-        """Ask a few requests in one task: can the executors ask? Raises RunError with what is to be mended."""
+    def _preflight(self, desk: Desk, requests: DataFrame) -> None:
+        """Ask requests in one task: can the executors ask? Raises RunError with what is to be mended."""
         from sqlenrich.spark.tasks import PREFLIGHT, preflight
 
-        query = exp.select("*").from_(call.relations.table("pending")).order_by("request_hash")
-        few = self.backend.spark.query(call.relations.sql(query.limit(PREFLIGHT_REQUESTS))).coalesce(1)
         work = partial(preflight, address=desk.address, assignment="run")
         told: list[Any] = []
-        asked = mapped(few, work, PREFLIGHT)
+        asked = mapped(requests, work, PREFLIGHT)
         self._wait(desk, lambda: told.extend(asked.collect()))
         problem = next((row.problem for row in told if row.problem), None) or desk.fatal
         if problem is not None:
@@ -212,37 +215,56 @@ class SparkAskLoop:
         else:
             requests = requests.repartition(count)
         answers = mapped(requests, partial(ask, address=desk.address, assignment="run"), SCHEMA)
-        whole = False
-        try:
-            self._wait(desk, lambda: self.backend.tables.append(call.relations.table("responses"), answers))
-            whole = not desk.stopped and desk.budget.budget.reached is None
-        except BaseException:
+        failure: BaseException | None = None
+        while True:
+            lost = desk.counts.silent
+            try:
+                self._wait(desk, lambda: self.backend.tables.append(call.relations.table("responses"), answers))
+            except RunError as error:
+                if desk.counts.silent > lost and not self._over(desk):
+                    continue  # a lost worker failed it; what is told is in the journal and is not asked again
+                failure = error
+            except BaseException as error:
+                failure = error
+            break
+        if failure is None and not self._over(desk):
+            self.backend.journal.clear()
+            return
+        if failure is not None:
             desk.drain()  # Spark lets the tasks of a failed statement ask on for a while
-            raise
-        finally:
-            if whole:
-                self.backend.journal.clear()
-            else:  # some answers may be in the journal alone
-                self.backend.store(self.plan, doubtful=True)
-        if desk.fatal is not None:
-            raise RunError(desk.fatal)
+        if desk.fatal is not None and (failure is None or isinstance(failure, Exception)):
+            failure = RunError(desk.fatal)
+        with raising_first(failure):
+            self.backend.store(self.plan, doubtful=True, held=desk.held)  # some answers may be in the journal alone
 
     def _wait(self, desk: Desk, work: Callable[[], object]) -> None:
-        """Do work of Spark in a thread, and tell meanwhile what comes in. Raises RunError with one line."""
+        """Do work of Spark in a thread, and tell meanwhile what comes in. Raises RunError with one line.
+
+        Jobs that wait for lost workers alone are cancelled: Spark itself waits for a stopped process for ever.
+        """
+        context = self.backend.session.sparkContext
+        tag = f"sqlenrich-{uuid.uuid4().hex}"
         failed: list[BaseException] = []
 
         def done() -> None:
             try:
+                context.addJobTag(tag)
                 self.backend.spark.checked(work)
             except BaseException as error:
                 failed.append(error)
 
         thread = threading.Thread(target=done, name="sqlenrich-statement", daemon=True)
+        lost, asked_at = desk.counts.silent, time.monotonic()
         thread.start()
         try:
             while thread.is_alive():
                 thread.join(POLL_S)
                 self._tell(desk)
+                if desk.busy() or desk.counts.silent == lost:
+                    asked_at = time.monotonic()
+                elif time.monotonic() - asked_at > desk.policy.silent_s:
+                    lost = desk.counts.silent
+                    context.cancelJobsWithTag(tag)
         except BaseException:
             desk.stop()
             desk.stop()

@@ -28,6 +28,12 @@ FIELD = "vector"
 """The field of an answer that holds a vector, inside of this module."""
 PROBLEM_S = 30.0
 """What every request meets is met again by trying, at most this often."""
+FORMS = ("json_schema", "json_object", "text")
+"""The types of a response format."""
+FORMAT = (
+    'JSON such as {"type": "json_schema", "json_schema": {"name": "answer", "schema": {...}}}, {"type": "json_object"} '
+    'or {"type": "text"}; no type of SQL'
+)
 RETURNS = "STRUCT<result: STRING, errorMessage: STRING>"
 
 
@@ -43,7 +49,10 @@ class _Sent(NamedTuple):
 def answers(
     address: DeskAddress, models: Mapping[str, str], positional: Sequence[pa.Array], named: Mapping[str, pa.Array]
 ) -> pa.StructArray:
-    """Give ``result`` and ``errorMessage`` for each row of a batch; a row without a request asks nothing."""
+    """Give ``result`` and ``errorMessage`` for each row of a batch; a row without a request asks nothing.
+
+    Raises TypeError and ValueError, before anything is asked, for arguments of which no request can be made.
+    """
     given = arguments(positional, named)
     rows = len(given["request"])
     prompts: list[str | None] = given["request"].to_pylist()
@@ -52,14 +61,12 @@ def answers(
     for place, sent in enumerate(_sent(given)):
         if prompts[place] is not None:
             groups.setdefault(sent, []).append(place)
+    configs = {
+        sent: config_of(sent.endpoint, models, sent.parameters, sent.response_format, sent.return_type)
+        for sent in groups
+    }
     for sent, places in groups.items():
-        try:
-            config = config_of(sent.endpoint, models, sent.parameters, sent.response_format, sent.return_type)
-        except ValueError as error:
-            for place in places:
-                found[place] = (None, str(error))
-            continue
-        _ask(address, config, {place: str(prompts[place]) for place in places}, found)
+        _ask(address, configs[sent], {place: str(prompts[place]) for place in places}, found)
     columns = [pa.array([row[number] for row in found], pa.string()) for number in (0, 1)]
     return pa.StructArray.from_arrays(columns, names=["result", "errorMessage"])
 
@@ -122,24 +129,35 @@ def config_of(
     model = models.get(endpoint, endpoint)
     if not model:
         raise ValueError(f"{NAME}: the first argument is NULL: it names the model")
-    params: dict[str, Any] = json.loads(parameters) if parameters else {}
+    params = _object(
+        "modelParameters", parameters or "{}", "named_struct('temperature', 0.0, 'max_tokens', 128), or JSON"
+    )
     if return_type:
         length = params.pop("dimensions", None)
         if not VECTOR_TYPE.fullmatch(return_type) or not isinstance(length, int):
             raise ValueError(
                 f"{NAME}: returnType is 'ARRAY<FLOAT>' beside modelParameters => named_struct('dimensions', N), or "
-                "left out"
+                f"left out: the result is a text. It is {return_type!r}"
             )
         return RequestConfig(model, params=params, embedding=Embedding(FIELD, length))
     form: Any = None
     if response_format:
-        try:
-            form = json.loads(response_format)
-        except ValueError:
-            raise ValueError(f"{NAME}: responseFormat is not JSON") from None
-        if not isinstance(form, dict):
-            raise ValueError(f'{NAME}: responseFormat must be an object, {{"type": "json_schema", ...}}')
+        form = _object("responseFormat", response_format, FORMAT)
+        whole = form.get("type") != "json_schema" or isinstance(form.get("json_schema"), dict)
+        if form.get("type") not in FORMS or not whole:
+            raise ValueError(f"{NAME}: responseFormat is {FORMAT}. It is {response_format!r}")
     return RequestConfig(model, params=params, response_format=form)
+
+
+def _object(name: str, text: str, wanted: str) -> dict[str, Any]:
+    """Give an argument that is a JSON object. Raises ValueError with what is wanted."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError(f"{NAME}: {name} is {wanted}. It is {text!r}")
+    return found
 
 
 def _result(config: RequestConfig, response: str | None) -> str | None:

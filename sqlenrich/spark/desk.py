@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,15 +28,27 @@ from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.llm.throttle.wait_times import WaitTimes
 from sqlenrich.spark.address import DeskAddress
 from sqlenrich.spark.assignment import Assignment
-from sqlenrich.spark.journal import Journal
+from sqlenrich.spark.journal import Journal, Row
 from sqlenrich.spark.shares import SharedBuckets, SharedBudget, SharedWidth
 from sqlenrich.spark.single_flight import Key, SingleFlight
+from sqlenrich.spark.sockets import end_when_lost
 
 LARGEST_LINE = 1 << 28
 """The bytes of a message: a batch of answers, each of which may be of megabytes."""
 DRAIN_POLL_S = 0.1
 KEPT_ANSWERS = 256
 """The answers that the driver may look at: those that came last."""
+
+BEATS = 6
+"""The signs of life of a worker in the time after which it is taken for lost."""
+
+
+@dataclass(frozen=True)
+class DeskPolicy:
+    """When a desk takes a worker for lost."""
+
+    silent_s: float = 30.0
+    """A worker that says nothing for this time is lost: its process is stopped, or its host is gone."""
 
 
 @dataclass
@@ -47,6 +60,8 @@ class DeskCounts:
     later: int = 0
     released: int = 0
     handed_over: int = 0
+    silent: int = 0
+    """Workers that were taken for lost."""
     calls: int = 0
     retries: int = 0
     failed: int = 0
@@ -56,10 +71,22 @@ class DeskCounts:
     retryable: int = 0
 
 
+class _Reader(asyncio.StreamReader):
+    """Knows when the other end was heard last."""
+
+    heard_at = 0.0
+
+    def feed_data(self, data: Any) -> None:
+        self.heard_at = time.monotonic()
+        super().feed_data(data)
+
+
 class _Connection:
-    def __init__(self, number: int, writer: asyncio.StreamWriter) -> None:
-        self.number, self.writer = number, writer
+    def __init__(self, number: int, reader: _Reader, writer: asyncio.StreamWriter, process: str) -> None:
+        self.number, self.reader, self.writer, self.process = number, reader, writer, process
         self.busy = False
+        self.in_flight = 0
+        """The requests that were in flight when it told its calls last."""
         self.width = self.widths = 0
         """The last width that it was told, and how many it was told."""
 
@@ -91,7 +118,9 @@ class Desk:
         announced: str | None = None,
         port: int = 0,
         lasting: bool = False,
+        policy: DeskPolicy | None = None,
     ) -> None:
+        self.policy = policy or DeskPolicy()
         self.journal, self.endpoint = journal, endpoint
         self.assignments: dict[str, Assignment] = {}
         self.counts = DeskCounts()
@@ -99,6 +128,8 @@ class Desk:
         """The answers by the model that was asked and the model that they name."""
         self.fatal: str | None = None
         """Why the run can't go on."""
+        self.held: list[Row] = []
+        """Answers that the journal's disk did not take."""
         self.lasting = lasting
         self.flight = SingleFlight(journal)
         self.buckets = SharedBuckets(endpoint.limits, time.monotonic())
@@ -113,7 +144,7 @@ class Desk:
         self._noted: set[str] = set()
         self._answers: deque[tuple[str | None, str | None, str | None]] = deque(maxlen=KEPT_ANSWERS)
         self._waits: dict[int, WaitTimes] = {}
-        self._unsynced: list[Callable[[], None]] = []
+        self._unsynced: list[tuple[_Connection, int, Sequence[Row]]] = []
         self._syncing = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._keys: dict[str, str | None] = {}
@@ -154,6 +185,7 @@ class Desk:
     def __exit__(self, *_: object) -> None:
         self._thread.run(self._close())
         self._end()
+        self.budget.close()
 
     def stop(self) -> None:
         """Let workers send nothing new; a second call abandons what is in flight. From any thread."""
@@ -188,8 +220,14 @@ class Desk:
     # In the loop's thread --------------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._serve, self._host, self._port, limit=LARGEST_LINE)
+        loop = asyncio.get_running_loop()
+
+        def protocol() -> asyncio.StreamReaderProtocol:
+            return asyncio.StreamReaderProtocol(_Reader(LARGEST_LINE, loop), self._serve, loop)
+
+        self._server = await loop.create_server(protocol, self._host, self._port)
         self._port = self._server.sockets[0].getsockname()[1]
+        self._begin(self._watch())
 
     async def _close(self) -> None:
         if self._server is not None:
@@ -203,9 +241,34 @@ class Desk:
         self._thread.end()
         self._disk.shutdown()
 
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._thread.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _watch(self) -> None:
+        """Take workers for lost that say nothing: what they had is asked by others."""
+        every_s = self.policy.silent_s / BEATS
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(every_s)
+            now = time.monotonic()
+            for one in list(self._connections.values()):
+                if now - before > 2 * every_s:
+                    one.reader.heard_at = now  # this thread was held up itself, and read nothing
+                elif now - one.reader.heard_at > self.policy.silent_s:
+                    self.counts.silent += 1
+                    self._notes.append(
+                        f"warning: {one.process} says nothing for {self.policy.silent_s:g} s: it is taken for lost, "
+                        "and its requests are left to others"
+                    )
+                    one.writer.transport.abort()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection: _Connection | None = None
         try:
+            assert isinstance(reader, _Reader)
+            end_when_lost(writer.get_extra_info("socket"), self.policy.silent_s)
             connection = await self._admit(reader, writer)
             while connection is not None and (line := await reader.readline()):
                 self._handle(connection, orjson.loads(line))
@@ -220,13 +283,14 @@ class Desk:
                 self._leave(connection)
             writer.close()
 
-    async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> _Connection | None:
+    async def _admit(self, reader: _Reader, writer: asyncio.StreamWriter) -> _Connection | None:
         """Give the connection of a worker that has the token and this version; close any other."""
         hello = orjson.loads(await asyncio.wait_for(reader.readline(), 10.0))
         if not secrets.compare_digest(str(hello.get("token")), self._token):
             return None
         self._number += 1
-        connection = _Connection(self._number, writer)
+        process = f"the worker process {hello.get('pid')} of {hello.get('host')}"
+        connection = _Connection(self._number, reader, writer, process)
         if hello["version"] != __version__:
             connection.send({"refused": _version_problem(hello)})
             return None
@@ -255,6 +319,8 @@ class Desk:
             "price": None if self.budget.budget.max_cost is None else assignment.price,
             "buckets": self.buckets.names,
             "capped": self.budget.capped,
+            "silent_s": self.policy.silent_s,
+            "alive_s": self.policy.silent_s / BEATS,
         }
         orjson.dumps(found)  # what is no JSON fails here
         return found
@@ -262,6 +328,12 @@ class Desk:
     def _leave(self, connection: _Connection) -> None:
         worker = connection.number
         self._connections.pop(worker, None)
+        if (sent := self.flight.owned(worker) - connection.in_flight) > 0:
+            self.counts.calls += sent
+            self._notes.append(
+                f"warning: {connection.process} ended without telling all of its calls: {sent:,} requests that it may "
+                "have sent count as calls"
+            )
         self._hand_over(self.flight.release(worker))
         self.buckets.leave(worker)
         self.budget.leave(worker)
@@ -274,9 +346,7 @@ class Desk:
 
     def _on_key(self, connection: _Connection, assignment: str) -> None:
         """Read the endpoint's key again: the one that a worker has is refused."""
-        task = self._thread.loop.create_task(self._hand_key(connection, assignment))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._begin(self._hand_key(connection, assignment))
 
     async def _hand_key(self, connection: _Connection, name: str) -> None:
         try:
@@ -294,7 +364,10 @@ class Desk:
 
     def _on_told(self, connection: _Connection, rows: list[dict[str, Any]]) -> None:
         kept = [row for row in rows if not row["retryable"]] if self.lasting else rows
-        self.journal.add(*kept)
+        try:
+            self.journal.add(*kept)
+        except RunError as error:
+            self._hold(kept, str(error))
         by_key: dict[Key, Any] = {(row["request_hash"], row["attempt"]): row for row in rows}
         for key, worker in self.flight.told(connection.number, by_key):
             if worker in self._connections:
@@ -308,27 +381,35 @@ class Desk:
         counts.tokens_in += sum(row["tokens_in"] or 0 for row in rows)
         counts.tokens_out += sum(row["tokens_out"] or 0 for row in rows)
         counts.retryable += sum(row["retryable"] for row in rows)
-        self._unsynced.append(lambda: connection.send({"stored": len(rows)}))
+        self._unsynced.append((connection, len(rows), kept))
         if not self._syncing:
             self._syncing = True
-            task = self._thread.loop.create_task(self._sync())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._begin(self._sync())
 
     async def _sync(self) -> None:
         """Make answers durable, those of several workers at a time, then acknowledge them."""
         while self._unsynced:
-            acknowledge, self._unsynced = self._unsynced, []
+            told, self._unsynced = self._unsynced, []
             try:
                 await self._thread.loop.run_in_executor(self._disk, self.journal.sync)
-            except OSError as error:
-                self._fail(f"{self.journal.path} can't be written: {error.strerror}")
-                for connection in self._connections.values():
-                    connection.writer.close()  # nothing more can be acknowledged
-                break
-            for one in acknowledge:
-                one()
+            except RunError as error:
+                self._hold([row for _, _, rows in told for row in rows], str(error))
+            for connection, count, _ in told:
+                connection.send({"stored": count})
         self._syncing = False
+
+    def _hold(self, rows: Iterable[Row], problem: str) -> None:
+        """Keep answers that the disk does not take, and end the run: they go to their table at its end."""
+        if not self.lasting:
+            self.held += rows
+            if self.fatal is None:  # again would abandon what is in flight
+                self._fail(problem)
+        elif problem not in self._noted:
+            self._noted.add(problem)
+            warnings.warn(problem, RuntimeWarning, stacklevel=1)
+
+    def _on_alive(self, connection: _Connection, alive: bool) -> None:
+        """Take a sign of life; the reader knows its time."""
 
     def _on_release(self, connection: _Connection, keys: list[list[Any]]) -> None:
         self.counts.released += len(keys)
@@ -378,6 +459,7 @@ class Desk:
 
     def _on_stats(self, connection: _Connection, stats: dict[str, Any]) -> None:
         self.counts.calls += stats["calls"]
+        connection.in_flight = stats["in_flight"]
         self.counts.retries += stats["retries"]
         waits = self._waits.setdefault(connection.number, WaitTimes())
         waits.seconds, waits.by_reason = stats["seconds"], stats["waits"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +18,11 @@ try:
 except ImportError:  # Windows has no such locks
     fcntl = None  # type: ignore[assignment]
 
+ADVICE = (
+    "free space there, or name another folder as the journal of the target, and run again: what is answered is not "
+    "paid again"
+)
+"""What to do where the disk is full."""
 Row = Mapping[str, Any]
 """An answer: the columns of ``responses`` that a client fills, by name."""
 
@@ -25,11 +31,11 @@ class Journal:
     """One file with a line of JSON for each answer. Memory holds the places of the lines only.
 
     A line that a dead process left half written is removed when the file is opened. Each method may be called from any
-    thread. Use it as a context manager: one process has it open at a time.
+    thread. Use it as a context manager: one process has it open at a time. ``advice``: what to do if its disk is full.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, advice: str = ADVICE) -> None:
+        self.path, self.advice = path, advice
         self._lock = threading.Lock()
         self._places: dict[tuple[bytes, int], int] = {}
         self._file = -1
@@ -63,25 +69,34 @@ class Journal:
         return _packed(*key) in self._places
 
     def add(self, *rows: Row) -> None:
-        """Append answers; :meth:`sync` makes them durable."""
+        """Append answers; :meth:`sync` makes them durable. Raises RunError, and appends none, where that fails."""
         lines = [orjson.dumps(row) + b"\n" for row in rows]
         with self._lock:
-            place = self._end
+            place = end = self._end
             data = memoryview(b"".join(lines))
-            while data:
-                written = os.pwrite(self._file, data, self._end)
-                self._end += written
-                data = data[written:]
+            try:
+                while data:
+                    written = os.pwrite(self._file, data, end)
+                    end += written
+                    data = data[written:]
+            except OSError as error:
+                with suppress(OSError):
+                    os.ftruncate(self._file, place)  # what follows half a line would be lost with it
+                raise self._unwritable(error) from None
+            self._end = end
             for row, line in zip(rows, lines, strict=True):
                 self._places[_packed(row["request_hash"], row["attempt"])] = place
                 place += len(line)
 
     def sync(self) -> None:
-        """Make durable what was added."""
+        """Make durable what was added. Raises RunError where that fails."""
         with self._lock:
             end = self._end
         if end > self._synced:
-            os.fdatasync(self._file)
+            try:
+                os.fdatasync(self._file)
+            except OSError as error:
+                raise self._unwritable(error) from None
             self._synced = end
 
     def get(self, request_hash: str, attempt: int) -> Row | None:
@@ -109,6 +124,11 @@ class Journal:
             self._places.clear()
             self._end = self._synced = 0
             return True
+
+    def _unwritable(self, error: OSError) -> RunError:
+        return RunError(
+            f"the folder {self.path.parent.absolute()} takes no more answers ({error.strerror}): {self.advice}"
+        )
 
     def _rows(self, start: int, end: int | None = None) -> Iterator[Row]:
         for _, line in self._lines(start, self._end if end is None else end):

@@ -16,6 +16,8 @@ from sqlenrich.spark.desk import Desk
 from sqlenrich.spark.journal import Journal
 from sqlenrich.spark.session import check_session, desk_place
 
+ADVICE = "free space there, or set TMPDIR to another folder; until then equal requests may be asked again"
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -66,7 +68,7 @@ def register(
     stack = ExitStack()
     try:
         folder = stack.enter_context(TemporaryDirectory(prefix="sqlenrich-"))
-        journal = stack.enter_context(Journal(Path(folder) / "ai_query.journal"))
+        journal = stack.enter_context(Journal(Path(folder) / "ai_query.journal", ADVICE))
         host, announced = desk_place(session)
         desk = Desk(journal, given, host=host, announced=announced, port=desk_port, lasting=True)
         desk.assignments[NAME] = Assignment(given, None)

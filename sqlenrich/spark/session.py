@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlenrich.core.errors import ConfigError, RunError
@@ -20,6 +23,7 @@ LOOPBACK = "127.0.0.1"
 INSTALL = "pip install 'sqlenrich[spark]'"
 PYTHON_WORKER = "from the Python worker:"
 """The end of a line of Spark behind which stands what Python said."""
+_LOCAL = re.compile(r"local(\[.*\])?")
 _EXCEPTION = re.compile(r"[\w.]*(Error|Exception): \S")
 
 
@@ -36,8 +40,12 @@ def check_session(session: object) -> SparkSession:
     return session  # type: ignore[return-value]
 
 
-def open_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
-    """Give the active session, or start one at ``master``. Raises ConfigError, RunError with the first line."""
+def open_session(master: str | None, conf: Mapping[str, str], log: Path | None = None) -> SparkSession:
+    """Give the active session, or start one at ``master``. Raises ConfigError, RunError with the first line.
+
+    A local master's tasks run with this Python, where nothing else names one. What Java and the tasks write to stderr
+    goes to the file ``log``.
+    """
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -48,22 +56,58 @@ def open_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
             raise ConfigError("which Spark? Give --spark MASTER (local[4], spark://host:7077, k8s://..., yarn)")
         return active
     given = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR", **conf}
+    if _LOCAL.fullmatch(master):
+        given.setdefault("spark.pyspark.python", os.environ.get("PYSPARK_PYTHON", sys.executable))
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     builder: Any = SparkSession.builder
     builder = builder.master(master).appName("sqlenrich")
     for name, value in given.items():
         builder = builder.config(name, value)
     try:
-        return check_session(builder.getOrCreate())
+        with _python(given.get("spark.pyspark.python")), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # pyspark's about versions of pandas
+            _start_java(master, given, log)
+            return check_session(builder.getOrCreate())
     except ConfigError:
         raise
     except Exception as error:  # Java's errors have no class in common
-        raise RunError(f"Spark does not start at {master}: {first_line(error)}") from None
+        told = "" if log is None else f" (Spark's own lines are in {log})"
+        raise RunError(f"Spark does not start at {master}: {first_line(error)}{told}") from None
     finally:
         if threading.current_thread() is threading.main_thread():
             # Spark's own handler would cancel all jobs: answers in flight would be lost.
             for number, handler in handlers.items():
                 signal.signal(number, handler)
+
+
+@contextmanager
+def _python(program: str | None) -> Iterator[None]:
+    """Let the session that is made run this Python in its tasks: pyspark reads it from the environment alone."""
+    before = os.environ.get("PYSPARK_PYTHON")
+    if program is not None:
+        os.environ["PYSPARK_PYTHON"] = program
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("PYSPARK_PYTHON", None)
+        else:
+            os.environ["PYSPARK_PYTHON"] = before
+
+
+def _start_java(master: str, conf: Mapping[str, str], log: Path | None) -> None:
+    """Start Java with its stderr in a file, where this process has none yet."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if log is None or SparkContext._gateway is not None:
+        return
+    log.parent.mkdir(parents=True, exist_ok=True)
+    given = SparkConf(loadDefaults=False).setMaster(master).setAll(list(conf.items()))
+    with log.open("ab") as file:
+        start: Any = SparkContext._ensure_initialized
+        launch: Any = launch_gateway
+        start(gateway=launch(given, {"stderr": file, "stdout": file}))
 
 
 @contextmanager
@@ -108,7 +152,7 @@ def mapped(rows: DataFrame, work: Callable[..., Any], schema: str) -> DataFrame:
 def desk_place(session: SparkSession) -> tuple[str, str]:
     """Give where a desk listens on the driver, and how executors reach it."""
     context = session.sparkContext
-    if re.fullmatch(r"local(\[.*\])?", str(context.master)):  # its tasks run in the driver
+    if _LOCAL.fullmatch(str(context.master)):  # its tasks run in the driver
         return LOOPBACK, LOOPBACK
     conf = context.getConf()
     host = conf.get("spark.driver.host") or LOOPBACK

@@ -119,6 +119,12 @@ class SharedBudget:
         for known in (self._calls, self._reserved, self._waiting):
             known.pop(worker, None)
 
+    def close(self) -> None:
+        """Count what is leased as used: the account may go on at another desk."""
+        self.budget.calls += self._leased_calls
+        self.budget.spent += self._leased
+        self._leased_calls, self._leased = 0, FREE
+
     def grants(self, workers: int) -> Iterator[tuple[int, int, Decimal] | tuple[int, str]]:
         """Give to those who wait calls and money, or the cap that is reached."""
         for worker, cost in list(self._waiting.items()):

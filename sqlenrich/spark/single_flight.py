@@ -12,6 +12,11 @@ Key = tuple[str, int]
 """A request: its hash and the number of the attempt."""
 
 
+def key_of(row: Row) -> Key:
+    """Give the request that an answer is for."""
+    return row["request_hash"], row["attempt"]
+
+
 class Wanted(NamedTuple):
     """What becomes of the requests that a worker wants, by their places in its list."""
 
@@ -79,6 +84,10 @@ class SingleFlight:
                 if others[1:]:
                     self._waiting[key] = others[1:]
         return handed
+
+    def owned(self, worker: int) -> int:
+        """Give how many requests a worker has to ask and has not told."""
+        return len(self._owned.get(worker, ()))
 
     def forget_waiting(self, worker: int) -> None:
         """Record that a worker waits for nothing any more."""

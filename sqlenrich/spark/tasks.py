@@ -11,6 +11,8 @@ from sqlenrich.spark.rows import answer_batch, requests_of
 from sqlenrich.spark.worker import WorkerError, worker_of
 
 PREFLIGHT = "problem string, answered bigint"
+NOTHING = ("CAST(NULL AS STRING) AS request_hash", "id AS attempt", "CAST(NULL AS STRING) AS prompt")
+"""The columns of a row that is no request: a task that gets it only connects."""
 
 
 def ask(batches: Iterable[pa.RecordBatch], address: DeskAddress, assignment: str) -> Iterator[pa.RecordBatch]:
@@ -28,7 +30,7 @@ def ask(batches: Iterable[pa.RecordBatch], address: DeskAddress, assignment: str
 
 def preflight(batches: Iterable[pa.RecordBatch], address: DeskAddress, assignment: str) -> Iterator[pa.RecordBatch]:
     """Ask a few requests, as one task; give how many are answered, or why this executor can't ask."""
-    requests = list(requests_of(batches))
+    requests = [request for request in requests_of(batches) if request.request_hash is not None]
     problem, answered = None, 0
     try:
         answered = worker_of(address, assignment).preflight(requests)

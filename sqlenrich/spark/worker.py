@@ -13,7 +13,7 @@ from datetime import UTC
 from decimal import Decimal
 from itertools import islice
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -30,7 +30,8 @@ from sqlenrich.spark.address import DeskAddress
 from sqlenrich.spark.assignment import HandedKey, config_of, endpoint_of, price_of
 from sqlenrich.spark.journal import Row
 from sqlenrich.spark.leases import DeskLeases, LeasedBudget
-from sqlenrich.spark.single_flight import Key
+from sqlenrich.spark.single_flight import Key, key_of
+from sqlenrich.spark.sockets import end_when_lost
 
 WANTED = 128
 """The requests of one question to the desk."""
@@ -41,6 +42,8 @@ what a lost process has to ask again."""
 KNOWN_AT_ONCE = 4096
 """Known answers that are held at most before they are given on."""
 CONNECT_S = 10.0
+GONE = "the driver is gone"
+T = TypeVar("T")
 
 
 class Worker:
@@ -57,6 +60,7 @@ class Worker:
         self._replies: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
         self._stored: SimpleQueue[int | None] = SimpleQueue()
         self._events: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        self._gone = threading.Event()
         self._told_calls = self._told_retries = self._unacknowledged = 0
         hello = {"token": address.token, "version": __version__, "assignment": assignment, "host": socket.gethostname()}
         self._send({**hello, "pid": os.getpid()})
@@ -71,7 +75,7 @@ class Worker:
         self._leases = DeskLeases(settings["buckets"], self._tell_limits)
         self._budget = LeasedBudget(price_of(settings["price"]), self._tell_limits, capped=settings["capped"])
         self._assignment = assignment
-        self._keys: SimpleQueue[str | None] = SimpleQueue()
+        self._keys: SimpleQueue[tuple[str | None] | None] = SimpleQueue()
         endpoint = endpoint_of(settings, HandedKey(settings["key"], self._key_again))
         self.client = Client(_model(settings, endpoint, config, self._budget, self._leases), concurrency=1,
                              unstored=UNSTORED, batch_rows=BATCH_ROWS, budget=self._budget)  # fmt: skip
@@ -82,8 +86,10 @@ class Worker:
         self._leases.in_flight = lambda: limiter.in_flight
         for _ in range(settings["stop"]):
             self.client.stop()
+        end_when_lost(self._socket, settings["silent_s"])
         self._reader = threading.Thread(target=self._read, name="sqlenrich-desk", daemon=True)
         self._reader.start()
+        threading.Thread(target=self._live, args=[settings["alive_s"]], name="sqlenrich-alive", daemon=True).start()
 
     def ask(self, requests: Iterator[Request]) -> Iterator[list[Row]]:
         """Give the answers as they come: those that this process asks, and those that the desk knows or gets.
@@ -114,31 +120,27 @@ class Worker:
         except RunError as error:
             self._send({"fatal": str(error)})
         finally:
-            left = {_key(request) for request in mine} - {_key_of(row) for row in told}
+            left = {_key(request) for request in mine} - {key_of(row) for row in told}
             self.leave(left)
         return len(told) + len(wanted["known"])
 
     def want(self, requests: Sequence[Request]) -> dict[str, Any]:
         """Ask the desk who asks these requests."""
         self._send({"want": [_key(request) for request in requests]})
-        reply = self._replies.get()
-        if reply is None:
-            raise ConnectionError("the driver is gone")
-        return reply
+        return _next(self._replies)
 
     def tell(self, rows: Sequence[Row]) -> None:
         """Tell the desk answers, and wait until those told before are durable."""
         if not rows:
             return
-        self._send({"told": rows})
+        self._send({"told": rows} | self._stats())
         self._unacknowledged += 1
         self.settle(1)
 
     def settle(self, most: int = 0) -> None:
         """Wait until at most so many batches that were told are not durable."""
         while self._unacknowledged > most:
-            if self._stored.get() is None:
-                raise ConnectionError("the driver is gone")
+            _next(self._stored)
             self._unacknowledged -= 1
 
     def leave(self, keys: Iterable[Key]) -> None:
@@ -154,9 +156,7 @@ class Worker:
     def events(self, *, wait: bool) -> Iterator[dict[str, Any]]:
         """Give what the desk has told meanwhile; with ``wait`` at least one thing."""
         while wait or not self._events.empty():
-            event = self._events.get()
-            if event is None:
-                raise ConnectionError("the driver is gone")
+            event = _next(self._events)
             wait = False
             yield event
 
@@ -167,9 +167,9 @@ class Worker:
         return row
 
     def report(self) -> None:
-        """Tell the desk new warnings and the counts of calls."""
-        notes = self.client.new_warnings()
-        self._send(self._stats() | ({"notes": notes} if notes else {}))
+        """Tell the desk new warnings."""
+        if notes := self.client.new_warnings():
+            self._send({"notes": notes})
 
     def close(self) -> None:
         """End the client and the connection."""
@@ -185,10 +185,12 @@ class Worker:
                 self.client.__exit__(None, None, None)
 
     def _stats(self) -> dict[str, Any]:
+        sent = self._limiter.in_flight  # read before the calls, which then have all of these
         stats, waits = self.client.stats, self._limiter.wait_times
         calls, retries = stats.calls - self._told_calls, stats.retries - self._told_retries
         self._told_calls, self._told_retries = stats.calls, stats.retries
-        return {"stats": {"calls": calls, "retries": retries, "seconds": waits.seconds, "waits": dict(waits.by_reason)}}
+        counts = {"calls": calls, "retries": retries, "in_flight": sent}
+        return {"stats": {**counts, "seconds": waits.seconds, "waits": dict(waits.by_reason)}}
 
     def _first_line(self, address: DeskAddress) -> dict[str, Any]:
         line = self._lines.readline()
@@ -204,12 +206,17 @@ class Worker:
 
     def _send(self, message: Mapping[str, Any]) -> None:
         data = orjson.dumps(message) + b"\n"
-        with self._sending:
-            self._socket.sendall(data)
+        try:
+            with self._sending:
+                self._socket.sendall(data)
+        except OSError:
+            raise ConnectionError(GONE) from None
 
     def _key_again(self) -> str | None:
         self._send({"key": self._assignment})
-        return self._keys.get()
+        with suppress(ConnectionError):
+            return _next(self._keys)[0]
+        return None
 
     def _tell_limits(self, message: Mapping[str, Any]) -> None:
         with suppress(OSError):  # where the desk is gone, the reader ends this worker
@@ -217,6 +224,12 @@ class Worker:
 
     def _post(self, action: Callable[..., object], *arguments: object) -> None:
         self.client._post(action, *arguments)
+
+    def _live(self, every_s: float) -> None:
+        """Tell the desk regularly that this process is not stopped."""
+        with suppress(OSError):
+            while not self._gone.wait(every_s):
+                self._send({"alive": True})
 
     # In the reader's thread ------------------------------------------------------------------------------------------
 
@@ -227,6 +240,7 @@ class Worker:
         except (OSError, ValueError):
             pass
         # The desk is gone: nothing can be stored any more.
+        self._gone.set()
         for queue in (self._replies, self._stored, self._events, self._keys):
             queue.put(None)
         for _ in range(2):
@@ -238,7 +252,7 @@ class Worker:
         elif "stored" in message:
             self._stored.put(message["stored"])
         elif "key" in message:
-            self._keys.put(message["key"])
+            self._keys.put((message["key"],))
         elif "late" in message or "over" in message:
             self._events.put(message)
         elif "stop" in message:
@@ -290,7 +304,7 @@ class _Flight:
             for batch in client.stream(self._mine()):
                 told = [self.worker.row(answer) for answer in batch]
                 self.worker.tell(told)
-                self.owned.difference_update(map(_key_of, told))
+                self.owned.difference_update(map(key_of, told))
                 self.worker.report()
                 self._hear(wait=False)
                 yield from self._given(told)
@@ -330,7 +344,7 @@ class _Flight:
         """Take the answers of others, and the requests that are handed over."""
         for event in self.worker.events(wait=wait):
             if (row := event.get("late")) is not None:
-                if self.elsewhere.pop(_key_of(row), None) is not None:
+                if self.elsewhere.pop(key_of(row), None) is not None:
                     self.ready.append(row)
             elif (given := event.get("over")) is not None:
                 key = (given[0], given[1])
@@ -355,6 +369,15 @@ def worker_of(address: DeskAddress, assignment: str, config: RequestConfig | Non
             worker.close()
     _WORKERS[key] = Worker(address, assignment, config)
     return _WORKERS[key]
+
+
+def _next(queue: SimpleQueue[T | None]) -> T:
+    """Wait for the next thing that the desk says. Raises ConnectionError once the desk is gone, to all who ask."""
+    found = queue.get()
+    if found is None:
+        queue.put(None)
+        raise ConnectionError(GONE)
+    return found
 
 
 def _connect(address: DeskAddress) -> socket.socket:
@@ -392,7 +415,3 @@ def _model(
 
 def _key(request: Request) -> Key:
     return request.request_hash, request.attempt
-
-
-def _key_of(row: Row) -> Key:
-    return row["request_hash"], row["attempt"]

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,11 +24,15 @@ from sqlglot import exp
 
 import sqlenrich as se
 from sqlenrich.plan.plan import Plan
-from sqlenrich.runner.backends.spark.backend import SparkBackend, SparkPlace
+from sqlenrich.runner.backends.base import RunStart, Snapshot
+from sqlenrich.runner.backends.spark.backend import SparkBackend, SparkPlace, SparkPolicy
+from sqlenrich.runner.backends.spark.pending import RANGE, PendingPart
+from sqlenrich.spark.desk import DeskPolicy
 from sqlenrich.spark.journal import Journal, Row
 from sqlenrich.spark.session import settings
 from tests.standins.spark import spark_session
 from tests.support.endpoint import ScriptedEndpoint
+from tests.support.full_disk import fill_disk
 from tests.support.hostile import TEXTS
 from tests.support.runs import rows as duckdb_rows
 from tests.support.runs import write_csv, write_prompt
@@ -172,6 +184,97 @@ def test_what_a_cancelled_job_has_in_flight_is_kept(spark: SparkSession, message
     assert (report.pending, report.calls) == (0, len(server.asked) - before)
 
 
+def asking(port: int) -> list[int]:
+    """The Python processes of the session's tasks that have a connection to a port."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    sockets = {f"socket:[{line[9]}]" for line in lines if line[2].endswith(f":{port:04X}")}
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            named = b"pyspark" in (folder / "cmdline").read_bytes()
+            if named and any(os.readlink(one) in sockets for one in (folder / "fd").iterdir()):
+                found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="it looks for processes in /proc")
+def test_processes_that_are_stopped_end_no_run(spark: SparkSession, messages: Path, tmp_path: Path) -> None:
+    """Spark waits for them for ever. Their requests are asked by others; those that they told are asked once."""
+    enrichment, folder = se.load(write_prompt(tmp_path)), f"{tmp_path}/out"
+    backend = SparkBackend(SparkPlace(folder, session=spark, desk_policy=DeskPolicy(silent_s=1.0)))
+    with ScriptedEndpoint(latency_s=0.3) as server:
+        endpoint = se.Endpoint(server.url, model="mock", concurrency=8)
+        stopped: list[int] = []
+
+        def stop() -> None:
+            while len(server.asked) < 20:
+                time.sleep(0.01)
+            stopped.extend(asking(urlsplit(server.url).port or 0))
+            for pid in stopped:
+                os.kill(pid, signal.SIGSTOP)
+
+        stopping = threading.Thread(target=stop)
+        stopping.start()
+        report = se.run(enrichment, input=messages, output=backend, model=endpoint)
+        stopping.join()
+        assert stopped
+        assert report.pending == 0
+        assert len({seen.prompt for seen in server.asked}) <= len(server.asked) <= report.calls
+    rows = spark.read.parquet(f"{folder}/intent_responses").count()
+    assert rows == report.distinct_requests
+
+
+def test_a_full_disk_under_the_journal_ends_the_run(
+    spark: SparkSession, messages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enrichment, folder = se.load(write_prompt(tmp_path)), f"{tmp_path}/out"
+    with ScriptedEndpoint(latency_s=0.05) as server:
+        endpoint = se.Endpoint(server.url, model="mock", concurrency=4)
+        with monkeypatch.context() as patch:
+            fill_disk(patch, 5_000, "pwrite")
+            with pytest.raises(se.RunError, match=f"^the folder {tmp_path}/.sqlenrich takes no more answers"):
+                se.run(enrichment, spark=spark, input=messages, output=folder, model=endpoint)
+        before = len(server.asked)
+        kept = spark.read.parquet(f"{folder}/intent_responses").count()
+        report = se.run(enrichment, spark=spark, input=messages, output=folder, model=endpoint)
+        assert 0 < kept == before < len(server.asked) == report.distinct_requests
+
+
+@pytest.mark.parametrize("place", ["folder", "enriched"])
+def test_a_statement_reads_the_files_of_its_range(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """64 requests in 16 ranges of 1 to 9; statements of at most 8 requests: each file is read once, but for one."""
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"id": range(64), "body": [f"text {n}" for n in range(64)]}), tmp_path / "many.parquet")
+    place = f"{tmp_path}/out" if place == "folder" else place
+    backend = SparkBackend(SparkPlace(place, session=spark), SparkPolicy(range_rows=4))
+    read, sizes = list[int](), dict[str, int]()
+    of = PendingPart.of
+
+    def measured(part: PendingPart, pending: Any) -> Any:
+        found: Any = of(part, pending)
+        found.collect()
+        plan = found._jdf.queryExecution().executedPlan()
+        read.append(plan.collectLeaves().apply(0).metrics().apply("numFiles").value())
+        assert f"PartitionFilters: [isnotnull({RANGE}#" in plan.toString()
+        for one in part.ranges:
+            sizes.setdefault(str(one.name), one.rows)
+        return found
+
+    monkeypatch.setattr(PendingPart, "of", measured)
+    enrichment = se.load(write_prompt(tmp_path))
+    with ScriptedEndpoint() as server:
+        endpoint = se.Endpoint(server.url, model="mock", concurrency=8)
+        report = se.run(
+            enrichment, input=tmp_path / "many.parquet", output=backend, model=endpoint, tables="many", chunk_rows=8
+        )
+        assert len(server.asked) == report.calls == 64
+    assert (len(sizes) > 8, sum(sizes.values())) == (True, 64)
+    # Less the preflight's. Of a range with more requests than a statement asks, the file is read for its bound too.
+    assert len(sizes) <= sum(read[1:]) <= len(sizes) + 2 * sum(size > 8 for size in sizes.values())
+
+
 def test_a_folder_that_another_program_wrote_is_read_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
     out = f"{tmp_path}/out"
     backend = SparkBackend(SparkPlace(out, session=spark))
@@ -257,6 +360,69 @@ def test_csv_and_json_lines_are_read_as_by_duckdb(spark: SparkSession, tmp_path:
     assert plain(found) == plain(duckdb_rows(tmp_path / "own.duckdb", "SELECT _row, prompt FROM intent_prompts"))
 
 
+@pytest.mark.parametrize("stored", [True, False])
+def test_columns_that_spark_cannot_read_end_no_run(spark: SparkSession, tmp_path: Path, stored: bool) -> None:
+    """Where nothing names them. A name may hold a dot."""
+    unreadable = {"many": pa.array([1, 2], pa.uint64()), "half": pa.array([1.5, 2.5], pa.float16())}
+    given: Any = pa.table({"id": [1, 2], "a.b": ["one", "two"], **unreadable})
+    if stored:
+        pq.write_table(given, tmp_path / "in.parquet")
+        given = tmp_path / "in.parquet"
+    header = 'key: [id]\ncolumns: {body: {from: "a.b"}}\n'
+    prompt = se.load(write_prompt(tmp_path, header, "{{ body }}"))
+    report = se.run(prompt, spark=spark, input=given, output=f"{tmp_path}/out", mock=True)
+    assert (report.rows_in, report.pending) == (2, 0)
+    found = spark.read.parquet(f"{tmp_path}/out/intent_prompts").select("prompt").collect()
+    assert plain(found) == [("one",), ("two",)]
+
+
+def test_a_killed_run_has_a_last_line_once_another_begins(spark: SparkSession, tmp_path: Path) -> None:
+    backend = SparkBackend(SparkPlace(f"{tmp_path}/out", session=spark))
+    snapshot = Snapshot("d", "m", None, False, ["id"], None, None, None)
+    starts = [
+        RunStart(run, "intent", datetime(2026, 11, day, tzinfo=UTC), snapshot, "{}")
+        for day, run in enumerate(("killed", "next"), 1)
+    ]
+    with backend:
+        for start in starts:
+            backend.ledger.begin(start, known=True)
+        backend.ledger.record(starts[1], "done", {})
+        runs = spark.read.parquet(f"{tmp_path}/out/_sqlenrich_runs").where("ended_at IS NOT NULL")
+        assert plain(runs.select("run_id", "status").collect()) == [("killed", "failed"), ("next", "done")]
+        assert backend.ledger.last_snapshot("intent").digest == "d"
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_a_command_at_a_local_master(tmp_path: Path, bare: bool) -> None:
+    """It needs no activated environment: its tasks run with its own Python. Its lines are all that the user sees.
+
+    ``bare``: a Python without packages is set for the tasks. That is told before a table is made.
+    """
+    python = tmp_path / "python3"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    python.chmod(0o755)
+    (tmp_path / "in.csv").write_text("id,body\n1,one\n2,two\n")
+    write_prompt(tmp_path)
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYSPARK_PYTHON", "PYTHONPATH")}
+    environment |= {"PATH": f"{tmp_path}:{environment['PATH']}", "COLUMNS": "200"}
+    environment |= {"PYSPARK_PYTHON": str(python)} if bare else {}
+    with ScriptedEndpoint() as server:
+        done = subprocess.run(
+            [sys.executable, "-m", "sqlenrich", "run", "intent.prompt", "--input", "in.csv", "--spark", "local[1]",
+             "--output", f"{tmp_path}/out", "--endpoint", server.url, "--model", "mock", "--yes"],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    told = done.stdout + done.stderr
+    assert not re.search(r"WARN|ERROR|Traceback|\tat |log4j|pandas", told)
+    assert (tmp_path / ".sqlenrich" / "spark.log").exists()
+    if bare:
+        lines = [line for line in done.stderr.splitlines() if not line.startswith("reading the rows")]
+        assert (done.returncode, (tmp_path / "out").exists()) == (1, False)
+        assert re.search("is not installed on the executors: install", lines[0])
+    else:
+        assert (done.returncode, len(server.asked)) == (0, 2), told
+
+
 class Connect:
     """What a session of Spark Connect looks like."""
 
@@ -271,8 +437,10 @@ Connect.__module__ = "pyspark.sql.connect.session"
     ("key: [id]\n", {"output": None}, r"spark: where to\? Give --output SCHEMA, or a folder"),
     ("key: [id]\n", {"profile": "p"}, "--profile goes with a warehouse"),
     ("key: [id]\n", {"output": "nowhere"}, "there is no schema nowhere; make it: CREATE SCHEMA nowhere"),
-    ("key: [id]\n", {"input": "raw.nothing"}, "there is no table raw.nothing, or it can't be read"),
-    ("key: [id]\n", {"input": "SELECT nothing"}, r"the query of --input can't be read: .*UNRESOLVED_COLUMN"),
+    ("key: [id]\n", {"input": "raw.nothing"}, "^there is no table raw.nothing in Spark, or it can't be read"),
+    ("key: [id]\n", {"input": "SELECT nothing"}, r"the query of --input can't be read: Spark: .*UNRESOLVED_COLUMN"),
+    ("key: [id]\n", {"input": pa.table({"id": [1], "body": pa.array([1], pa.uint64())})},
+     "Spark can't read the column \"body\", whose type is uint64; write it with another type"),
     ("key: [id]\n", {"input": "none.parquet"}, "none.parquet: no such file"),
     ("key: [nr]\n", {}, 'no column "nr" in .*; there are: id, body'),
     ("", {"input": "SELECT 1 AS id"}, "a table has no row numbers: write key"),

@@ -46,8 +46,14 @@ def test_each_request_is_asked_once_and_a_failure_is_a_row(spark: SparkSession) 
             assert all(b'"model":"mock","max_tokens":9,"temperature":0.0' in one for one in bodies)
             asked_again = [tuple(row) for row in spark.sql(CALL.format("asked")).collect()]
             assert (asked_again, len(server.asked)) == (found, 10)
-            with pytest.raises(Exception, match="ai_query has no argument tone; there are: endpoint, request"):
-                spark.sql("SELECT ai_query('fast', body, tone => 'x') FROM asked").collect()
+            for argument, problem in (
+                ("tone => 'x'", "ai_query has no argument tone; there are: endpoint, request"),
+                ("returnType => 'STRING'", "ai_query: returnType is 'ARRAY<FLOAT>' beside modelParameters"),
+                ("responseFormat => 'STRUCT<x: INT>'", "ai_query: responseFormat is .*; no type of SQL"),
+            ):
+                with pytest.raises(Exception, match=problem):
+                    spark.sql(f"SELECT ai_query('fast', concat('new ', body), {argument}) FROM asked").collect()
+            assert len(server.asked) == 10
         with pytest.raises(Exception, match="ai_query"):
             spark.sql(CALL.format("asked")).collect()
         registered.close()
@@ -100,9 +106,14 @@ def test_arguments_that_are_refused(positional: int, named: dict[str, Any], prob
 
 @pytest.mark.parametrize(("parts", "problem"), [
     (("", "", ""), "the first argument is NULL"),
-    (("m", "", "{"), "responseFormat is not JSON"),
-    (("m", "", "[]"), "responseFormat must be an object"),
-    (("m", "", "", "STRING"), "returnType is 'ARRAY<FLOAT>' beside modelParameters"),
+    (("m", "", "{"), "responseFormat is JSON .*; no type of SQL. It is '{'"),
+    (("m", "", "[]"), 'responseFormat is .*"json_schema"'),
+    (("m", "", "STRUCT<result: STRUCT<x: INT>>"), "responseFormat is .*no type of SQL. It is 'STRUCT<result: STRUCT"),
+    (("m", "", '{"type": "json_schema"}'), 'responseFormat is .*"json_schema"'),
+    (("m", "", '{"type": "xml"}'), 'responseFormat is .*"json_schema"'),
+    (("m", "hot", ""), "modelParameters is named_struct.* It is 'hot'"),
+    (("m", "[1]", ""), "modelParameters is named_struct"),
+    (("m", "", "", "STRING"), "returnType is 'ARRAY<FLOAT>' beside modelParameters .*It is 'STRING'"),
     (("m", "", "", "ARRAY<FLOAT>"), "returnType is 'ARRAY<FLOAT>' beside modelParameters"),
 ])  # fmt: skip
 def test_what_no_request_can_be_made_of(parts: tuple[str, ...], problem: str) -> None:

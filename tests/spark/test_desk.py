@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from decimal import Decimal
 from pathlib import Path
@@ -27,12 +29,13 @@ from sqlenrich.plan.plan import RESPONSES
 from sqlenrich.spark import rows as arrow
 from sqlenrich.spark.address import DeskAddress
 from sqlenrich.spark.assignment import Assignment, HandedKey, config_of, endpoint_of
-from sqlenrich.spark.desk import Desk
+from sqlenrich.spark.desk import Desk, DeskPolicy
 from sqlenrich.spark.journal import Journal
 from sqlenrich.spark.session import first_line
 from sqlenrich.spark.shares import SharedBuckets
 from sqlenrich.spark.worker import Worker, WorkerError
 from tests.support.endpoint import ScriptedEndpoint
+from tests.support.full_disk import fill_disk
 
 PRICE = {"input": "1", "cached": "1", "output": "1000"}
 
@@ -42,9 +45,11 @@ def requests(*places: range) -> list[Request]:
 
 
 @contextmanager
-def desk_of(folder: Path, url: str, budget: Budget | None = None, **settings: Any) -> Iterator[Desk]:
+def desk_of(
+    folder: Path, url: str, budget: Budget | None = None, policy: DeskPolicy | None = None, **settings: Any
+) -> Iterator[Desk]:
     endpoint = Endpoint(url, **{"concurrency": 8, **settings})
-    with Journal(folder / "journal") as journal, Desk(journal, endpoint, budget=budget) as desk:
+    with Journal(folder / "journal") as journal, Desk(journal, endpoint, budget=budget, policy=policy) as desk:
         origin = {"run_id": "r", "version": None, "fingerprint": "f"}
         config = RequestConfig("mock", params={"max_tokens": 10})
         desk.assignments["run"] = Assignment(endpoint, config, origin, PRICE)
@@ -143,6 +148,84 @@ def test_a_lost_worker_loses_what_was_in_flight(tmp_path: Path) -> None:
         assert sorted(other[0]) == hashes(all_rows)
         assert server.tally.stats()["requests"] - 600 <= 8 + 128
         assert desk.counts.handed_over > 0
+        # What it may have sent counts, also where nobody told it.
+        assert server.tally.stats()["requests"] <= desk.counts.calls <= 600 + 8 + 3 * 128
+        assert "ended without telling all of its calls" in "".join(desk.new_notes())
+
+
+def test_the_calls_of_lost_workers_count_for_the_next_desk_of_a_run(tmp_path: Path) -> None:
+    budget = Budget(max_calls=60)
+    with ScriptedEndpoint(latency_s=0.02) as server:
+        with desk_of(tmp_path, server.url, budget) as desk:
+            lost = Worker(desk.address, "run")
+            next(lost.ask(iter(requests(range(300)))))
+            lost._socket.shutdown(2)
+            lost.close()
+        assert 0 < len(server.asked) <= budget.calls < 60
+        with desk_of(tmp_path, server.url, budget) as desk:
+            ask(desk, [requests(range(300, 600))])
+        assert (len(server.asked) <= budget.calls, budget.calls, budget.reached) == (True, 60, "max_calls")
+
+
+SHORT = DeskPolicy(silent_s=0.6)
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_what_a_worker_has_that_says_nothing_is_asked_by_others(tmp_path: Path, silent: bool) -> None:
+    """A process that is stopped, or whose host is gone without a word. One that only waits says that it lives."""
+    rows = requests(range(20))
+    with ScriptedEndpoint() as server, desk_of(tmp_path, server.url, policy=SHORT) as desk, ExitStack() as stack:
+        if silent:
+            given = desk.address
+            other = stack.enter_context(socket.create_connection((given.host, given.port)))
+            hello = {"token": given.token, "version": __version__, "assignment": "run", "host": "h", "pid": 7}
+            for message in (hello, {"busy": True}, {"want": [(row.request_hash, 1) for row in rows]}):
+                other.sendall(orjson.dumps(message) + b"\n")
+            while not desk.busy():
+                time.sleep(0.01)
+        else:
+            waiting = Worker(desk.address, "run")
+            time.sleep(2 * SHORT.silent_s)
+            assert sum(map(len, waiting.ask(iter(rows)))) == 20
+            waiting.close()
+        began = time.monotonic()
+        assert hashes(rows) == sorted(ask(desk, [rows])[0])
+        assert time.monotonic() - began < 5 * SHORT.silent_s
+        assert desk.counts.silent == silent
+        assert ("the worker process 7 of h says nothing for 0.6 s" in "".join(desk.new_notes())) == silent
+
+
+@pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
+def test_a_full_disk_ends_the_run_with_all_that_was_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    parts = [requests(range(300)), requests(range(300, 600))]
+    with ScriptedEndpoint(latency_s=0.01) as server, desk_of(tmp_path, server.url) as desk:
+        fill_disk(monkeypatch, 30_000, call)
+        found = ask(desk, parts)
+        assert re.fullmatch(
+            rf"the folder {tmp_path} takes no more answers \(No space left on device\): free space there, or .*",
+            desk.fatal or "",
+        )
+        kept = {row["request_hash"] for row in (*desk.journal.rows(), *desk.held)}
+        assert kept == {one for part in found for one in part}
+        assert len(desk.journal) < len(kept) == len(server.asked) < 600 or call == "fdatasync"
+    with Journal(tmp_path / "journal") as left:  # no half line
+        assert len(left) == len(list(left.rows())) > 0
+
+
+def test_a_worker_whose_desk_is_gone_ends(tmp_path: Path) -> None:
+    """With a batch that is told and not acknowledged."""
+    with ScriptedEndpoint(latency_s=0.01) as server, desk_of(tmp_path, server.url) as desk:
+        worker = Worker(desk.address, "run")
+        stream = worker.ask(iter(requests(range(600))))
+        next(stream)
+        desk.journal.sync = lambda: time.sleep(0.2)  # type: ignore[method-assign]
+        threading.Timer(0.1, lambda: worker._socket.shutdown(2)).start()
+        with pytest.raises(ConnectionError, match="the driver is gone"):
+            for _ in stream:
+                pass
+        worker.close()
 
 
 def test_a_stopped_run_keeps_what_is_in_flight(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from sqlenrich.core.version import __version__
+from sqlenrich.spark.sockets import end_when_lost
 from sqlenrich.spark.vllm.checks import CheckError, Metrics, Server
 from sqlenrich.spark.vllm.guard import KILL_S, exit_status
 from sqlenrich.spark.vllm.host import OwnServer, Port, publish_server, sweep
@@ -29,7 +30,7 @@ from sqlenrich.spark.vllm.policy import LOG_TAIL_LINES, FleetPolicy
 from sqlenrich.spark.vllm.processes import adopt_orphans, kill_descendants, start_of
 from sqlenrich.spark.vllm.status import GIVEN_UP, READY, STARTING, ServerStatus, with_metrics
 
-SILENT_MS = 15_000
+SILENT_S = 15.0
 """The driver is gone where it takes no byte for this time."""
 HOPELESS = (
     "error: unrecognized arguments: ",
@@ -144,8 +145,7 @@ class Keeper:
     def _join(self, writer: asyncio.StreamWriter) -> str:
         """Say who it is; give the address by which this host reaches the driver."""
         connection: socket.socket = writer.get_extra_info("socket")
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENT_MS)
+        end_when_lost(connection, SILENT_S)
         _send(writer, {"kind": "keeper", "token": self._ticket.token, "version": __version__})
         return str(connection.getsockname()[0])
 

@@ -23,12 +23,15 @@ from sqlenrich.runner.backends.base import Counts, Origin, RunStart, Source
 from sqlenrich.runner.backends.ledger import LEDGER
 from sqlenrich.runner.backends.spark.connection import SparkConnection
 from sqlenrich.runner.backends.spark.ledger import AppendedLedger
+from sqlenrich.runner.backends.spark.pending import RANGE, digits_of, in_ranges
 from sqlenrich.runner.backends.spark.source import is_file, is_query, open_files, open_memory, open_query, open_table
 from sqlenrich.runner.backends.spark.tables import SparkTables
 from sqlenrich.runner.backends.statements import INCOMING, StatementBackend
 from sqlenrich.runner.inputs import EncodedFiles, Input, TableInMemory
+from sqlenrich.spark.desk import DeskPolicy
 from sqlenrich.spark.journal import Journal, Row
 from sqlenrich.spark.session import check_session, one_line_errors, open_session, settings
+from sqlenrich.spark.single_flight import key_of
 from sqlenrich.spec.enrichment import Enrichment
 
 if TYPE_CHECKING:
@@ -57,13 +60,16 @@ class SparkPlace:
     """The folder of the journal on the driver; None: ``.sqlenrich`` in the current one."""
     desk_port: int = 0
     """The port at which executors reach the driver; 0: any."""
+    desk_policy: DeskPolicy = field(default_factory=DeskPolicy)
 
 
 @dataclass(frozen=True)
 class SparkPolicy:
-    """How many answers are written by one statement."""
+    """How many answers are written, and requests are read, at a time."""
 
     insert_rows: int = 50_000
+    range_rows: int = 250_000
+    """Pending requests beyond this number are parted by their hashes, into ranges of at most so many if that can be."""
 
 
 class SparkBackend(StatementBackend):
@@ -87,6 +93,11 @@ class SparkBackend(StatementBackend):
         self._doubtful = False
 
     @property
+    def _folder(self) -> Path:
+        """The folder of the journal."""
+        return Path(self.where.journal or ".sqlenrich")
+
+    @property
     def session(self) -> SparkSession:
         """The open session."""
         return self.spark.session
@@ -94,7 +105,8 @@ class SparkBackend(StatementBackend):
     def __enter__(self) -> Self:
         """Open the session. Raises ConfigError for an output that is not there."""
         own = self.where.session is None
-        session = open_session(self.where.master, self.where.conf) if own else check_session(self.where.session)
+        log = self._folder / "spark.log"
+        session = open_session(self.where.master, self.where.conf, log) if own else check_session(self.where.session)
         self._open = ExitStack()
         self.spark.open(session)
         self.tables.open()
@@ -123,11 +135,13 @@ class SparkBackend(StatementBackend):
         """Open the input: a table, a query, files, or a table in memory; the last two may have no key."""
         if isinstance(input, EncodedFiles):
             raise ConfigError(f"Spark reads texts in UTF-8, not in {input.encoding}: write {input} again")
+        used = {enrichment.source_name(name) for name in enrichment.used_columns()}
         if isinstance(input, TableInMemory):
-            return Source(self._source, open_memory(self.spark, input, self._source, number_rows=not enrichment.key))
+            types = open_memory(self.spark, input, self._source, number_rows=not enrichment.key, used=used)
+            return Source(self._source, types)
         given = None if input is None else str(input)
         if given is not None and is_file(given):
-            types = open_files(self.spark, given, self._source, number_rows=not enrichment.key)
+            types = open_files(self.spark, given, self._source, number_rows=not enrichment.key, used=used)
             return Source(self._source, types)
         if not enrichment.key:
             raise ConfigError(f"{enrichment.place}: a table has no row numbers: write key: [column] in the header")
@@ -150,9 +164,8 @@ class SparkBackend(StatementBackend):
 
     def _open_journal(self, answers: str) -> None:
         """Open the journal of a table of answers. What a dead run left there is stored before anything is asked."""
-        folder = Path(self.where.journal or ".sqlenrich")
         digest = hashlib.sha256(f"{self.where.output}\n{answers}".encode()).hexdigest()[:12]
-        self.journal = self._open.enter_context(Journal(folder / f"spark-{digest}.journal"))
+        self.journal = self._open.enter_context(Journal(self._folder / f"spark-{digest}.journal"))
         self._open.callback(self.__dict__.pop, "journal", None)
         self._doubtful = len(self.journal) > 0
 
@@ -163,8 +176,12 @@ class SparkBackend(StatementBackend):
         if len(self.journal) >= self.policy.insert_rows:
             self.store(plan)
 
-    def store(self, plan: Plan, *, doubtful: bool = False) -> None:
-        """Write the journal's answers to their table. ``doubtful``: some of them may be there already."""
+    def store(self, plan: Plan, *, doubtful: bool = False, held: Sequence[Row] = ()) -> None:
+        """Write the journal's answers to their table. ``doubtful``: some of them may be there already.
+
+        ``held``: answers that the journal's disk did not take.
+        """
+        left = {key_of(row): row for row in held if key_of(row) not in self.journal}
         doubtful, self._doubtful = doubtful or self._doubtful, False
         stored = not len(self.journal)
         while not stored:
@@ -178,6 +195,8 @@ class SparkBackend(StatementBackend):
             if batch:
                 self._insert(plan, batch, doubtful=doubtful)
             stored, doubtful = self.journal.clear(end), True  # workers may have told more meanwhile
+        if left:
+            self._insert(plan, list(left.values()), doubtful=True)
 
     def _insert(self, plan: Plan, rows: Sequence[Row], *, doubtful: bool) -> None:
         frame = self.spark.checked(lambda: answer_frame(self.session, rows))
@@ -194,8 +213,8 @@ class SparkBackend(StatementBackend):
         self._make(step, step.name, step.query)
         self.tables.publish([step.relations.table(step.name)])
 
-    def _make(self, step: Step, role: str, query: exp.Expr) -> None:
-        self.tables.make(step.relations.table(role), step.relations.bound(query))
+    def _make(self, step: Step, role: str, query: exp.Expr, *, by: str | None = None) -> bool:
+        return self.tables.make(step.relations.table(role), step.relations.bound(query), by=by)
 
     def prepare(
         self, plan: Plan, start: RunStart, *, limit: int | None, ordered: bool, beside: Sequence[str] | None = None
@@ -223,9 +242,17 @@ class SparkBackend(StatementBackend):
         query: exp.Query = call.pending
         if limit is not None:
             query = exp.select("*").from_(query.subquery("pending")).order_by("request_hash").limit(limit)
-        self._make(call, "pending", query)
-        self.tables.publish([call.relations.table("pending")])
+        most = self.number(plan, queries.count_rows("prompts"))
+        digits = digits_of(most if limit is None else min(most, limit), self.policy.range_rows)
+        if digits:
+            query = in_ranges(query, digits)
+        if self._make(call, "pending", query, by=RANGE if digits else None):
+            self.tables.publish([call.relations.table("pending")])
         return self.number(plan, queries.count_rows("pending"))
+
+    def pending(self, call: Step) -> DataFrame:
+        """Give the pending requests, which may have a column of their range besides."""
+        return self.tables.rows(call.relations.table("pending"))
 
     def judge(self, plan: Plan, *, asked_by: str | None = None) -> None:  # noqa: ARG002
         """Make ``checked`` afresh: all of it, which is right for every ``asked_by``."""
@@ -266,14 +293,13 @@ class SparkBackend(StatementBackend):
 
     def requests(self, call: Step, count: int) -> Iterator[Request]:  # noqa: ARG002
         """Give the pending requests, a partition at a time."""
-        query = print_sql(self.dialect, exp.select("*").from_(call.relations.table("pending")))
-        frame = self.spark.query(query)
-        for row in frame.toLocalIterator(prefetchPartitions=True):
+        for row in self.pending(call).drop(RANGE).toLocalIterator(prefetchPartitions=True):
             yield Request(*row)
 
     def spread(self, call: Step, count: int, most: int) -> list[Request]:  # noqa: ARG002
         """Give a few pending requests: those with the lowest hashes, which are a random sample."""
-        return [Request(*row) for row in self.connection.rows(call.relations.sql(queries.page(None, most)))]
+        few = self.pending(call).drop(RANGE).orderBy("request_hash").limit(most)
+        return [Request(*row) for row in self.spark.checked(few.collect)]
 
 
 def row_of(answer: Answer, origin: Origin) -> Row:

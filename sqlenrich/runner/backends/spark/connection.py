@@ -127,11 +127,11 @@ class SparkConnection:
         """A statement is durable at its end."""
 
     def checked(self, work: Callable[[], T]) -> T:
-        """Do some work of Spark. Raises RunError with the first line of its message."""
+        """Do some work of Spark. Raises RunError with the first line of its message, which names what is at fault."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         try:
             return work()
         except (PySparkException, Py4JError) as error:
-            raise RunError(f"{self.place}: {first_line(error)}") from None
+            raise RunError(f"Spark: {first_line(error)}") from None

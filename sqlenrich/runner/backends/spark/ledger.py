@@ -31,6 +31,7 @@ class AppendedLedger:
         self.relation = relation(tables.engine, table)
         self._known: set[str] = set()
         self._columns: dict[str, Type] = {}
+        self._begun = ""
 
     def begin(self, start: RunStart, *, known: bool) -> None:
         """Write a run's line, or again: with the snapshot where it is ``known``."""
@@ -39,6 +40,9 @@ class AppendedLedger:
             found = self.tables.connection.columns(self.table)
             # A ledger of an earlier version keeps the columns that it has.
             self._columns = {n: kind for n, kind in COLUMNS.items() if found is None or n in found}
+        if start.run_id != self._begun:
+            self._begun = start.run_id
+            self._end_killed(start)
         if known:
             self._known.add(start.run_id)
         self._append(start, None, "started", None)
@@ -72,10 +76,23 @@ class AppendedLedger:
         query = exp.select("name").distinct().from_(self.relation.copy()).order_by("name")
         return tuple(str(name) for (name,) in connection.rows(print_sql(self.tables.engine, query)))
 
+    def _end_killed(self, start: RunStart) -> None:
+        """Write the last line of runs that ended without one: their processes were killed."""
+        names = [name for name in self._columns if name not in ("run_id", "ended_at", "status")]
+        query = exp.select("run_id", *(exp.alias_(exp.Max(this=exp.column(name)), name) for name in names))
+        query = query.from_(self.relation.copy()).where(equals("name", start.name)).group_by("run_id")
+        unended = exp.Is(this=exp.Max(this=exp.column("ended_at")), expression=exp.Null())
+        rows = self.tables.connection.rows(print_sql(self.tables.engine, query.having(unended)))
+        for row in rows:
+            line = dict(zip(("run_id", *names), row, strict=True))
+            self._write({**line, "ended_at": start.at, "status": "failed"})
+
     def _append(self, start: RunStart, ended: datetime | None, status: str, report: str | None) -> None:
         snapshot = json.dumps(asdict(start.snapshot)) if start.run_id in self._known else None
         line = (start.run_id, start.name, start.at, ended, status, report, snapshot, start.request)
-        known = dict(zip(COLUMNS, line, strict=True))
+        self._write(dict(zip(COLUMNS, line, strict=True)))
+
+    def _write(self, known: Mapping[str, Any]) -> None:
         kinds = ", ".join(f"{n} {self.tables.engine.sql_type(kind).sql('spark')}" for n, kind in self._columns.items())
         connection = self.tables.connection
         kept = tuple(known[name] for name in self._columns)

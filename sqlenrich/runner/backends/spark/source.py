@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,9 @@ from sqlenrich.runner.backends.spark.types import portable_type
 from sqlenrich.runner.inputs import TableInMemory
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 _QUERY = re.compile(r"(?i)\s*(select|with|from|values)\s")
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -38,12 +42,15 @@ def is_query(input: str) -> bool:
     return _QUERY.match(input) is not None
 
 
-def open_files(connection: SparkConnection, input: str, view: str, *, number_rows: bool) -> dict[str, Type]:
+def open_files(
+    connection: SparkConnection, input: str, view: str, *, number_rows: bool, used: Collection[str] = ()
+) -> dict[str, Type]:
     """Make a temporary view of files; give its columns. With ``number_rows`` the column ``_row`` counts from 1.
 
-    A value of a type that has no portable one is read as text. Raises ConfigError.
+    A value of a type that has no portable one is read as text. A column that Spark can't read is left out where it is
+    not ``used``. Raises ConfigError.
     """
-    frame = _read(connection, input)
+    frame = _read(connection, input, used)
     types = {field.name: portable_type(field.dataType) for field in frame.schema.fields}
     _check_names(input, list(types))
     columns = [_text(name) if kind is None else _quoted(name) for name, kind in types.items()]
@@ -55,11 +62,17 @@ def open_files(connection: SparkConnection, input: str, view: str, *, number_row
     return {"_row": BIGINT, **found} if number_rows else found
 
 
-def open_memory(connection: SparkConnection, given: TableInMemory, view: str, *, number_rows: bool) -> dict[str, Type]:
-    """Make a temporary view of an Arrow table; give its columns. With ``number_rows`` the column ``_row`` counts."""
+def open_memory(
+    connection: SparkConnection, given: TableInMemory, view: str, *, number_rows: bool, used: Collection[str] = ()
+) -> dict[str, Type]:
+    """Make a temporary view of an Arrow table; give its columns. With ``number_rows`` the column ``_row`` counts.
+
+    A column that Spark can't read is left out where it is not ``used``. Raises ConfigError.
+    """
     import pyarrow as pa
 
     table = given.rows.read_all() if given.once else given.rows
+    table = table.select(readable(str(given), table.schema, used))
     if number_rows:
         table = table.add_column(0, "_row", pa.array(range(1, table.num_rows + 1), pa.int64()))
     made: Any = connection.session.createDataFrame
@@ -69,6 +82,26 @@ def open_memory(connection: SparkConnection, given: TableInMemory, view: str, *,
         raise ConfigError(f"{given} can't be read by Spark: {error}") from None
     connection.checked(lambda: frame.createOrReplaceTempView(view))
     return {field.name: portable_type(field.dataType) or STRING for field in frame.schema.fields}
+
+
+def readable(place: str, schema: pa.Schema, used: Collection[str]) -> list[str]:
+    """Give the columns of an Arrow schema that Spark reads. Raises ConfigError where a used one is not among them."""
+    from pyspark.errors import PySparkTypeError
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    found = []
+    for field in schema:
+        try:
+            from_arrow_type(field.type)
+        except (PySparkTypeError, ValueError):
+            if field.name in used:
+                raise ConfigError(
+                    f'{place}: Spark can\'t read the column "{field.name}", whose type is {field.type}; write it with '
+                    "another type, or leave it out of the prompt file"
+                ) from None
+        else:
+            found.append(field.name)
+    return found
 
 
 def open_query(connection: SparkConnection, query: str, view: str) -> dict[str, Type]:
@@ -90,11 +123,11 @@ def open_table(connection: SparkConnection, table: str) -> dict[str, Type]:
         raise ConfigError(str(error)) from None
     found = connection.columns(table)
     if found is None:
-        raise ConfigError(f"{connection.place}: there is no table {table}, or it can't be read")
+        raise ConfigError(f"there is no table {table} in Spark, or it can't be read")
     return {name: kind or STRING for name, kind in found.items()}
 
 
-def _read(connection: SparkConnection, input: str) -> DataFrame:
+def _read(connection: SparkConnection, input: str, used: Collection[str]) -> DataFrame:
     suffix = Path(input).suffix.lower()
     reader = connection.session.read
     if "://" not in input and not Path(input).exists() and not re.search(r"[*?\[{]", input):
@@ -106,9 +139,30 @@ def _read(connection: SparkConnection, input: str) -> DataFrame:
             return connection.checked(lambda: reader.options(mode="FAILFAST").json(input))
         if suffix not in ("", ".parquet"):
             raise ConfigError(f"{input}: unknown kind of file; there are: {', '.join(_SUFFIXES)}")
-        return connection.checked(lambda: reader.parquet(input))
+        try:
+            return connection.checked(lambda: reader.parquet(input))
+        except RunError:
+            if (schema := _readable_schema(input, used)) is None:
+                raise
+            return connection.checked(lambda: reader.schema(schema).parquet(input))
     except RunError as error:
         raise ConfigError(f"{input} can't be read: {error}") from None
+
+
+def _readable_schema(input: str, used: Collection[str]) -> StructType | None:
+    """Give the columns of Parquet files that Spark reads: one of another type makes it read none. None: unknown."""
+    import pyarrow as pa
+    from pyarrow import dataset
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import StructField, StructType
+
+    files = glob(input) or [input]
+    try:
+        schema = dataset.dataset(files if len(files) > 1 else files[0], format="parquet").schema
+    except (OSError, pa.ArrowException):
+        return None
+    names = readable(input, schema, used)
+    return StructType([StructField(name, from_arrow_type(schema.field(name).type)) for name in names])
 
 
 def _check_names(input: str, names: list[str]) -> None:

@@ -63,15 +63,24 @@ class SparkTables:
             empty = self.connection.checked(lambda: self.connection.session.createDataFrame([], kinds))
             self._write(empty, path)
 
-    def make(self, relation: exp.Table, query: Sql) -> None:
-        """Make a table from a query beside the one of its name; :meth:`publish` puts it into its place."""
+    def make(self, relation: exp.Table, query: Sql, *, by: str | None = None) -> bool:
+        """Make a table from a query beside the one of its name; :meth:`publish` puts it into its place.
+
+        ``by``: the last column of the query, by which the table is partitioned. That of a catalog is in its place at
+        once (False): renamed, its partitions would keep the place of the name that it had.
+        """
         new = _beside(relation, _NEW)
         if (path := folder_of(new)) is not None:
             with self._views(query) as read:
-                self._write(self.connection.query(print_sql(self.engine, read)), path)
-            return
-        self.drop(new)
-        self.connection.execute(print_sql(self.engine, exp.Create(this=new, kind="TABLE", expression=query)))
+                self._write(self.connection.query(print_sql(self.engine, read)), path, by=by)
+            return True
+        made = exp.Create(this=new if by is None else relation, kind="TABLE", expression=query)
+        self.drop(made.this)
+        if by is not None:
+            columns = exp.Schema(expressions=[exp.to_identifier(by)])
+            made.set("properties", exp.Properties(expressions=[exp.PartitionedByProperty(this=columns)]))
+        self.connection.execute(print_sql(self.engine, made))
+        return by is None
 
     def publish(self, relations: Sequence[exp.Table]) -> None:
         """Rename the tables that were made to their names, and drop those before them."""
@@ -120,8 +129,14 @@ class SparkTables:
     def _run(self, statement: Sql) -> None:
         self.connection.execute(print_sql(self.engine, statement, pretty=False))
 
-    def _write(self, rows: DataFrame, path: str, *, mode: str = "overwrite") -> None:
-        self.connection.checked(lambda: rows.write.mode(mode).parquet(path))
+    def rows(self, relation: exp.Table) -> DataFrame:
+        """Give the rows of a table."""
+        if (path := folder_of(relation)) is not None:
+            return self._folder(path)
+        return self.connection.query(print_sql(self.engine, exp.select("*").from_(relation.copy())))
+
+    def _write(self, rows: DataFrame, path: str, *, mode: str = "overwrite", by: str | None = None) -> None:
+        self.connection.checked(lambda: rows.write.mode(mode).parquet(path, partitionBy=by))
         if mode == "overwrite":
             self._schemas[path] = rows.schema
 
