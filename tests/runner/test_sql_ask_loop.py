@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,7 +14,7 @@ import pytest
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.runner.backends.base import Origin
-from sqlenrich.runner.backends.jobs import Statement, StatementFailedError
+from sqlenrich.runner.backends.jobs import JobPolicy, JobRunner, Statement, StatementFailedError
 from sqlenrich.runner.backends.warehouse import AskedSoFar, RequestRange, WarehouseBackend
 from sqlenrich.runner.observer import Stopper
 from sqlenrich.runner.sql_ask_loop import REQUEST_TOKENS, ChunkPolicy, SqlAskLoop
@@ -26,11 +26,17 @@ MOST = Decimal(PROMPT_BYTES + REQUEST_TOKENS + MAX_TOKENS)
 
 
 class Warehouse:
-    """Requests by number. A statement with a poisoned one fails after it has asked, and is billed."""
+    """Requests by number. A statement with a poisoned one fails after it has asked, and is billed.
+
+    ``failures``: whether each of the first statements fails for a passing reason, and whether after it has asked.
+    """
 
     place = "the warehouse"
+    policy = JobPolicy()
+    delays = JobRunner.delays
 
-    def __init__(self, requests: int, poisoned: set[int], repeatable: int = 0) -> None:
+    def __init__(self, requests: int, poisoned: set[int], repeatable: int = 0, failures: Sequence[str] = ()) -> None:
+        self.failures = list(failures)
         self.left, self.poisoned, self.repeatable = list(range(requests)), poisoned, repeatable
         self.billed: list[int] = []
         self.stored: list[int] = []
@@ -44,9 +50,15 @@ class Warehouse:
         found = [n for n in self.left if not after or n > int(after)][:most]
         return RequestRange(after, str(found[-1]), len(found), PROMPT_BYTES * len(found)) if found else None
 
-    def ask(self, part: RequestRange) -> Statement:
+    def ask(self, call: Any, part: RequestRange, chunk: str, tags: Mapping[str, str]) -> Statement:
         asked = [n for n in self.left if (not part.after or n > int(part.after)) and n <= int(part.upto)]
         self.statements.append(len(asked))
+        failure = self.failures.pop(0) if self.failures else ""
+        if failure:
+            error = StatementFailedError(f"the service is down: {failure}")
+            error.transient, error.asked = True, failure == "asked"
+            self.billed += asked if error.asked else []
+            raise error
         self.billed += asked
         if self.poisoned & set(asked):
             raise StatementFailedError("the model failed")
@@ -79,19 +91,11 @@ class Warehouse:
         self.paused.append(seconds)
 
 
-class Loop(SqlAskLoop):
-    """The loop, whose statements are not SQL."""
-
-    def _ask_once(self, call: Any, part: RequestRange) -> None:
-        self.number += 1
-        self.calls += cast(Any, self.backend).ask(part).rows
-
-
-def asked(warehouse: Warehouse, budget: Budget | None = None, rows: int | None = 8) -> Loop:
+def asked(warehouse: Warehouse, budget: Budget | None = None, rows: int | None = 8) -> SqlAskLoop:
     """Ask all requests once, and again what may be repeated."""
     plan, origin = cast(Any, SimpleNamespace(model="m")), Origin("r", None, "f")
     backend = cast(WarehouseBackend, warehouse)
-    loop = Loop(backend, plan, origin, Recorder(), warehouse.stopper, ChunkPolicy(rows), MAX_TOKENS)
+    loop = SqlAskLoop(backend, plan, origin, Recorder(), warehouse.stopper, ChunkPolicy(rows), MAX_TOKENS)
     choice = cast(Any, SimpleNamespace(budget=budget))
     loop.ask(choice, cast(Any, None), len(warehouse.left), repeat=True)
     return loop
@@ -138,6 +142,46 @@ def test_the_cap_of_calls_holds(most: int, statements: list[int]) -> None:
     assert (warehouse.statements, budget.reached) == (statements, "max_calls" if most < 20 else None)
 
 
+@pytest.mark.parametrize("poisoned", [set(), {5}, {4, 5, 9, 30}, set(range(3, 60))], ids=str)
+@pytest.mark.parametrize("failures", [[], ["asked"] * 3, ["", "", "asked", "asked", "not asked"]], ids=str)
+@pytest.mark.parametrize("most", [0, 2, 20, 61, 70, 200])
+def test_the_cap_of_calls_counts_what_failed_statements_asked(
+    poisoned: set[int], failures: list[str], most: int
+) -> None:
+    warehouse = Warehouse(60, poisoned, failures=failures)
+    budget = Budget(max_calls=most)
+    loop = asked(warehouse, budget)
+    assert len(warehouse.billed) == loop.calls <= most
+    assert budget.reached == (None if len(warehouse.stored) + len(warehouse.failed) == 60 else "max_calls")
+
+
+@pytest.mark.parametrize(
+    ("failures", "statements", "calls"),
+    [
+        (["", "asked"], [3, 8, 4, 4, 5], 16 + 8),
+        (["", "not asked", "not asked"], [3, 8, 8, 8, 5], 16),
+        (["", *["asked"] * 5], [3, 8, 4, 2, 1, 1, 1], 16 + 8 + 4 + 2 + 1 + 1),
+    ],
+    ids=["halved once", "never started", "down to one request"],
+)
+def test_a_statement_that_may_have_asked_is_halved_and_one_that_did_not_start_is_repeated(
+    failures: list[str], statements: list[int], calls: int
+) -> None:
+    warehouse = Warehouse(16, set(), failures=failures)
+    loop = asked(warehouse)
+    assert warehouse.statements[: len(statements)] == statements
+    assert (loop.calls, len(warehouse.stored), warehouse.failed) == (calls, 16, [])
+    assert warehouse.paused == [float(2**n) for n in range(len(failures) - 1)]
+
+
+def test_a_service_that_stays_down_ends_the_run() -> None:
+    warehouse = Warehouse(16, set(), failures=["asked"] * 999)
+    warehouse.policy = JobPolicy(retry_for_s=-1.0)
+    with pytest.raises(StatementFailedError, match="the service is down"):
+        asked(warehouse)
+    assert (warehouse.statements, warehouse.failed) == ([3], [])
+
+
 def test_failures_without_attempts_left_are_not_waited_for() -> None:
     warehouse = Warehouse(10, set(), repeatable=2)
     asked(warehouse)
@@ -148,11 +192,11 @@ def test_a_signal_in_a_failed_statement_asks_no_further_half() -> None:
     warehouse = Warehouse(20, {10})
     told: list[Mapping[str, Any]] = []
 
-    def ask(part: RequestRange) -> Statement:
+    def ask(call: Any, part: RequestRange, chunk: str, tags: Mapping[str, str]) -> Statement:
         if 10 in range(int(part.after or -1) + 1, int(part.upto) + 1):
             warehouse.stopper.stop()
         told.append(part._asdict())
-        return Warehouse.ask(warehouse, part)
+        return Warehouse.ask(warehouse, call, part, chunk, tags)
 
     warehouse.ask = ask  # type: ignore[method-assign]
     with pytest.raises(StatementFailedError):

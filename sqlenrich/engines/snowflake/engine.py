@@ -69,6 +69,7 @@ ENGINE = Engine(
     create_work_table=create_work_table,
     responses_properties=lambda: [exp.ClusterProperty(expressions=[exp.column("request_hash")])],
     now=now,
+    clock_ms=lambda: func("DATE_PART", exp.var("EPOCH_MILLISECOND"), now()),
     facts={
         "call": VendorFact("AI_COMPLETE", COMPLETE_DOCS, "2026-11-20"),
         "default_model": VendorFact("llama3.3-70b", DOCS + "ai_complete-prompt-object", "2026-11-20"),

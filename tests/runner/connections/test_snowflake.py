@@ -107,13 +107,14 @@ def connected(process: Process, policy: ConnectPolicy | None = None, **changed: 
         ("SELECT '100%%' AS a, '%s' AS b", JobStatus(JobState.DONE)),
         (
             "SELECT nope FROM PUBLIC.MESSAGES",
-            JobStatus(JobState.FAILED, error="invalid identifier nope (001003)"),
+            JobStatus(JobState.FAILED, error="invalid identifier nope (001003)", started=False),
         ),
         (
             "INSERT INTO PUBLIC.ABSENT (id) SELECT id FROM PUBLIC.MESSAGES",
             JobStatus(
                 JobState.FAILED,
                 error="SQL compilation error: Object 'PUBLIC.ABSENT' does not exist or not authorized. (002003)",
+                started=False,
             ),
         ),
     ],

@@ -6,7 +6,8 @@ port, ``protocol="http"``, any account, user and password. A statement goes on w
 ``POST /tables`` makes a table: ``{"name": "RAW.T", "columns": {"ID": "VARCHAR"}, "rows": [["1"]]}``. ``GET /tables``
 has the names of all. ``GET /calls`` has each model call, and ``POST /calls`` clears the list. ``GET /statements`` has
 id, tag, text and seconds of each statement, ``GET /sessions`` the parameters of each session. ``POST /settings``
-changes what the command line set: see SETTINGS. ``POST /clear`` forgets tables, calls and settings.
+changes what the command line set: see SETTINGS. ``POST /once`` of ``{"kinds": [...]}`` lets one statement that asks
+each meet these faults. ``POST /clear`` forgets tables, calls and settings.
 """
 
 from __future__ import annotations
@@ -20,20 +21,21 @@ import struct
 import uuid
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Timer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from sqlenrich.llm.messages import Request
 from sqlenrich.llm.mock.model import MockModel
 from sqlenrich.spec.loader import load
-from tests.standins.control import Control
+from tests.standins.control import ASKED, LATE_S, LOST, Control, Once
 from tests.standins.snowflake.calls import Model, elsewhere, obedient
 from tests.standins.snowflake.values import SqlType
 from tests.standins.snowflake.warehouse import Answer, Statement, Warehouse, wire
 
-FAULTS = ("throttle", "restart", "reset", "session", "statement")
+FAULTS = ("throttle", "restart", "reset", "session", "statement", "asked")
 """A request that is refused as too many, one that meets a restart, one whose answer is lost (the first of two after it
-was done), a session that is gone, and a statement with model calls that fails before it asks."""
+was done), a session that is gone, and a statement with model calls that fails before it asks, or after it."""
 ANSWER = {"label": "a"}
 SETTINGS: Mapping[str, Any] = {
     "fail": {},
@@ -44,12 +46,14 @@ SETTINGS: Mapping[str, Any] = {
     "answers_fail": {},
     "model": "",
     "usage": True,
+    "history_late": 0.0,
 }
 """``fail``: fault to share of requests. ``delay``: seconds that a statement with model calls takes. ``password``: the
 only one that is taken, any where it is empty. ``poison``: a text in a prompt that fails its statement. ``answers``: a
 prompt file, for which the answers are those of ``run --mock``, with the failures ``answers_fail``; empty: the same
 answer to all. ``model``: ``obedient``, which does what a prompt asks, or ``elsewhere``, the same with its answers at
-unknown places, instead. ``usage``: whether the view of usage may be read."""
+unknown places, instead. ``usage``: whether the view of usage may be read. ``history_late``: seconds for
+which a statement is missing from the history."""
 MODELS = {"": None, "obedient": Model(obedient), "elsewhere": Model(elsewhere)}
 WAIT_S = 45.0
 """How long a request waits for its result before it says that the statement is in progress."""
@@ -79,8 +83,9 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, port: int) -> None:
         super().__init__(("127.0.0.1", port), Handler)
-        self.control = Control(SETTINGS, FAULTS)
+        self.control, self.once = Control(SETTINGS, FAULTS), Once()
         self.warehouse = Warehouse(answer_of("", {}))
+        self.warehouse.fails_after = lambda: self.control.fault(ASKED) is not None or bool(self.once.take(ASKED))
         self.warehouse.fails = lambda: self.control.fault("statement") is not None
         self.sessions: dict[str, dict[str, Any]] = {}
         self.logins: list[dict[str, Any]] = []
@@ -93,13 +98,14 @@ class Server(ThreadingHTTPServer):
     def clear(self) -> None:
         """Forget tables, calls and settings."""
         self.control.clear()
+        self.once.set(())
         self.warehouse.clear()
         self.warehouse.calls.clear()
         self._apply()
 
     def _apply(self) -> None:
         control = self.control
-        self.warehouse.delay_s = control["delay"]
+        self.warehouse.delay_s, self.warehouse.history_late_s = control["delay"], control["history_late"]
         self.warehouse.poison = control["poison"]
         self.warehouse.model = MODELS[control["model"]]
         self.warehouse.usage_granted = control["usage"]
@@ -127,7 +133,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, body: Any) -> None:
         path = re.sub("//+", "/", urlsplit(self.path).path)
-        if path in ("/calls", "/clear", "/tables", "/statements", "/sessions", "/settings"):
+        if path in ("/calls", "/clear", "/once", "/tables", "/statements", "/sessions", "/settings"):
             self._control(path, body)
             return
         if path == "/session/v1/login-request":
@@ -143,8 +149,15 @@ class Handler(BaseHTTPRequestHandler):
         if fault == "reset" and not late:
             self._reset()
             return
+        lost = self.server.once.take(*LOST) if _asks(body) else ""
+        if lost == "late":
+            Timer(LATE_S, self._reply, (path, body)).start()
+            self._reset()
+            return
         reply = self._reply(path, body)
-        if late:
+        if lost == "twice":
+            self._reply(path, body)
+        if late or lost in ("reply", "cut"):
             self._reset()
         else:
             self._send(reply)
@@ -156,6 +169,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.server.set(body)
             case "/clear" if post:
                 self.server.clear()
+            case "/once" if post:
+                self.server.once.set(body["kinds"])
             case "/tables" if post:
                 warehouse.put(body["name"], body["columns"], body["rows"])
             case "/tables":
@@ -271,6 +286,11 @@ class Handler(BaseHTTPRequestHandler):
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close_connection = True
         self.connection.close()
+
+
+def _asks(body: Any) -> bool:
+    tag = (body.get("parameters") or {}).get("QUERY_TAG") if isinstance(body, dict) else None
+    return '"step":"responses"' in (tag or "")
 
 
 def _success(data: Mapping[str, Any]) -> dict[str, Any]:
