@@ -168,9 +168,10 @@ class Lease:
         """Put off the end. Raises LeaseLostError where another run has taken the lease."""
         own = exp.and_(equals("job_id", self.id), equals("state", OPEN))
         self.ledger.update(own, {"until_ms": self._end()})
-        holders = self.holders()
-        if not any(holder.lease == self.id for holder in holders):
-            by = f"run {holders[0].run_id}" if holders else "another run"
+        lease = exp.and_(equals("name", self.name), equals("kind", LEASE))
+        runs = dict(self.ledger.rows(lease, "job_id", "run_id"))
+        if self.id not in runs:
+            by = f"run {next(iter(runs.values()))}" if runs else "another run"
             raise LeaseLostError(
                 f"{self.ledger.connection.place}: {by} has taken over these tables: run {self.run_id} ends here and "
                 "leaves them as they are"

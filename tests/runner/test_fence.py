@@ -1,0 +1,122 @@
+"""Two runs on the same tables of a warehouse, and submissions whose fate is unknown: no request is asked twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import sqlenrich as se
+from tests.support.warehouse_runs import REQUESTS, ROWS, Recorder, quick_run, start_quick
+from tests.support.warehouses import Standin
+
+LEDGER = "_sqlenrich_statements"
+
+
+def wait_for(true: Callable[[], bool], seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def slow(place: Standin, seconds: float = 1.0) -> None:
+    """Let a statement that asks 6 requests take so long."""
+    place.set(delay=seconds / 12 if place.engine == "databricks" else seconds)
+
+
+def no_such_process(*_: Any) -> None:
+    raise ProcessLookupError
+
+
+def whole(place: Standin, report: se.Report) -> None:
+    """Check that all is answered, each request asked once, and each key there once."""
+    assert (report.enriched, report.quarantined, report.pending) == (len(ROWS), 0, 0)
+    assert (len(place.prompts()), place.asked_twice()) == (REQUESTS, 0)
+    assert place.rows("tickets", "id") == [(row["id"],) for row in ROWS]
+
+
+def test_a_second_run_is_refused_wherever_it_runs_and_whatever_its_clock_says(
+    place: Standin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one has the same host name, but no process here has its number."""
+    slow(place)
+    first = start_quick(place, clock_s=200.0, chunk_rows=6, lasts_s=20.0)
+    wait_for(lambda: len(place.prompts()) > 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "kill", no_such_process)
+        busy = r"run \S+ works on these tables \(host \S+, process \d+.*wait for its end, or take them"
+        with pytest.raises(se.ConfigError, match=busy):
+            quick_run(place)
+    place.set(delay=0.0)
+    _, told = first.communicate(timeout=120)
+    assert first.returncode == 0, told
+    assert (len(place.prompts()), place.asked_twice()) == (REQUESTS, 0)
+
+
+def test_a_frozen_run_ends_in_one_line_when_it_wakes_and_asks_nothing_more(place: Standin) -> None:
+    slow(place)
+    first = start_quick(place, chunk_rows=6)
+    wait_for(lambda: len(place.prompts()) > 9)
+    first.send_signal(signal.SIGSTOP)
+    place.set(delay=0.0)
+    second = quick_run(place, chunk_rows=6)
+    first.send_signal(signal.SIGCONT)
+    _, told = first.communicate(timeout=60)
+    assert first.returncode == 1
+    assert f"run {second.run_id} has taken over these tables: run " in told
+    assert told.count("\n") == 1, told
+    whole(place, second)
+
+
+def test_a_dead_run_whose_process_number_lives_again_holds_nothing_for_longer_than_its_lease(place: Standin) -> None:
+    slow(place)
+    dead = start_quick(place, chunk_rows=6)
+    wait_for(lambda: len(place.prompts()) > 3)
+    dead.kill()
+    dead.communicate(timeout=60)
+    place.execute(f"UPDATE {place.schema}.{LEDGER} SET pid = {os.getpid()} WHERE pid = {dead.pid}")
+    place.set(delay=0.0)
+    whole(place, quick_run(place))
+
+
+def test_take_over_does_not_wait_for_a_lease_and_cancels_the_statement(place: Standin) -> None:
+    slow(place, 5.0)
+    first = start_quick(place, chunk_rows=6, lasts_s=600.0)
+    wait_for(lambda: LEDGER in place.tables() and any(row[0] for row in place.rows(LEDGER, "statement_id")))
+    first.send_signal(signal.SIGSTOP)
+    seen = Recorder()
+    place.set(delay=0.0)
+    second = quick_run(place, take_over=True, observer=seen)
+    first.send_signal(signal.SIGCONT)
+    _, told = first.communicate(timeout=60)
+    assert (first.returncode, told.count("\n")) == (1, 1), told
+    assert (second.enriched, second.pending) == (len(ROWS), 0)
+    assert place.asked_twice() <= 3, "the statement that was cancelled"
+
+
+LOST = ("reply", "cut", "late", "reply", "twice")
+
+
+def test_a_submission_whose_answer_was_lost_is_asked_once(place: Standin) -> None:
+    """The history is late; Databricks' does not show the text."""
+    if place.engine != "bigquery":  # a job is known at once
+        place.set(history_late=1.0, **({"history_hides": ["query_text"]} if place.engine == "databricks" else {}))
+    place.once(*LOST)
+    report = quick_run(place, chunk_rows=6)
+    assert report.calls == REQUESTS
+    whole(place, report)
+
+
+@pytest.mark.parametrize(("faults", "most"), [(1, REQUESTS + 10), (4, REQUESTS + 5), (1, 1000)])
+def test_what_a_failed_statement_asked_counts(place: Standin, faults: int, most: int) -> None:
+    place.once(*["asked"] * faults)
+    report = quick_run(place, chunk_rows=12, max_calls=most)
+    assert len(place.prompts()) == report.calls <= most
+    assert report.stopped_at == ("max_calls" if report.pending else None)
+    if most == 1000:
+        assert (report.enriched, report.pending) == (len(ROWS), 0)
