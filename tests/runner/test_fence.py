@@ -12,7 +12,7 @@ import pytest
 
 import sqlenrich as se
 from tests.support.warehouse_runs import REQUESTS, ROWS, Recorder, quick_run, start_quick
-from tests.support.warehouses import Standin
+from tests.support.warehouses import SECRET, Standin
 
 LEDGER = "_sqlenrich_statements"
 
@@ -78,7 +78,8 @@ def test_a_dead_run_whose_process_number_lives_again_holds_nothing_for_longer_th
     dead = start_quick(place, chunk_rows=6)
     wait_for(lambda: len(place.prompts()) > 3)
     dead.kill()
-    dead.communicate(timeout=60)
+    _, told = dead.communicate(timeout=60)
+    assert SECRET not in told
     place.execute(f"UPDATE {place.schema}.{LEDGER} SET pid = {os.getpid()} WHERE pid = {dead.pid}")
     place.set(delay=0.0)
     whole(place, quick_run(place))

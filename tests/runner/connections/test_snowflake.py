@@ -131,6 +131,21 @@ def test_an_unknown_statement_is_unknown_and_stays_uncancelled(process: Process,
         connection.cancel(id)
 
 
+@pytest.mark.parametrize(
+    "status", ["RESTARTED", "ABORTING", "QUEUED", "QUEUED_REPARING_WAREHOUSE", "BLOCKED", "RESUMING_WAREHOUSE"]
+)
+def test_each_status_before_the_end_is_one_of_a_statement_that_runs(process: Process, status: str) -> None:
+    process.get("/settings", {"delay": 0.5, "running_as": status})
+    tags, job = {"run": status}, f"job {status}"
+    with connected(process) as connection:
+        id = connection.submit(ASK, tags | {"job": job}, job)
+        assert connection.status(id) == JobStatus(JobState.RUNNING)
+        assert (connection.running(tags), connection.find(job)) == ([id], id)
+        assert ended(connection, id) == JobStatus(JobState.DONE, rows=2)
+        assert (connection.running(tags), connection.find(job), connection.find("another")) == ([], id, None)
+        assert len(connection.rows(ASK.split("(RAW) ")[1])) == 2, "a short query in this status is waited for"
+
+
 def test_a_statement_is_found_by_its_tags_and_cancelled(process: Process) -> None:
     process.get("/settings", {"delay": ENDS_S})
     with connected(process) as connection, connected(process) as other:

@@ -44,7 +44,7 @@ from tests.standins.obedient import reply
 TOKEN = "dapi-standin-token"
 PRINCIPAL, SECRET = "standin-principal", "standin-secret"
 HTTP_PATH = "/sql/1.0/warehouses/standin"
-KINDS = ("throttle", "reset", "session", "statement", "asked")
+KINDS = ("throttle", "reset", "session", "statement", "asked", "cut")
 DEFAULT_MAX_TOKENS = 4096
 _HANDSHAKE = 0x16
 """The first byte of TLS."""
@@ -161,6 +161,7 @@ class Handler(BaseHTTPRequestHandler):
             self._reset()
             return
         lost = self.server.service.once.take(*LOST) if ASKS.encode() in body else ""
+        lost = lost or ("cut" if self.server.service.happens("cut") else "")
         if lost == "late":
             threading.Timer(LATE_S, self.server.service.call, (body,)).start()
             self._reset()

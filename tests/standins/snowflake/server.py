@@ -47,13 +47,14 @@ SETTINGS: Mapping[str, Any] = {
     "model": "",
     "usage": True,
     "history_late": 0.0,
+    "running_as": "RUNNING",
 }
 """``fail``: fault to share of requests. ``delay``: seconds that a statement with model calls takes. ``password``: the
 only one that is taken, any where it is empty. ``poison``: a text in a prompt that fails its statement. ``answers``: a
 prompt file, for which the answers are those of ``run --mock``, with the failures ``answers_fail``; empty: the same
 answer to all. ``model``: ``obedient``, which does what a prompt asks, or ``elsewhere``, the same with its answers at
 unknown places, instead. ``usage``: whether the view of usage may be read. ``history_late``: seconds for
-which a statement is missing from the history."""
+which a statement is missing from the history. ``running_as``: the status of one that runs."""
 MODELS = {"": None, "obedient": Model(obedient), "elsewhere": Model(elsewhere)}
 WAIT_S = 45.0
 """How long a request waits for its result before it says that the statement is in progress."""
@@ -106,6 +107,7 @@ class Server(ThreadingHTTPServer):
     def _apply(self) -> None:
         control = self.control
         self.warehouse.delay_s, self.warehouse.history_late_s = control["delay"], control["history_late"]
+        self.warehouse.running_as = control["running_as"]
         self.warehouse.poison = control["poison"]
         self.warehouse.model = MODELS[control["model"]]
         self.warehouse.usage_granted = control["usage"]
@@ -228,7 +230,7 @@ class Handler(BaseHTTPRequestHandler):
             statement = warehouse.submit(body["sqlText"], tag, asked.get("requestId", [""])[0], session)
             return self._progress("333334", statement) if body.get("asyncExec") else self._result(statement)
         if found := _STATUS.fullmatch(path):
-            return _status(warehouse.statements.get(found[1]), found[1])
+            return _status(warehouse.statements.get(found[1]), found[1], self.server.control["running_as"])
         if found := _RESULT.fullmatch(path):
             statement = warehouse.statements[found[1]]
             return self._result(statement)
@@ -301,10 +303,15 @@ def _failure(code: str, message: str, data: Mapping[str, Any] | None) -> dict[st
     return {"success": False, "code": code, "message": message, "data": data}
 
 
-def _status(statement: Statement | None, id: str) -> dict[str, Any]:
+def _status(statement: Statement | None, id: str, running_as: str) -> dict[str, Any]:
     if statement is None:
         return _success({"queries": []})
-    found: dict[str, Any] = {"id": id, "status": statement.status, "errorCode": None, "errorMessage": None}
+    found: dict[str, Any] = {
+        "id": id,
+        "status": statement.status if statement.done.is_set() else running_as,
+        "errorCode": None,
+        "errorMessage": None,
+    }
     if statement.status == "FAILED_WITH_ERROR":
         found |= {"errorCode": f"{statement.code[0]:06d}", "errorMessage": statement.error}
     return _success({"queries": [found]})

@@ -111,6 +111,7 @@ class Warehouse:
         """Whether a statement fails after it has asked."""
         self.history_late_s = 0.0
         """How long a statement is missing from the history."""
+        self.running_as = "RUNNING"
         self.calls: list[dict[str, Any]] = []
         self.statements: dict[str, Statement] = {}
         self.usage_granted = True
@@ -289,7 +290,9 @@ class Warehouse:
         columns = dict.fromkeys(("QUERY_ID", "QUERY_TAG", "QUERY_TEXT", "EXECUTION_STATUS"), VARCHAR)
         seen = time.monotonic() - self.history_late_s
         listed = [each for each in list(self.statements.values()) if each.began <= seen]
-        found = [(each.id, each.tag, each.sql, each.status) for each in listed]
+        found = [
+            (each.id, each.tag, each.sql, each.status if each.done.is_set() else self.running_as) for each in listed
+        ]
         return columns, [dict(zip(columns, row, strict=True)) for row in found]
 
     def _system(self, node: exp.Expr) -> exp.Expr:
