@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 import sqlenrich as se
+from sqlenrich.runner.backends.connections.bigquery.connection import BigQueryConnection
+from sqlenrich.runner.backends.connections.databricks.connection import DatabricksConnection
+from sqlenrich.runner.backends.connections.snowflake.connection import SnowflakeConnection
+from sqlenrich.runner.backends.jobs import JobRunner
+from sqlenrich.runner.backends.statement_ledger import Lease, StatementLedger
+from sqlenrich.runner.backends.warehouse import WarehouseBackend
 from tests.support.warehouse_runs import REQUESTS, ROWS, Recorder, quick_run, start_quick
 from tests.support.warehouses import SECRET, Standin
 
@@ -27,6 +33,14 @@ def wait_for(true: Callable[[], bool], seconds: float = 60.0) -> None:
 def slow(place: Standin, seconds: float = 1.0) -> None:
     """Let a statement that asks 6 requests take so long."""
     place.set(delay=seconds / 12 if place.engine == "databricks" else seconds)
+
+
+def ids_are_stored(place: Standin) -> bool:
+    """Whether the ledger has the id of each statement."""
+    if LEDGER not in place.tables():
+        return False
+    found = place.rows(LEDGER, "statement_id", where="kind = 'call'")
+    return bool(found) and all(row[0] for row in found)
 
 
 def no_such_process(*_: Any) -> None:
@@ -73,22 +87,69 @@ def test_a_frozen_run_ends_in_one_line_when_it_wakes_and_asks_nothing_more(place
     whole(place, second)
 
 
-def test_a_dead_run_whose_process_number_lives_again_holds_nothing_for_longer_than_its_lease(place: Standin) -> None:
-    slow(place)
+class Hastened(Recorder):
+    """Lets nothing take time once the prompts are made: what was waited for has ended."""
+
+    def __init__(self, place: Standin) -> None:
+        super().__init__()
+        self.place = place
+
+    def note(self, line: str) -> None:
+        super().note(line)
+        if line.startswith("prompts:"):
+            self.place.set(delay=0.0)
+
+
+NOTHING: Any = lambda *_, **__: None  # noqa: E731
+NONE: Any = lambda *_, **__: []  # noqa: E731
+MUTANTS: Mapping[str, Mapping[tuple[Any, str], Any]] = {
+    "": {},
+    "never waits": {(WarehouseBackend, "_await"): NOTHING},
+    "forgets the line": {(StatementLedger, "open_calls"): NONE},
+}
+"""A recovery that lacks a part. The tags of running statements are a second way to find one: it is taken away too."""
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_dead_run_whose_process_number_lives_again_holds_nothing_for_longer_than_its_lease(
+    place: Standin, monkeypatch: pytest.MonkeyPatch, mutant: str
+) -> None:
+    """Its statement is waited for, which a recovery that lacks a part does not do."""
+    slow(place, 6.0)
     dead = start_quick(place, chunk_rows=6)
-    wait_for(lambda: len(place.prompts()) > 3)
+    wait_for(lambda: len(place.prompts()) > 0 and ids_are_stored(place))
     dead.kill()
     _, told = dead.communicate(timeout=60)
     assert SECRET not in told
     place.execute(f"UPDATE {place.schema}.{LEDGER} SET pid = {os.getpid()} WHERE pid = {dead.pid}")
-    place.set(delay=0.0)
-    whole(place, quick_run(place))
+    for (owner, name), value in MUTANTS[mutant].items():
+        monkeypatch.setattr(owner, name, value)
+    for connection in (BigQueryConnection, DatabricksConnection, SnowflakeConnection):
+        monkeypatch.setattr(connection, "running", NONE)
+    if mutant:
+        quick_run(place, max_rows=3)
+        assert place.asked_twice() > 0
+    else:
+        whole(place, quick_run(place, observer=Hastened(place)))
+
+
+def test_a_runner_that_repeats_a_submission_asks_twice(place: Standin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the test of lost submissions is for: here nothing is looked for, and each submission may ask."""
+    if place.engine == "snowflake":
+        pytest.skip("its client repeats a request under the id by which the service knows it")
+    slow(place, 3.0)
+    monkeypatch.setattr(JobRunner, "find", NOTHING)
+    monkeypatch.setattr(Lease, "conditions", NONE)
+    monkeypatch.setattr(BigQueryConnection, "starts_once", False)
+    place.once("reply")
+    quick_run(place, max_rows=3)
+    assert place.asked_twice() > 0
 
 
 def test_take_over_does_not_wait_for_a_lease_and_cancels_the_statement(place: Standin) -> None:
     slow(place, 5.0)
     first = start_quick(place, chunk_rows=6, lasts_s=600.0)
-    wait_for(lambda: LEDGER in place.tables() and any(row[0] for row in place.rows(LEDGER, "statement_id")))
+    wait_for(lambda: ids_are_stored(place))
     first.send_signal(signal.SIGSTOP)
     seen = Recorder()
     place.set(delay=0.0)
