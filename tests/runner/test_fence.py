@@ -161,15 +161,16 @@ def test_take_over_does_not_wait_for_a_lease_and_cancels_the_statement(place: St
     assert place.asked_twice() <= 3, "the statement that was cancelled"
 
 
-LOST = ("reply", "cut", "late", "reply", "twice")
+LOST = ("reply", "cut", "late", "reply")
 
 
 def test_a_submission_whose_answer_was_lost_is_asked_once(place: Standin) -> None:
-    """The history is late; Databricks' does not show the text."""
+    """The history is late; that of Databricks does not show the text."""
     if place.engine != "bigquery":  # a job is known at once
         place.set(history_late=1.0, **({"history_hides": ["query_text"]} if place.engine == "databricks" else {}))
-    place.once(*LOST)
-    report = quick_run(place, chunk_rows=6)
+    # A proxy that sends a submission to Databricks twice at once makes two statements that nothing tells apart.
+    place.once(*LOST, *(["twice"] if place.engine != "databricks" else []))
+    report = quick_run(place, chunk_rows=8)
     assert report.calls == REQUESTS
     whole(place, report)
 
