@@ -150,8 +150,10 @@ class WarehouseBackend(StatementBackend):
         """Take the lease, once that of a dead run has ended. Raises ConfigError where the run that has it lives."""
         first: Holder | None = None
         while True:
-            lease.claim(take=self.take_over)
             holders = lease.holders()
+            if self.take_over or not holders:
+                lease.claim(take=self.take_over)
+                holders = lease.holders()
             others = [holder for holder in holders if holder.lease != lease.id]
             mine = len(others) < len(holders)
             if mine and not others:
