@@ -30,13 +30,15 @@ from tempfile import TemporaryDirectory
 from local import markdown, show
 
 import sqlenrich as se
-from tests.support.warehouse_runs import PROMPT
+from tests.support.warehouse_runs import PROMPT, quick_backend
 from tests.support.warehouses import MODULES, Standin, standin
 
 CLIENTS = {"snowflake": "snowflake.connector", "bigquery": "google.cloud.bigquery", "databricks": "databricks.sql"}
 CHUNK_ROWS = 8
 ASKED_S = 0.6
 """About the time of a statement that asks."""
+LEASE_S = 2.0
+"""How long the lease of a killed run holds up the next one."""
 POLL_S = 0.005
 LEDGER = "_sqlenrich_statements"
 NO_ID = "kind = 'call' AND state = 'open' AND statement_id IS NULL"
@@ -82,8 +84,9 @@ class Runs:
 def run(engine: str, folder: str, source: str, output: str) -> None:
     """Run to the end."""
     os.environ["DBT_PROFILES_DIR"] = folder
-    enrichment = se.load(Path(folder) / "tickets.prompt")
-    se.run(enrichment, engine=engine, profile="standin", input=source, output=output, chunk_rows=CHUNK_ROWS)
+    prompt = Path(folder) / "tickets.prompt"
+    backend = quick_backend(engine, prompt, output, lasts_s=LEASE_S)
+    se.run(se.load(prompt), input=source, output=backend, chunk_rows=CHUNK_ROWS)
 
 
 def until(true: Callable[[], bool], process: BaseProcess) -> None:

@@ -108,7 +108,9 @@ spark_option = click.option(
 )
 warehouse_options = _all(
     click.option("--chunk-rows", metavar="N", type=click.IntRange(1), help="The requests of a warehouse's statement."),
-    click.option("--take-over", is_flag=True, help="Cancel a statement that a dead run left in the warehouse."),
+    click.option(
+        "--take-over", is_flag=True, help="Take the tables from the run that holds them, and cancel its statement."
+    ),
 )
 model_option = click.option("--model", metavar="M", help="The model's name, or an alias of sqlenrich.toml.")
 concurrency_option = click.option(

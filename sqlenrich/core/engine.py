@@ -183,6 +183,8 @@ class Engine:
     """How the table of answers is partitioned and clustered: runs read it by ``request_hash`` alone."""
     now: Callable[[], Sql] = exp.CurrentTimestamp
     """The time of the statement, in UTC, that a column of the type ``timestamp`` takes."""
+    clock_ms: Callable[[], Sql] = lambda: exp.Anonymous(this="UNIX_MILLIS", expressions=[exp.CurrentTimestamp()])
+    """The time of the statement in milliseconds since 1970, a bigint."""
     reading: Reading | None = None
     """How the answers of ``call`` are read; None where a Python client asks."""
     embedding: EmbeddingFunction | None = None

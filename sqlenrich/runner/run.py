@@ -71,11 +71,11 @@ def run(
     ``max_cost`` and ``prices`` for the caps; ``key``, ``columns`` and ``where`` for the header's source; ``target``, or
     ``engine`` with ``profile`` or ``connection``, for a warehouse, where ``output`` is a schema, the warehouse's own
     function asks unless an endpoint is given, ``chunk_rows`` is the number of requests a statement, and ``take_over``
-    cancels a statement that a dead run left behind. With ``incremental`` the rows replace those of the same key, and
-    the others stay; a run that ends early leaves complete results of an earlier run as they are, but with
-    ``publish_partial``; ``replace`` takes over the tables of another prompt file of the same name. With ``spark``, a
-    SparkSession or the URL of a master, the run works there: ``input`` may be a query too, ``output`` is a schema or a
-    folder, executors ask the endpoint, and reach the driver at ``desk_port``.
+    takes the tables from the run that holds them and cancels its statement. With ``incremental`` the rows replace those
+    of the same key, and the others stay; a run that ends early leaves complete results of an earlier run as they are,
+    but with ``publish_partial``; ``replace`` takes over the tables of another prompt file of the same name. With
+    ``spark``, a SparkSession or the URL of a master, the run works there: ``input`` may be a query too, ``output`` is a
+    schema or a folder, executors ask the endpoint, and reach the driver at ``desk_port``.
 
     A bad answer is a row of NAME_quarantine. Raises SqlenrichError only for what keeps a run from starting or going on.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -58,6 +58,9 @@ class SqlAskLoop:
 
     An INSERT is atomic: a statement that is lost loses its own answers alone. The ledger has a line before each
     submission, so that a later run finds a statement that this process left behind.
+
+    ``calls`` counts each request of a statement from its submission on: it is less only where the warehouse tells that
+    the statement wrote fewer rows, or never started. A statement that failed may have asked all of its requests.
     """
 
     backend: WarehouseBackend
@@ -73,6 +76,7 @@ class SqlAskLoop:
     """Which models may answer; None: any."""
     total: int = 0
     calls: int = 0
+    """The requests that were asked, or may have been."""
     retries: int = 0
     stored: int = 0
     number: int = 0
@@ -85,6 +89,10 @@ class SqlAskLoop:
     """The failures so far that may be repeated."""
     _failed: int = 0
     """The failures so far."""
+    _failing_since: float | None = None
+    """Since when each statement has failed for a passing reason."""
+    _pauses: Iterator[float] = field(default_factory=lambda: iter(()))
+    """The waits after such failures."""
     _lost: Decimal = FREE
     """The most that failed statements may have cost: their answers are not stored."""
     _uncounted: Decimal = FREE
@@ -209,23 +217,64 @@ class SqlAskLoop:
         return budget.most(tokens_in, part.requests * self.max_tokens)
 
     def _ask_range(self, budget: Budget | None, call: Step, part: RequestRange) -> list[FailedRequest]:
-        """Ask a range in one statement; where it fails, in halves. Give the requests that fail alone."""
-        most = self._most(budget, part)
-        if budget is not None:
-            budget.spent += most
-        try:
-            self._ask_once(call, part)
-        except StatementFailedError as error:
-            self._lost += most
-            if part.requests == 1:
-                return [FailedRequest(part.upto, error)]
-            if self.stopped:
-                raise
-            requests = counted(part.requests, "request")
-            self.observer.note(f"{requests} of a failed statement are asked in two halves: {error}")
-            return self._ask_halves(budget, call, part)
-        self._uncounted += most
+        """Ask a range in one statement; where it fails, in halves. Give the requests that fail alone.
+
+        A statement that may have asked is not repeated whole, but for one of a single request.
+        """
+        again: RequestRange | None = part
+        while again is not None:
+            most = self._most(budget, again)
+            self._count(budget, again.requests, most)
+            try:
+                whole = self._ask_once(call, again)
+            except StatementFailedError as error:
+                if error.asked:
+                    self._lost += most
+                else:
+                    self._count(budget, -again.requests, -most)
+                repeated = self._pause_after(error)
+                if not repeated and (error.transient or not error.asked):
+                    raise
+                if self.stopped and (repeated or again.requests > 1):
+                    raise
+                if again.requests > 1 and error.asked:
+                    requests = counted(again.requests, "request")
+                    self.observer.note(f"{requests} of a failed statement are asked in two halves: {error}")
+                    return self._ask_halves(budget, call, again)
+                if not repeated:
+                    return [FailedRequest(again.upto, error)]
+                self.observer.note(f"{error}: again")
+            else:
+                if whole:
+                    self._failing_since = None
+                    self._uncounted += most
+                    return []
+                self._count(budget, -again.requests, -most)
+                late = StatementFailedError(f"{self.backend.place}: statements ask nothing although the lease is held")
+                late.transient = True
+                if not self._pause_after(late):
+                    raise late
+            again = self._affordable(budget, call, again)
         return []
+
+    def _count(self, budget: Budget | None, requests: int, most: Decimal) -> None:
+        """Count requests from their submission on, with the most that they may cost; less than none takes it back."""
+        self.calls += requests
+        if budget is not None:
+            budget.calls, budget.spent = self.calls, budget.spent + most
+
+    def _pause_after(self, error: StatementFailedError) -> bool:
+        """Wait after a failure that may pass; tell whether it is worth another statement."""
+        jobs = self.backend.jobs
+        if not error.transient:
+            self._failing_since = None
+            return False
+        if self._failing_since is None:
+            self._failing_since, self._pauses = time.monotonic(), jobs.delays()
+        if time.monotonic() - self._failing_since > jobs.policy.retry_for_s:
+            return False
+        jobs.pause(next(self._pauses))
+        return True
 
     def _ask_halves(self, budget: Budget | None, call: Step, part: RequestRange) -> list[FailedRequest]:
         failures: list[FailedRequest] = []
@@ -239,14 +288,21 @@ class SqlAskLoop:
             left, after, size = left - half.requests, half.upto, part.requests
         return failures
 
-    def _ask_once(self, call: Step, part: RequestRange) -> None:
-        """Ask a range in one statement, again after a failure that passes. What is answered is not asked again."""
-        backend, jobs = self.backend, self.backend.jobs
-        sql = backend.asking(call, part)
+    def _ask_once(self, call: Step, part: RequestRange) -> bool:
+        """Ask a range in one statement. What is answered is not asked again.
+
+        False where it asked nothing although a request has no answer: it started too late. Raises LeaseLostError.
+        """
         self.number += 1
-        tags = {"version": self.origin.version or ""}
-        done = jobs.run(sql, "responses", chunk=str(self.number), tags=tags, journal=backend.journal)
-        self.calls += done.rows if done.rows is not None else part.requests
+        done = self.backend.ask(call, part, str(self.number), {"version": self.origin.version or ""})
+        if done.rows:
+            self.calls += done.rows - part.requests
+        elif self.backend.unanswered(call, part):
+            self.backend.hold()
+            return False
+        elif done.rows == 0:
+            self.calls -= part.requests
+        return True
 
     def _store_failure(self, call: Step, failed: FailedRequest) -> None:
         request = self.backend.pending_request(call, failed.request_hash)
@@ -267,7 +323,6 @@ class SqlAskLoop:
             calls=1,
         )
         self.backend.append(self.plan, [answer], self.origin)
-        self.calls += 1
 
     def _account(self, budget: Budget | None, answers: Sequence[RangeAnswer]) -> None:
         """Count what was stored, judge some of its answers, and show progress."""

@@ -2,64 +2,173 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
-from sqlenrich.runner.backends.connections.base import JobState, JobStatus, WarehouseConnection
-from sqlenrich.runner.backends.jobs import JobConnection, JobPolicy, JobRunner
+import pytest
+
+from sqlenrich.runner.backends.connections.base import (
+    JobState,
+    JobStatus,
+    LostConnectionError,
+    TransientError,
+    WarehouseConnection,
+)
+from sqlenrich.runner.backends.jobs import JobConnection, JobPolicy, JobRunner, StatementFailedError
+from sqlenrich.runner.backends.statement_ledger import Lease, LeaseLostError, StatementLedger
 from sqlenrich.runner.backends.warehouse import WarehouseBackend
+
+FAST = JobPolicy(first_poll_s=0.0, longest_poll_s=0.0, first_delay_s=0.0, find_poll_s=0.0, heartbeat_s=99.0)
+RUNNING, DONE, UNKNOWN = JobStatus(JobState.RUNNING), JobStatus(JobState.DONE, 5), JobStatus(JobState.UNKNOWN)
 
 
 class Warehouse:
-    """A warehouse in which each statement is seen running three times before its end."""
+    """A warehouse in which each statement has these statuses in turn, and each submission this error, or none."""
 
     place = "warehouse"
     engine = "snowflake"
+    starts_once = False
+    late_s = 0.0
 
-    def __init__(self) -> None:
+    def __init__(
+        self, statuses: Sequence[JobStatus] = (RUNNING,) * 3 + (DONE,), errors: Sequence[Exception | None] = ()
+    ) -> None:
+        self.statuses, self.errors = statuses, list(errors)
         self.submitted: list[tuple[str, str]] = []
         self.polls: dict[str, int] = {}
+        self.found: list[bool] = []
 
     def submit(self, sql: str, tags: Mapping[str, str], job_id: str) -> str:
         self.submitted.append((sql, tags["step"]))
         self.polls[job_id] = 0
+        if self.errors and (error := self.errors.pop(0)) is not None:
+            raise error
         return job_id
 
     def status(self, id: str, *, counted: bool = True) -> JobStatus:  # noqa: ARG002
         self.polls[id] += 1
-        return JobStatus(JobState.RUNNING if self.polls[id] <= 3 else JobState.DONE)
+        return self.statuses[min(self.polls[id], len(self.statuses)) - 1]
+
+    def find(self, job_id: str) -> str | None:
+        return job_id if self.found and self.found.pop(0) else None
 
     def link(self, id: str) -> str | None:
         return f"link of {id}"
 
 
+class Lines:
+    """A journal that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def begin(self, job_id: str) -> None:
+        self.told.append(f"begin {job_id[-1]}")
+
+    def submitted(self, job_id: str, statement_id: str) -> None:
+        assert job_id == statement_id
+        self.told.append(f"submitted {job_id[-1]}")
+
+    def abandoned(self, job_id: str) -> None:
+        self.told.append(f"abandoned {job_id[-1]}")
+
+    def end(self, job_id: str) -> None:
+        self.told.append(f"end {job_id[-1]}")
+
+
+def runner(warehouse: Warehouse, policy: JobPolicy = FAST) -> JobRunner:
+    jobs = JobRunner(cast(WarehouseConnection, warehouse), policy)
+    jobs.begin("run", {})
+    return jobs
+
+
 def test_a_heartbeat_is_no_statement_of_the_run_and_has_none_itself() -> None:
     warehouse = Warehouse()
-    jobs = JobRunner(cast(WarehouseConnection, warehouse), JobPolicy(first_poll_s=0.0, heartbeat_s=-1.0))
-    jobs.begin("run", {})
+    jobs = runner(warehouse, JobPolicy(first_poll_s=0.0, heartbeat_s=-1.0))
     connection, ledger, told = JobConnection(jobs), JobConnection(jobs, "ledger"), []
     jobs.on_statement = lambda statement: told.append(statement.step)
     jobs.heartbeat = lambda: ledger.execute("SEEN")
     with connection.step("checked"):
         connection.execute("CHECK")
         connection.execute("CHECK AGAIN")
+    seen = ("SEEN", "ledger")
     assert warehouse.submitted == [
-        ("CHECK", "checked"),
-        *[("SEEN", "ledger")] * 3,
-        ("CHECK AGAIN", "checked"),
-        *[("SEEN", "ledger")] * 3,
-    ]
+        seen, ("CHECK", "checked"), *[seen] * 3,
+        seen, ("CHECK AGAIN", "checked"), *[seen] * 3,
+    ]  # fmt: skip
     assert told == [one.step for one in jobs.statements] == ["checked", "checked"]
 
 
-def test_a_run_tells_its_ledger_that_it_lives_and_lists_no_statement_for_it() -> None:
+def test_a_run_that_has_lost_its_lease_submits_nothing_more() -> None:
     warehouse = Warehouse()
     policy = JobPolicy(first_poll_s=0.0, heartbeat_s=-1.0)
     backend = WarehouseBackend(cast(WarehouseConnection, warehouse), "raw.public", jobs=policy)
-    backend.jobs.begin("run", {})
-    backend.jobs.heartbeat = lambda: backend._quietly_seen("run")
-    with backend.statement.step("checked"):
+    ledger = StatementLedger(JobConnection(backend.jobs, "ledger"), backend.dialect, "raw.public.ledger")
+    warehouse.rows = lambda _: [("other", "run 2")]  # type: ignore[attr-defined]
+    backend.lease, backend.jobs.heartbeat = Lease(ledger, "run 1", "answers", 90.0), backend._renew
+    with backend.statement.step("checked"), pytest.raises(LeaseLostError, match="run 2 has taken over these tables"):
         backend.statement.execute("CHECK")
-    assert [step for _, step in warehouse.submitted] == ["checked", "ledger", "ledger", "ledger"]
-    assert "seen_at" in warehouse.submitted[1][0]
-    assert [one["step"] for one in backend.statements_run()] == ["checked"]
+    assert [step for _, step in warehouse.submitted] == ["ledger"]
+    assert backend.statements_run() == []
+
+
+LOST, THROTTLED = LostConnectionError("no answer"), TransientError("try later")
+
+
+@pytest.mark.parametrize(
+    ("errors", "found", "late_s", "lines"),
+    [
+        ([], [], 0.0, "begin 1, submitted 1, end 1"),
+        ([THROTTLED], [], 0.0, "begin 1, submitted 1, end 1"),
+        ([LOST], [True], 0.0, "begin 1, abandoned 1, submitted 1, end 1"),
+        ([LOST], [False, False, True], 9.0, "begin 1, abandoned 1, submitted 1, end 1"),
+        ([LOST], [False], 0.0, "begin 1, abandoned 1, begin 2, submitted 2, end 2"),
+        ([LOST, LOST], [False, True], 0.0, "begin 1, abandoned 1, begin 2, abandoned 2, submitted 2, end 2"),
+    ],
+    ids=["answered", "refused", "found", "found late", "not there", "lost twice"],
+)
+def test_a_submission_whose_answer_was_lost_is_found_or_closed_before_another_one(
+    errors: list[Exception], found: list[bool], late_s: float, lines: str
+) -> None:
+    warehouse, journal = Warehouse(errors=errors), Lines()
+    warehouse.found, warehouse.late_s = list(found), late_s
+    texts: list[str] = []
+
+    def text(job_id: str) -> str:
+        texts.append(job_id)
+        return f"ASK {job_id}"
+
+    done = runner(warehouse).ask(text, "responses", "1", {}, journal)
+    assert ", ".join(journal.told) == lines
+    assert done.rows == 5
+    assert [sql for sql, _ in warehouse.submitted] == [f"ASK {id}" for id in texts] * (
+        2 if errors == [THROTTLED] else 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("statuses", "rows"),
+    [([UNKNOWN, UNKNOWN, RUNNING, DONE], 5), ([UNKNOWN, DONE], 5), ([UNKNOWN], None)],
+    ids=["late, then runs", "late, then done", "never known"],
+)
+def test_an_unknown_statement_has_not_ended(statuses: list[JobStatus], rows: int | None) -> None:
+    warehouse, journal = Warehouse(statuses), Lines()
+    jobs = runner(warehouse, JobPolicy(first_poll_s=0.0, longest_poll_s=0.0, unknown_for_s=0.05))
+    if rows is None:
+        with pytest.raises(StatementFailedError, match="no longer knows") as raised:
+            jobs.ask(str, "responses", "1", {}, journal)
+        assert raised.value.asked, "it counts"
+        assert "end 1" not in journal.told, "a later run looks for it"
+    else:
+        assert jobs.ask(str, "responses", "1", {}, journal).rows == rows
+    assert len(warehouse.submitted) == 1
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_a_statement_that_asks_is_not_repeated_by_the_runner(started: bool) -> None:
+    failed = JobStatus(JobState.FAILED, None, "service down", transient=True, started=started)
+    warehouse = Warehouse([failed])
+    with pytest.raises(StatementFailedError, match="service down") as raised:
+        runner(warehouse).ask(str, "responses", "1", {}, Lines())
+    assert (raised.value.transient, raised.value.asked) == (True, started)
+    assert len(warehouse.submitted) == 1

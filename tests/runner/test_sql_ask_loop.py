@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,7 +18,7 @@ from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.runner.answer_judge import AnswerJudge
 from sqlenrich.runner.backends.base import Origin
-from sqlenrich.runner.backends.jobs import Statement, StatementFailedError
+from sqlenrich.runner.backends.jobs import JobPolicy, JobRunner, Statement, StatementFailedError
 from sqlenrich.runner.backends.warehouse import AskedSoFar, RangeAnswer, RequestRange, WarehouseBackend
 from sqlenrich.runner.observer import Stopper
 from sqlenrich.runner.served import ModelPin
@@ -33,12 +33,24 @@ JUDGED_BY = se.enrichment("e", prompt="{{ x }}", output={"type": "object", "prop
 
 
 class Warehouse:
-    """Requests by number. A statement with a poisoned one fails after it has asked, and is billed."""
+    """Requests by number. A statement with a poisoned one fails after it has asked, and is billed.
+
+    ``failures``: whether each of the first statements fails for a passing reason, and whether after it has asked.
+    """
 
     place = "the warehouse"
+    policy = JobPolicy()
+    delays = JobRunner.delays
 
-    def __init__(self, requests: int, poisoned: set[int], repeatable: int = 0, text: str = "{}") -> None:
-        self.text = text
+    def __init__(
+        self,
+        requests: int,
+        poisoned: set[int],
+        repeatable: int = 0,
+        failures: Sequence[str] = (),
+        text: str = "{}",
+    ) -> None:
+        self.text, self.failures = text, list(failures)
         self.left, self.poisoned, self.repeatable = list(range(requests)), poisoned, repeatable
         self.billed: list[int] = []
         self.stored: list[int] = []
@@ -52,9 +64,15 @@ class Warehouse:
         found = [n for n in self.left if not after or n > int(after)][:most]
         return RequestRange(after, str(found[-1]), len(found), PROMPT_BYTES * len(found)) if found else None
 
-    def ask(self, part: RequestRange) -> Statement:
+    def ask(self, call: Any, part: RequestRange, chunk: str, tags: Mapping[str, str]) -> Statement:
         asked = [n for n in self.left if (not part.after or n > int(part.after)) and n <= int(part.upto)]
         self.statements.append(len(asked))
+        failure = self.failures.pop(0) if self.failures else ""
+        if failure:
+            error = StatementFailedError(f"the service is down: {failure}")
+            error.transient, error.asked = True, failure == "asked"
+            self.billed += asked if error.asked else []
+            raise error
         self.billed += asked
         if self.poisoned & set(asked):
             raise StatementFailedError("the model failed")
@@ -88,22 +106,14 @@ class Warehouse:
         self.paused.append(seconds)
 
 
-class Loop(SqlAskLoop):
-    """The loop, whose statements are not SQL."""
-
-    def _ask_once(self, call: Any, part: RequestRange) -> None:
-        self.number += 1
-        self.calls += cast(Any, self.backend).ask(part).rows
-
-
 def asked(
     warehouse: Warehouse, budget: Budget | None = None, rows: int | None = 8, pin: ModelPin | None = None
-) -> Loop:
+) -> SqlAskLoop:
     """Ask all requests once, and again what may be repeated."""
     plan, origin = cast(Any, SimpleNamespace(model="m")), Origin("r", None, "f")
     backend = cast(WarehouseBackend, warehouse)
     judge = AnswerJudge(JUDGED_BY)
-    loop = Loop(backend, plan, origin, Recorder(), warehouse.stopper, judge, ChunkPolicy(rows), MAX_TOKENS, pin)
+    loop = SqlAskLoop(backend, plan, origin, Recorder(), warehouse.stopper, judge, ChunkPolicy(rows), MAX_TOKENS, pin)
     choice = cast(Any, SimpleNamespace(budget=budget))
     loop.ask(choice, cast(Any, None), len(warehouse.left), repeat=True)
     return loop
@@ -184,6 +194,46 @@ def test_no_more_is_asked_than_tells_that_all_answers_are_refused(
     assert budget.reached == ("stop_after_refused" if requests > 50 else None)
 
 
+@pytest.mark.parametrize("poisoned", [set(), {5}, {4, 5, 9, 30}, set(range(3, 60))], ids=str)
+@pytest.mark.parametrize("failures", [[], ["asked"] * 3, ["", "", "asked", "asked", "not asked"]], ids=str)
+@pytest.mark.parametrize("most", [0, 2, 20, 61, 70, 200])
+def test_the_cap_of_calls_counts_what_failed_statements_asked(
+    poisoned: set[int], failures: list[str], most: int
+) -> None:
+    warehouse = Warehouse(60, poisoned, failures=failures)
+    budget = Budget(max_calls=most)
+    loop = asked(warehouse, budget)
+    assert len(warehouse.billed) == loop.calls <= most
+    assert budget.reached == (None if len(warehouse.stored) + len(warehouse.failed) == 60 else "max_calls")
+
+
+@pytest.mark.parametrize(
+    ("failures", "statements", "calls"),
+    [
+        (["", "asked"], [3, 8, 4, 4, 5], 16 + 8),
+        (["", "not asked", "not asked"], [3, 8, 8, 8, 5], 16),
+        (["", *["asked"] * 5], [3, 8, 4, 2, 1, 1, 1], 16 + 8 + 4 + 2 + 1 + 1),
+    ],
+    ids=["halved once", "never started", "down to one request"],
+)
+def test_a_statement_that_may_have_asked_is_halved_and_one_that_did_not_start_is_repeated(
+    failures: list[str], statements: list[int], calls: int
+) -> None:
+    warehouse = Warehouse(16, set(), failures=failures)
+    loop = asked(warehouse)
+    assert warehouse.statements[: len(statements)] == statements
+    assert (loop.calls, len(warehouse.stored), warehouse.failed) == (calls, 16, [])
+    assert warehouse.paused == [float(2**n) for n in range(len(failures) - 1)]
+
+
+def test_a_service_that_stays_down_ends_the_run() -> None:
+    warehouse = Warehouse(16, set(), failures=["asked"] * 999)
+    warehouse.policy = JobPolicy(retry_for_s=-1.0)
+    with pytest.raises(StatementFailedError, match="the service is down"):
+        asked(warehouse)
+    assert (warehouse.statements, warehouse.failed) == ([3], [])
+
+
 def test_failures_without_attempts_left_are_not_waited_for() -> None:
     warehouse = Warehouse(10, set(), repeatable=2)
     asked(warehouse)
@@ -194,11 +244,11 @@ def test_a_signal_in_a_failed_statement_asks_no_further_half() -> None:
     warehouse = Warehouse(20, {10})
     told: list[Mapping[str, Any]] = []
 
-    def ask(part: RequestRange) -> Statement:
+    def ask(call: Any, part: RequestRange, chunk: str, tags: Mapping[str, str]) -> Statement:
         if 10 in range(int(part.after or -1) + 1, int(part.upto) + 1):
             warehouse.stopper.stop()
         told.append(part._asdict())
-        return Warehouse.ask(warehouse, part)
+        return Warehouse.ask(warehouse, call, part, chunk, tags)
 
     warehouse.ask = ask  # type: ignore[method-assign]
     with pytest.raises(StatementFailedError):

@@ -20,8 +20,8 @@ from sqlenrich.runner.observer import Stopper
 from sqlenrich.runner.place import open_connection
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.runs import rows as duckdb_rows
-from tests.support.warehouse_runs import REQUESTS, ROWS, Recorder, enrich, start
-from tests.support.warehouses import SECRET, Standin
+from tests.support.warehouse_runs import REQUESTS, ROWS, enrich, quick_run, start
+from tests.support.warehouses import Standin
 
 FAILURES = {"bad_json": 0.2, "missing_field": 0.1}
 COLUMNS = ("id", "channel", "intent", "urgency")
@@ -78,35 +78,6 @@ def wait_for(true: Any, seconds: float = 60.0) -> None:
     while not true():
         assert time.monotonic() < until
         time.sleep(0.02)
-
-
-def test_a_killed_run_loses_nothing_and_asks_nothing_twice(place: Standin) -> None:
-    place.set(delay=0.05 if place.engine == "databricks" else 1.0)
-    run = start(place, "--chunk-rows", "15")
-    wait_for(lambda: len(place.prompts()) > 3)
-    run.kill()
-    _, told = run.communicate(timeout=60)
-    assert SECRET not in told
-    place.set(delay=0.0)
-    seen = Recorder()
-    report = enrich(place, observer=seen)
-    assert (report.enriched, report.quarantined, report.pending) == (len(ROWS), 0, 0)
-    assert Counter(place.prompts()).most_common(1)[0][1] == 1, [line for line in seen.lines if "statement" in line]
-    assert len(place.prompts()) == REQUESTS
-
-
-def test_a_second_run_at_once_is_refused(place: Standin) -> None:
-    place.set(delay=0.05 if place.engine == "databricks" else 1.0)
-    run = start(place, "--chunk-rows", "15", "--json")
-    wait_for(lambda: len(place.prompts()) > 3)
-    # Between two statements none is named.
-    busy = r"run \S+ works on these tables \(host \S+, process \d+, (statement \S+, )?begun \d+ s ago.*wait for its end"
-    with pytest.raises(se.ConfigError, match=busy):
-        enrich(place)
-    place.set(delay=0.0)
-    out, told = run.communicate(timeout=120)
-    assert run.returncode == 0, told
-    assert json.loads(out)["calls"] == REQUESTS == len(place.prompts())
 
 
 def test_a_signal_ends_after_the_statement_and_a_second_one_cancels_it(place: Standin) -> None:
@@ -198,14 +169,12 @@ def test_rows_replaced_by_key_are_right_although_statements_run_twice(place: Sta
 def test_passing_failures_are_waited_for(place: Standin, fault: str) -> None:
     kind = {"bigquery": {"statement": "job"}}.get(place.engine, {}).get(fault, fault)
     place.set(fail={kind: 0.1})
-    connection, _ = open_connection(place.engine, {"profile": "standin"}, place.folder / "tickets.prompt")
-    impatient = JobPolicy(first_delay_s=0.05, longest_delay_s=0.5)
-    backend = WarehouseBackend(connection, place.schema, jobs=impatient)
-    report = enrich(place, engine=None, profile=None, output=backend, chunk_rows=20)
+    report = quick_run(place, chunk_rows=20)
     place.set(fail={})
     assert report.rows_in == report.enriched + report.quarantined == len(ROWS)
     assert enrich(place).enriched == len(ROWS)
     assert len(place.rows("tickets_responses", "request_hash")) == REQUESTS
+    assert place.asked_twice() == 0
 
 
 def test_a_request_that_fails_its_statement_is_one_row(place: Standin) -> None:
@@ -215,6 +184,14 @@ def test_a_request_that_fails_its_statement_is_one_row(place: Standin) -> None:
     hit = sum(poisoned in (row["body"] or "") for row in ROWS)
     assert dict(report.quarantine) == {"CALL_ERROR": hit}
     assert report.enriched == len(ROWS) - hit
+    assert len(place.prompts()) <= report.calls <= 3 * REQUESTS
+
+
+def test_a_cap_holds_although_requests_fail_their_statements(place: Standin) -> None:
+    place.set(poison="text 1")  # and 10 to 19
+    report = quick_run(place, chunk_rows=20, max_calls=REQUESTS + 5)
+    assert len(place.prompts()) <= report.calls <= REQUESTS + 5
+    assert report.stopped_at == "max_calls"
 
 
 def test_enrichments_that_would_write_each_others_tables(place: Standin) -> None:

@@ -7,6 +7,33 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+LOST = ("reply", "late", "cut", "twice")
+"""What becomes of one submission of a statement that asks: its reply is lost, it starts ``LATE_S`` after its connection
+was lost, its reply ends in the middle, a proxy sends it twice."""
+ASKED = "asked"
+"""A statement that fails after it has asked."""
+LATE_S = 0.7
+
+
+class Once:
+    """Faults that meet one statement that asks each, in order."""
+
+    def __init__(self) -> None:
+        self._left: list[str] = []
+        self._lock = threading.Lock()
+
+    def set(self, kinds: Sequence[str]) -> None:
+        """Let these come next."""
+        if unknown := set(kinds) - {*LOST, ASKED}:
+            raise ValueError(f"unknown: {', '.join(unknown)}")
+        with self._lock:
+            self._left = list(kinds)
+
+    def take(self, *kinds: str) -> str:
+        """The next fault where it is one of these, which it is no longer then; else an empty text."""
+        with self._lock:
+            return self._left.pop(0) if self._left and self._left[0] in kinds else ""
+
 
 class Control:
     """The settings of a server, ``fail`` among them: each fault and the share of the requests that it meets."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import sqlenrich as se
+from sqlenrich.runner.backends.jobs import JobPolicy
+from sqlenrich.runner.backends.warehouse import LeasePolicy, WarehouseBackend
 from sqlenrich.runner.observer import NullObserver, PlanLine
+from sqlenrich.runner.place import open_connection
 from tests.support.warehouses import Standin
 
 PROMPT = """---
@@ -53,6 +58,34 @@ def enrich(place: Standin, **options: Any) -> se.Report:
     """Run ``tickets.prompt``."""
     given = {"engine": place.engine, "profile": "standin", "input": place.source, "output": place.schema, **options}
     return se.run(se.load(place.folder / "tickets.prompt"), **given)
+
+
+def quick_backend(
+    engine: str, prompt_file: Path, schema: str, *, lasts_s: float = 2.0, take_over: bool = False, late_s: float = 1.5
+) -> WarehouseBackend:
+    """The backend of the profile ``standin``, whose leases, waits and looks into the history are short."""
+    connection, _ = open_connection(engine, {"profile": "standin"}, prompt_file)
+    if not connection.starts_once:
+        connection.late_s = late_s
+    jobs = JobPolicy(
+        first_delay_s=0.05, longest_delay_s=0.5, heartbeat_s=lasts_s / 5, unknown_for_s=2.0, find_poll_s=0.1
+    )
+    leases = LeasePolicy(lasts_s, poll_s=0.1)
+    return WarehouseBackend(connection, schema, take_over=take_over, jobs=jobs, policy=leases)
+
+
+def quick_run(place: Standin, *, take_over: bool = False, **options: Any) -> se.Report:
+    """Run ``tickets.prompt`` on such a backend."""
+    backend = quick_backend(place.engine, place.folder / "tickets.prompt", place.schema, take_over=take_over)
+    return enrich(place, engine=None, profile=None, output=backend, **options)
+
+
+def start_quick(place: Standin, *, clock_s: float = 0.0, lasts_s: float = 2.0, **options: Any) -> subprocess.Popen[str]:
+    """Start such a run as a process, whose clock may be ahead."""
+    given = {"engine": place.engine, "folder": str(place.folder), "source": place.source, "schema": place.schema}
+    more = {"lasts_s": lasts_s, "clock_s": clock_s, "options": options}
+    command = [sys.executable, "-m", "tests.support.warehouse_driver", json.dumps(given | more)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ.copy())
 
 
 def start(place: Standin, *options: str) -> subprocess.Popen[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -91,6 +92,14 @@ class Standin:
         """Change what the stand-in does from here on: faults, delay, answers."""
         self.settings |= settings
         self.process.get("/settings", NO_FAULTS | self.settings)
+
+    def once(self, *kinds: str) -> None:
+        """Let one statement that asks each meet these faults of tests/standins/control.py."""
+        self.process.get("/once", {"kinds": list(kinds)})
+
+    def asked_twice(self) -> int:
+        """How many requests the model was asked more than once."""
+        return sum(count > 1 for count in Counter(self.prompts()).values())
 
     def prompts(self) -> list[str]:
         """Every prompt that the model was asked, in order."""

@@ -68,6 +68,7 @@ ENGINE = Engine(
     create_table_as=create_result_table,
     create_work_table=create_work_table,
     now=now,
+    clock_ms=lambda: func("DATE_PART", exp.var("EPOCH_MILLISECOND"), now()),
     facts={
         "call": VendorFact("AI_COMPLETE", COMPLETE_DOCS, "2026-11-20"),
         "default_model": VendorFact("llama3.3-70b", DOCS + "ai_complete-prompt-object", "2026-11-20"),

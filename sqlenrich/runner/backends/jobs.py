@@ -7,11 +7,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from sqlenrich.core.errors import RunError
 from sqlenrich.core.types import Type
-from sqlenrich.runner.backends.connections.base import JobState, JobStatus, TransientError, WarehouseConnection
+from sqlenrich.runner.backends.connections.base import (
+    JobState,
+    JobStatus,
+    LostConnectionError,
+    TransientError,
+    WarehouseConnection,
+)
 
 T = TypeVar("T")
 
@@ -33,8 +40,12 @@ class JobPolicy:
     longest_delay_s: float = 60.0
     told_after_s: float = 5.0
     """How long such a call fails before the user is told."""
-    heartbeat_s: float = 60.0
-    """How often a run tells in the ledger that it lives."""
+    heartbeat_s: float = 20.0
+    """How often a run renews its lease."""
+    unknown_for_s: float = 120.0
+    """How long the warehouse may not know a statement before it counts as ended: its records may be late."""
+    find_poll_s: float = 0.5
+    """How often a submission whose answer was lost is looked for."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +70,11 @@ class Statement:
 class StatementFailedError(RunError):
     """The warehouse refused or ended a statement."""
 
+    transient: bool = False
+    """Whether the same statement may succeed later."""
+    asked: bool = True
+    """Whether it may have asked the model."""
+
 
 class StatementCancelledError(RunError):
     """A statement was cancelled by the run's user."""
@@ -73,6 +89,9 @@ class Journal(Protocol):
     def submitted(self, job_id: str, statement_id: str) -> None:
         """The warehouse has given its id."""
 
+    def abandoned(self, job_id: str) -> None:
+        """Its answer was lost: it may run, and if it starts later it must do nothing."""
+
     def end(self, job_id: str) -> None:
         """It has ended."""
 
@@ -80,8 +99,8 @@ class Journal(Protocol):
 class JobRunner:
     """Runs statements one after another and remembers them.
 
-    ``tags`` stand beside each statement in the warehouse. ``heartbeat`` is called while a statement runs. ``note``
-    receives lines for the user.
+    ``tags`` stand beside each statement in the warehouse. ``heartbeat`` is called before and while a statement runs;
+    what it raises ends the wait. ``note`` receives lines for the user.
     """
 
     def __init__(self, connection: WarehouseConnection, policy: JobPolicy | None = None) -> None:
@@ -92,7 +111,7 @@ class JobRunner:
         self.heartbeat: Callable[[], None] = lambda: None
         self.note: Callable[[str], None] = lambda _: None
         self.submitted = 0
-        self._run_id = "sqlenrich"
+        self._run_id, self._beaten = "sqlenrich", time.monotonic()
         self._cancelled = threading.Event()
 
     def begin(self, run_id: str, tags: Mapping[str, str]) -> None:
@@ -112,41 +131,82 @@ class JobRunner:
         self.submitted += 1
         return f"sqlenrich_{self._run_id}_{self.submitted}".lower().replace(".", "_")
 
-    def run(
-        self,
-        sql: str,
-        step: str,
-        *,
-        chunk: str | None = None,
-        tags: Mapping[str, str] | None = None,
-        journal: Journal | None = None,
-        quiet: bool = False,
-    ) -> Statement:
-        """Run a statement that may run twice, and wait for its end.
+    def run(self, sql: str, step: str, *, quiet: bool = False) -> Statement:
+        """Run a statement that may run twice, and wait for its end. :meth:`cancel` does not end it.
 
-        A statement with a journal is written down there, and :meth:`cancel` ends it; it ends no other. ``quiet``
-        statements are not told and not remembered. Raises StatementFailedError with the warehouse's message,
+        ``quiet`` statements are not told and not remembered. Raises StatementFailedError with the warehouse's message,
         StatementCancelledError where someone cancelled it.
         """
-        written = journal or _NoJournal()
-        labels = {**(tags or {}), "step": step, **({"chunk": chunk} if chunk is not None else {})}
+        self.beat()
         deadline = time.monotonic() + self.policy.retry_for_s
         for delay in self.delays():
-            if journal is not None and self._cancelled.is_set():
-                self.resume()
-                raise StatementCancelledError(f"{self.connection.place}: {step} was cancelled before it was submitted")
-            job_id, began = self.new_job_id(), time.monotonic()
-            written.begin(job_id)
-            id = self._start(sql, labels, job_id)
-            written.submitted(job_id, id)
-            status = self.wait(id, cancellable=journal is not None, counted=not quiet)
-            written.end(job_id)
+            began = time.monotonic()
+            id = self._start(sql, {"step": step}, self.new_job_id())
+            status = self.wait(id, counted=not quiet)
             if status.state is JobState.DONE:
-                return self._finished(id, step, chunk, status, began, quiet=quiet)
-            self._check_failure(step, id, status, deadline)
+                return self._finished(id, step, None, status, began, quiet=quiet)
+            error = self._failure(step, id, status)
+            if not error.transient or time.monotonic() > deadline:
+                raise error
             self.note(f"{self.connection.place}: {step}: {status.error}: again in {delay:,.0f} s")
             self.pause(delay)
         raise AssertionError("delays never end")
+
+    def ask(
+        self, sql: Callable[[str], str], step: str, chunk: str, tags: Mapping[str, str], journal: Journal
+    ) -> Statement:
+        """Run the statement of a submission that asks the model, and wait for its end. :meth:`cancel` ends it.
+
+        It is not repeated after it has failed: it may have asked. ``sql`` gives the text for a job id; what starts
+        after the journal has abandoned its job id must do nothing. Raises as :meth:`run`.
+        """
+        self.beat()
+        if self._cancelled.is_set():
+            self.resume()
+            raise StatementCancelledError(f"{self.connection.place}: {step} was cancelled before it was submitted")
+        began = time.monotonic()
+        job_id, id = self._submit_once(sql, {**tags, "step": step, "chunk": chunk}, journal)
+        status = self.wait(id, cancellable=True, counted=True)
+        if status.state is not JobState.UNKNOWN:
+            journal.end(job_id)
+        if status.state is JobState.DONE:
+            return self._finished(id, step, chunk, status, began)
+        raise self._failure(step, id, status)
+
+    def _submit_once(self, sql: Callable[[str], str], tags: Mapping[str, str], journal: Journal) -> tuple[str, str]:
+        """Submit a statement; give its job id and its id.
+
+        Where the answer was lost, it is looked for as long as the warehouse's records may be late. Only one that is not
+        there, and that does nothing if it starts later, is submitted again.
+        """
+        began = time.monotonic()
+        for delay in self.delays():
+            job_id = self.new_job_id()
+            given, text = {**self.tags, **tags, "job": job_id}, sql(job_id)
+            journal.begin(job_id)
+            submit = partial(self.connection.submit, text, given, job_id)
+            try:
+                found: str | None = self.repeated(submit, lost=self.connection.starts_once)
+            except LostConnectionError as error:
+                if time.monotonic() - began > self.policy.retry_for_s:
+                    raise
+                self.note(f"{error}: looking for the statement that was submitted")
+                journal.abandoned(job_id)
+                found = self.find(job_id, self.connection.late_s)
+            if found is not None:
+                journal.submitted(job_id, found)
+                return job_id, found
+            self.pause(delay)
+        raise AssertionError("delays never end")
+
+    def find(self, job_id: str, for_s: float) -> str | None:
+        """Look for a submission; None where it is not in the warehouse's records for so long."""
+        until = time.monotonic() + for_s
+        while True:
+            found = self.repeated(lambda: self.connection.find(job_id))
+            if found is not None or time.monotonic() >= until:
+                return found
+            time.sleep(self.policy.find_poll_s)
 
     def _start(self, sql: str, tags: Mapping[str, str], job_id: str) -> str:
         """Submit a statement and give its id. Where the answer was lost, the statement may run: then it is found."""
@@ -154,9 +214,8 @@ class JobRunner:
 
         def submit() -> str:
             nonlocal lost
-            if lost:
-                for id in self.connection.running({"job": job_id}):
-                    return id
+            if lost and (found := self.connection.find(job_id)) is not None:
+                return found
             lost = True
             return self.connection.submit(sql, {**self.tags, **tags, "job": job_id}, job_id)
 
@@ -173,20 +232,22 @@ class JobRunner:
             self.on_statement(statement)
         return statement
 
-    def _check_failure(self, what: str, id: str, status: JobStatus, deadline: float) -> None:
-        """Raise for a statement that did not succeed, unless it may succeed when it is repeated before a deadline."""
+    def _failure(self, what: str, id: str, status: JobStatus) -> StatementFailedError:
+        """Give the error of a statement that did not succeed. Raises StatementCancelledError where it was cancelled."""
         if status.state is JobState.CANCELLED:
             raise StatementCancelledError(f"{self.connection.place}: {what} was cancelled ({id})")
-        if not status.transient or time.monotonic() > deadline:
-            reason = status.error or f"the warehouse no longer knows the statement ({status.state.value})"
-            raise StatementFailedError(f"{self.connection.place}: {what}: {reason} ({id})")
+        reason = status.error or f"the warehouse no longer knows the statement ({status.state.value})"
+        error = StatementFailedError(f"{self.connection.place}: {what}: {reason} ({id})")
+        error.transient, error.asked = status.transient, status.started
+        return error
 
     def wait(self, id: str, *, cancellable: bool = False, counted: bool = False) -> JobStatus:
         """Wait for the end of a statement, whoever started it.
 
-        A ``cancellable`` one ends by :meth:`cancel`. ``counted``: its rows are wanted.
+        A ``cancellable`` one ends by :meth:`cancel`. ``counted``: its rows are wanted. A statement that the warehouse
+        does not know has not ended: its records may be late. UNKNOWN is given after a policy's time alone.
         """
-        poll, beat, cancelled = self.policy.first_poll_s, time.monotonic(), False
+        poll, known, cancelled = self.policy.first_poll_s, time.monotonic(), False
         while True:
             if cancellable and not cancelled:
                 self._cancelled.wait(poll)
@@ -194,7 +255,10 @@ class JobRunner:
                 time.sleep(poll)
             poll = min(poll * self.policy.poll_growth, self.policy.longest_poll_s)
             status = self.repeated(lambda: self.connection.status(id, counted=counted))
-            if status.state is not JobState.RUNNING:
+            if status.state is not JobState.UNKNOWN:
+                known = time.monotonic()
+            unsure = status.state is JobState.UNKNOWN and time.monotonic() - known < self.policy.unknown_for_s
+            if status.state is not JobState.RUNNING and not unsure:
                 if not cancelled:
                     return status
                 self.resume()
@@ -202,24 +266,27 @@ class JobRunner:
             if cancellable and not cancelled and self._cancelled.is_set():
                 cancelled = True
                 self.repeated(lambda: self.connection.cancel(id))
-            if time.monotonic() - beat > self.policy.heartbeat_s:
-                beat = time.monotonic()
-                self._beat()
+            self.beat()
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
+        """Call the heartbeat where the last one is long enough ago."""
+        if time.monotonic() - self._beaten <= self.policy.heartbeat_s:
+            return
         heartbeat, self.heartbeat = self.heartbeat, lambda: None  # one that runs a statement waits for its end, too
         try:
             heartbeat()
         finally:
-            self.heartbeat = heartbeat
+            self.heartbeat, self._beaten = heartbeat, time.monotonic()
 
-    def repeated(self, work: Callable[[], T]) -> T:
-        """Call a function again while it fails for a passing reason."""
+    def repeated(self, work: Callable[[], T], *, lost: bool = True) -> T:
+        """Call a function again while it fails for a passing reason; a lost connection is one where ``lost`` is set."""
         began, told = time.monotonic(), False
         for delay in self.delays():
             try:
                 return work()
             except TransientError as error:
+                if isinstance(error, LostConnectionError) and not lost:
+                    raise
                 cancelled = self._cancelled.is_set()
                 limit = self.policy.cancelled_retry_for_s if cancelled else self.policy.retry_for_s
                 waits = time.monotonic() + delay - began
@@ -244,19 +311,6 @@ class JobRunner:
             time.sleep(min(seconds, self.policy.first_delay_s))
         else:
             self._cancelled.wait(seconds)
-
-
-class _NoJournal:
-    """Writes nothing down."""
-
-    def begin(self, job_id: str) -> None:
-        """Do nothing."""
-
-    def submitted(self, job_id: str, statement_id: str) -> None:
-        """Do nothing."""
-
-    def end(self, job_id: str) -> None:
-        """Do nothing."""
 
 
 class JobConnection:

@@ -296,20 +296,34 @@ def asked_so_far(run_id: str) -> exp.Select:
     return select(*columns).from_(symbol("responses")).where(equals("run_id", run_id))
 
 
-def ranged(call: exp.Query, after: str, upto: str) -> exp.Query:
+def unanswered(after: str, upto: str) -> exp.Select:
+    """How many pending requests of a range of hashes have no answer of their attempt."""
+    answered = select("1").from_(symbol("responses", "r")).where(_same_attempt())
+    return (
+        select("COUNT(*)")
+        .from_(symbol("pending", "p"))
+        .where(*_within(after, upto), exp.Not(this=exp.Exists(this=answered)))
+    )
+
+
+def ranged(call: exp.Query, after: str, upto: str, conditions: Sequence[Sql] = ()) -> exp.Query:
     """The query of a call over a range of hashes, without the requests whose attempt is answered already.
 
-    A statement that is repeated after a lost connection then asks nothing again.
+    A statement that is repeated after a lost connection then asks nothing again, and none asks where one of
+    ``conditions`` fails.
     """
     (pending,) = [found for found in call.find_all(Symbol) if found.name == "pending"]
     reader = pending.find_ancestor(exp.Select)
     assert isinstance(reader, exp.Select)
-    hash_ = exp.column("request_hash")
-    above, below = exp.GT(this=hash_, expression=literal(after)), exp.LTE(this=hash_.copy(), expression=literal(upto))
     pending.set("alias", exp.TableAlias(this=exp.to_identifier("p")))
     answered = select("1").from_(symbol("responses", "r")).where(_same_attempt())
-    reader.where(above, below, exp.Not(this=exp.Exists(this=answered)), copy=False)
+    reader.where(*_within(after, upto), exp.Not(this=exp.Exists(this=answered)), *conditions, copy=False)
     return call
+
+
+def _within(after: str, upto: str) -> tuple[Sql, Sql]:
+    hash_ = exp.column("request_hash")
+    return exp.GT(this=hash_, expression=literal(after)), exp.LTE(this=hash_.copy(), expression=literal(upto))
 
 
 def _same_attempt() -> Sql:

@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Self
 
 from sqlenrich.core.errors import ConfigError, RunError
-from sqlenrich.llm.messages import Request
+from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.renderer.statements import read_answers
 from sqlenrich.runner.backends import queries
-from sqlenrich.runner.backends.base import Results, RunStart
+from sqlenrich.runner.backends.base import Origin, Results, RunStart
 from sqlenrich.runner.backends.connections.base import JobState, WarehouseConnection
-from sqlenrich.runner.backends.jobs import JobConnection, JobPolicy, JobRunner
+from sqlenrich.runner.backends.jobs import JobConnection, JobPolicy, JobRunner, Statement
 from sqlenrich.runner.backends.ranged_call import RangedCall
-from sqlenrich.runner.backends.statement_ledger import CALL, RUN, STATEMENTS, CallJournal, Line, StatementLedger
+from sqlenrich.runner.backends.statement_ledger import (
+    STATEMENTS,
+    Holder,
+    Lease,
+    LeaseLostError,
+    Line,
+    StatementLedger,
+    names_of,
+)
 from sqlenrich.runner.backends.statements import StatementBackend, StatementPolicy
 from sqlenrich.runner.observer import Observer
 
 
 @dataclass(frozen=True)
-class TakeOverPolicy:
-    """What a run does about a run before it that did not end."""
+class LeasePolicy:
+    """How long a run holds its tables without a sign of life, and how another one waits for that, in seconds."""
 
-    dead_after_s: float = 180.0
-    """A run on another host is dead after this time without a sign of life."""
-    settle_s: float = 5.0
-    """How long a statement whose id was not stored is looked for: it may just have been submitted."""
-    settle_poll_s: float = 0.5
+    lasts_s: float = 90.0
+    """A run that has not renewed its lease for so long is dead for those that come after it."""
+    poll_s: float = 1.0
+    """How often a run that waits looks whether the lease was renewed."""
 
 
 class AskedSoFar(NamedTuple):
@@ -70,8 +76,9 @@ class RequestRange(NamedTuple):
 class WarehouseBackend(StatementBackend):
     """The tables in one schema of a warehouse, made by statements that run as jobs there.
 
-    ``schema`` qualifies the tables that are made. With ``take_over`` a statement that a dead run left behind is
-    cancelled; without, it is waited for. ``note`` receives lines for the user.
+    ``schema`` qualifies the tables that are made. With ``take_over`` the run takes the tables from a run that holds
+    them, and cancels its statement; without, it waits for a dead run's lease to end, and for its statement. ``note``
+    receives lines for the user.
     """
 
     asks_in_sql = True
@@ -84,14 +91,14 @@ class WarehouseBackend(StatementBackend):
         take_over: bool = False,
         jobs: JobPolicy | None = None,
         statements: StatementPolicy | None = None,
-        policy: TakeOverPolicy | None = None,
+        policy: LeasePolicy | None = None,
     ) -> None:
-        self.warehouse, self.take_over, self.policy = connection, take_over, policy or TakeOverPolicy()
+        self.warehouse, self.take_over, self.policy = connection, take_over, policy or LeasePolicy()
         self.jobs = JobRunner(connection, jobs)
         self.statement = JobConnection(self.jobs)
         super().__init__(self.statement, connection.engine, schema, statements)
         self.calls = StatementLedger(JobConnection(self.jobs, "ledger"), self.dialect, self.named(STATEMENTS))
-        self.journal: CallJournal | None = None
+        self.lease: Lease | None = None
         self.note: Callable[[str], None] = lambda _: None
         self.jobs.on_statement = lambda statement: self.note(statement.to_text())
         self.jobs.note = lambda line: self.note(line)
@@ -105,9 +112,10 @@ class WarehouseBackend(StatementBackend):
 
     def __exit__(self, *error: object) -> None:
         try:
-            if self.journal is not None:
-                with suppress(RunError):  # a connection that is gone leaves the lines; the process ends, so it is dead
-                    self.journal.close()
+            self.jobs.heartbeat = lambda: None
+            if self.lease is not None:
+                with suppress(RunError):  # a connection that is gone leaves the lease, which ends by itself
+                    self.lease.close()
         finally:
             self.warehouse.__exit__(*error)
 
@@ -128,7 +136,7 @@ class WarehouseBackend(StatementBackend):
 
     def begin(self, start: RunStart, *, known: bool) -> None:
         """Write a run's line; first of all refuse a second run on the same tables. Raises ConfigError."""
-        if self.journal is None:
+        if self.lease is None:
             self._claim(start)
         super().begin(start, known=known)
 
@@ -136,50 +144,84 @@ class WarehouseBackend(StatementBackend):
         answers = self.named(start.snapshot.responses or start.name)
         self.jobs.begin(start.run_id, {"app": "sqlenrich", "enrichment": start.name, "tables": answers})
         self.calls.create()
-        self.calls.begin(start.run_id, start.run_id, answers, RUN)
-        self.journal = CallJournal(self.calls, start.run_id, answers)
-        self.jobs.heartbeat = lambda: self._quietly_seen(start.run_id)
-        lines = [line for line in self.calls.open_lines(answers) if line.run_id != start.run_id]
-        dead = {line.run_id for line in lines if line.kind == RUN and not line.lives(self.policy.dead_after_s)}
-        living = [line for line in lines if line.kind == RUN and line.run_id not in dead]
-        if living:
-            statements = [line for line in lines if line.kind == CALL and line.run_id == living[0].run_id]
-            raise ConfigError(f"{self.place}: {_busy(living[0], statements)}")
-        for last in {line.run_id: line for line in lines if line.kind == CALL}.values():
+        lease = Lease(self.calls, start.run_id, answers, self.policy.lasts_s)
+        self._wait_for(lease)
+        self.lease, self.jobs.heartbeat = lease, self._renew
+        # What started before the lease was taken may still ask: nothing is asked beside it.
+        lines = [line for line in self.calls.open_calls(answers) if line.run_id != start.run_id]
+        for last in {line.run_id: line for line in lines}.values():
             self._settle(last)
         tags = {"app": "sqlenrich", "tables": answers}
         for id in self.jobs.repeated(lambda: self.warehouse.running(tags)):
             self._await(id, "a statement of an earlier run")
-        for run_id in dict.fromkeys(line.run_id for line in lines):
-            self.calls.end(run_id)
+        for run_id in names_of(lines):
+            self.calls.close(run_id)
 
-    def _quietly_seen(self, run_id: str) -> None:
-        with suppress(RunError):  # the next heartbeat tells
-            self.calls.seen(run_id)
+    def _wait_for(self, lease: Lease) -> None:
+        """Take the lease, once that of a dead run has ended. Raises ConfigError where the run that has it lives."""
+        first: Holder | None = None
+        while True:
+            holders = lease.holders()
+            if self.take_over or not holders:
+                lease.claim(take=self.take_over)
+                holders = lease.holders()
+            others = [holder for holder in holders if holder.lease != lease.id]
+            mine = len(others) < len(holders)
+            if mine and not others:
+                return
+            if mine:  # two runs made the first line at the same time: none of them asks
+                lease.close()
+            for holder in others:
+                if mine or (first is not None and (first.lease, first.until_ms) != (holder.lease, holder.until_ms)):
+                    raise ConfigError(f"{self.place}: {self._busy(holder, lease.name)}")
+                if first is None:
+                    first = holder
+                    self.note(
+                        f"run {holder.run_id} holds these tables: waiting up to {holder.left_s:,.0f} s for a sign of "
+                        "life (--take-over does not wait)"
+                    )
+            self.jobs.pause(self.policy.poll_s)
+
+    def _busy(self, holder: Holder, name: str) -> str:
+        """Give the line that refuses a second run."""
+        calls = [line for line in self.calls.open_calls(name) if line.run_id == holder.run_id]
+        asked = next((line.statement_id or line.job_id for line in reversed(calls)), None)
+        statement = f", statement {asked}" if asked else ""
+        return (
+            f"run {holder.run_id} works on these tables (host {holder.host}, process {holder.pid}{statement}); "
+            "wait for its end, or take them from it with --take-over"
+        )
+
+    def _renew(self) -> None:
+        """Renew the lease. Raises LeaseLostError."""
+        if self.lease is None:
+            return
+        try:
+            self.lease.renew()
+        except LeaseLostError:
+            raise
+        except RunError:  # of the network: the next heartbeat tells
+            return
+
+    def hold(self) -> None:
+        """Renew the lease now. Raises LeaseLostError where another run has taken it."""
+        if self.lease is not None:
+            self.lease.renew()
 
     def _settle(self, line: Line) -> None:
         """Wait for a statement that a dead run left behind, so that its answers are stored and not asked again."""
-        what = f"the statement of run {line.run_id}"
-        if line.statement_id is not None:
-            self._await(line.statement_id, what)
-            return
-        until = time.monotonic() + self.policy.settle_s - line.since_s()
-        while True:
-            for id in self.jobs.repeated(lambda: self.warehouse.running({"job": line.job_id})):
-                self._await(id, what)
-                return
-            if time.monotonic() >= until:
-                return
-            self.jobs.pause(self.policy.settle_poll_s)
+        id = line.statement_id or self.jobs.find(line.job_id, self.warehouse.late_s)
+        if id is not None:
+            self._await(id, f"the statement of run {line.run_id}")
 
     def _await(self, id: str, what: str) -> None:
-        if self.jobs.repeated(lambda: self.warehouse.status(id)).state is not JobState.RUNNING:
+        if self.jobs.repeated(lambda: self.warehouse.status(id)).state not in (JobState.RUNNING, JobState.UNKNOWN):
             return
         if self.take_over:
             self.note(f"cancelling {what}, {id}: its answers may be billed and are lost")
             self.jobs.repeated(lambda: self.warehouse.cancel(id))
         else:
-            self.note(f"waiting for {what}, {id}, which still runs (--take-over cancels it)")
+            self.note(f"waiting for {what}, {id}, which may still run (--take-over cancels it)")
         self.jobs.wait(id)
 
     # Steps -----------------------------------------------------------------------------------------------------------
@@ -203,6 +245,7 @@ class WarehouseBackend(StatementBackend):
     def finish(self, plan: Plan, calls: Sequence[Step], *, partial: bool = True, unasked: int = 0) -> Results:
         """Make ``checked``, ``enriched`` and ``quarantine``. Raises RunError if a row is unaccounted for."""
         self.jobs.resume()
+        self.hold()
         self.read_stored(plan)
         return super().finish(plan, calls, partial=partial, unasked=unasked)
 
@@ -243,18 +286,25 @@ class WarehouseBackend(StatementBackend):
         """Give what a run has asked until now."""
         return AskedSoFar(*(int(value or 0) for value in self.rows(plan, queries.asked_so_far(run_id))[0]))
 
-    def asking(self, call: Step, asked: RequestRange) -> str:
-        """Give the statement that asks the pending requests of a range which have no answer yet."""
+    def ask(self, call: Step, asked: RequestRange, chunk: str, tags: Mapping[str, str]) -> Statement:
+        """Ask the pending requests of a range that have no answer yet in one statement, under the lease."""
+        assert self.lease is not None
         if self._asking is None or self._asking[0] is not call:
-            self._asking = call, RangedCall(self.dialect, call)
-        return self._asking[1].between(asked.after, asked.upto)
+            self._asking = call, RangedCall(self.dialect, call, self.lease.conditions)
+        text = self._asking[1]
+        return self.jobs.ask(
+            lambda job_id: text.between(asked.after, asked.upto, job_id), "responses", chunk, tags, self.lease
+        )
 
+    def unanswered(self, call: Step, asked: RequestRange) -> int:
+        """Give how many requests of a range have no answer."""
+        query = queries.unanswered(asked.after, asked.upto)
+        return int(self.connection.rows(call.relations.line(query))[0][0])
 
-def _busy(run: Line, statements: list[Line]) -> str:
-    """Give the line that refuses a second run."""
-    asked = next((line.statement_id or line.job_id for line in reversed(statements)), None)
-    statement = f", statement {asked}" if asked else ""
-    return (
-        f"run {run.run_id} works on these tables (host {run.host}, process {run.pid}{statement}, "
-        f"begun {run.since_s():,.0f} s ago, last sign of life {run.age_s():,.0f} s ago); wait for its end"
-    )
+    def append(self, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:
+        """Store at least one answer; where the lease is lost, too."""
+        try:
+            super().append(plan, answers, origin)
+        except LeaseLostError:
+            super().append(plan, answers, origin)  # they are paid
+            raise

@@ -29,7 +29,13 @@ from sqlenrich.plan.compile import compile_plan
 from sqlenrich.renderer.script import model_for
 from sqlenrich.renderer.statements import plan_statements
 from sqlenrich.renderer.tables import clean_up, guards
-from sqlenrich.runner.backends.connections.base import JobState, JobStatus, TransientError
+from sqlenrich.runner.backends.connections.base import (
+    ConnectPolicy,
+    JobState,
+    JobStatus,
+    LostConnectionError,
+    TransientError,
+)
 from sqlenrich.runner.backends.connections.bigquery.connection import (
     BigQueryConnection,
     open_bigquery,
@@ -252,7 +258,7 @@ def test_running_statements_are_found_by_their_tags(connected: BigQueryConnectio
     assert [ended(connected, id).state for id in ids] == [JobState.CANCELLED] * 2
     connected.cancel(ids[0])
     assert connected.running({"enrichment": "Tickets"}) == []
-    assert prompts(server) == []
+    assert sorted(prompts(server)) == ["0", "1"], "a cancelled statement has asked"
 
 
 CLIENT = """
@@ -291,6 +297,23 @@ def test_ctrl_c_reaches_the_caller_and_leaves_the_job(connected: BigQueryConnect
     assert signal.getsignal(signal.SIGINT) is handler
     assert ended(connected, id).state is JobState.DONE
     assert connected.rows("SELECT 1") == [(1,)]
+
+
+def test_a_query_that_takes_longer_than_a_request_is_polled_as_one_job(server: Process) -> None:
+    """Lost answers are asked for again: the job is the same."""
+    server.get("/settings", {"delay": 1.5})
+    query = ASK.format("long").split(" AS ", 1)[1]
+    with open_bigquery(profile(server.url), ConnectPolicy(request_s=0.5)) as connected:
+        server.get("/settings", {"fail": {"reset": 0.5}})
+        while True:
+            try:
+                found = connected.rows(query)
+                break
+            except LostConnectionError:
+                continue
+        server.get("/settings", {"fail": {}})
+    assert len(found) == 1
+    assert prompts(server) == ["long"]
 
 
 # Failures that may pass -----------------------------------------------------------------------------------------------

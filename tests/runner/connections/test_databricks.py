@@ -114,6 +114,8 @@ def test_a_long_statement_runs_is_found_by_its_tags_and_is_cancelled(
     query = id.partition(".")[0]
     assert connection.running(tags) == connection.running({"run": tags["run"]}) == [query]
     assert connection.running({"job_id": "job-1"}) == [query]
+    warehouse.get("/settings", {"delay": 0.2, "history_hides": ["query_text"]})
+    assert connection.running(tags) == [query], "by its query tags"
     assert connection.running({**tags, "step": "other"}) == []
     assert connection.status(query) == JobStatus(JobState.RUNNING), "the history knows it without the handle"
     assert connection.link(id) == f"https://{connection.place}/sql/history?uiQueryProfileVisible=true&queryId={query}"
@@ -382,7 +384,7 @@ def test_a_missing_configuration_is_named(
         open_databricks_named(name)
 
 
-@pytest.mark.parametrize("kind", ["throttle", "reset", "session"])
+@pytest.mark.parametrize("kind", ["throttle", "reset", "session", "cut"])
 def test_what_may_pass_is_transient_and_passes(warehouse: Process, connection: DatabricksConnection, kind: str) -> None:
     for call in (lambda: connection.submit("SELECT 1", {"run": kind}, "job"), lambda: connection.rows("SELECT 1")):
         warehouse.get("/settings", {"fail": {kind: 1.0}})

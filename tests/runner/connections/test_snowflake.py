@@ -107,13 +107,14 @@ def connected(process: Process, policy: ConnectPolicy | None = None, **changed: 
         ("SELECT '100%%' AS a, '%s' AS b", JobStatus(JobState.DONE)),
         (
             "SELECT nope FROM PUBLIC.MESSAGES",
-            JobStatus(JobState.FAILED, error="invalid identifier nope (001003)"),
+            JobStatus(JobState.FAILED, error="invalid identifier nope (001003)", started=False),
         ),
         (
             "INSERT INTO PUBLIC.ABSENT (id) SELECT id FROM PUBLIC.MESSAGES",
             JobStatus(
                 JobState.FAILED,
                 error="SQL compilation error: Object 'PUBLIC.ABSENT' does not exist or not authorized. (002003)",
+                started=False,
             ),
         ),
     ],
@@ -128,6 +129,21 @@ def test_an_unknown_statement_is_unknown_and_stays_uncancelled(process: Process,
     with connected(process) as connection:
         assert connection.status(id) == JobStatus(JobState.UNKNOWN)
         connection.cancel(id)
+
+
+@pytest.mark.parametrize(
+    "status", ["RESTARTED", "ABORTING", "QUEUED", "QUEUED_REPARING_WAREHOUSE", "BLOCKED", "RESUMING_WAREHOUSE"]
+)
+def test_each_status_before_the_end_is_one_of_a_statement_that_runs(process: Process, status: str) -> None:
+    process.get("/settings", {"delay": 0.5, "running_as": status})
+    tags, job = {"run": status}, f"job {status}"
+    with connected(process) as connection:
+        id = connection.submit(ASK, tags | {"job": job}, job)
+        assert connection.status(id) == JobStatus(JobState.RUNNING)
+        assert (connection.running(tags), connection.find(job)) == ([id], id)
+        assert ended(connection, id) == JobStatus(JobState.DONE, rows=2)
+        assert (connection.running(tags), connection.find(job), connection.find("another")) == ([], id, None)
+        assert len(connection.rows(ASK.split("(RAW) ")[1])) == 2, "a short query in this status is waited for"
 
 
 def test_a_statement_is_found_by_its_tags_and_cancelled(process: Process) -> None:

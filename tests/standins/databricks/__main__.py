@@ -3,8 +3,9 @@
 HTTP and HTTPS on one port, since the client takes HTTPS alone and a test reads the logs more simply. Pages for tests:
 ``/calls`` (every call of the model), ``/statements`` (every statement), ``/certificate`` (the file to trust), a POST of
 ``{"fail": {KIND: SHARE}, "delay": S, "answers": FILE, "answers_fail": {KIND: SHARE}, "poison": TEXT,
-"model": "obedient"}`` to ``/settings``, which sets all of them; that model does what a prompt asks. A POST to
-``/calls`` clears it, one to ``/clear`` the settings too.
+"model": "obedient", "history_late": S, "history_hides": [FIELD]}`` to ``/settings``, which sets all of them; that model
+does what a prompt asks. A POST of ``{"kinds": [...]}`` to ``/once`` lets one statement that asks each meet these
+faults. A POST to ``/calls`` clears it, one to ``/clear`` the settings too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -35,14 +36,15 @@ from sqlenrich.schema.normalise import normalise
 from sqlenrich.spec.loader import load
 from tests.standins import spark
 from tests.standins.cache import cached_file
-from tests.standins.databricks.statements import ModelLog, Statements, schema_of
+from tests.standins.control import LATE_S, LOST
+from tests.standins.databricks.statements import ASKS, ModelLog, Statements, schema_of
 from tests.standins.databricks.thrift import Service
 from tests.standins.obedient import reply
 
 TOKEN = "dapi-standin-token"
 PRINCIPAL, SECRET = "standin-principal", "standin-secret"
 HTTP_PATH = "/sql/1.0/warehouses/standin"
-KINDS = ("throttle", "reset", "session", "statement")
+KINDS = ("throttle", "reset", "session", "statement", "asked", "cut")
 DEFAULT_MAX_TOKENS = 4096
 _HANDSHAKE = 0x16
 """The first byte of TLS."""
@@ -97,11 +99,15 @@ class Handler(BaseHTTPRequestHandler):
             found = statements.history(asked.get("filter_by.statement_ids", []), asked.get("filter_by.statuses", []))
             start = int(asked.get("page_token", ["0"])[0])
             more = start + self.server.page_rows < len(found)
-            page = [one.record() for one in found[start : start + self.server.page_rows]]
+            page = [self._shown(one.record()) for one in found[start : start + self.server.page_rows]]
             rest = {"next_page_token": str(start + self.server.page_rows)} if more else {}
             self._send(200, {"res": page, "has_next_page": more, **rest})
         elif not self.wfile.closed:
             self._send(404, {"error_code": "ENDPOINT_NOT_FOUND", "message": "no such page"})
+
+    def _shown(self, record: dict[str, Any]) -> dict[str, Any]:
+        """A line of the history without what the settings hide."""
+        return {name: value for name, value in record.items() if name not in self.server.history_hides}
 
     def do_POST(self) -> None:
         """Thrift, tokens, and cancelling a statement by its id."""
@@ -112,8 +118,12 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "/calls":
             self.server.model.log.clear()
             self._send(200, {})
+        elif path == "/once":
+            self.server.service.once.set(json.loads(body)["kinds"])
+            self._send(200, {})
         elif path == "/clear":
             self.server.model.log.clear()
+            self.server.service.once.set(())
             self.server.set({})
             self._send(200, {})
         elif path == "/settings":
@@ -150,14 +160,28 @@ class Handler(BaseHTTPRequestHandler):
         if reset and next(self.server.resets):  # the request never arrives
             self._reset()
             return
+        lost = self.server.service.once.take(*LOST) if ASKS.encode() in body else ""
+        lost = lost or ("cut" if self.server.service.happens("cut") else "")
+        if lost == "late":
+            threading.Timer(LATE_S, self.server.service.call, (body,)).start()
+            self._reset()
+            return
         answer = self.server.service.call(body)
-        if reset:  # the request has its effect, and its answer is lost
+        if lost == "twice":
+            self.server.service.call(body)
+        if reset or lost == "reply":  # the request has its effect, and its answer is lost
             self._reset()
             return
         self.send_response(200)
         self.send_header("Content-Type", "application/x-thrift")
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
+        if lost == "cut":
+            self.wfile.write(answer[: len(answer) // 2])
+            self.wfile.flush()
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
         self.wfile.write(answer)
 
     def _send_token(self) -> None:
@@ -194,6 +218,8 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
     page_rows = 50
+    history_hides: Sequence[str] = ()
+    """The fields that the history leaves out."""
     request_queue_size = 64
 
     def __init__(self, port: int, service: Service, model: Model) -> None:
@@ -206,6 +232,8 @@ class Server(ThreadingHTTPServer):
     def set(self, settings: Mapping[str, Any]) -> None:
         """Change the failures, the delay, the poison, and the prompt file that answers fit."""
         self.service.fail = settings.get("fail", {})
+        self.service.statements.history_late_s = settings.get("history_late", 0.0)
+        self.history_hides = settings.get("history_hides", [])
         self.model.delay_s, self.model.poison = settings.get("delay", 0.0), settings.get("poison", "")
         self.model.obeys = settings.get("model") == "obedient"
         self.model.fit(settings.get("answers"), settings.get("answers_fail", {}))

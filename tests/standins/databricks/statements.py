@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 import uuid
@@ -28,6 +29,10 @@ _SETTINGS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 """A task of a long statement takes one of Spark's two slots and can end between two batches: others go on beside it."""
+
+
+ASKS = "step:responses"
+"""In the tags of a statement that asks."""
 
 
 @dataclass
@@ -56,7 +61,7 @@ class Statement:
             "query_id": str(self.id),
             "status": {"CANCELLED": "CANCELED"}.get(self.state, self.state),
             "query_text": self.sql,
-            "query_tags": self.tags,
+            "query_tags": [{"key": key, "value": value} for key, value in _pairs(self.tags)],
             "query_start_time_ms": self.started_ms,
             "execution_end_time_ms": self.ended_ms,
             "rows_produced": len(self.rows),
@@ -72,13 +77,18 @@ class Statements:
         self._all: dict[uuid.UUID, Statement] = {}
         self._lock = threading.Lock()
         self._objects = Objects()
+        self.fail_after: Callable[[], str] = lambda: ""
+        self.history_late_s = 0.0
         session = spark.spark_session()
         session.catalog.setCurrentCatalog("mem")
         for name, value in _SETTINGS.items():
             session.conf.set(name, value)
 
     def start(self, sql: str, tags: str, session: str, fail: str = "") -> Statement:
-        """Start one in a thread; with ``fail`` it fails with this message instead."""
+        """Start one in a thread; with ``fail`` it fails with this message instead.
+
+        One that asks the model fails with ``fail_after`` when it has asked.
+        """
         made = Statement(sql, tags, session)
         with self._lock:
             self._all[made.id] = made
@@ -93,8 +103,9 @@ class Statements:
 
     def history(self, ids: list[str], states: list[str]) -> list[Statement]:
         """The statements with one of these ids and statuses, the newest first."""
+        seen = int((time.time() - self.history_late_s) * 1000)
         with self._lock:
-            known = [*self._all.values()][::-1]
+            known = [one for one in self._all.values() if one.started_ms <= seen][::-1]
         return [
             one for one in known if (not ids or str(one.id) in ids) and (not states or one.record()["status"] in states)
         ]
@@ -120,7 +131,11 @@ class Statements:
         session = spark.spark_session()
         session.sparkContext.setJobGroup(str(made.id), "statement", interruptOnCancel=True)
         try:
-            made.types, made.rows, made.written = _executed(self._objects.rewritten(made.sql))
+            sql = self._objects.rewritten(made.sql)
+            if ASKS in made.tags and (message := self.fail_after()):
+                session.sql(_query_of(sql)).collect()
+                raise RuntimeError(message)
+            made.types, made.rows, made.written = _executed(sql)
             made.state = "FINISHED"
         except Exception as error:
             made.state = "CANCELLED" if made.cancelled else "FAILED"
@@ -128,6 +143,18 @@ class Statements:
         finally:
             made.ended_ms = int(time.time() * 1000)
             made.ended.set()
+
+
+def _pairs(tags: str) -> list[tuple[str, str]]:
+    """Query tags as the client writes them: ``key:value``, with a backslash before ``,``, ``:`` and itself."""
+    pairs = re.findall(r"((?:[^\\,:]|\\.)+):((?:[^\\,]|\\.)*)", tags)
+    return [(re.sub(r"\\(.)", r"\1", key), re.sub(r"\\(.)", r"\1", value)) for key, value in pairs]
+
+
+def _query_of(sql: str) -> str:
+    """The query of an INSERT."""
+    tree = sqlglot.parse_one(sql, dialect="databricks")
+    return tree.expression.sql("databricks") if isinstance(tree, exp.Insert) else sql
 
 
 def _fail(made: Statement, message: str) -> None:

@@ -12,6 +12,7 @@ from databricks.sql.thrift_api.TCLIService import TCLIService, ttypes
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.transport.TTransport import TMemoryBuffer
 
+from tests.standins.control import ASKED, Once
 from tests.standins.databricks.statements import Statement, Statements
 
 POLL_S = 0.1
@@ -47,7 +48,8 @@ class Service(TCLIService.Iface):  # type: ignore[misc]
     """One warehouse: sessions by their handles, statements beyond them."""
 
     def __init__(self, statements: Statements, fail: Mapping[str, float], chance: random.Random) -> None:
-        self.statements, self.fail, self._chance = statements, fail, chance
+        self.statements, self.fail, self._chance, self.once = statements, fail, chance, Once()
+        statements.fail_after = lambda: CONFLICT if self.happens(ASKED) or self.once.take(ASKED) else ""
         self._sessions: set[bytes] = set()
         self._lock = threading.Lock()
         self._processor = TCLIService.Processor(self)

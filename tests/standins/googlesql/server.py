@@ -3,7 +3,8 @@
 ``python -m tests.standins.googlesql --port 0`` prints ``listening http://127.0.0.1:PORT``. Give the client that
 address as its ``api_endpoint``, the project ``standin`` and any token. ``GET /calls`` has each model call, and ``POST
 /calls`` clears the list. ``POST /settings`` changes what the command line set: see SETTINGS. ``POST /clear`` sets all
-of them as at first, and leaves two empty datasets, raw and enriched. ``POST /token`` gives a token. A job goes on when
+of them as at first, and leaves two empty datasets, raw and enriched. ``POST /once`` of ``{"kinds": [...]}`` lets one
+statement that asks each meet these faults. ``POST /token`` gives a token. A job goes on when
 its client is gone.
 
 Paths: https://docs.cloud.google.com/bigquery/docs/reference/rest/v2; read 2026-11-22.
@@ -19,14 +20,16 @@ import socket
 import struct
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Timer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from sqlenrich.llm.messages import Request
 from sqlenrich.llm.mock.model import MockModel
 from sqlenrich.spec.loader import load
-from tests.standins.control import Control
+from tests.standins.control import ASKED, LATE_S, LOST, Control, Once
 from tests.standins.googlesql import googlesql, rest
 from tests.standins.googlesql.answers import Model
 from tests.standins.googlesql.session import Table, View
@@ -37,9 +40,10 @@ from tests.standins.obedient import reply
 PROJECT, MODEL = "standin", "sqlenrich.gemini"
 RESULTS = "_results"
 WAIT_S = 10.0
-FAULTS = ("throttle", "restart", "reset", "proxy", "portal", "job")
+FAULTS = ("throttle", "restart", "reset", "proxy", "portal", "job", "asked")
 """A request that is refused as too many, one that meets a restart, one whose answer is lost (the first of two after it
-was done), one that a proxy answers with 404 or a portal with its own page; a job that fails by the service's fault."""
+was done), one that a proxy answers with 404 or a portal with its own page; a job that fails by the service's fault
+before it asks, or after it."""
 REASONS = {
     "accessDenied": 403,
     "backendError": 503,
@@ -124,7 +128,8 @@ class Server(ThreadingHTTPServer):
         self.log = CallLog(answer_of("", {}))
         self.warehouse = Warehouse(googlesql(), PROJECT, self.log.reply, models)
         self.uploads = Uploads(self.warehouse)
-        self.control = Control(SETTINGS, FAULTS)
+        self.control, self.once = Control(SETTINGS, FAULTS), Once()
+        self.warehouse.fails_after = lambda: self.control.fault(ASKED) is not None or bool(self.once.take(ASKED))
 
     def set(self, changes: Mapping[str, Any]) -> None:
         """Change settings. Raises ValueError for an unknown one."""
@@ -134,6 +139,7 @@ class Server(ThreadingHTTPServer):
     def clear(self) -> None:
         """Leave two empty datasets, no calls, and the settings of the beginning."""
         self.control.clear()
+        self.once.set(())
         self.warehouse.datasets = {"raw": {}, "enriched": {}}
         self.log.calls.clear()
         self._apply()
@@ -200,6 +206,11 @@ class Handler(BaseHTTPRequestHandler):
             return self._reset()
         if fault in ("proxy", "portal"):
             return self._write(404 if fault == "proxy" else 200, "text/html", b"<html>\n<body>Sign in</body></html>")
+        labels = body.get("configuration", {}).get("labels", {})
+        lost = self.server.once.take(*LOST) if labels.get("step") == "responses" else ""
+        if lost == "late":
+            Timer(LATE_S, self._route, (url.path, body, {})).start()
+            return self._reset()
         try:
             if fault == "throttle":
                 raise JobError("rateLimitExceeded", "Exceeded rate limits: too many api requests per user per method")
@@ -208,7 +219,10 @@ class Handler(BaseHTTPRequestHandler):
             status, reply = 200, self._route(url.path, body, parse_qs(url.query))
         except JobError as error:
             status, reply = REASONS[error.reason], _error(error)
-        return self._reset() if late else self._send(status, reply)
+        if lost == "twice":
+            with suppress(JobError):
+                self._route(url.path, body, {})
+        return self._reset() if late or lost in ("reply", "cut") else self._send(status, reply)
 
     def _control(self, path: str, body: Mapping[str, Any]) -> None:
         if path == "/calls":
@@ -216,6 +230,9 @@ class Handler(BaseHTTPRequestHandler):
             if self.command == "POST":
                 self.server.log.calls.clear()
             return self._send(200, known)
+        if path == "/once" and self.command == "POST":
+            self.server.once.set(body["kinds"])
+            return self._send(200, {})
         if path == "/clear" and self.command == "POST":
             self.server.clear()
             return self._send(200, {})

@@ -1,6 +1,7 @@
 """Datasets, tables and query jobs before the evaluator: a job runs in a thread of its own, as it does in BigQuery.
 
-A statement's model calls are logged at the moment when it asks. Of BigQuery it emulates no more than statements one at
+A statement with model calls reads the tables as they are at its start, asks at once, beside others, is held for
+``delay_s``, and then stores its rows, or none. Of BigQuery it emulates no more than statements one at
 a time, the default dataset, and ends by cancellation: no quotas, no permissions, no transactions between jobs.
 """
 
@@ -10,7 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.standins.googlesql import calls, rest
@@ -77,6 +78,8 @@ class Warehouse:
     delay_s = 0.0
     model: Model | None = None
     """Answers instead of ``reply``, where one is set."""
+    fails_after: Callable[[], bool] = staticmethod(lambda: False)
+    """Whether a statement fails after it has asked."""
 
     def __init__(self, oracle: GoogleSQL, project: str, reply: Reply, models: Sequence[str]) -> None:
         self.oracle = oracle
@@ -143,17 +146,38 @@ class Warehouse:
             analyzed = self._analyzed(raw, statements, self._session(dataset).schema)
         job.statement_type = _STATEMENT_TYPES.get(analyzed.kind, analyzed.kind.upper())
         asks = any(True for found in (calls.table_calls, calls.scalar_calls) for _ in found(statements[0]))
-        if asks and job.cancelled.wait(self.delay_s):
-            raise JobError("stopped", "Job execution was cancelled: User requested cancellation")
+        session, results = (self._asked if asks else self._done)(job, dataset)
+        job.result = results[0] if results else None
+        if analyzed.kind in ("Insert", "Update", "Delete", "Merge"):
+            job.written = session.written
+        job.destination = self._place(analyzed.table, dataset) if analyzed.table else None
+
+    def _done(self, job: Job, dataset: str | None) -> tuple[Session, list[Table]]:
         with self.lock:
             session = self._session(dataset)
             before = dict(session.tables)
             results = run_statements(session, job.sql, self.reply if self.model is None else self.model)
             self._keep(session, before, dataset)
-        job.result = results[0] if results else None
-        if analyzed.kind in ("Insert", "Update", "Delete", "Merge"):
-            job.written = session.written
-        job.destination = self._place(analyzed.table, dataset) if analyzed.table else None
+        return session, results
+
+    def _asked(self, job: Job, dataset: str | None) -> tuple[Session, list[Table]]:
+        """Run on a snapshot of the tables; then store what was inserted."""
+        with self.lock:
+            session = self._session(dataset)
+            copies = {id(table): (table, replace(table, rows=list(table.rows))) for table in session.tables.values()}
+            for name, table in list(session.tables.items()):
+                session.store(name, copies[id(table)][1])
+        before, sizes = dict(session.tables), {key: len(table.rows) for key, (table, _) in copies.items()}
+        results = run_statements(session, job.sql, self.reply if self.model is None else self.model)
+        if job.cancelled.wait(self.delay_s):
+            raise JobError("stopped", "Job execution was cancelled: User requested cancellation")
+        if self.fails_after():
+            raise JobError("jobBackendError", "Retrying the job may solve the problem")
+        with self.lock:
+            for key, (table, copied) in copies.items():
+                table.rows += copied.rows[sizes[key] :]
+            self._keep(session, before, dataset)
+        return session, results
 
     def _analyzed(self, raw: bytes, statements: list[Node], schema: Schema) -> Analyzed:
         if len(statements) != 1:

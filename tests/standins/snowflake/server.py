@@ -6,7 +6,8 @@ port, ``protocol="http"``, any account, user and password. A statement goes on w
 ``POST /tables`` makes a table: ``{"name": "RAW.T", "columns": {"ID": "VARCHAR"}, "rows": [["1"]]}``. ``GET /tables``
 has the names of all. ``GET /calls`` has each model call, and ``POST /calls`` clears the list. ``GET /statements`` has
 id, tag, text and seconds of each statement, ``GET /sessions`` the parameters of each session. ``POST /settings``
-changes what the command line set: see SETTINGS. ``POST /clear`` forgets tables, calls and settings.
+changes what the command line set: see SETTINGS. ``POST /once`` of ``{"kinds": [...]}`` lets one statement that asks
+each meet these faults. ``POST /clear`` forgets tables, calls and settings.
 """
 
 from __future__ import annotations
@@ -20,20 +21,21 @@ import struct
 import uuid
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Timer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from sqlenrich.llm.messages import Request
 from sqlenrich.llm.mock.model import MockModel
 from sqlenrich.spec.loader import load
-from tests.standins.control import Control
+from tests.standins.control import ASKED, LATE_S, LOST, Control, Once
 from tests.standins.snowflake.calls import Model, elsewhere, obedient
 from tests.standins.snowflake.values import SqlType
 from tests.standins.snowflake.warehouse import Answer, Statement, Warehouse, wire
 
-FAULTS = ("throttle", "restart", "reset", "session", "statement")
+FAULTS = ("throttle", "restart", "reset", "session", "statement", "asked")
 """A request that is refused as too many, one that meets a restart, one whose answer is lost (the first of two after it
-was done), a session that is gone, and a statement with model calls that fails before it asks."""
+was done), a session that is gone, and a statement with model calls that fails before it asks, or after it."""
 ANSWER = {"label": "a"}
 SETTINGS: Mapping[str, Any] = {
     "fail": {},
@@ -44,12 +46,15 @@ SETTINGS: Mapping[str, Any] = {
     "answers_fail": {},
     "model": "",
     "usage": True,
+    "history_late": 0.0,
+    "running_as": "RUNNING",
 }
 """``fail``: fault to share of requests. ``delay``: seconds that a statement with model calls takes. ``password``: the
 only one that is taken, any where it is empty. ``poison``: a text in a prompt that fails its statement. ``answers``: a
 prompt file, for which the answers are those of ``run --mock``, with the failures ``answers_fail``; empty: the same
 answer to all. ``model``: ``obedient``, which does what a prompt asks, or ``elsewhere``, the same with its answers at
-unknown places, instead. ``usage``: whether the view of usage may be read."""
+unknown places, instead. ``usage``: whether the view of usage may be read. ``history_late``: seconds for
+which a statement is missing from the history. ``running_as``: the status of one that runs."""
 MODELS = {"": None, "obedient": Model(obedient), "elsewhere": Model(elsewhere)}
 WAIT_S = 45.0
 """How long a request waits for its result before it says that the statement is in progress."""
@@ -79,8 +84,9 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, port: int) -> None:
         super().__init__(("127.0.0.1", port), Handler)
-        self.control = Control(SETTINGS, FAULTS)
+        self.control, self.once = Control(SETTINGS, FAULTS), Once()
         self.warehouse = Warehouse(answer_of("", {}))
+        self.warehouse.fails_after = lambda: self.control.fault(ASKED) is not None or bool(self.once.take(ASKED))
         self.warehouse.fails = lambda: self.control.fault("statement") is not None
         self.sessions: dict[str, dict[str, Any]] = {}
         self.logins: list[dict[str, Any]] = []
@@ -93,13 +99,15 @@ class Server(ThreadingHTTPServer):
     def clear(self) -> None:
         """Forget tables, calls and settings."""
         self.control.clear()
+        self.once.set(())
         self.warehouse.clear()
         self.warehouse.calls.clear()
         self._apply()
 
     def _apply(self) -> None:
         control = self.control
-        self.warehouse.delay_s = control["delay"]
+        self.warehouse.delay_s, self.warehouse.history_late_s = control["delay"], control["history_late"]
+        self.warehouse.running_as = control["running_as"]
         self.warehouse.poison = control["poison"]
         self.warehouse.model = MODELS[control["model"]]
         self.warehouse.usage_granted = control["usage"]
@@ -127,7 +135,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, body: Any) -> None:
         path = re.sub("//+", "/", urlsplit(self.path).path)
-        if path in ("/calls", "/clear", "/tables", "/statements", "/sessions", "/settings"):
+        if path in ("/calls", "/clear", "/once", "/tables", "/statements", "/sessions", "/settings"):
             self._control(path, body)
             return
         if path == "/session/v1/login-request":
@@ -143,8 +151,15 @@ class Handler(BaseHTTPRequestHandler):
         if fault == "reset" and not late:
             self._reset()
             return
+        lost = self.server.once.take(*LOST) if _asks(body) else ""
+        if lost == "late":
+            Timer(LATE_S, self._reply, (path, body)).start()
+            self._reset()
+            return
         reply = self._reply(path, body)
-        if late:
+        if lost == "twice":
+            self._reply(path, body)
+        if late or lost in ("reply", "cut"):
             self._reset()
         else:
             self._send(reply)
@@ -156,6 +171,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.server.set(body)
             case "/clear" if post:
                 self.server.clear()
+            case "/once" if post:
+                self.server.once.set(body["kinds"])
             case "/tables" if post:
                 warehouse.put(body["name"], body["columns"], body["rows"])
             case "/tables":
@@ -213,7 +230,7 @@ class Handler(BaseHTTPRequestHandler):
             statement = warehouse.submit(body["sqlText"], tag, asked.get("requestId", [""])[0], session)
             return self._progress("333334", statement) if body.get("asyncExec") else self._result(statement)
         if found := _STATUS.fullmatch(path):
-            return _status(warehouse.statements.get(found[1]), found[1])
+            return _status(warehouse.statements.get(found[1]), found[1], self.server.control["running_as"])
         if found := _RESULT.fullmatch(path):
             statement = warehouse.statements[found[1]]
             return self._result(statement)
@@ -273,6 +290,11 @@ class Handler(BaseHTTPRequestHandler):
         self.connection.close()
 
 
+def _asks(body: Any) -> bool:
+    tag = (body.get("parameters") or {}).get("QUERY_TAG") if isinstance(body, dict) else None
+    return '"step":"responses"' in (tag or "")
+
+
 def _success(data: Mapping[str, Any]) -> dict[str, Any]:
     return {"success": True, "code": None, "message": None, "data": dict(data)}
 
@@ -281,10 +303,15 @@ def _failure(code: str, message: str, data: Mapping[str, Any] | None) -> dict[st
     return {"success": False, "code": code, "message": message, "data": data}
 
 
-def _status(statement: Statement | None, id: str) -> dict[str, Any]:
+def _status(statement: Statement | None, id: str, running_as: str) -> dict[str, Any]:
     if statement is None:
         return _success({"queries": []})
-    found: dict[str, Any] = {"id": id, "status": statement.status, "errorCode": None, "errorMessage": None}
+    found: dict[str, Any] = {
+        "id": id,
+        "status": statement.status if statement.done.is_set() else running_as,
+        "errorCode": None,
+        "errorMessage": None,
+    }
     if statement.status == "FAILED_WITH_ERROR":
         found |= {"errorCode": f"{statement.code[0]:06d}", "errorMessage": statement.error}
     return _success({"queries": [found]})

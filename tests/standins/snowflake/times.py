@@ -15,6 +15,7 @@ from tests.standins.snowflake.parsing import name_of
 from tests.standins.snowflake.scope import BUILDERS, CALLS, Scope, node
 from tests.standins.snowflake.values import NUMBER, TIMESTAMP, SnowflakeError, read_as
 
+_UNITS = {"EPOCH_SECOND": dt.timedelta(seconds=1), "EPOCH_MILLISECOND": dt.timedelta(milliseconds=1)}
 _EPOCH = dt.datetime(1970, 1, 1)
 
 
@@ -36,13 +37,15 @@ def _utc() -> dt.datetime:
 
 
 def _date_part(tree: exp.Expr, scope: Scope) -> Node:
-    """``DATE_PART(EPOCH_SECOND, time)``: whole seconds since 1970, of a time without a zone as if it were in UTC."""
-    if len(tree.expressions) != 2 or name_of(tree.expressions[0]) != "EPOCH_SECOND":
+    """``DATE_PART(EPOCH_SECOND, time)``: whole seconds since 1970, of a time without a zone as if it were in UTC.
+    ``EPOCH_MILLISECOND``: milliseconds."""
+    unit = _UNITS.get(name_of(tree.expressions[0])) if len(tree.expressions) == 2 else None
+    if unit is None:
         raise SnowflakeError(f"not known: {tree.sql('snowflake')[:200]}")
     time = node(tree.expressions[1], scope)
     if time.type != TIMESTAMP:
         raise SnowflakeError(f"DATE_PART: {time.type} is no time")
-    return strict(NUMBER, lambda value: Decimal((value - _EPOCH) // dt.timedelta(seconds=1)), time)
+    return strict(NUMBER, lambda value: Decimal((value - _EPOCH) // unit), time)
 
 
 BUILDERS[exp.CurrentTimestamp] = _now

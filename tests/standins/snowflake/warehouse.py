@@ -112,6 +112,11 @@ class Warehouse:
         self.answer, self.delay_s, self.poison = answer, 0.0, ""
         self.model: Model | None = None
         self.fails: Callable[[], bool] = lambda: False
+        self.fails_after: Callable[[], bool] = lambda: False
+        """Whether a statement fails after it has asked."""
+        self.history_late_s = 0.0
+        """How long a statement is missing from the history."""
+        self.running_as = "RUNNING"
         self.calls: list[dict[str, Any]] = []
         self.statements: dict[str, Statement] = {}
         self.usage_granted = True
@@ -225,6 +230,8 @@ class Warehouse:
             raise SnowflakeError(CANCELLED)
         with self._lock:
             self._usage.append(_used(statement, *tokens))
+        if self.fails_after():
+            raise SnowflakeError("Processing aborted by error 300010:391167117; incident 2")
         if into:
             with self._lock:
                 self._tables[into][1].extend(copied.tables[into][1][before:])
@@ -295,7 +302,11 @@ class Warehouse:
 
     def _history(self) -> tuple[dict[str, SqlType], list[Row]]:
         columns = dict.fromkeys(("QUERY_ID", "QUERY_TAG", "QUERY_TEXT", "EXECUTION_STATUS"), VARCHAR)
-        found = [(each.id, each.tag, each.sql, each.status) for each in list(self.statements.values())]
+        seen = time.monotonic() - self.history_late_s
+        listed = [each for each in list(self.statements.values()) if each.began <= seen]
+        found = [
+            (each.id, each.tag, each.sql, each.status if each.done.is_set() else self.running_as) for each in listed
+        ]
         return columns, [dict(zip(columns, row, strict=True)) for row in found]
 
     def _system(self, node: exp.Expr) -> exp.Expr:

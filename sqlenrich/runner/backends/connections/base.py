@@ -46,6 +46,8 @@ class JobStatus:
     """The first line of the warehouse's message; empty unless it failed."""
     transient: bool = False
     """Whether the same statement may succeed later."""
+    started: bool = True
+    """Whether it may have begun to run, and so to ask. False only where the warehouse tells."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,9 @@ class ConnectPolicy:
     """One call of the service: the result of a statement is polled, never awaited."""
     connect_delay_s: float = 1.0
     """Between two tries to connect."""
+    first_poll_s: float = 0.02
+    longest_poll_s: float = 1.0
+    """How often a short query is polled."""
 
 
 def connect_within(policy: ConnectPolicy, connect: Callable[[], None]) -> None:
@@ -92,11 +97,16 @@ class WarehouseConnection(Protocol):
     """A warehouse that takes a statement as a job. Each method may be called from any thread, one at a time.
 
     All methods raise TransientError where the same call may succeed later, and RunError with the first line of the
-    warehouse's message for what it refuses. No message holds a password, a token or a key.
+    warehouse's message for what it refuses. A TransientError of :meth:`submit` that is no LostConnectionError says that
+    nothing was started. No message holds a password, a token or a key.
     """
 
     engine: str
     """The name of the engine whose SQL it runs."""
+    starts_once: bool
+    """Whether the warehouse starts a submission with the id of another one never: a lost one is sent again."""
+    late_s: float
+    """How long after its submission a statement may be missing from the warehouse's records."""
 
     @property
     def place(self) -> str:
@@ -136,6 +146,12 @@ class WarehouseConnection(Protocol):
 
     def running(self, tags: Mapping[str, str]) -> list[str]:
         """Give the ids of the statements that have these tags and have not ended, whoever started them."""
+
+    def find(self, job_id: str) -> str | None:
+        """Give the id of a statement by that of its submission, whether it has ended or not; None where it is unknown.
+
+        Its tags have the job id as ``job``.
+        """
 
     def link(self, id: str) -> str | None:
         """Give the address of a statement's page in the warehouse's console; None where it has none."""

@@ -7,10 +7,12 @@ TransientError, and the run decides.
 from __future__ import annotations
 
 import concurrent.futures
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote, urlsplit
+from uuid import uuid4
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -77,6 +79,8 @@ class BigQueryConnection:
     """
 
     engine = "bigquery"
+    starts_once = True
+    late_s = 0.0
     _client: Client
 
     def __init__(self, fields: Mapping[str, Any], policy: ConnectPolicy) -> None:
@@ -87,6 +91,8 @@ class BigQueryConnection:
         self._dataset: str | None = fields.get("dataset") or fields.get("schema")
         self._location: str | None = fields.get("location")
         self._locations: dict[str, str] = {}
+        self._reading: tuple[str, str] | None = None
+        """The query whose rows have not come yet, and its job."""
 
     def __repr__(self) -> str:
         return f"BigQueryConnection({self.place!r})"
@@ -113,10 +119,13 @@ class BigQueryConnection:
         self._client.close()
 
     def submit(self, sql: str, tags: Mapping[str, str], job_id: str) -> str:
+        return self._start(sql, _id_of(job_id), labels=labels_of(tags), priority=self._priority)
+
+    def _start(self, sql: str, id: str, **settings: Any) -> str:
+        """Start a job, of which an earlier try may have been started."""
         from google.api_core.exceptions import Conflict
 
-        id = job_id if job_id.startswith(JOB_ID_PREFIX) else JOB_ID_PREFIX + job_id
-        config = self._config(labels=labels_of(tags), priority=self._priority)
+        config = self._config(**settings)
 
         def start() -> None:
             try:
@@ -150,9 +159,13 @@ class BigQueryConnection:
             reason = str(job.error_result.get("reason") or "")
             message = self._clean(first_line(str(job.error_result.get("message") or reason)))
             state = JobState.CANCELLED if reason == STOPPED else JobState.FAILED
-            return JobStatus(state, error=message, transient=is_transient(reason, message))
+            return JobStatus(state, None, message, is_transient(reason, message), started=job.started is not None)
 
         return self._call(look)
+
+    def find(self, job_id: str) -> str | None:
+        id = _id_of(job_id)
+        return None if self.status(id, counted=False).state is JobState.UNKNOWN else id
 
     def billed(self, id: str) -> dict[str, float] | None:
         """Give the bytes billed and the slot seconds of a job; None for an unknown one."""
@@ -182,17 +195,31 @@ class BigQueryConnection:
         self._call(end)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """Pages of JSON: BigQuery's Storage API is another service, which a network or a role may not allow."""
+        """Run a query as a job that is polled. The same query again after a lost answer goes on with the same job.
+
+        Pages of JSON: BigQuery's Storage API is another service, which a network or a role may not allow.
+        """
+        if self._reading is None or self._reading[0] != sql:
+            self._reading = sql, f"{JOB_ID_PREFIX}{uuid4().hex}"
+        id, pause = self._reading[1], self._policy.first_poll_s
+        self._start(sql, id)
+        while (status := self.status(id, counted=False)).state is JobState.RUNNING:
+            time.sleep(pause)
+            pause = min(2 * pause, self._policy.longest_poll_s)
+        if status.state is not JobState.DONE:
+            self._reading = None
+            message = f"BigQuery {self.place}: {status.error or 'the query is unknown'}"
+            lost = status.transient or status.state is JobState.UNKNOWN
+            raise TransientError(message) if lost else RunError(message)
 
         def read() -> list[tuple[Any, ...]]:
-            job = self._client.query(
-                sql, self._config(), job_id_prefix=JOB_ID_PREFIX, location=self._location, retry=None,
-                timeout=self._wait, job_retry=None,
-            )  # fmt: skip
+            job = self._client.get_job(id, location=self._location_of(id), retry=None, timeout=self._wait)
             found = job.result(retry=None, job_retry=None, timeout=self._wait)
             return [tuple(row.values()) for row in found]
 
-        return self._call(read)
+        rows = self._call(read)
+        self._reading = None
+        return rows
 
     def columns(self, relation: str) -> dict[str, Type | None] | None:
         from google.api_core.exceptions import NotFound
@@ -383,6 +410,10 @@ class BigQueryConnection:
         for secret in self._hidden:
             text = text.replace(secret, "***")
         return text
+
+
+def _id_of(job_id: str) -> str:
+    return job_id if job_id.startswith(JOB_ID_PREFIX) else JOB_ID_PREFIX + job_id
 
 
 def _limits(policy: ConnectPolicy) -> Any:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import re
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from http.client import HTTPException
 from itertools import takewhile
 from typing import Any, Self, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode
@@ -30,6 +32,7 @@ from sqlenrich.runner.backends.connections.base import (
     connect_within,
 )
 from sqlenrich.runner.backends.connections.databricks.errors import (
+    GATEWAY,
     LOST_SESSION,
     MISSING,
     UNKNOWN_OPERATION,
@@ -52,6 +55,10 @@ _UNFINISHED = ("QUEUED", "STARTED", "COMPILING", "COMPILED", "RUNNING")
 _TAGS = re.compile(r"\s*/\* sqlenrich (\S*) \*/")
 _HISTORY = "/api/2.0/sql/history/queries"
 _PAGES = 20
+_FOUND_WITHIN_S = 12 * 3600.0
+"""How far back a submission is looked for: clocks may differ by less."""
+_OF_NETWORK = ("urllib3.", "thrift.transport.", "thrift.protocol.")
+"""Modules whose errors say that an answer is missing, or could not be read."""
 _QUIET = logging.NullHandler()
 """Without a handler, logging prints what the client logs of each failure to stderr."""
 _PLAN_ERROR = "Error occurred during query planning"
@@ -72,13 +79,15 @@ class DatabricksConnection:
     ``hive.server2.idle.session.check.operation``). That Databricks keeps this is not documented. Closing a session
     ends its operations, so :meth:`__exit__` leaves the session open while a statement runs.
 
-    Each statement starts with a comment that holds its tags and job id, because the query history surely has the text;
-    the tags are query tags too, for bills. The history may be seconds late: a statement that was just started can be
-    missing there. Client: databricks-sql-connector 4.9, its source read 2026-11-22. History:
-    https://docs.databricks.com/api/workspace/queryhistory/list.
+    The tags of a statement, its job id among them, are query tags, and stand in a comment before it: the history tells
+    the tags, or the text alone, as the workspace is set. The history may be seconds late: a statement that was just
+    started can be missing there (``late_s``). Client: databricks-sql-connector 4.9, its source read 2026-11-22.
+    History: https://docs.databricks.com/api/workspace/queryhistory/list.
     """
 
     engine = "databricks"
+    starts_once = False
+    late_s = 30.0
 
     def __init__(self, settings: Settings, policy: ConnectPolicy) -> None:
         self._settings, self._policy = settings, policy
@@ -186,13 +195,22 @@ class DatabricksConnection:
             raise RunError(f"{self.place}: {first_line(message, self._settings.secrets) or head}")
 
     def running(self, tags: Mapping[str, str]) -> list[str]:
-        """Give the unfinished statements of the query history whose comment has these tags."""
+        """Give the unfinished statements of the query history that have these tags."""
+        return self._listed([("filter_by.statuses", status) for status in _UNFINISHED], tags)
+
+    def find(self, job_id: str) -> str | None:
+        """Give a statement of the query history by its tag; one of the last hours."""
+        since_ms = round((time.time() - _FOUND_WITHIN_S) * 1000)
+        asked = [("filter_by.query_start_time_range.start_time_ms", str(since_ms))]
+        return next(iter(self._listed(asked, {"job": job_id})), None)
+
+    def _listed(self, asked: list[tuple[str, str]], tags: Mapping[str, str]) -> list[str]:
         found, token = [], ""
         for _ in range(_PAGES):
-            asked = [("filter_by.statuses", status) for status in _UNFINISHED] + [("max_results", "1000")]
-            page = self._request("GET", f"{_HISTORY}?{urlencode(asked + [('page_token', token)] * bool(token))}")
+            given = [*asked, ("max_results", "1000"), *([("page_token", token)] if token else [])]
+            page = self._request("GET", f"{_HISTORY}?{urlencode(given)}")
             for one in page.get("res", ()):
-                if tags.items() <= _tags_of(str(one.get("query_text", ""))).items():
+                if tags.items() <= _tags_of(one).items():
                     found.append(str(one["query_id"]))
             token = page.get("next_page_token") or ""
             if not (token and page.get("has_next_page", True)):
@@ -324,11 +342,14 @@ class DatabricksConnection:
                 self._connection.session.is_open = False
                 self._connection = None
             # Failures of urllib3 are those of the network, whatever they say.
-            network = any(
-                type(one).__module__.startswith("urllib3.") or isinstance(one, OSError) for one in chain(error)
-            )
+            network = code in GATEWAY or any(_is_of_network(one) for one in chain(error))
             kind = LostConnectionError if network else TransientError if is_transient(seen) else RunError
             raise kind(f"{self.place}: {message}") from None
+
+
+def _is_of_network(error: BaseException) -> bool:
+    """Tell whether an error is of a connection, or of an answer that ends in the middle."""
+    return isinstance(error, OSError | EOFError | HTTPException) or type(error).__module__.startswith(_OF_NETWORK)
 
 
 class _StatementFailedError(Exception):
@@ -380,9 +401,12 @@ def _comment(tags: Mapping[str, str]) -> str:
     return f"/* sqlenrich {urlencode(tags)} */\n"
 
 
-def _tags_of(sql: str) -> dict[str, str]:
-    found = _TAGS.match(sql)
-    return dict(parse_qsl(found[1], keep_blank_values=True)) if found else {}
+def _tags_of(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the tags of a line of the history: its query tags, and those of its comment where it shows the text."""
+    found = _TAGS.match(str(record.get("query_text") or ""))
+    read = parse_qsl(found[1], keep_blank_values=True) if found else []
+    tags = {str(one.get("key")): str(one.get("value") or "") for one in record.get("query_tags") or ()}
+    return {**tags, **dict(read)}
 
 
 def _rows_written(cursor: Any) -> int | None:

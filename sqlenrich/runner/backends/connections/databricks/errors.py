@@ -32,6 +32,8 @@ https://docs.databricks.com/aws/en/optimizations/isolation-level. "Invalid Sessi
 Thrift status; the statement has not run then. 429 and 503 are what the client's own retry policy repeats
 (databricks/sql/auth/retry.py of databricks-sql-connector 4.9). Read 2026-11-22.
 """
+GATEWAY = (502, 504)
+"""Answers of HTTP after which a statement may run: a gateway has passed the request on."""
 LOST_SESSION = re.compile(TRANSIENT["lost session"])
 MISSING = re.compile(r"TABLE_OR_VIEW_NOT_FOUND|SCHEMA_NOT_FOUND|NO_SUCH_CATALOG|CATALOG_NOT_FOUND|42P01|42704")
 """What is said of a relation that is not there."""

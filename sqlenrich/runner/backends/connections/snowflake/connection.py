@@ -32,6 +32,7 @@ from sqlenrich.runner.backends.connections.base import (
 from sqlenrich.runner.backends.connections.snowflake.errors import (
     CANCELLED,
     MISSING,
+    NOT_STARTED,
     OF_STATEMENTS,
     is_of_connector,
     is_transient,
@@ -63,9 +64,13 @@ CONNECT_GRACE_S = 5.0
 """The connector's limit ends its retries, not a request that is under way."""
 FIRST_RETRY_S = 0.2
 
-_RUNNING = (
+_HISTORY = (
     "SELECT query_id, query_tag FROM TABLE(INFORMATION_SCHEMA.QUERY_HISTORY(RESULT_LIMIT => 10000)) "
-    "WHERE UPPER(execution_status) IN ('RUNNING', 'QUEUED', 'BLOCKED', 'RESUMING_WAREHOUSE') AND query_tag LIKE '{%'"
+    "WHERE query_tag LIKE '{%'"
+)
+_RUNNING = (
+    f"{_HISTORY} AND NOT (UPPER(execution_status) LIKE 'SUCCESS%' OR UPPER(execution_status) LIKE 'FAIL%' "
+    "OR UPPER(execution_status) IN ('ABORTED', 'INCIDENT', 'DISCONNECTED'))"
 )
 """Statements that still run come first; those of other users are there where the role may see them.
 
@@ -81,6 +86,8 @@ class SnowflakeConnection:
     """
 
     engine = ENGINE
+    starts_once = False
+    late_s = 10.0
 
     def __init__(self, place: str, settings: Callable[[], Mapping[str, Any]], policy: ConnectPolicy) -> None:
         self._place, self._settings, self._policy = place, settings, policy
@@ -173,6 +180,11 @@ class SnowflakeConnection:
         """Give the ids of the statements that have these tags, more perhaps, and have not ended."""
         return [str(id) for id, tag in self.rows(_RUNNING) if dict(tags).items() <= _tags(tag).items()]
 
+    def find(self, job_id: str) -> str | None:
+        """Give a statement of the history by its tag."""
+        found = (str(id) for id, tag in self.rows(_HISTORY) if _tags(tag).get("job") == job_id)
+        return next(found, None)
+
     def link(self, id: str) -> str | None:
         """Give the address of a statement in Snowsight."""
         return None if self._address is None else f"{self._address}/#/compute/history/queries/{id}/detail"
@@ -229,7 +241,7 @@ class SnowflakeConnection:
             return JobStatus(JobState.RUNNING if recent else JobState.UNKNOWN)
         if name == "DISCONNECTED":
             raise self._lost("the session is closed")
-        if not name.startswith("FAILED") and name != "ABORTED":
+        if not _has_failed(name):
             return JobStatus(JobState.RUNNING)
         try:
             connection.get_query_status_throw_if_error(id)
@@ -240,7 +252,8 @@ class SnowflakeConnection:
             if number == CANCELLED:
                 return JobStatus(JobState.CANCELLED, error=message)
             state = JobState.CANCELLED if name == "ABORTED" else JobState.FAILED
-            return JobStatus(state, error=message, transient=is_transient(number, message))
+            started = number not in NOT_STARTED
+            return JobStatus(state, None, message, is_transient(number, message), started=started)
         return JobStatus(JobState.FAILED, error=name)
 
     def _started(self, connection: Any, sql: str, **parameters: str) -> Any:
@@ -269,7 +282,9 @@ class SnowflakeConnection:
         """Poll: a request that waits for its result has the limits of a request, a warehouse that resumes has not."""
         cursor = self._started(connection, sql)
         id, until, pause = str(cursor.sfqid), time.monotonic() + SHORT_QUERY_S, FIRST_POLL_S
-        while connection.is_still_running(status := connection.get_query_status(id)):
+        while (status := connection.get_query_status(id)).name != "SUCCESS" and not _has_failed(status.name):
+            if status.name == "DISCONNECTED":
+                raise self._lost("the session is closed")
             if time.monotonic() > until:
                 raise TransientError(f"{self.place}: a short query has run for {SHORT_QUERY_S:.0f} s: {id}")
             time.sleep(pause)
@@ -353,6 +368,12 @@ def _written(connection: Any, id: str) -> int | None:
             (row,) = cursor.fetchall()
             return sum(int(row[n]) for n in counted)
     return None
+
+
+def _has_failed(status: str) -> bool:
+    """Tell whether a status is the end of a statement that failed. ABORTING and RESTARTED are none, nor is one that the
+    connector may add."""
+    return status.startswith("FAILED") or status == "ABORTED"
 
 
 def _tags(written: Any) -> dict[str, Any]:

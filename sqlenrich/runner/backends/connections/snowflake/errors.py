@@ -39,6 +39,8 @@ _TRANSIENT_WORDS = re.compile(
 """Read from 5.2: no answer of the service, or one without what was asked, as a lost session gives it."""
 OF_STATEMENTS = {608, 625}
 """Those of TRANSIENT after which the session is as it was. After all others the next call connects again."""
+NOT_STARTED = {608, 1003, 2003, 2043}
+"""No warehouse, a text that does not compile, an object that is missing: the statement has asked nothing."""
 CANCELLED = 604
 """SQL execution canceled."""
 MISSING = (2003, 2043)
