@@ -8,13 +8,14 @@ from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import UnsupportedError
-from sqlenrich.core.sql import Sql
+from sqlenrich.core.sql import Sql, case
 from sqlenrich.core.version import __version__
 from sqlenrich.dbt.client_call import CLIENT_COLUMNS, answers_of_client, client_pieces, with_constant_of_client
 from sqlenrich.dbt.jinja import arms, macro, string, template
 from sqlenrich.engines import ENGINES, get_engine
 from sqlenrich.plan.compile import compile_plan
 from sqlenrich.plan.plan import Plan
+from sqlenrich.plan.references import References
 from sqlenrich.plan.relations import symbol
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.renderer.script import model_for
@@ -32,6 +33,8 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
 """The macros, and the relations that each reads."""
 RUN_ID = "'{{ invocation_id }}'"
 """dbt's name of a run, as a literal."""
+JUDGED = "judged_rows"
+"""The query of ``checked`` inside that of ``NAME_checked``."""
 _SOURCE = "sqlenrich_source"
 """Stands for the source while a plan is compiled: dbt names it when it runs."""
 
@@ -106,8 +109,30 @@ def _queries(plan: Plan, engine: Engine, enrichment: Enrichment) -> dict[str, Sq
         "prompts": prompts,
         "pending": call.pending,
         "responses": answers,
-        **{name: plan.step(name).query for name in ("checked", "enriched", "quarantine")},
+        "checked": _narrow(plan, engine),
+        **{name: plan.step(name).query for name in ("enriched", "quarantine")},
     }
+
+
+def _narrow(plan: Plan, engine: Engine) -> exp.Select:
+    """Give the query of ``checked`` without the texts that no later step reads: those are most of what a build writes.
+
+    Accepted rows have their ``answer``, refused ones their ``prompt`` and ``response``.
+    """
+    names, step = References(engine), plan.step("checked")
+    accepted = exp.Is(this=names.col("_error"), expression=exp.Null())
+    values: dict[str, Sql] = {name: names.col(name) for name in step.columns}
+    for name in ("prompt", "response", "answer"):
+        values[name] = case((accepted.copy() if name == "answer" else exp.Not(this=accepted.copy()), values[name]))
+    rows = step.query.copy()
+    assert isinstance(rows, exp.Select)
+    before = rows.args.pop("with_")
+    before.append("expressions", exp.CTE(this=rows, alias=exp.TableAlias(this=exp.to_identifier(JUDGED))))
+    query = exp.select(*(names.named(value, name) for name, value in values.items()), copy=False).from_(
+        JUDGED, copy=False
+    )
+    query.set("with_", before)
+    return query
 
 
 def _with_run_id(query: Sql) -> Sql:

@@ -40,15 +40,18 @@ def model_files(name: str, family: Family, source: str) -> dict[str, str]:
     def model(step: str, arguments: str, config: str) -> str:
         return f"{{{{ config({config}) }}}}\n{{{{ {macro_name(name, step)}({arguments}) }}}}\n"
 
+    prompts = f"{macro_name(name, 'prompts')}(sqlenrich.relation({source}))"
     responses = f"sqlenrich.responses_relation('{node_name(name, 'responses')}')"
     asked = f"{macro_name(name, 'responses')}({family.ref('pending', name)})"
     pre_hook = f'"{{{{ sqlenrich.create_responses({responses}) }}}}"'
     texts: Mapping[str, str] = {
-        "prompts": model(
-            "prompts",
-            f"sqlenrich.relation({source})",
-            "materialized='table'",
-        ),
+        # DuckDB's file would grow by every prompt with each build.
+        "prompts": "{{ config(\n"
+        "  materialized='incremental' if target.type == 'duckdb' else 'table',\n"
+        "  on_schema_change='append_new_columns',\n"
+        f'  pre_hook="{{{{ sqlenrich.compare_rows({prompts}) }}}}"\n'
+        ") }}\n"
+        f"{{{{ sqlenrich.new_rows({prompts}) }}}}\n",
         "pending": model(
             "pending",
             f"{relation('prompts')}, sqlenrich.stored_responses({responses})",

@@ -28,7 +28,8 @@ DESCRIPTIONS = {
     "responses": "Every answer ever paid for, one row per attempt. Only requests without an answer are asked; nothing "
     "is ever dropped. `raw` is the vendor's answer as it came, `response` its text, `call_error` why there is none, "
     "`run_id` the dbt invocation that asked.",
-    "checked": "One row per row of the source: its answer, and in `_error` the reason where it is refused.",
+    "checked": "One row per row of the source: its `answer`; where it is refused the reason in `_error`, its `prompt` "
+    "and its `response`.",
     "quarantine": "The refused rows, each with its reason.",
 }
 COLOURS = {

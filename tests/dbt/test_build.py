@@ -104,6 +104,33 @@ def test_new_rows_and_a_changed_prompt_are_asked_within_the_budget(
     assert asked(endpoint) - before == ROWS + 100
 
 
+def test_a_build_writes_the_rows_that_changed(project: DbtProject) -> None:
+    """After each build ``prompts`` has the rows of its source. Those that were there before stay in their place."""
+    project.rows("CREATE SCHEMA mock")
+    table, body = "mock.tickets_prompts", r"regexp_extract(prompt, '<ticket>\n(?:Subject: a\n)?(.*)\n</ticket>', 1)"
+    places = set()
+    for values, change in (
+        ("('5', 'five'), ('1', 'one'), ('1', 'one'), (NULL, 'x'), ('2', ''), ('3', NULL)", None),
+        ("('5', 'five'), ('1', 'one'), (NULL, 'x'), (NULL, 'x'), ('2', ' '), ('3', NULL), ('4', NULL)", None),
+        ("('5', 'five'), ('1', 'changed'), ('6', 'one'), ('6', 'x')", None),
+        ("('5', 'five'), ('1', 'changed'), ('6', 'one')", ("key: [id]", "key: [id]\nkeep: [subject]")),
+    ):
+        if change:
+            project.change_prompt(*change)
+        source = f"SELECT id, 'a' AS subject, coalesce(body, '') AS body FROM (VALUES {values}) t(id, body)"
+        project.rows(f"CREATE OR REPLACE TABLE mock.messages AS {source}")
+        built = project.dbt("run", "--target", "mock", "--select", "tickets_prompts")
+        assert built.success, built.message
+        rows = project.rows(f"SELECT id, {body}, request_hash IS NOT NULL FROM {table} ORDER BY ALL")
+        assert rows == project.rows(f"SELECT id, body, trim(body) <> '' FROM ({source}) ORDER BY ALL")
+        asked = f"FROM {table} WHERE request_hash IS NOT NULL"
+        assert project.value(f"SELECT count(DISTINCT prompt) - count(DISTINCT (request_hash, prompt)) {asked}") == 0
+        if change is None:
+            places.add(project.value(f"SELECT rowid FROM {table} WHERE id = '5'"))
+    assert len(places) == 1
+    assert project.rows(f"SELECT DISTINCT subject FROM {table}") == [("a",)]
+
+
 def test_a_system_of_the_row_is_its_message(endpoint: ScriptedEndpoint, tmp_path: Path) -> None:
     """What the plugin sends, and the requests' hashes, are those of a run."""
     project = copy_consumer(tmp_path / "app", {"own": {"endpoint": endpoint.url, "model": "small"}})
