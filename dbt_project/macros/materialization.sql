@@ -49,14 +49,17 @@
     {%- call statement('main' if loop.last else 'ask_' ~ n) -%}
       insert into {{ answers }} ({{ sqlenrich.asked_columns() | join(', ') }})
       {{ parts[0] -}}
-      (select * from {{ asking }} where request_hash >= '{{ low }}'{% if not loop.last %} and request_hash < '{{ high }}'{% endif %})
+      (select * from {{ asking }} where request_hash >= '{{ low }}'{% if not loop.last %} and request_hash < '{{ high }}'{% endif %}
+      {%- if target.type == 'duckdb' %} order by request_hash{% endif %})
       {{- parts[1] }}
     {%- endcall -%}
     {{ adapter.commit() }}
     {%- do sqlenrich.read_what_is_unread(answers, prompts, 'read_' ~ n) -%}
     {%- do sqlenrich.check_answered(asking, answers, low, 'g' if loop.last else high) -%}
-    {{ log('sqlenrich: ' ~ this.identifier ~ ': ' ~ loop.index ~ ' of ' ~ chunks ~ ' statements done, '
-      ~ requests ~ ' requests in all', info=true) }}
+    {%- if loop.last or loop.index % (chunks // 100 + 1) == 0 -%}
+      {{ log('sqlenrich: ' ~ this.identifier ~ ': ' ~ loop.index ~ ' of ' ~ chunks ~ ' statements done, '
+        ~ requests ~ ' requests in all', info=true) }}
+    {%- endif -%}
   {%- endfor -%}
 
   {%- if locked -%}
@@ -75,9 +78,9 @@
 {% endmaterialization %}
 
 
-{#- The number of requests that one statement asks. A statement that fails loses at most these. -#}
+{#- The number of requests that one statement asks. A statement that fails or is killed loses at most these. -#}
 {% macro chunk_rows() -%}
-  {{ return(var('sqlenrich_chunk_rows', 2000 if target.type == 'duckdb' else 10000) | int) }}
+  {{ return(var('sqlenrich_chunk_rows', 200 if target.type == 'duckdb' else 10000) | int) }}
 {%- endmacro %}
 
 {#- Counts requests, and refuses more than the project allows. -#}
@@ -128,7 +131,8 @@
   {%- if target.type == 'duckdb' -%}
     {%- set counted = run_query(
       "select count(*) from " ~ asking ~ " as a where request_hash >= '" ~ low ~ "' and request_hash < '" ~ high
-      ~ "' and not exists (select 1 from " ~ answers ~ " as r where r.request_hash = a.request_hash and r.attempt >= a.attempt)"
+      ~ "' and not exists (select 1 from " ~ answers ~ " as r where r.request_hash = a.request_hash and r.attempt >= a.attempt"
+      ~ " and r.request_hash >= '" ~ low ~ "' and r.request_hash < '" ~ high ~ "')"
     ) -%}
     {%- set missing = counted.rows[0][0] | int -%}
     {%- if missing > 0 -%}
@@ -149,12 +153,14 @@
   {%- endif -%}
 {%- endmacro %}
 
-{#- The statements that copy what is pending: the answers of one chunk must not change the next. -#}
+{#- The statements that copy what is pending: the answers of one chunk must not change the next. DuckDB calls the plugin
+    with the rows of one vector, so those of a chunk lie together. -#}
 {% macro create_asking(asking, pending) -%}
   {%- if target.type == 'spark' -%}
     {{ return(['drop table if exists ' ~ asking, 'create table ' ~ asking ~ ' as select * from ' ~ pending]) }}
   {%- else -%}
-    {{ return(['create or replace table ' ~ asking ~ ' as select * from ' ~ pending]) }}
+    {%- set order = ' order by request_hash' if target.type == 'duckdb' else '' -%}
+    {{ return(['create or replace table ' ~ asking ~ ' as select * from ' ~ pending ~ order]) }}
   {%- endif -%}
 {%- endmacro %}
 
