@@ -212,19 +212,23 @@ WITH answered AS (
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
+), judged_rows AS (
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+    CASE
+      WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
+      WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
+      WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
+      WHEN r.`verdict` IS NULL THEN NULL
+      WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
+      WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
+      ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
+    SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
+    COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
+  FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
-  CASE
-    WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
-    WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
-    WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
-    WHEN r.`verdict` IS NULL THEN NULL
-    WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
-    WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
-  SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
-  COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
-FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
+SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
+  CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
+  `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'snowflake' -%}
 WITH answered AS (
   SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason,
@@ -276,18 +280,21 @@ WITH answered AS (
   SELECT *, MAX(attempt) OVER (PARTITION BY request_hash) AS attempts,
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
+), judged_rows AS (
+  SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model,
+    CASE
+      WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
+      WHEN p.request_hash IS NULL THEN 'NO_INPUT'
+      WHEN r.request_hash IS NULL THEN 'NOT_ASKED'
+      WHEN r.verdict IS NULL THEN NULL
+      WHEN r.finish_reason = 'length' THEN 'TRUNCATED'
+      WHEN r.finish_reason IN ('refusal', 'content_filter') THEN 'REFUSED'
+      ELSE SPLIT_PART(r.verdict, ' ', 1) END AS _error,
+    SUBSTR(r.verdict, LENGTH(SPLIT_PART(r.verdict, ' ', 1)) + 2) AS _error_detail, COALESCE(r.answer <> r.response, FALSE) AS _repaired
+  FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1
 )
-SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model,
-  CASE
-    WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
-    WHEN p.request_hash IS NULL THEN 'NO_INPUT'
-    WHEN r.request_hash IS NULL THEN 'NOT_ASKED'
-    WHEN r.verdict IS NULL THEN NULL
-    WHEN r.finish_reason = 'length' THEN 'TRUNCATED'
-    WHEN r.finish_reason IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.verdict, ' ', 1) END AS _error,
-  SUBSTR(r.verdict, LENGTH(SPLIT_PART(r.verdict, ' ', 1)) + 2) AS _error_detail, COALESCE(r.answer <> r.response, FALSE) AS _repaired
-FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1
+SELECT id, CASE WHEN _error IS NOT NULL THEN prompt END AS prompt, request_hash, CASE WHEN _error IS NOT NULL THEN response END AS response,
+  CASE WHEN _error IS NULL THEN answer END AS answer, _attempts, _model, _error, _error_detail, _repaired FROM judged_rows
 {%- elif target.type == 'bigquery' -%}
 WITH answered AS (
   SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
@@ -346,19 +353,23 @@ WITH answered AS (
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
+), judged_rows AS (
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+    CASE
+      WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
+      WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
+      WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
+      WHEN r.`verdict` IS NULL THEN NULL
+      WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
+      WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
+      ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+') END AS `_error`,
+    SUBSTR(r.`verdict`, LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
+    COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
+  FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
-  CASE
-    WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
-    WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
-    WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
-    WHEN r.`verdict` IS NULL THEN NULL
-    WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
-    WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+') END AS `_error`,
-  SUBSTR(r.`verdict`, LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
-  COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
-FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
+SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
+  CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
+  `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'spark' -%}
 WITH answered AS (
   SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
@@ -413,19 +424,23 @@ WITH answered AS (
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
+), judged_rows AS (
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+    CASE
+      WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
+      WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
+      WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
+      WHEN r.`verdict` IS NULL THEN NULL
+      WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
+      WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
+      ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
+    SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
+    COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
+  FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
-  CASE
-    WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
-    WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
-    WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
-    WHEN r.`verdict` IS NULL THEN NULL
-    WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
-    WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
-  SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
-  COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
-FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
+SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
+  CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
+  `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'duckdb' -%}
 WITH answered AS (
   SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason",
@@ -481,18 +496,22 @@ WITH answered AS (
   SELECT *, MAX("attempt") OVER (PARTITION BY "request_hash") AS "attempts",
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
   FROM judged
+), judged_rows AS (
+  SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
+    CASE
+      WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
+      WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
+      WHEN r."request_hash" IS NULL THEN 'NOT_ASKED'
+      WHEN r."verdict" IS NULL THEN NULL
+      WHEN r."finish_reason" = 'length' THEN 'TRUNCATED'
+      WHEN r."finish_reason" IN ('refusal', 'content_filter') THEN 'REFUSED'
+      ELSE SPLIT_PART(r."verdict", ' ', 1) END AS "_error",
+    SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail", COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
+  FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_hash" AND r."choice" = 1
 )
-SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
-  CASE
-    WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
-    WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
-    WHEN r."request_hash" IS NULL THEN 'NOT_ASKED'
-    WHEN r."verdict" IS NULL THEN NULL
-    WHEN r."finish_reason" = 'length' THEN 'TRUNCATED'
-    WHEN r."finish_reason" IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r."verdict", ' ', 1) END AS "_error",
-  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail", COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
-FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_hash" AND r."choice" = 1
+SELECT "id", CASE WHEN "_error" IS NOT NULL THEN "prompt" END AS "prompt", "request_hash",
+  CASE WHEN "_error" IS NOT NULL THEN "response" END AS "response", CASE WHEN "_error" IS NULL THEN "answer" END AS "answer", "_attempts", "_model",
+  "_error", "_error_detail", "_repaired" FROM judged_rows
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: same_entity has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
