@@ -1,20 +1,20 @@
 {#- NAME_prompts on DuckDB is written row by row: rows that are there already are not written again. Elsewhere it is a
     table that each build makes. -#}
 
-{#- A pre-hook: deletes the rows that the source no longer gives, and leaves the new ones in a temporary table. Rows may
+{#- A pre-hook: deletes the rows that the source no longer gives, and leaves the new ones in a table. Rows may
     repeat, so the copies of equal rows are numbered. A prompt is what its hash says, so it is not compared. -#}
 {% macro compare_rows(rows) -%}
   {%- if is_incremental() -%}
-    {%- set now, new = sqlenrich.temporary('now'), sqlenrich.temporary('new') -%}
+    {%- set now, new = sqlenrich.beside('now'), sqlenrich.beside('new') -%}
     {%- do run_query(
-      "create or replace temp table " ~ now ~ " as select * replace (case when request_hash is null or request_hash not in "
+      "create or replace table " ~ now ~ " as select * replace (case when request_hash is null or request_hash not in "
       ~ "(select request_hash from " ~ this ~ " where request_hash is not null) then prompt end as prompt) from ("
       ~ rows ~ ") as r"
     ) -%}
     {%- set columns = sqlenrich.described(now) -%}
     {%- if columns != sqlenrich.described(this) -%}
       {%- do run_query("create or replace table " ~ this ~ " as select * from (" ~ rows ~ ") as r limit 0") -%}
-      {%- do run_query("create or replace temp table " ~ now ~ " as " ~ rows) -%}
+      {%- do run_query("create or replace table " ~ now ~ " as " ~ rows) -%}
     {%- endif -%}
     {%- set compared = ["case when request_hash is null then prompt end"] -%}
     {%- for name, type in columns -%}
@@ -22,7 +22,7 @@
     {%- endfor -%}
     {%- set numbered = "row(" ~ compared | join(', ') ~ ") as compared, row_number() over (partition by compared) as copy" -%}
     {%- do run_query(
-      "create or replace temp table " ~ new ~ " as with n as (select *, " ~ numbered ~ " from " ~ now ~ "), o as (select "
+      "create or replace table " ~ new ~ " as with n as (select *, " ~ numbered ~ " from " ~ now ~ "), o as (select "
       ~ numbered ~ " from " ~ this ~ "), missing as (select n.* from n anti join o on n.compared = o.compared and "
       ~ "n.copy = o.copy), known as (select request_hash, any_value(prompt) as prompt from " ~ this ~ " where request_hash "
       ~ "in (select request_hash from missing where prompt is null) group by request_hash) select missing.* exclude (compared, "
@@ -39,15 +39,20 @@
 
 {#- The rows that the model writes: those that the pre-hook found, else all. -#}
 {% macro new_rows(rows) -%}
-  {%- if is_incremental() and flags.WHICH in ('run', 'build') -%}
-    select * from {{ sqlenrich.temporary('new') }}
-  {%- else -%}
-    {{ rows }}
-  {%- endif -%}
+  {%- set found = is_incremental() if flags.WHICH in ('run', 'build') else false -%}
+  {%- if found -%}select * from {{ sqlenrich.beside('new') }}{%- else -%}{{ rows }}{%- endif -%}
 {%- endmacro %}
 
-{% macro temporary(suffix) -%}
-  {{ return(adapter.quote(this.identifier ~ '_' ~ suffix)) }}
+{#- A post-hook. -#}
+{% macro drop_new_rows() -%}
+  drop table if exists {{ sqlenrich.beside('new') }}
+{%- endmacro %}
+
+{#- A table of the build's own: dbt 2 keeps no temporary one from a query to the next. -#}
+{% macro beside(suffix) -%}
+  {{ return(api.Relation.create(
+    database=this.database, schema=this.schema, identifier=this.identifier ~ '_' ~ suffix, type='table'
+  )) }}
 {%- endmacro %}
 
 {#- The names and types of a table's columns. -#}

@@ -49,7 +49,8 @@ def model_files(name: str, family: Family, source: str) -> dict[str, str]:
         "prompts": "{{ config(\n"
         "  materialized='incremental' if target.type == 'duckdb' else 'table',\n"
         "  on_schema_change='append_new_columns',\n"
-        f'  pre_hook="{{{{ sqlenrich.compare_rows({prompts}) }}}}"\n'
+        f'  pre_hook="{{{{ sqlenrich.compare_rows({prompts}) }}}}",\n'
+        "  post_hook=\"{{ sqlenrich.drop_new_rows() if target.type == 'duckdb' }}\"\n"
         ") }}\n"
         f"{{{{ sqlenrich.new_rows({prompts}) }}}}\n",
         "pending": model(
