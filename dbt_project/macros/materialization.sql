@@ -63,14 +63,15 @@
   {%- endfor -%}
 
   {%- if locked -%}
-    {%- call statement('drop') -%} drop table if exists {{ asking }} {%- endcall -%}
+    {%- do sqlenrich.release_lock(answers, asking) -%}
     {{ adapter.commit() }}
-    {%- do sqlenrich.release_lock(answers) -%}
   {%- endif -%}
   {%- if chunks == 0 -%}
     {%- call statement('main') -%} select 1 as nothing_to_ask {%- endcall -%}
   {%- endif -%}
   {%- do sqlenrich.reset_query_tag(query_tag) -%}
+  {%- do apply_grants(answers, config.get('grants'), should_revoke=true) -%}
+  {%- do persist_docs(answers, model) -%}
   {{ run_hooks(post_hooks, inside_transaction=True) }}
   {{ adapter.commit() }}
   {{ run_hooks(post_hooks, inside_transaction=False) }}
