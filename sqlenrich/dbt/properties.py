@@ -88,7 +88,7 @@ def node_properties(member: Member) -> list[dict[str, Any]]:
         entry: dict[str, Any] = {
             "name": node_name(name, step),
             "description": DESCRIPTIONS[step],
-            "config": _config(step),
+            "config": _config(step, contract=False),
         }
         if step == "pending":
             limit = f"{{{{ var('sqlenrich_max_requests', {DEFAULT_MAX_REQUESTS}) }}}}"
@@ -182,16 +182,16 @@ def _result(member: Member, step: str) -> dict[str, Any]:
                 "arguments": {"share": share, "checked": checked},
             }
         }
-    entry: dict[str, Any] = {"description": _description(enrichment, step), "config": _config(step)}
-    if not untyped(enrichment):
-        entry["config"] |= {"contract": {"enforced": True}}
+    config = _config(step, contract=not untyped(enrichment))
+    entry: dict[str, Any] = {"description": _description(enrichment, step), "config": config}
     entry["data_tests"] = [test]
     entry["columns"] = [_column(member, column, kind) for column, kind in member.plan().step(step).columns.items()]
     return entry
 
 
-def _config(step: str) -> dict[str, Any]:
-    return {"docs": {"node_color": COLOURS[step]}}
+def _config(step: str, *, contract: bool) -> dict[str, Any]:
+    # Said in both cases: a project may enforce contracts for all its models.
+    return {"docs": {"node_color": COLOURS[step]}, "contract": {"enforced": contract}}
 
 
 def _column(member: Member, name: str, kind: Type) -> dict[str, Any]:
