@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from sqlglot import exp
 
@@ -51,10 +51,12 @@ def dbt_plan(enrichment: Enrichment, engine: str, config: Config) -> Plan:
     return compile_plan(enrichment, engine, {"source": _SOURCE}, model=model)
 
 
-def plans(enrichment: Enrichment, config: Config) -> dict[str, Plan | UnsupportedError]:
-    """Compile the plan of each engine that dbt has an adapter for, or give why it can't be."""
+def plans(
+    enrichment: Enrichment, config: Config, engines: Iterable[str] = ENGINES
+) -> dict[str, Plan | UnsupportedError]:
+    """Compile the plan of each engine, or give why it can't be."""
     found: dict[str, Plan | UnsupportedError] = {}
-    for engine in ENGINES:
+    for engine in engines:
         try:
             found[engine] = dbt_plan(enrichment, engine, config)
         except UnsupportedError as error:
