@@ -81,6 +81,10 @@
 
 {#- The number of requests that one statement asks. A statement that fails or is killed loses at most these. -#}
 {% macro chunk_rows() -%}
+  {{ return(adapter.dispatch('chunk_rows', 'sqlenrich')()) }}
+{%- endmacro %}
+
+{% macro default__chunk_rows() -%}
   {{ return(var('sqlenrich_chunk_rows', 200 if target.type == 'duckdb' else 10000) | int) }}
 {%- endmacro %}
 
@@ -167,6 +171,10 @@
 
 {#- Snowflake's history of queries then shows what a run spent. -#}
 {% macro set_query_tag() -%}
+  {{ return(adapter.dispatch('set_query_tag', 'sqlenrich')()) }}
+{%- endmacro %}
+
+{% macro default__set_query_tag() -%}
   {%- if target.type == 'snowflake' -%}
     {%- set before = get_current_query_tag() -%}
     {%- do run_query("alter session set query_tag = 'sqlenrich " ~ this.identifier ~ ' ' ~ invocation_id ~ "'") -%}
@@ -176,6 +184,10 @@
 {%- endmacro %}
 
 {% macro reset_query_tag(before) -%}
+  {{ return(adapter.dispatch('reset_query_tag', 'sqlenrich')(before)) }}
+{%- endmacro %}
+
+{% macro default__reset_query_tag(before) -%}
   {%- if target.type == 'snowflake' -%}
     {%- do run_query("alter session set query_tag = '" ~ (before or '') | replace("'", "''") ~ "'") -%}
   {%- endif -%}

@@ -285,6 +285,6 @@ def test_generated_files_are_current(request: pytest.FixtureRequest) -> None:
             path.write_text(text, encoding="utf-8")
         se.write_dbt(prompts, CONSUMER)
     assert {path: path.read_text(encoding="utf-8") for path in files} == files
-    assert sorted(files) == sorted([PACKAGE / "macros" / "answers.sql", *PACKAGE.glob("macros/enrichments/*.sql")])
+    assert sorted(files) == sorted([PACKAGE / "macros" / "answers.sql", *PACKAGE.glob("macros/enrichments/*.*")])
     assert se.write_dbt(prompts, CONSUMER, check=True).changed == ()
     assert f'version: "{__version__}"' in (PACKAGE / "dbt_project.yml").read_text(encoding="utf-8")
