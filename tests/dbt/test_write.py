@@ -48,9 +48,12 @@ def test_the_files_of_an_enrichment(project: Path) -> None:
     assert [*written.files] == [*expected, "models/sqlenrich/t/t.yml"]
     assert written.changed == written.files
     for place in written.files:
-        first = (project / place).read_text(encoding="utf-8").splitlines()[0]
+        lines = (project / place).read_text(encoding="utf-8").splitlines()
+        first = " ".join(lines[:2])
         assert f"Made by sqlenrich {__version__} from prompts/t.prompt, version 3, fingerprint " in first
         assert "run: sqlenrich dbt prompts/t.prompt" in first
+        if place.startswith("models/") and place.endswith(".sql"):
+            assert max(map(len, lines)) <= 120
     again = se.write_dbt([se.load(project / "prompts" / "t.prompt")], project / "models")
     assert again.changed == ()
 
