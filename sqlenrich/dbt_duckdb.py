@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
@@ -49,12 +50,14 @@ DUCKDB: Mapping[Type, str] = {STRING: "VARCHAR", BIGINT: "BIGINT", BOOLEAN: "BOO
 logger = AdapterLogger("sqlenrich")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Asked:
     """The model of one enrichment, and the constant that precedes each of its prompts in their hashes."""
 
     choice: ModelChoice
     constant: str
+    client: Client | None = None
+    """Open from the first request to the end of the build: it keeps connections, and what it learnt of the limits."""
 
 
 class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
@@ -75,6 +78,7 @@ class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
         self.config = plugin_config
         self.asked: dict[str, Asked] = {}
         self.lock = threading.Lock()
+        weakref.finalize(self, _close, self.asked)
 
     def configure_connection(self, conn: duckdb.DuckDBPyConnection) -> None:
         """Make the functions."""
@@ -98,23 +102,30 @@ class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
         found: dict[tuple[str, int], Answer] = {}
         for call in dict.fromkeys(row[0] for row in rows):
             requests = [Request(hash_, attempt, prompt) for of, hash_, attempt, prompt in rows if of == call]
-            found |= {(one.request_hash, one.attempt): one for one in self.answers(self.of(call).choice, requests)}
+            found |= {(one.request_hash, one.attempt): one for one in self.answers(self.of(call), requests)}
         kind = pa.struct([(name, ARROW[type_]) for name, type_ in ANSWER.items()])
         return pa.array([_fields(found.get((hash_, attempt))) for _, hash_, attempt, _ in rows], kind)
 
-    def answers(self, choice: ModelChoice, requests: Sequence[Request]) -> list[Answer]:
+    def answers(self, asked: Asked, requests: Sequence[Request]) -> list[Answer]:
         """Ask a model. What stops it is logged; the answers until then stay."""
         found: list[Answer] = []
-        assert choice.model is not None  # a client asks
         try:
-            with Client(choice.model, concurrency=choice.concurrency) as client:
-                for batch in client.stream(iter(requests)):
-                    found += batch
-                    for warning in client.new_warnings():
-                        logger.warning(f"sqlenrich: {warning}")
+            client = self.client(asked)
+            for batch in client.stream(iter(requests)):
+                found += batch
+                for warning in client.new_warnings():
+                    logger.warning(f"sqlenrich: {warning}")
         except (SqlenrichError, OSError) as error:
             logger.error(f"sqlenrich: {error}")
         return found
+
+    def client(self, asked: Asked) -> Client:
+        """Give the open client of a model."""
+        with self.lock:
+            if asked.client is None:
+                assert asked.choice.model is not None  # a client asks
+                asked.client = Client(asked.choice.model, concurrency=asked.choice.concurrency).__enter__()
+            return asked.client
 
     def of(self, call: str) -> Asked:
         """Give the model of a call. Raises ConfigError where the settings name none."""
@@ -169,6 +180,13 @@ def _wanted(config: Mapping[str, Any]) -> WantedModel:
         mock_failures=config.get("mock_failures"),
         concurrency=config.get("concurrency"),
     )
+
+
+def _close(asked: Mapping[str, Asked]) -> None:
+    """Close the clients of a build: its connection, which has the functions, is gone."""
+    for one in asked.values():
+        if one.client is not None:
+            one.client.__exit__(None, None, None)
 
 
 def _fields(answer: Answer | None) -> dict[str, Any] | None:

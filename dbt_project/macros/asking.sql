@@ -10,7 +10,8 @@
 {% macro ask_statement(answers, asking, parts, low, high) -%}
   insert into {{ answers }} ({{ sqlenrich.asked_columns() | join(', ') }})
   {{ parts[0] -}}
-  (select * from {{ asking }} where {{ sqlenrich.within(low, high) }})
+  (select * from {{ asking }} where {{ sqlenrich.within(low, high) }}
+  {%- if target.type == 'duckdb' %} order by request_hash{% endif %})
   {{- parts[1] }}
 {%- endmacro %}
 

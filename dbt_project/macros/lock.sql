@@ -42,10 +42,18 @@
   {%- endif -%}
 {%- endmacro %}
 
+{#- The build that has the lock; this one where none had it. -#}
+{% macro lock_holder(answers) -%}
+  {%- set lock = sqlenrich.lock_of(answers) -%}
+  {%- do run_query("create table if not exists " ~ lock ~ " as select '" ~ invocation_id ~ "' as run_id, "
+    ~ sqlenrich.seconds_now() ~ " as since") -%}
+  {{ return(run_query("select run_id from " ~ lock).rows[0][0]) }}
+{%- endmacro %}
+
 {#- Ends a build whose lock another one took. -#}
 {% macro keep_lock(answers) -%}
   {%- if target.type != 'duckdb' -%}
-    {%- set holder = run_query("select run_id from " ~ sqlenrich.lock_of(answers)).rows[0][0] -%}
+    {%- set holder = sqlenrich.lock_holder(answers) -%}
     {%- if holder != invocation_id -%}
       {{ exceptions.raise_compiler_error(
         'sqlenrich: ' ~ answers.identifier ~ ': another build took the lock (run ' ~ holder
@@ -55,8 +63,11 @@
   {%- endif -%}
 {%- endmacro %}
 
-{% macro release_lock(answers) -%}
-  {%- if target.type != 'duckdb' -%}
+{#- Drops what a build made to ask. Where another build took the lock, it is that build's now. -#}
+{% macro release_lock(answers, asking) -%}
+  {%- set mine = target.type == 'duckdb' or sqlenrich.lock_holder(answers) == invocation_id -%}
+  {%- if mine and asking is not none -%}{%- do run_query("drop table if exists " ~ asking) -%}{%- endif -%}
+  {%- if mine and target.type != 'duckdb' -%}
     {%- do run_query("drop table if exists " ~ sqlenrich.lock_of(answers)) -%}
   {%- endif -%}
 {%- endmacro %}
@@ -69,11 +80,7 @@
         {%- set answers = api.Relation.create(
           database=result.node.database, schema=result.node.schema, identifier=result.node.alias
         ) -%}
-        {%- set lock = sqlenrich.lock_of(answers) -%}
-        {%- do run_query("create table if not exists " ~ lock ~ " as select '" ~ invocation_id ~ "' as run_id, 0 as since") -%}
-        {%- if run_query("select run_id from " ~ lock).rows[0][0] == invocation_id -%}
-          {%- do sqlenrich.release_lock(answers) -%}
-        {%- endif -%}
+        {%- do sqlenrich.release_lock(answers, none) -%}
       {%- endif -%}
     {%- endfor -%}
   {%- endif -%}

@@ -58,8 +58,10 @@
     {{ adapter.commit() }}
     {%- do sqlenrich.read_what_is_unread(answers, prompts, 'read_' ~ n) -%}
     {%- do sqlenrich.check_answered(asking, answers, low, high) -%}
-    {{ log('sqlenrich: ' ~ this.identifier ~ ': ' ~ loop.index ~ ' of ' ~ chunks ~ ' statements done, '
-      ~ requests ~ ' requests in all', info=true) }}
+    {%- if loop.last or loop.index % (chunks // 100 + 1) == 0 -%}
+      {{ log('sqlenrich: ' ~ this.identifier ~ ': ' ~ loop.index ~ ' of ' ~ chunks ~ ' statements done, '
+        ~ requests ~ ' requests in all', info=true) }}
+    {%- endif -%}
   {%- endfor -%}
 
   {%- if state.alone | length > 0 -%}
@@ -67,12 +69,13 @@
     {%- do sqlenrich.store_failures(answers, asking, state) -%}
   {%- endif -%}
   {%- if locked -%}
-    {%- call statement('drop') -%} drop table if exists {{ asking }} {%- endcall -%}
+    {%- do sqlenrich.release_lock(answers, asking) -%}
     {{ adapter.commit() }}
-    {%- do sqlenrich.release_lock(answers) -%}
   {%- endif -%}
   {%- call statement('main') -%} select {{ requests }} as asked {%- endcall -%}
   {%- do sqlenrich.reset_query_tag(query_tag) -%}
+  {%- do apply_grants(answers, config.get('grants'), should_revoke=true) -%}
+  {%- do persist_docs(answers, model) -%}
   {{ run_hooks(post_hooks, inside_transaction=True) }}
   {{ adapter.commit() }}
   {{ run_hooks(post_hooks, inside_transaction=False) }}
@@ -80,9 +83,13 @@
 {% endmaterialization %}
 
 
-{#- The number of requests that one statement asks. A statement that fails loses at most these. -#}
+{#- The number of requests that one statement asks. A statement that fails or is killed loses at most these. -#}
 {% macro chunk_rows() -%}
-  {{ return(var('sqlenrich_chunk_rows', 2000 if target.type == 'duckdb' else 10000) | int) }}
+  {{ return(adapter.dispatch('chunk_rows', 'sqlenrich')()) }}
+{%- endmacro %}
+
+{% macro default__chunk_rows() -%}
+  {{ return(var('sqlenrich_chunk_rows', 200 if target.type == 'duckdb' else 10000) | int) }}
 {%- endmacro %}
 
 {#- Counts requests, and refuses more than the project allows. -#}
@@ -167,7 +174,8 @@
   {%- if target.type == 'duckdb' -%}
     {%- set counted = run_query(
       "select count(*) from " ~ asking ~ " as a where request_hash >= '" ~ low ~ "' and request_hash < '" ~ high
-      ~ "' and not exists (select 1 from " ~ answers ~ " as r where r.request_hash = a.request_hash and r.attempt >= a.attempt)"
+      ~ "' and not exists (select 1 from " ~ answers ~ " as r where r.request_hash = a.request_hash and r.attempt >= a.attempt"
+      ~ " and r.request_hash >= '" ~ low ~ "' and r.request_hash < '" ~ high ~ "')"
     ) -%}
     {%- set missing = counted.rows[0][0] | int -%}
     {%- if missing > 0 -%}
@@ -188,17 +196,23 @@
   {%- endif -%}
 {%- endmacro %}
 
-{#- The statements that copy what is pending: the answers of one chunk must not change the next. -#}
+{#- The statements that copy what is pending: the answers of one chunk must not change the next. DuckDB calls the plugin
+    with the rows of one vector, so those of a chunk lie together. -#}
 {% macro create_asking(asking, pending) -%}
   {%- if target.type == 'spark' -%}
     {{ return(['drop table if exists ' ~ asking, 'create table ' ~ asking ~ ' as select * from ' ~ pending]) }}
   {%- else -%}
-    {{ return(['create or replace table ' ~ asking ~ ' as select * from ' ~ pending]) }}
+    {%- set order = ' order by request_hash' if target.type == 'duckdb' else '' -%}
+    {{ return(['create or replace table ' ~ asking ~ ' as select * from ' ~ pending ~ order]) }}
   {%- endif -%}
 {%- endmacro %}
 
 {#- Snowflake's history of queries then shows what a run spent. -#}
 {% macro set_query_tag() -%}
+  {{ return(adapter.dispatch('set_query_tag', 'sqlenrich')()) }}
+{%- endmacro %}
+
+{% macro default__set_query_tag() -%}
   {%- if target.type == 'snowflake' -%}
     {%- set before = get_current_query_tag() -%}
     {%- do run_query("alter session set query_tag = 'sqlenrich " ~ this.identifier ~ ' ' ~ invocation_id ~ "'") -%}
@@ -208,6 +222,10 @@
 {%- endmacro %}
 
 {% macro reset_query_tag(before) -%}
+  {{ return(adapter.dispatch('reset_query_tag', 'sqlenrich')(before)) }}
+{%- endmacro %}
+
+{% macro default__reset_query_tag(before) -%}
   {%- if target.type == 'snowflake' -%}
     {%- do run_query("alter session set query_tag = '" ~ (before or '') | replace("'", "''") ~ "'") -%}
   {%- endif -%}

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.json import compact_json
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.version import __version__
 from sqlenrich.dbt.jinja import arms, filled, macro, marked, string
-from sqlenrich.dbt.macros import answer_columns, dbt_plan, enrichment_macros, plans
+from sqlenrich.dbt.macros import ARGUMENTS, answer_columns, dbt_plan, enrichment_macros, macro_name, plans
+from sqlenrich.dbt.yaml import dump
 from sqlenrich.engines import ENGINES, get_engine
 from sqlenrich.plan.plan import RESPONSES, Plan
 from sqlenrich.renderer.statements import create_responses, read_answers
+from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import load, templates
 from sqlenrich.spec.settings import Config
 
 HEAD = f"{{#- Made by sqlenrich {__version__}: tests/dbt compares it, and writes it with --update-golden. -#}}\n"
+
+ROLES = {
+    "source": "The table whose rows are asked.",
+    "prompts": "The relation of the step `prompts`.",
+    "pending": "The relation of the step `pending`.",
+    "responses": "The table of answers.",
+    "checked": "The relation of the step `checked`.",
+}
+"""What the relations are that a macro reads."""
 
 
 def package_files() -> dict[str, str]:
@@ -30,7 +42,21 @@ def package_files() -> dict[str, str]:
             f"{{#- The ready-made enrichment {name}, made by sqlenrich {__version__}: {enrichment.description}. -#}}\n"
         )
         files[f"macros/enrichments/{name}.sql"] = head + enrichment_macros(enrichment, plans(enrichment, Config()))
+    described = [entry for name, enrichment in ready_made.items() for entry in _macro_properties(name, enrichment)]
+    files["macros/enrichments/enrichments.yml"] = dump({"version": 2, "macros": described})
     return files
+
+
+def _macro_properties(name: str, enrichment: Enrichment) -> list[dict[str, Any]]:
+    """Return the properties of the macros of an enrichment: each gives a SELECT over relations."""
+    return [
+        {
+            "name": macro_name(name, step),
+            "description": f"{enrichment.description.rstrip('.')}: the SELECT of the step `{step}`.",
+            "arguments": [{"name": role, "type": "relation", "description": ROLES[role]} for role in arguments],
+        }
+        for step, arguments in ARGUMENTS.items()
+    ]
 
 
 def _answer_macros(by_engine: dict[str, Plan]) -> list[str]:

@@ -62,6 +62,8 @@ class Written:
     """What differed, as a unified diff."""
     notes: tuple[str, ...] = ()
     """What the user should know, a line each."""
+    left: tuple[str, ...] = ()
+    """Files of earlier calls whose prompt file is gone."""
 
 
 def write_files(project: Project, texts: Mapping[str, str], notes: list[str], *, check: bool) -> Written:

@@ -28,7 +28,8 @@ DESCRIPTIONS = {
     "responses": "Every answer ever paid for, one row per attempt. Only requests without an answer are asked; nothing "
     "is ever dropped. `raw` is the vendor's answer as it came, `response` its text, `call_error` why there is none, "
     "`model` was asked, `served_model` is the model that the answer names, `run_id` the dbt invocation that asked.",
-    "checked": "One row per row of the source: its answer, and in `_error` the reason where it is refused.",
+    "checked": "One row per row of the source: its `answer`; where it is refused the reason in `_error`, its `prompt` "
+    "and its `response`.",
     "quarantine": "The refused rows, each with its reason.",
 }
 COLOURS = {
@@ -91,7 +92,7 @@ def node_properties(member: Member) -> list[dict[str, Any]]:
         entry: dict[str, Any] = {
             "name": node_name(name, step),
             "description": DESCRIPTIONS[step],
-            "config": _config(step),
+            "config": _config(step, contract=False),
         }
         if step == "prompts":
             entry |= _keyed(member)
@@ -186,9 +187,8 @@ def _result(member: Member, step: str) -> dict[str, Any]:
                 "arguments": {"checked": checked},
             }
         }
-    entry: dict[str, Any] = {"description": _description(enrichment, step), "config": _config(step)}
-    if not untyped(enrichment):
-        entry["config"] |= {"contract": {"enforced": True}}
+    config = _config(step, contract=not untyped(enrichment))
+    entry: dict[str, Any] = {"description": _description(enrichment, step), "config": config}
     entry["data_tests"] = [test]
     entry["columns"] = _columns(member, step)
     if step == "quarantine":
@@ -204,7 +204,7 @@ def _keyed(member: Member) -> dict[str, Any]:
     columns = _columns(member, "prompts")
     found: dict[str, Any] = {"columns": columns}
     if not untyped(member.enrichment):
-        found["config"] = {**_config("prompts"), "contract": {"enforced": True}}
+        found["config"] = _config("prompts", contract=True)
     for column in columns:
         if column["name"] in key:
             column["data_tests"] = [{"not_null": {"name": f"{name}_{column['name']}_is_not_null"}}]
@@ -226,8 +226,9 @@ def _quoted(member: Member, name: str) -> bool:
     return any(identifier(engine, name).quoted for engine in map(get_engine, member.plans) if not engine.quotes_always)
 
 
-def _config(step: str) -> dict[str, Any]:
-    return {"docs": {"node_color": COLOURS[step]}}
+def _config(step: str, *, contract: bool) -> dict[str, Any]:
+    # Said in both cases: a project may enforce contracts for all its models.
+    return {"docs": {"node_color": COLOURS[step]}, "contract": {"enforced": contract}}
 
 
 def _column(member: Member, name: str, kind: Type) -> dict[str, Any]:

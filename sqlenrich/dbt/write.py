@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sqlenrich.core.errors import ConfigError, SpecError, UnsupportedError
+from sqlenrich.core.errors import ConfigError, SpecError, UnsupportedError, did_you_mean
 from sqlenrich.core.version import __version__
 from sqlenrich.dbt.macros import enrichment_macros, plans
 from sqlenrich.dbt.models import Family, model_files
+from sqlenrich.dbt.own_properties import merged_properties
 from sqlenrich.dbt.project import Project, Written, find_project, write_files
 from sqlenrich.dbt.properties import Member, node_properties, result_properties, unit_tests, untyped
 from sqlenrich.dbt.yaml import dump
+from sqlenrich.engines import ENGINES
 from sqlenrich.plan.relations import check_names
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import load
 from sqlenrich.spec.settings import find_config
 
+ALL_ENGINES = "all"
 FOLDER = "sqlenrich"
 """The folder below macros and models that holds what is generated."""
 _VERSION = re.compile(r"(.+)_v([1-9][0-9]*)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SOURCE = re.compile(r"[^\s.'\"`\\{}%#]+")
-_COMMAND = re.compile(r"run: sqlenrich dbt \S+(?: --source (?P<source>\S+))?(?: --latest (?P<latest>[0-9]+))?$", re.M)
+_COMMAND = re.compile(
+    r"run: sqlenrich dbt \S+(?: --source (?P<source>\S+))?(?: --latest (?P<latest>[0-9]+))?"
+    r"(?P<engines>(?: --engine \S+)*)$",
+    re.M,
+)
+_MADE_FROM = re.compile(r"Made by sqlenrich (?:\S+ )?from (?P<file>.+?)(?:, (?:version .*, )?fingerprint [0-9a-f]+)?;")
 
 
 def write_dbt(
@@ -34,24 +42,29 @@ def write_dbt(
     *,
     source: str | None = None,
     latest: int | None = None,
+    engines: Sequence[str] = (),
     check: bool = False,
 ) -> Written:
     """Write enrichments into the nearest dbt project at or above a folder.
 
     ``source`` is a model's name, or ``source.table``; None: what the last call said, else the header's. Where
     ``NAME_v2.prompt`` lies beside ``NAME.prompt``, both become versions of one model, and ``latest`` is the version
-    that an unpinned ``ref`` gives: by default the highest. With ``check`` nothing is written. Raises
-    :class:`~sqlenrich.ConfigError` where there is no project, :class:`~sqlenrich.SpecError` for an enrichment that dbt
-    can't build.
+    that an unpinned ``ref`` gives: by default the highest. ``engines`` are those whose SQL is written; none: what the
+    last call said, else all; ``all`` gives all again. With ``check`` nothing is written. Raises
+    :class:`~sqlenrich.ConfigError` where there is no project and for an unknown engine,
+    :class:`~sqlenrich.SpecError` for an enrichment that dbt can't build.
     """
     found = find_project(Path(project))
+    for name in engines:
+        if name not in (*ENGINES, ALL_ENGINES):
+            raise ConfigError(f'unknown engine "{name}"{did_you_mean(name, ENGINES)}; there are: {", ".join(ENGINES)}')
     texts: dict[str, str] = {}
     notes: list[str] = []
     groups = _groups(enrichments)
     _check_names(found, groups)
     for group in groups:
-        texts |= _group_files(found, group, source, latest, notes)
-    return write_files(found, texts, notes, check=check)
+        texts |= _group_files(found, group, source, latest, engines, notes)
+    return replace(write_files(found, texts, notes, check=check), left=_left_files(found, texts))
 
 
 def _check_names(project: Project, groups: list[Group]) -> None:
@@ -110,7 +123,12 @@ def _family_of(enrichment: Enrichment) -> Group:
 
 
 def _group_files(
-    project: Project, group: Group, source: str | None, latest: int | None, notes: list[str]
+    project: Project,
+    group: Group,
+    source: str | None,
+    latest: int | None,
+    engines: Sequence[str],
+    notes: list[str],
 ) -> dict[str, str]:
     numbers = [number for number in group.versions if number is not None]
     if latest is not None and latest not in numbers:
@@ -120,12 +138,15 @@ def _group_files(
     said = _last_options(folder / f"{group.base}.yml")
     source = source or said["source"]
     latest = latest or (int(said["latest"]) if said["latest"] and int(said["latest"]) in numbers else None)
+    chosen = [*engines] or re.findall(r"--engine (\S+)", said["engines"] or "")
+    chosen = [name for name in ENGINES if name in chosen and ALL_ENGINES not in chosen]
     options = (f" --source {source}" if source else "") + (f" --latest {latest}" if latest else "")
+    options += "".join(f" --engine {name}" for name in chosen)
     members = []
     for number, enrichment in group.versions.items():
         family = Family(group.base, number)
         config = find_config(enrichment.path, project.root)
-        members.append(Member(enrichment, family, plans(enrichment, config)))
+        members.append(Member(enrichment, family, plans(enrichment, config, chosen or ENGINES)))
     texts: dict[str, str] = {}
     for member in members:
         enrichment = member.enrichment
@@ -136,16 +157,19 @@ def _group_files(
         texts[_place(project, macros)] = f"{{#- {head} -#}}\n{enrichment_macros(enrichment, member.plans)}"
         models, brief = project.models / FOLDER / enrichment.name, _head(project, enrichment, options, brief=True)
         for file, text in model_files(enrichment.name, member.family, called).items():
-            texts[_place(project, models / file)] = f"{{#- {brief} -#}}\n{text}"
+            # A line that sqlfluff does not find too long.
+            lines = brief.replace("; change", ";\n    change", 1)
+            texts[_place(project, models / file)] = f"{{#- {lines} -#}}\n{text}"
     for member in members:
         name = member.enrichment.name
         properties = node_properties(member)
         if member is members[0]:
             properties = [*result_properties(members, latest or max(numbers, default=None)), *properties]
         found = {"version": 2, "models": properties, "unit_tests": unit_tests(member)}
+        found = merged_properties({key: value for key, value in found.items() if value}, member.enrichment.path)
         head = _head(project, member.enrichment, options)
         place = _place(project, project.models / FOLDER / name / f"{name}.yml")
-        texts[place] = f"# {head}\n{dump({key: value for key, value in found.items() if value})}"
+        texts[place] = f"# {head}\n{dump(found)}"
     return texts
 
 
@@ -163,7 +187,23 @@ def _last_options(properties: Path) -> dict[str, str | None]:
         with properties.open(encoding="utf-8") as lines:
             if found := _COMMAND.search(lines.readline().rstrip("\n")):
                 return found.groupdict()
-    return {"source": None, "latest": None}
+    return {"source": None, "latest": None, "engines": None}
+
+
+def _left_files(project: Project, written: Mapping[str, str]) -> tuple[str, ...]:
+    """Give the generated files whose prompt file is gone. A prompt file outside the project has no known place."""
+    left = []
+    folders = (project.macros / FOLDER, project.models / FOLDER)
+    for path in sorted(path for folder in folders for path in folder.rglob("*.*") if path.is_file()):
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            made = _MADE_FROM.search(lines.readline())
+        place = _place(project, path)
+        if made is None or place in written:
+            continue
+        file = made["file"].replace("#\\}", "#}").replace("\\ ", " ")
+        if "/" in file and not (project.root / file).is_file():
+            left.append(place)
+    return tuple(left)
 
 
 def _head(project: Project, enrichment: Enrichment, options: str, *, brief: bool = False) -> str:

@@ -19,7 +19,9 @@ from tests.support.dbt_sql import differences, write_all
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> DbtProject:
     """A project with two versions of an enrichment, and models that read each."""
-    project = copy_consumer(tmp_path_factory.mktemp("built") / "app", {"dev": {"mock": True}})
+    project = copy_consumer(tmp_path_factory.mktemp("built") / "app", {"dev": {"mock": True}, "fresh": {"mock": True}})
+    with (project.folder / "dbt_project.yml").open("a", encoding="utf-8") as file:
+        file.write("models: {sqlenrich_integration_tests: {sqlenrich: {+contract: {enforced: true}}}}\n")
     second = project.folder / "prompts" / "tickets_v2.prompt"
     second.write_text(project.prompt.read_text(encoding="utf-8").replace("Triage one", "Look at one"), encoding="utf-8")
     se.write_dbt([se.load(second)], project.folder)
@@ -63,6 +65,14 @@ def test_tables_have_the_columns_of_a_run(built: DbtProject, tmp_path: Path) -> 
     assert enforced == {
         f"{name}{step}" for name in ("tickets", "tickets_v2") for step in ("", "_quarantine", "_prompts")
     }
+
+
+@pytest.mark.parametrize("selected", ["+tickets_responses", "+tickets_checked"])
+def test_a_part_of_the_graph_in_a_fresh_schema(built: DbtProject, selected: str) -> None:
+    """Tests of models that the build leaves out do not run."""
+    outcome = built.dbt("build", "--target", "fresh", "--select", selected)
+    assert outcome.success, outcome.message
+    assert built.value(f"SELECT count(*) FROM fresh.{selected[1:]}") == ROWS
 
 
 def test_the_graph(built: DbtProject) -> None:

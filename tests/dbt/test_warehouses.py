@@ -110,8 +110,6 @@ def test_two_builds_at_the_same_time(tmp_path: Path) -> None:
     with standin("snowflake", tmp_path) as running:
         warehouse = Warehouse(running, copy_consumer(tmp_path / "app", None))
         warehouse.project.write_profile(dev=running.dbt_output())
-        with (warehouse.project.folder / "dbt_project.yml").open("a", encoding="utf-8") as file:
-            file.write('on-run-end: "{{ sqlenrich.unlock(results) }}"\n')
         running.set(answers=str(CONSUMER / "prompts" / "tickets.prompt"), poison="Triage one")  # fails each statement
         failed = warehouse.project.dbt("build")
         assert "the model failed" in failed.message["tickets_responses"]
@@ -127,6 +125,7 @@ def test_two_builds_at_the_same_time(tmp_path: Path) -> None:
                 time.sleep(0.1)
             refused = warehouse.project.dbt("run", "--select", "tickets_responses", "--target-path", "second")
             assert "has been asking for" in refused.message["tickets_responses"]
+            running.execute(f"UPDATE {running.schema}.tickets_responses_lock SET run_id = 'third'")
             running.set(delay=0.0)
             assert first.wait(300) == 0
         finally:
@@ -134,3 +133,5 @@ def test_two_builds_at_the_same_time(tmp_path: Path) -> None:
             first.wait()
         assert warehouse.calls() == before + ROWS
         assert warehouse.count("tickets_responses") == ROWS
+        # The lock that another build took stays its own.
+        assert running.rows("tickets_responses_lock", "run_id") == [("third",)]

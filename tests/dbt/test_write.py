@@ -49,11 +49,16 @@ def test_the_files_of_an_enrichment(project: Path) -> None:
     assert written.changed == written.files
     models_sql = expected[1:]
     for place in written.files:
-        first = (project / place).read_text(encoding="utf-8").splitlines()[0]
+        lines = (project / place).read_text(encoding="utf-8").splitlines()
+        first = " ".join(lines[:2])
         # A model's text says nothing that changes without its SQL: dbt would take it for modified.
         made_by = f" {__version__} from prompts/t.prompt, version 3, fingerprint "
-        assert f"Made by sqlenrich{' from prompts/t.prompt; ' if place in models_sql else made_by}" in first
+        assert f"Made by sqlenrich{' from prompts/t.prompt; ' if place in models_sql else made_by}" in first.replace(
+            "    ", ""
+        )
         assert "run: sqlenrich dbt prompts/t.prompt" in first
+        if place.startswith("models/") and place.endswith(".sql"):
+            assert max(map(len, lines)) <= 120
     again = se.write_dbt([se.load(project / "prompts" / "t.prompt")], project / "models")
     assert again.changed == ()
 
@@ -129,8 +134,8 @@ def test_a_contract_needs_the_types_of_the_key(
 ) -> None:
     written = se.write_dbt([write_prompt(project / "t.prompt", f"source: m\nkey: [id]\ncolumns: {columns}\n")], project)
     assert written.notes == notes
-    for entry in properties(project, "t")["models"][:2]:
-        assert (entry["config"].get("contract") == {"enforced": True}) is contract
+    enforced = [entry["config"]["contract"]["enforced"] for entry in properties(project, "t")["models"]]
+    assert enforced == [contract] * 2 + [False] * 4  # also where a project enforces all
 
 
 def test_columns_are_described(project: Path) -> None:
@@ -225,6 +230,69 @@ def test_check_prints_what_differs(project: Path) -> None:
     assert "2 of 8 files differ" in differs.stderr
 
 
+def test_check_names_what_a_deleted_prompt_left(project: Path) -> None:
+    kept, gone = (project / "my prompts" / f"{name}.prompt" for name in ("kept", "gone"))
+    se.write_dbt([write_prompt(kept), write_prompt(gone)], project)
+    arguments = ["dbt", str(kept), "--project", str(project), "--check"]
+    assert CliRunner().invoke(cli, arguments, standalone_mode=False).return_value == 0
+    gone.unlink()
+    left = CliRunner().invoke(cli, arguments, standalone_mode=False)
+    assert left.return_value == 3
+    ends = (".sql", ".yml", "_checked.sql", "_pending.sql", "_prompts.sql", "_quarantine.sql", "_responses.sql")
+    expected = ["macros/sqlenrich/gone.sql", *(f"models/sqlenrich/gone/gone{end}" for end in ends)]
+    assert left.stderr.strip() == f"the prompt file is gone, so delete: {', '.join(expected)}"
+
+
+def test_own_properties_are_merged(project: Path) -> None:
+    enrichment = write_prompt(project / "prompts" / "t.prompt")
+    own = project / "prompts" / "t.dbt.yml"
+    own.write_text(
+        "models:\n- name: t\n  config: {tags: [llm], meta: {owner: x}, contract: {enforced: false}}\n"
+        "  data_tests: [{unique: {column_name: id}}]\n"
+        "  columns: [{name: label, description: Mine, data_tests: [not_null]}]\n"
+        "- {name: t_checked, config: {tags: [inner]}}\nexposures: [{name: e}]\n",
+        encoding="utf-8",
+    )
+    for _ in range(2):
+        se.write_dbt([enrichment], project)
+        found = properties(project, "t")
+        models = {model["name"]: model for model in found["models"]}
+        enriched, checked = models["t"], models["t_checked"]
+        assert enriched["config"] == {
+            "docs": {"node_color": "#15803d"},
+            "contract": {"enforced": False},
+            "tags": ["llm"],
+            "meta": {"owner": "x"},
+        }
+        assert [next(iter(test)) for test in enriched["data_tests"]] == ["sqlenrich.rows_reconcile", "unique"]
+        (label,) = [column for column in enriched["columns"] if column["name"] == "label"]
+        assert (label["description"], label["data_tests"]) == ("Mine", ["not_null"])
+        assert label["data_type"]
+        assert (checked["config"]["tags"], found["exposures"]) == (["inner"], [{"name": "e"}])
+    for text, error in (
+        ("models: [{name: t_cheked}]", '"t_cheked" is none of the models of this prompt file (t_checked?)'),
+        ("- a", "write properties as dbt has them, with a list under models"),
+        ("models: [", "while parsing"),
+    ):
+        own.write_text(text, encoding="utf-8")
+        with pytest.raises(se.SpecError) as refused:
+            se.write_dbt([enrichment], project)
+        assert error in str(refused.value)
+        assert "t.dbt.yml" in str(refused.value)
+
+
+def test_engines_that_are_chosen_stay(project: Path) -> None:
+    enrichment = write_prompt(project / "t.prompt")
+    macros = project / "macros" / "sqlenrich" / "t.sql"
+    for engines, expected in (
+        ((), 5), (("snowflake", "duckdb"), 2), ((), 2), (("snowflake",), 1), (("all",), 5), ((), 5),
+    ):  # fmt: skip
+        se.write_dbt([enrichment], project, engines=engines)
+        assert macros.read_text(encoding="utf-8").count("if target.type == ") == expected * 6
+    with pytest.raises(se.ConfigError, match=r'unknown engine "snowflak" \(snowflake\?\); there are: '):
+        se.write_dbt([enrichment], project, engines=["snowflak"])
+
+
 def test_properties_are_yaml() -> None:
     value = {
         "texts": [*TEXTS.values()],
@@ -246,6 +314,6 @@ def test_generated_files_are_current(request: pytest.FixtureRequest) -> None:
             path.write_text(text, encoding="utf-8")
         se.write_dbt(prompts, CONSUMER)
     assert {path: path.read_text(encoding="utf-8") for path in files} == files
-    assert sorted(files) == sorted([PACKAGE / "macros" / "answers.sql", *PACKAGE.glob("macros/enrichments/*.sql")])
+    assert sorted(files) == sorted([PACKAGE / "macros" / "answers.sql", *PACKAGE.glob("macros/enrichments/*.*")])
     assert se.write_dbt(prompts, CONSUMER, check=True).changed == ()
     assert f'version: "{__version__}"' in (PACKAGE / "dbt_project.yml").read_text(encoding="utf-8")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 import sqlenrich as se
 from sqlenrich.engines import ENGINES
-from tests.support.dbt_projects import ROWS, DbtProject, copy_consumer
+from tests.support.dbt_projects import CONSUMER, PACKAGE, ROWS, DbtProject, copy_consumer
 from tests.support.dbt_sql import differences, write_all
 
 MANIFEST = """manifest_version = 1
@@ -82,6 +84,14 @@ def check_compiles(dbt: Dbt2) -> None:
     """Compile for each adapter without a connection: the same SQL as ``sqlenrich render``."""
     enrichments = write_all(dbt.project)
     del dbt.env["SQLENRICH_DUCKDB"]  # its name is that of the database in the compiled SQL
+    package = dbt.project.folder / "dbt_packages" / "sqlenrich"
+    package.unlink()
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns(CONSUMER.name))
+    settings = (package / "dbt_project.yml").read_text(encoding="utf-8")
+    # dbt 2 refuses every hook without a connection.
+    (package / "dbt_project.yml").write_text(re.sub("^on-run-end: .*", "", settings, flags=re.MULTILINE), "utf-8")
+    packages = {"packages": [{"local": "dbt_packages/sqlenrich"}]}
+    (dbt.project.folder / "packages.yml").write_text(json.dumps(packages), encoding="utf-8")
     for engine in ENGINES:
         target = dbt.project.folder / f"target_{engine}"
         options = ("--no-introspect", "--static-analysis", "off", "--target", engine, "--target-path", str(target))

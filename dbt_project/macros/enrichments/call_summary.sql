@@ -1,15 +1,6 @@
 {#- The ready-made enrichment call_summary, made by sqlenrich 0.1.0: Summary, outcome and agreed next steps of a service call. -#}
-{% macro call_summary__facts(name) -%}
-{{- {
-  "made_by": "0.1.0",
-  "fingerprint": "'b165dcdf1079b1d9'",
-  "version": {"databricks": "'1'", "snowflake": "'1'", "bigquery": "'1'", "spark": "'1'", "duckdb": "'1'"}[target.type]
-}[name] -}}
-{%- endmacro %}
-
 {% macro call_summary__prompts(source) -%}
-{%- set facts_of = call_summary__facts -%}
-{{- sqlenrich.made_for(facts_of('made_by'), "call_summary") -}}
+{{- sqlenrich.made_for("0.1.0", "call_summary") -}}
 {%- if target.type == 'databricks' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -111,24 +102,23 @@ WHERE p."request_hash" IS NOT NULL AND (asked."attempt" IS NULL OR (asked."settl
 {%- endmacro %}
 
 {% macro call_summary__responses(pending) -%}
-{%- set facts_of = call_summary__facts -%}
 {%- if target.type == 'databricks' -%}
-SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, {{ facts_of('version') }} AS `version`,
-  {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
+SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, '1' AS `version`,
+  'b165dcdf1079b1d9' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   COALESCE(to_json(ai_query('system.ai.meta-llama-3-3-70b-instruct', prompt,
     responseFormat => '{"type":"json_schema","json_schema":{"name":"call_summary","schema":{"type":"object","properties":{"summary":{"type":"string","description":"English, at most 60 words"},"outcome":{"type":"string","description":"How the call ended","enum":["resolved","follow_up","escalated","unresolved","cancelled","no_contact","other"]},"action_items":{"type":"array","description":"Agreed steps after the call","items":{"type":"object","properties":{"who":{"type":"string","description":"Who does it","enum":["agent","customer","other_team","third_party"]},"what":{"type":"string","description":"English, at most 20 words, with any deadline"}},"required":["who","what"],"additionalProperties":false}}},"required":["summary","outcome","action_items"],"additionalProperties":false},"strict":true}}',
     modelParameters => named_struct('temperature', 0, 'max_tokens', 900), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
 FROM {{ pending }}
 {%- elif target.type == 'snowflake' -%}
-SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, {{ facts_of('version') }} AS version, {{ facts_of('fingerprint') }} AS fingerprint,
+SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, '1' AS version, 'b165dcdf1079b1d9' AS fingerprint,
   '{{ invocation_id }}' AS run_id, SYSDATE() AS asked_at,
   COALESCE(TO_JSON(AI_COMPLETE(model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 900},
     response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'summary': {'type': 'string', 'description': 'English, at most 60 words'}, 'outcome': {'type': 'string', 'description': 'How the call ended', 'enum': ['resolved', 'follow_up', 'escalated', 'unresolved', 'cancelled', 'no_contact', 'other']}, 'action_items': {'type': 'array', 'description': 'Agreed steps after the call', 'items': {'type': 'object', 'properties': {'who': {'type': 'string', 'description': 'Who does it', 'enum': ['agent', 'customer', 'other_team', 'third_party']}, 'what': {'type': 'string', 'description': 'English, at most 20 words, with any deadline'}}, 'required': ['who', 'what'], 'additionalProperties': FALSE}}}, 'required': ['summary', 'outcome', 'action_items'], 'additionalProperties': FALSE}},
     show_details => TRUE, return_error_details => TRUE)), 'null') AS raw
 FROM {{ pending }}
 {%- elif target.type == 'bigquery' -%}
-SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, {{ facts_of('version') }} AS `version`,
-  {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
+SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`,
+  'b165dcdf1079b1d9' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
 FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
   STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"summary":{"type":"STRING","description":"English, at most 60 words"},"outcome":{"type":"STRING","description":"How the call ended","enum":["resolved","follow_up","escalated","unresolved","cancelled","no_contact","other"]},"action_items":{"type":"ARRAY","description":"Agreed steps after the call","items":{"type":"OBJECT","properties":{"who":{"type":"STRING","description":"Who does it","enum":["agent","customer","other_team","third_party"]},"what":{"type":"STRING","description":"English, at most 20 words, with any deadline"}},"propertyOrdering":["who","what"],"required":["who","what"]},"maxItems":8}},"propertyOrdering":["summary","outcome","action_items"],"required":["summary","outcome","action_items"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":900}}' AS model_params)) AS answer
@@ -146,7 +136,7 @@ SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
       'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
       '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')),
     FALSE) AS `retryable`,
-  'default' AS `model`, {{ facts_of('version') }} AS `version`, {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
+  'default' AS `model`, '1' AS `version`, 'b165dcdf1079b1d9' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
   'ai_query a07406f2' AS `read_by`
 FROM (SELECT `request_hash`, `attempt`,
    COALESCE(to_json(ai_query('default', prompt,
@@ -155,7 +145,7 @@ FROM (SELECT `request_hash`, `attempt`,
  FROM {{ pending }}) AS asked
 {%- elif target.type == 'duckdb' -%}
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
-  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", {{ facts_of('version') }} AS "version", {{ facts_of('fingerprint') }} AS "fingerprint",
+  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", '1' AS "version", 'b165dcdf1079b1d9' AS "fingerprint",
   '{{ invocation_id }}' AS "run_id"
 FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"call_summary\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"summary\":{\"description\":\"English, at most 60 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":600},\"outcome\":{\"description\":\"How the call ended\",\"type\":[\"string\"],\"enum\":[\"resolved\",\"follow_up\",\"escalated\",\"unresolved\",\"cancelled\",\"no_contact\",\"other\"]},\"action_items\":{\"description\":\"Agreed steps after the call\",\"type\":[\"array\"],\"maxItems\":8,\"items\":{\"type\":[\"object\"],\"properties\":{\"who\":{\"description\":\"Who does it\",\"type\":[\"string\"],\"enum\":[\"agent\",\"customer\",\"other_team\",\"third_party\"]},\"what\":{\"description\":\"English, at most 20 words, with any deadline\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":160}},\"required\":[\"who\",\"what\"],\"additionalProperties\":false}}},\"required\":[\"summary\",\"outcome\",\"action_items\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":900},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"summary\\\":\\\"call_summary\\\",\\\"outcome\\\":\\\"no_contact\\\",\\\"action_items\\\":[{\\\"who\\\":\\\"agent\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"customer\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"other_team\\\",\\\"what\\\":\\\"call_summary\\\"}]}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
 {%- else -%}
@@ -235,20 +225,23 @@ WITH answered AS (
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
+), judged_rows AS (
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+    CASE
+      WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
+      WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
+      WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
+      WHEN r.`verdict` IS NULL THEN NULL
+      WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
+      WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
+      ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
+    SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
+    COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
+  FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
-  r.`asked_at` AS `_asked_at`,
-  CASE
-    WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
-    WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
-    WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
-    WHEN r.`verdict` IS NULL THEN NULL
-    WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
-    WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
-  SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
-  COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
-FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
+SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
+  CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
+  `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'snowflake' -%}
 WITH answered AS (
   SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason,
@@ -313,18 +306,21 @@ WITH answered AS (
   SELECT *, MAX(attempt) OVER (PARTITION BY request_hash) AS attempts,
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
+), judged_rows AS (
+  SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model,
+    CASE
+      WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
+      WHEN p.request_hash IS NULL THEN 'NO_INPUT'
+      WHEN r.request_hash IS NULL THEN 'NOT_ASKED'
+      WHEN r.verdict IS NULL THEN NULL
+      WHEN r.finish_reason = 'length' THEN 'TRUNCATED'
+      WHEN r.finish_reason IN ('refusal', 'content_filter') THEN 'REFUSED'
+      ELSE SPLIT_PART(r.verdict, ' ', 1) END AS _error,
+    SUBSTR(r.verdict, LENGTH(SPLIT_PART(r.verdict, ' ', 1)) + 2) AS _error_detail, COALESCE(r.answer <> r.response, FALSE) AS _repaired
+  FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1
 )
-SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model, r.asked_at AS _asked_at,
-  CASE
-    WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
-    WHEN p.request_hash IS NULL THEN 'NO_INPUT'
-    WHEN r.request_hash IS NULL THEN 'NOT_ASKED'
-    WHEN r.verdict IS NULL THEN NULL
-    WHEN r.finish_reason = 'length' THEN 'TRUNCATED'
-    WHEN r.finish_reason IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.verdict, ' ', 1) END AS _error,
-  SUBSTR(r.verdict, LENGTH(SPLIT_PART(r.verdict, ' ', 1)) + 2) AS _error_detail, COALESCE(r.answer <> r.response, FALSE) AS _repaired
-FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1
+SELECT id, CASE WHEN _error IS NOT NULL THEN prompt END AS prompt, request_hash, CASE WHEN _error IS NOT NULL THEN response END AS response,
+  CASE WHEN _error IS NULL THEN answer END AS answer, _attempts, _model, _error, _error_detail, _repaired FROM judged_rows
 {%- elif target.type == 'bigquery' -%}
 WITH answered AS (
   SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
@@ -396,20 +392,23 @@ WITH answered AS (
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
+), judged_rows AS (
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+    CASE
+      WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
+      WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
+      WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
+      WHEN r.`verdict` IS NULL THEN NULL
+      WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
+      WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
+      ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+') END AS `_error`,
+    SUBSTR(r.`verdict`, LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
+    COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
+  FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
-  r.`asked_at` AS `_asked_at`,
-  CASE
-    WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
-    WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
-    WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
-    WHEN r.`verdict` IS NULL THEN NULL
-    WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
-    WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+') END AS `_error`,
-  SUBSTR(r.`verdict`, LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
-  COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
-FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
+SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
+  CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
+  `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'spark' -%}
 WITH answered AS (
   SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
@@ -477,20 +476,23 @@ WITH answered AS (
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
+), judged_rows AS (
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+    CASE
+      WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
+      WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
+      WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
+      WHEN r.`verdict` IS NULL THEN NULL
+      WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
+      WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
+      ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
+    SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
+    COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
+  FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
-  r.`asked_at` AS `_asked_at`,
-  CASE
-    WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
-    WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
-    WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
-    WHEN r.`verdict` IS NULL THEN NULL
-    WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
-    WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
-  SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
-  COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
-FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
+SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
+  CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
+  `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'duckdb' -%}
 WITH answered AS (
   SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason",
@@ -558,38 +560,40 @@ WITH answered AS (
   SELECT *, MAX("attempt") OVER (PARTITION BY "request_hash") AS "attempts",
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
   FROM judged
+), judged_rows AS (
+  SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
+    CASE
+      WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
+      WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
+      WHEN r."request_hash" IS NULL THEN 'NOT_ASKED'
+      WHEN r."verdict" IS NULL THEN NULL
+      WHEN r."finish_reason" = 'length' THEN 'TRUNCATED'
+      WHEN r."finish_reason" IN ('refusal', 'content_filter') THEN 'REFUSED'
+      ELSE SPLIT_PART(r."verdict", ' ', 1) END AS "_error",
+    SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail", COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
+  FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_hash" AND r."choice" = 1
 )
-SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
-  r."asked_at" AS "_asked_at",
-  CASE
-    WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
-    WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
-    WHEN r."request_hash" IS NULL THEN 'NOT_ASKED'
-    WHEN r."verdict" IS NULL THEN NULL
-    WHEN r."finish_reason" = 'length' THEN 'TRUNCATED'
-    WHEN r."finish_reason" IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r."verdict", ' ', 1) END AS "_error",
-  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail", COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
-FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_hash" AND r."choice" = 1
+SELECT "id", CASE WHEN "_error" IS NOT NULL THEN "prompt" END AS "prompt", "request_hash",
+  CASE WHEN "_error" IS NOT NULL THEN "response" END AS "response", CASE WHEN "_error" IS NULL THEN "answer" END AS "answer", "_attempts", "_model",
+  "_error", "_error_detail", "_repaired" FROM judged_rows
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: call_summary has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
 {%- endmacro %}
 
 {% macro call_summary__enriched(checked) -%}
-{%- set facts_of = call_summary__facts -%}
 {%- if target.type == 'databricks' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.summary', 'string') AS `summary`, TRY_VARIANT_GET(`doc`, '$.outcome', 'string') AS `outcome`,
   TRANSFORM(TRY_VARIANT_GET(`doc`, '$.action_items', 'array<variant>'),
     x0 -> CASE WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
       THEN NAMED_STRUCT('who', TRY_VARIANT_GET(x0, '$.who', 'string'), 'what', TRY_VARIANT_GET(x0, '$.what', 'string')) END) AS `action_items`,
-  `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'b165dcdf1079b1d9' AS `_fingerprint` FROM accepted
 {%- elif target.type == 'snowflake' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM {{ checked }} WHERE _error IS NULL)
 SELECT id, CAST(GET(doc, 'summary') AS VARCHAR) AS summary, CAST(GET(doc, 'outcome') AS VARCHAR) AS outcome,
-  AS_ARRAY(GET(doc, 'action_items')) AS action_items, request_hash AS _request_hash, _model, {{ facts_of('version') }} AS _version, {{ facts_of('fingerprint') }} AS _fingerprint,
-  _asked_at FROM accepted
+  AS_ARRAY(GET(doc, 'action_items')) AS action_items, request_hash AS _request_hash, _model, '1' AS _version, 'b165dcdf1079b1d9' AS _fingerprint
+FROM accepted
 {%- elif target.type == 'bigquery' -%}
 WITH accepted AS (
   SELECT *, SAFE.PARSE_JSON(CASE
@@ -602,14 +606,14 @@ WITH accepted AS (
 SELECT `id`, JSON_VALUE(`doc`['summary']) AS `summary`, JSON_VALUE(`doc`['outcome']) AS `outcome`,
   ARRAY(SELECT CASE WHEN JSON_TYPE(x0) = 'object' THEN STRUCT(JSON_VALUE(x0['who']) AS `who`, JSON_VALUE(x0['what']) AS `what`) END
   FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0 WITH OFFSET AS o0 ORDER BY o0) AS `action_items`,
-  `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'b165dcdf1079b1d9' AS `_fingerprint` FROM accepted
 {%- elif target.type == 'spark' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.summary', 'string') AS `summary`, TRY_VARIANT_GET(`doc`, '$.outcome', 'string') AS `outcome`,
   TRANSFORM(TRY_VARIANT_GET(`doc`, '$.action_items', 'array<variant>'),
     x0 -> CASE WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
       THEN NAMED_STRUCT('who', TRY_VARIANT_GET(x0, '$.who', 'string'), 'what', TRY_VARIANT_GET(x0, '$.what', 'string')) END) AS `action_items`,
-  `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'b165dcdf1079b1d9' AS `_fingerprint` FROM accepted
 {%- elif target.type == 'duckdb' -%}
 WITH accepted AS (
   SELECT *, JSON_TRANSFORM(CAST("answer" AS JSON), '{"summary":"JSON","outcome":"JSON","action_items":"JSON"}') AS "doc"
@@ -621,7 +625,7 @@ SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'summary'), '$') AS "summ
     WHEN JSON_TYPE(STRUCT_EXTRACT("doc", 'action_items')) = 'ARRAY' THEN LIST_TRANSFORM(JSON_EXTRACT(STRUCT_EXTRACT("doc", 'action_items'), '$[*]'),
       LAMBDA x0 : CASE WHEN JSON_TYPE(x0) = 'OBJECT' THEN {'who': JSON_EXTRACT_STRING(x0, '/who'), 'what': JSON_EXTRACT_STRING(x0, '/what')} END)
   END AS "action_items",
-  "request_hash" AS "_request_hash", "_model", {{ facts_of('version') }} AS "_version", {{ facts_of('fingerprint') }} AS "_fingerprint", "_asked_at" FROM accepted
+  "request_hash" AS "_request_hash", "_model", '1' AS "_version", 'b165dcdf1079b1d9' AS "_fingerprint" FROM accepted
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: call_summary has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -629,19 +633,19 @@ SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'summary'), '$') AS "summ
 
 {% macro call_summary__quarantine(checked) -%}
 {%- if target.type == 'databricks' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'snowflake' -%}
-SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash, _asked_at
+SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash
 FROM {{ checked }} WHERE _error IS NOT NULL
 {%- elif target.type == 'bigquery' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'spark' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'duckdb' -%}
-SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash", "_asked_at"
+SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash"
 FROM {{ checked }} WHERE "_error" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: call_summary has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}

@@ -1,15 +1,6 @@
 {#- The ready-made enrichment job_title, made by sqlenrich 0.1.0: Business function and seniority of a job title. -#}
-{% macro job_title__facts(name) -%}
-{{- {
-  "made_by": "0.1.0",
-  "fingerprint": "'09eb874dc28e9f81'",
-  "version": {"databricks": "'1'", "snowflake": "'1'", "bigquery": "'1'", "spark": "'1'", "duckdb": "'1'"}[target.type]
-}[name] -}}
-{%- endmacro %}
-
 {% macro job_title__prompts(source) -%}
-{%- set facts_of = job_title__facts -%}
-{{- sqlenrich.made_for(facts_of('made_by'), "job_title") -}}
+{{- sqlenrich.made_for("0.1.0", "job_title") -}}
 {%- if target.type == 'databricks' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -111,24 +102,23 @@ WHERE p."request_hash" IS NOT NULL AND (asked."attempt" IS NULL OR (asked."settl
 {%- endmacro %}
 
 {% macro job_title__responses(pending) -%}
-{%- set facts_of = job_title__facts -%}
 {%- if target.type == 'databricks' -%}
-SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, {{ facts_of('version') }} AS `version`,
-  {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
+SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, '1' AS `version`,
+  '09eb874dc28e9f81' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   COALESCE(to_json(ai_query('system.ai.meta-llama-3-3-70b-instruct', prompt,
     responseFormat => '{"type":"json_schema","json_schema":{"name":"job_title","schema":{"type":"object","properties":{"function":{"type":"string","description":"Field of work","enum":["engineering","data","it","product","design","marketing","sales","customer_service","finance","hr","legal","operations","healthcare","education","research","administration","general_management","other","unknown"]},"seniority":{"type":"string","description":"Level in the organisation","enum":["trainee","junior","mid","senior","lead","manager","director","vp","executive","unknown"]}},"required":["function","seniority"],"additionalProperties":false},"strict":true}}',
     modelParameters => named_struct('temperature', 0, 'max_tokens', 60), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
 FROM {{ pending }}
 {%- elif target.type == 'snowflake' -%}
-SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, {{ facts_of('version') }} AS version, {{ facts_of('fingerprint') }} AS fingerprint,
+SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, '1' AS version, '09eb874dc28e9f81' AS fingerprint,
   '{{ invocation_id }}' AS run_id, SYSDATE() AS asked_at,
   COALESCE(TO_JSON(AI_COMPLETE(model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 60},
     response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'function': {'type': 'string', 'description': 'Field of work', 'enum': ['engineering', 'data', 'it', 'product', 'design', 'marketing', 'sales', 'customer_service', 'finance', 'hr', 'legal', 'operations', 'healthcare', 'education', 'research', 'administration', 'general_management', 'other', 'unknown']}, 'seniority': {'type': 'string', 'description': 'Level in the organisation', 'enum': ['trainee', 'junior', 'mid', 'senior', 'lead', 'manager', 'director', 'vp', 'executive', 'unknown']}}, 'required': ['function', 'seniority'], 'additionalProperties': FALSE}},
     show_details => TRUE, return_error_details => TRUE)), 'null') AS raw
 FROM {{ pending }}
 {%- elif target.type == 'bigquery' -%}
-SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, {{ facts_of('version') }} AS `version`,
-  {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
+SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`,
+  '09eb874dc28e9f81' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
 FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
   STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"function":{"type":"STRING","description":"Field of work","enum":["engineering","data","it","product","design","marketing","sales","customer_service","finance","hr","legal","operations","healthcare","education","research","administration","general_management","other","unknown"]},"seniority":{"type":"STRING","description":"Level in the organisation","enum":["trainee","junior","mid","senior","lead","manager","director","vp","executive","unknown"]}},"propertyOrdering":["function","seniority"],"required":["function","seniority"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":60}}' AS model_params)) AS answer
@@ -146,7 +136,7 @@ SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
       'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
       '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')),
     FALSE) AS `retryable`,
-  'default' AS `model`, {{ facts_of('version') }} AS `version`, {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
+  'default' AS `model`, '1' AS `version`, '09eb874dc28e9f81' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
   'ai_query a07406f2' AS `read_by`
 FROM (SELECT `request_hash`, `attempt`,
    COALESCE(to_json(ai_query('default', prompt,
@@ -155,7 +145,7 @@ FROM (SELECT `request_hash`, `attempt`,
  FROM {{ pending }}) AS asked
 {%- elif target.type == 'duckdb' -%}
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
-  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", {{ facts_of('version') }} AS "version", {{ facts_of('fingerprint') }} AS "fingerprint",
+  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", '1' AS "version", '09eb874dc28e9f81' AS "fingerprint",
   '{{ invocation_id }}' AS "run_id"
 FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"job_title\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"function\":{\"description\":\"Field of work\",\"type\":[\"string\"],\"enum\":[\"engineering\",\"data\",\"it\",\"product\",\"design\",\"marketing\",\"sales\",\"customer_service\",\"finance\",\"hr\",\"legal\",\"operations\",\"healthcare\",\"education\",\"research\",\"administration\",\"general_management\",\"other\",\"unknown\"]},\"seniority\":{\"description\":\"Level in the organisation\",\"type\":[\"string\"],\"enum\":[\"trainee\",\"junior\",\"mid\",\"senior\",\"lead\",\"manager\",\"director\",\"vp\",\"executive\",\"unknown\"]}},\"required\":[\"function\",\"seniority\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":60},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"function\\\":\\\"product\\\",\\\"seniority\\\":\\\"senior\\\"}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
 {%- else -%}
@@ -214,20 +204,23 @@ WITH answered AS (
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
+), judged_rows AS (
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+    CASE
+      WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
+      WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
+      WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
+      WHEN r.`verdict` IS NULL THEN NULL
+      WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
+      WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
+      ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
+    SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
+    COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
+  FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
-  r.`asked_at` AS `_asked_at`,
-  CASE
-    WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
-    WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
-    WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
-    WHEN r.`verdict` IS NULL THEN NULL
-    WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
-    WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
-  SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
-  COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
-FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
+SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
+  CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
+  `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'snowflake' -%}
 WITH answered AS (
   SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason,
@@ -272,18 +265,21 @@ judged AS (
   SELECT *, MAX(attempt) OVER (PARTITION BY request_hash) AS attempts,
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
+), judged_rows AS (
+  SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model,
+    CASE
+      WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
+      WHEN p.request_hash IS NULL THEN 'NO_INPUT'
+      WHEN r.request_hash IS NULL THEN 'NOT_ASKED'
+      WHEN r.verdict IS NULL THEN NULL
+      WHEN r.finish_reason = 'length' THEN 'TRUNCATED'
+      WHEN r.finish_reason IN ('refusal', 'content_filter') THEN 'REFUSED'
+      ELSE SPLIT_PART(r.verdict, ' ', 1) END AS _error,
+    SUBSTR(r.verdict, LENGTH(SPLIT_PART(r.verdict, ' ', 1)) + 2) AS _error_detail, COALESCE(r.answer <> r.response, FALSE) AS _repaired
+  FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1
 )
-SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model, r.asked_at AS _asked_at,
-  CASE
-    WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
-    WHEN p.request_hash IS NULL THEN 'NO_INPUT'
-    WHEN r.request_hash IS NULL THEN 'NOT_ASKED'
-    WHEN r.verdict IS NULL THEN NULL
-    WHEN r.finish_reason = 'length' THEN 'TRUNCATED'
-    WHEN r.finish_reason IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.verdict, ' ', 1) END AS _error,
-  SUBSTR(r.verdict, LENGTH(SPLIT_PART(r.verdict, ' ', 1)) + 2) AS _error_detail, COALESCE(r.answer <> r.response, FALSE) AS _repaired
-FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1
+SELECT id, CASE WHEN _error IS NOT NULL THEN prompt END AS prompt, request_hash, CASE WHEN _error IS NOT NULL THEN response END AS response,
+  CASE WHEN _error IS NULL THEN answer END AS answer, _attempts, _model, _error, _error_detail, _repaired FROM judged_rows
 {%- elif target.type == 'bigquery' -%}
 WITH answered AS (
   SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
@@ -334,20 +330,23 @@ judged AS (
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
+), judged_rows AS (
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+    CASE
+      WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
+      WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
+      WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
+      WHEN r.`verdict` IS NULL THEN NULL
+      WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
+      WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
+      ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+') END AS `_error`,
+    SUBSTR(r.`verdict`, LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
+    COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
+  FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
-  r.`asked_at` AS `_asked_at`,
-  CASE
-    WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
-    WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
-    WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
-    WHEN r.`verdict` IS NULL THEN NULL
-    WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
-    WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+') END AS `_error`,
-  SUBSTR(r.`verdict`, LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
-  COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
-FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
+SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
+  CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
+  `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'spark' -%}
 WITH answered AS (
   SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
@@ -394,20 +393,23 @@ WITH answered AS (
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
+), judged_rows AS (
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+    CASE
+      WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
+      WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
+      WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
+      WHEN r.`verdict` IS NULL THEN NULL
+      WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
+      WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
+      ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
+    SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
+    COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
+  FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
-  r.`asked_at` AS `_asked_at`,
-  CASE
-    WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
-    WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
-    WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
-    WHEN r.`verdict` IS NULL THEN NULL
-    WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
-    WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
-  SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
-  COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
-FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
+SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
+  CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
+  `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'duckdb' -%}
 WITH answered AS (
   SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason",
@@ -456,34 +458,36 @@ WITH answered AS (
   SELECT *, MAX("attempt") OVER (PARTITION BY "request_hash") AS "attempts",
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
   FROM judged
+), judged_rows AS (
+  SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
+    CASE
+      WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
+      WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
+      WHEN r."request_hash" IS NULL THEN 'NOT_ASKED'
+      WHEN r."verdict" IS NULL THEN NULL
+      WHEN r."finish_reason" = 'length' THEN 'TRUNCATED'
+      WHEN r."finish_reason" IN ('refusal', 'content_filter') THEN 'REFUSED'
+      ELSE SPLIT_PART(r."verdict", ' ', 1) END AS "_error",
+    SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail", COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
+  FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_hash" AND r."choice" = 1
 )
-SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
-  r."asked_at" AS "_asked_at",
-  CASE
-    WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
-    WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
-    WHEN r."request_hash" IS NULL THEN 'NOT_ASKED'
-    WHEN r."verdict" IS NULL THEN NULL
-    WHEN r."finish_reason" = 'length' THEN 'TRUNCATED'
-    WHEN r."finish_reason" IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r."verdict", ' ', 1) END AS "_error",
-  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail", COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
-FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_hash" AND r."choice" = 1
+SELECT "id", CASE WHEN "_error" IS NOT NULL THEN "prompt" END AS "prompt", "request_hash",
+  CASE WHEN "_error" IS NOT NULL THEN "response" END AS "response", CASE WHEN "_error" IS NULL THEN "answer" END AS "answer", "_attempts", "_model",
+  "_error", "_error_detail", "_repaired" FROM judged_rows
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: job_title has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
 {%- endmacro %}
 
 {% macro job_title__enriched(checked) -%}
-{%- set facts_of = job_title__facts -%}
 {%- if target.type == 'databricks' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.function', 'string') AS `function`, TRY_VARIANT_GET(`doc`, '$.seniority', 'string') AS `seniority`,
-  `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '09eb874dc28e9f81' AS `_fingerprint` FROM accepted
 {%- elif target.type == 'snowflake' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM {{ checked }} WHERE _error IS NULL)
 SELECT id, CAST(GET(doc, 'function') AS VARCHAR) AS function, CAST(GET(doc, 'seniority') AS VARCHAR) AS seniority, request_hash AS _request_hash,
-  _model, {{ facts_of('version') }} AS _version, {{ facts_of('fingerprint') }} AS _fingerprint, _asked_at FROM accepted
+  _model, '1' AS _version, '09eb874dc28e9f81' AS _fingerprint FROM accepted
 {%- elif target.type == 'bigquery' -%}
 WITH accepted AS (
   SELECT *, SAFE.PARSE_JSON(CASE
@@ -494,19 +498,19 @@ WITH accepted AS (
   FROM {{ checked }} WHERE `_error` IS NULL
 )
 SELECT `id`, JSON_VALUE(`doc`['function']) AS `function`, JSON_VALUE(`doc`['seniority']) AS `seniority`, `request_hash` AS `_request_hash`,
-  `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
+  `_model`, '1' AS `_version`, '09eb874dc28e9f81' AS `_fingerprint` FROM accepted
 {%- elif target.type == 'spark' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.function', 'string') AS `function`, TRY_VARIANT_GET(`doc`, '$.seniority', 'string') AS `seniority`,
-  `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
+  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '09eb874dc28e9f81' AS `_fingerprint` FROM accepted
 {%- elif target.type == 'duckdb' -%}
 WITH accepted AS (
   SELECT *, JSON_TRANSFORM(CAST("answer" AS JSON), '{"function":"JSON","seniority":"JSON"}') AS "doc"
   FROM {{ checked }} WHERE "_error" IS NULL
 )
 SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'function'), '$') AS "function",
-  JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'seniority'), '$') AS "seniority", "request_hash" AS "_request_hash", "_model", {{ facts_of('version') }} AS "_version",
-  {{ facts_of('fingerprint') }} AS "_fingerprint", "_asked_at" FROM accepted
+  JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'seniority'), '$') AS "seniority", "request_hash" AS "_request_hash", "_model", '1' AS "_version",
+  '09eb874dc28e9f81' AS "_fingerprint" FROM accepted
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: job_title has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -514,19 +518,19 @@ SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'function'), '$') AS "fun
 
 {% macro job_title__quarantine(checked) -%}
 {%- if target.type == 'databricks' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'snowflake' -%}
-SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash, _asked_at
+SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash
 FROM {{ checked }} WHERE _error IS NOT NULL
 {%- elif target.type == 'bigquery' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'spark' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'duckdb' -%}
-SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash", "_asked_at"
+SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash"
 FROM {{ checked }} WHERE "_error" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: job_title has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}

@@ -66,6 +66,9 @@ def render(file: str, engine: str | None, target: str | None, out: str | None, *
 @click.option("--project", metavar="DIR", default=".", help="The folder of a dbt project, or one below it.")
 @click.option("--source", metavar="NAME", help="What the prompts read: a model, or a source as schema.table.")
 @click.option("--latest", metavar="N", type=click.IntRange(1), help="The version that an unpinned ref gives.")
+@click.option(
+    "--engine", "engines", metavar="E", multiple=True, help="Write the SQL of this engine; may repeat. Or: all."
+)
 @click.option("--check", is_flag=True, help="Write nothing; print what differs.")
 def dbt(files: tuple[str, ...], check: bool, **options: Any) -> int:
     """Write enrichments into a dbt project.
@@ -75,11 +78,13 @@ def dbt(files: tuple[str, ...], check: bool, **options: Any) -> int:
     written = se.write_dbt([se.load(file) for file in files], check=check, **options)
     for note in written.notes:
         click.echo(note, err=True)
+    if written.left:
+        click.echo(f"the prompt file is gone, so delete: {', '.join(written.left)}", err=True)
     if check:
         if written.changed:
             click.echo(written.diff)
             click.echo(f"{len(written.changed)} of {len(written.files)} files differ", err=True)
-        return EXIT_STALE if written.changed else 0
+        return EXIT_STALE if written.changed or written.left else 0
     count = f"{len(written.changed)} of {len(written.files)} files"
     click.echo(f"wrote {count} in {written.project}; next: dbt deps && dbt build", err=True)
     return 0

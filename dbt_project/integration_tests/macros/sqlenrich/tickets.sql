@@ -1,15 +1,6 @@
 {#- Made by sqlenrich 0.1.0 from prompts/tickets.prompt, version 1, fingerprint 8c4bfb0cbb78f343; change that file, then run: sqlenrich dbt prompts/tickets.prompt -#}
-{% macro tickets__facts(name) -%}
-{{- {
-  "made_by": "0.1.0",
-  "fingerprint": "'8c4bfb0cbb78f343'",
-  "version": {"databricks": "'1'", "snowflake": "'1'", "bigquery": "'1'", "spark": "'1'", "duckdb": "'1'"}[target.type]
-}[name] -}}
-{%- endmacro %}
-
 {% macro tickets__prompts(source) -%}
-{%- set facts_of = tickets__facts -%}
-{{- sqlenrich.made_for(facts_of('made_by'), "tickets") -}}
+{{- sqlenrich.made_for("0.1.0", "tickets") -}}
 {%- if target.type == 'databricks' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -111,24 +102,23 @@ WHERE p."request_hash" IS NOT NULL AND (asked."attempt" IS NULL OR (asked."settl
 {%- endmacro %}
 
 {% macro tickets__responses(pending) -%}
-{%- set facts_of = tickets__facts -%}
 {%- if target.type == 'databricks' -%}
-SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, {{ facts_of('version') }} AS `version`,
-  {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
+SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, '1' AS `version`,
+  '8c4bfb0cbb78f343' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   COALESCE(to_json(ai_query('system.ai.meta-llama-3-3-70b-instruct', prompt,
     responseFormat => '{"type":"json_schema","json_schema":{"name":"tickets","schema":{"type":"object","properties":{"intent":{"type":"string","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"integer","description":"1 nothing to do, 5 emergency"},"product":{"type":"string","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"boolean","description":"Whether a person must act or decide"},"summary":{"type":"string","description":"One English sentence, at most 25 words"}},"required":["intent","urgency","needs_human","summary"],"additionalProperties":false}}}',
     modelParameters => named_struct('temperature', 0, 'max_tokens', 250), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
 FROM {{ pending }}
 {%- elif target.type == 'snowflake' -%}
-SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, {{ facts_of('version') }} AS version, {{ facts_of('fingerprint') }} AS fingerprint,
+SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, '1' AS version, '8c4bfb0cbb78f343' AS fingerprint,
   '{{ invocation_id }}' AS run_id, SYSDATE() AS asked_at,
   COALESCE(TO_JSON(AI_COMPLETE(model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 250},
     response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'intent': {'type': 'string', 'description': 'What the customer wants', 'enum': ['how_to', 'bug', 'outage', 'billing', 'refund', 'account_access', 'cancellation', 'feature_request', 'complaint', 'other']}, 'urgency': {'type': 'integer', 'description': '1 nothing to do, 5 emergency'}, 'product': {'type': 'string', 'description': 'Product concerned; leave out if none is named or clear', 'enum': ['web_app', 'mobile_app', 'api', 'card_reader']}, 'needs_human': {'type': 'boolean', 'description': 'Whether a person must act or decide'}, 'summary': {'type': 'string', 'description': 'One English sentence, at most 25 words'}}, 'required': ['intent', 'urgency', 'needs_human', 'summary'], 'additionalProperties': FALSE}},
     show_details => TRUE, return_error_details => TRUE)), 'null') AS raw
 FROM {{ pending }}
 {%- elif target.type == 'bigquery' -%}
-SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, {{ facts_of('version') }} AS `version`,
-  {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
+SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`,
+  '8c4bfb0cbb78f343' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
 FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
   STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"intent":{"type":"STRING","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"INTEGER","description":"1 nothing to do, 5 emergency","minimum":1,"maximum":5},"product":{"type":"STRING","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"BOOLEAN","description":"Whether a person must act or decide"},"summary":{"type":"STRING","description":"One English sentence, at most 25 words"}},"propertyOrdering":["intent","urgency","product","needs_human","summary"],"required":["intent","urgency","needs_human","summary"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":250}}' AS model_params)) AS answer
@@ -146,7 +136,7 @@ SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
       'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
       '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')),
     FALSE) AS `retryable`,
-  'default' AS `model`, {{ facts_of('version') }} AS `version`, {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
+  'default' AS `model`, '1' AS `version`, '8c4bfb0cbb78f343' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
   'ai_query a07406f2' AS `read_by`
 FROM (SELECT `request_hash`, `attempt`,
    COALESCE(to_json(ai_query('default', prompt,
@@ -155,7 +145,7 @@ FROM (SELECT `request_hash`, `attempt`,
  FROM {{ pending }}) AS asked
 {%- elif target.type == 'duckdb' -%}
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
-  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", {{ facts_of('version') }} AS "version", {{ facts_of('fingerprint') }} AS "fingerprint",
+  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", '1' AS "version", '8c4bfb0cbb78f343' AS "fingerprint",
   '{{ invocation_id }}' AS "run_id"
 FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"tickets\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"intent\":{\"description\":\"What the customer wants\",\"type\":[\"string\"],\"enum\":[\"how_to\",\"bug\",\"outage\",\"billing\",\"refund\",\"account_access\",\"cancellation\",\"feature_request\",\"complaint\",\"other\"]},\"urgency\":{\"description\":\"1 nothing to do, 5 emergency\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":5},\"product\":{\"description\":\"Product concerned; leave out if none is named or clear\",\"type\":[\"string\"],\"enum\":[\"web_app\",\"mobile_app\",\"api\",\"card_reader\"]},\"needs_human\":{\"description\":\"Whether a person must act or decide\",\"type\":[\"boolean\"]},\"summary\":{\"description\":\"One English sentence, at most 25 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"intent\",\"urgency\",\"needs_human\",\"summary\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":250},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"intent\\\":\\\"other\\\",\\\"urgency\\\":2,\\\"product\\\":\\\"api\\\",\\\"needs_human\\\":false,\\\"summary\\\":\\\"tickets\\\"}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
 {%- else -%}
@@ -229,20 +219,23 @@ WITH answered AS (
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
+), judged_rows AS (
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+    CASE
+      WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
+      WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
+      WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
+      WHEN r.`verdict` IS NULL THEN NULL
+      WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
+      WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
+      ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
+    SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
+    COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
+  FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
-  r.`asked_at` AS `_asked_at`,
-  CASE
-    WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
-    WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
-    WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
-    WHEN r.`verdict` IS NULL THEN NULL
-    WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
-    WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
-  SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
-  COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
-FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
+SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
+  CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
+  `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'snowflake' -%}
 WITH answered AS (
   SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason,
@@ -301,18 +294,21 @@ WITH answered AS (
   SELECT *, MAX(attempt) OVER (PARTITION BY request_hash) AS attempts,
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
+), judged_rows AS (
+  SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model,
+    CASE
+      WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
+      WHEN p.request_hash IS NULL THEN 'NO_INPUT'
+      WHEN r.request_hash IS NULL THEN 'NOT_ASKED'
+      WHEN r.verdict IS NULL THEN NULL
+      WHEN r.finish_reason = 'length' THEN 'TRUNCATED'
+      WHEN r.finish_reason IN ('refusal', 'content_filter') THEN 'REFUSED'
+      ELSE SPLIT_PART(r.verdict, ' ', 1) END AS _error,
+    SUBSTR(r.verdict, LENGTH(SPLIT_PART(r.verdict, ' ', 1)) + 2) AS _error_detail, COALESCE(r.answer <> r.response, FALSE) AS _repaired
+  FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1
 )
-SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model, r.asked_at AS _asked_at,
-  CASE
-    WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
-    WHEN p.request_hash IS NULL THEN 'NO_INPUT'
-    WHEN r.request_hash IS NULL THEN 'NOT_ASKED'
-    WHEN r.verdict IS NULL THEN NULL
-    WHEN r.finish_reason = 'length' THEN 'TRUNCATED'
-    WHEN r.finish_reason IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.verdict, ' ', 1) END AS _error,
-  SUBSTR(r.verdict, LENGTH(SPLIT_PART(r.verdict, ' ', 1)) + 2) AS _error_detail, COALESCE(r.answer <> r.response, FALSE) AS _repaired
-FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1
+SELECT id, CASE WHEN _error IS NOT NULL THEN prompt END AS prompt, request_hash, CASE WHEN _error IS NOT NULL THEN response END AS response,
+  CASE WHEN _error IS NULL THEN answer END AS answer, _attempts, _model, _error, _error_detail, _repaired FROM judged_rows
 {%- elif target.type == 'bigquery' -%}
 WITH answered AS (
   SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
@@ -375,20 +371,23 @@ WITH answered AS (
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
+), judged_rows AS (
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+    CASE
+      WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
+      WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
+      WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
+      WHEN r.`verdict` IS NULL THEN NULL
+      WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
+      WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
+      ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+') END AS `_error`,
+    SUBSTR(r.`verdict`, LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
+    COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
+  FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
-  r.`asked_at` AS `_asked_at`,
-  CASE
-    WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
-    WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
-    WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
-    WHEN r.`verdict` IS NULL THEN NULL
-    WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
-    WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE REGEXP_EXTRACT(r.`verdict`, '^[^ ]+') END AS `_error`,
-  SUBSTR(r.`verdict`, LENGTH(REGEXP_EXTRACT(r.`verdict`, '^[^ ]+')) + 2) AS `_error_detail`,
-  COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
-FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
+SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
+  CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
+  `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'spark' -%}
 WITH answered AS (
   SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
@@ -450,20 +449,23 @@ WITH answered AS (
 ), ranked AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
+), judged_rows AS (
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+    CASE
+      WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
+      WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
+      WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
+      WHEN r.`verdict` IS NULL THEN NULL
+      WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
+      WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
+      ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
+    SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
+    COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
+  FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
-  r.`asked_at` AS `_asked_at`,
-  CASE
-    WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
-    WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
-    WHEN r.`request_hash` IS NULL THEN 'NOT_ASKED'
-    WHEN r.`verdict` IS NULL THEN NULL
-    WHEN r.`finish_reason` = 'length' THEN 'TRUNCATED'
-    WHEN r.`finish_reason` IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r.`verdict`, ' ', 1) END AS `_error`,
-  SUBSTRING(r.`verdict`, CHAR_LENGTH(SPLIT_PART(r.`verdict`, ' ', 1)) + 2) AS `_error_detail`,
-  COALESCE(r.`answer` <> r.`response`, FALSE) AS `_repaired`
-FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.`request_hash` = p.`request_hash` AND r.`choice` = 1
+SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
+  CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
+  `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'duckdb' -%}
 WITH answered AS (
   SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason",
@@ -527,38 +529,40 @@ WITH answered AS (
   SELECT *, MAX("attempt") OVER (PARTITION BY "request_hash") AS "attempts",
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
   FROM judged
+), judged_rows AS (
+  SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
+    CASE
+      WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
+      WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
+      WHEN r."request_hash" IS NULL THEN 'NOT_ASKED'
+      WHEN r."verdict" IS NULL THEN NULL
+      WHEN r."finish_reason" = 'length' THEN 'TRUNCATED'
+      WHEN r."finish_reason" IN ('refusal', 'content_filter') THEN 'REFUSED'
+      ELSE SPLIT_PART(r."verdict", ' ', 1) END AS "_error",
+    SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail", COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
+  FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_hash" AND r."choice" = 1
 )
-SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
-  r."asked_at" AS "_asked_at",
-  CASE
-    WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
-    WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
-    WHEN r."request_hash" IS NULL THEN 'NOT_ASKED'
-    WHEN r."verdict" IS NULL THEN NULL
-    WHEN r."finish_reason" = 'length' THEN 'TRUNCATED'
-    WHEN r."finish_reason" IN ('refusal', 'content_filter') THEN 'REFUSED'
-    ELSE SPLIT_PART(r."verdict", ' ', 1) END AS "_error",
-  SUBSTRING(r."verdict", LENGTH(SPLIT_PART(r."verdict", ' ', 1)) + 2) AS "_error_detail", COALESCE(r."answer" <> r."response", FALSE) AS "_repaired"
-FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r."request_hash" = p."request_hash" AND r."choice" = 1
+SELECT "id", CASE WHEN "_error" IS NOT NULL THEN "prompt" END AS "prompt", "request_hash",
+  CASE WHEN "_error" IS NOT NULL THEN "response" END AS "response", CASE WHEN "_error" IS NULL THEN "answer" END AS "answer", "_attempts", "_model",
+  "_error", "_error_detail", "_repaired" FROM judged_rows
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: tickets has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
 {%- endmacro %}
 
 {% macro tickets__enriched(checked) -%}
-{%- set facts_of = tickets__facts -%}
 {%- if target.type == 'databricks' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.intent', 'string') AS `intent`, TRY_VARIANT_GET(`doc`, '$.urgency', 'bigint') AS `urgency`,
   TRY_VARIANT_GET(`doc`, '$.product', 'string') AS `product`, TRY_VARIANT_GET(`doc`, '$.needs_human', 'boolean') AS `needs_human`,
-  TRY_VARIANT_GET(`doc`, '$.summary', 'string') AS `summary`, `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`,
-  {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
+  TRY_VARIANT_GET(`doc`, '$.summary', 'string') AS `summary`, `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`,
+  '8c4bfb0cbb78f343' AS `_fingerprint` FROM accepted
 {%- elif target.type == 'snowflake' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM {{ checked }} WHERE _error IS NULL)
 SELECT id, CAST(GET(doc, 'intent') AS VARCHAR) AS intent, TRY_TO_NUMBER(CAST(GET(doc, 'urgency') AS VARCHAR), 38, 0) AS urgency,
   CAST(GET(doc, 'product') AS VARCHAR) AS product, AS_BOOLEAN(GET(doc, 'needs_human')) AS needs_human,
-  CAST(GET(doc, 'summary') AS VARCHAR) AS summary, request_hash AS _request_hash, _model, {{ facts_of('version') }} AS _version, {{ facts_of('fingerprint') }} AS _fingerprint,
-  _asked_at FROM accepted
+  CAST(GET(doc, 'summary') AS VARCHAR) AS summary, request_hash AS _request_hash, _model, '1' AS _version, '8c4bfb0cbb78f343' AS _fingerprint
+FROM accepted
 {%- elif target.type == 'bigquery' -%}
 WITH accepted AS (
   SELECT *, SAFE.PARSE_JSON(CASE
@@ -570,14 +574,14 @@ WITH accepted AS (
 )
 SELECT `id`, JSON_VALUE(`doc`['intent']) AS `intent`, SAFE_CAST(SAFE_CAST(JSON_VALUE(`doc`['urgency']) AS BIGNUMERIC) AS INT64) AS `urgency`,
   JSON_VALUE(`doc`['product']) AS `product`, SAFE_CAST(JSON_VALUE(`doc`['needs_human']) AS BOOL) AS `needs_human`,
-  JSON_VALUE(`doc`['summary']) AS `summary`, `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`,
-  `_asked_at` FROM accepted
+  JSON_VALUE(`doc`['summary']) AS `summary`, `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '8c4bfb0cbb78f343' AS `_fingerprint`
+FROM accepted
 {%- elif target.type == 'spark' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.intent', 'string') AS `intent`, TRY_VARIANT_GET(`doc`, '$.urgency', 'bigint') AS `urgency`,
   TRY_VARIANT_GET(`doc`, '$.product', 'string') AS `product`, TRY_VARIANT_GET(`doc`, '$.needs_human', 'boolean') AS `needs_human`,
-  TRY_VARIANT_GET(`doc`, '$.summary', 'string') AS `summary`, `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`,
-  {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
+  TRY_VARIANT_GET(`doc`, '$.summary', 'string') AS `summary`, `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`,
+  '8c4bfb0cbb78f343' AS `_fingerprint` FROM accepted
 {%- elif target.type == 'duckdb' -%}
 WITH accepted AS (
   SELECT *,
@@ -588,8 +592,8 @@ SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'intent'), '$') AS "inten
   TRY_CAST(JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'urgency'), '$') AS BIGINT) AS "urgency",
   JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'product'), '$') AS "product",
   TRY_CAST(JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'needs_human'), '$') AS BOOLEAN) AS "needs_human",
-  JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'summary'), '$') AS "summary", "request_hash" AS "_request_hash", "_model", {{ facts_of('version') }} AS "_version",
-  {{ facts_of('fingerprint') }} AS "_fingerprint", "_asked_at" FROM accepted
+  JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'summary'), '$') AS "summary", "request_hash" AS "_request_hash", "_model", '1' AS "_version",
+  '8c4bfb0cbb78f343' AS "_fingerprint" FROM accepted
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: tickets has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -597,19 +601,19 @@ SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'intent'), '$') AS "inten
 
 {% macro tickets__quarantine(checked) -%}
 {%- if target.type == 'databricks' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'snowflake' -%}
-SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash, _asked_at
+SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash
 FROM {{ checked }} WHERE _error IS NOT NULL
 {%- elif target.type == 'bigquery' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'spark' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'duckdb' -%}
-SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash", "_asked_at"
+SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash"
 FROM {{ checked }} WHERE "_error" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: tickets has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}

@@ -1,4 +1,5 @@
-{#- Made by sqlenrich from prompts/tickets.prompt; change that file, then run: sqlenrich dbt prompts/tickets.prompt -#}
+{#- Made by sqlenrich 0.1.0 from prompts/tickets.prompt, version 1, fingerprint 8c4bfb0cbb78f343;
+    change that file, then run: sqlenrich dbt prompts/tickets.prompt -#}
 -- depends_on: {{ ref('tickets_quarantine') }}
 {{ config(materialized='table') }}
 {{ tickets__enriched(sqlenrich.relation(ref('tickets_checked'))) }}
