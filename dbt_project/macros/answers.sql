@@ -13,7 +13,7 @@ CREATE TABLE IF NOT EXISTS {{ responses }} (
 CREATE TABLE IF NOT EXISTS {{ responses }} (
   request_hash VARCHAR, attempt BIGINT, sent_hash VARCHAR, response VARCHAR, call_error VARCHAR, retryable BOOLEAN, finish_reason VARCHAR,
   model VARCHAR, version VARCHAR, fingerprint VARCHAR, tokens_in BIGINT, tokens_cached BIGINT, tokens_out BIGINT, latency_ms BIGINT, run_id VARCHAR,
-  asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, served_model VARCHAR, served_fingerprint VARCHAR, read_by VARCHAR) CLUSTER BY (request_hash)
+  asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, served_model VARCHAR, served_fingerprint VARCHAR, read_by VARCHAR)
 {%- elif target.type == 'bigquery' -%}
 CREATE TABLE IF NOT EXISTS {{ responses }} (
   `request_hash` STRING, `attempt` INT64, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOL, `finish_reason` STRING,
@@ -39,20 +39,22 @@ CREATE TABLE IF NOT EXISTS {{ responses }} (
 UPDATE {{ responses }} SET
   `finish_reason` = CAST(NULL AS STRING), `tokens_in` = CAST(NULL AS BIGINT), `tokens_cached` = CAST(NULL AS BIGINT),
   `tokens_out` = CAST(NULL AS BIGINT), `request_id` = CAST(NULL AS STRING), `served_model` = CAST(NULL AS STRING),
-  `served_fingerprint` = CAST(NULL AS STRING), `read_by` = 'ai_query a07406f2',
+  `served_fingerprint` = CAST(NULL AS STRING), `read_by` = 'ai_query 4dd10777',
   `response` = COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'),
-    CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
+    CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+        NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')) IS NULL
       AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
        OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN '' END),
-  `call_error` = COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')),
-  `retryable` = COALESCE(
-    REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''))), CONCAT(
+  `call_error` = COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+    NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')),
+  `retryable` = COALESCE(REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+      NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), ''))),
+    CONCAT(
       'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
       'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
       'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')),
-    FALSE)
-WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'ai_query a07406f2' AND `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
+      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')), FALSE)
+WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'ai_query 4dd10777' AND `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 {%- elif target.type == 'snowflake' -%}
 UPDATE {{ responses }} SET
   call_error = NULLIF(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'error') AS VARCHAR), ''), tokens_cached = CAST(NULL AS BIGINT),

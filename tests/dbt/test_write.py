@@ -135,7 +135,7 @@ def test_a_contract_needs_the_types_of_the_key(
     written = se.write_dbt([write_prompt(project / "t.prompt", f"source: m\nkey: [id]\ncolumns: {columns}\n")], project)
     assert written.notes == notes
     enforced = [entry["config"]["contract"]["enforced"] for entry in properties(project, "t")["models"]]
-    assert enforced == [contract] * 2 + [False] * 4  # also where a project enforces all
+    assert enforced == [contract] * 3 + [False] * 3  # also where a project enforces all
 
 
 def test_columns_are_described(project: Path) -> None:

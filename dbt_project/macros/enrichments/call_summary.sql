@@ -1,6 +1,15 @@
 {#- The ready-made enrichment call_summary, made by sqlenrich 0.1.0: Summary, outcome and agreed next steps of a service call. -#}
+{% macro call_summary__facts(name) -%}
+{{- {
+  "made_by": "0.1.0",
+  "fingerprint": "'b165dcdf1079b1d9'",
+  "version": {"databricks": "'1'", "snowflake": "'1'", "bigquery": "'1'", "spark": "'1'", "duckdb": "'1'"}[target.type]
+}[name] -}}
+{%- endmacro %}
+
 {% macro call_summary__prompts(source) -%}
-{{- sqlenrich.made_for("0.1.0", "call_summary") -}}
+{%- set facts_of = call_summary__facts -%}
+{{- sqlenrich.made_for(facts_of('made_by'), "call_summary") -}}
 {%- if target.type == 'databricks' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -29,7 +38,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('6f72a210e45dad6730bfbf05cc63fba8bed8cc09855812608c2513f3c7494616' || `prompt`)) END AS `request_hash`
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('534619c4687655f141bc8ff513c6d417449aac19cffbbead12a3a3df66e6e180' || `prompt`)) END AS `request_hash`
 FROM rendered
 {%- elif target.type == 'spark' -%}
 WITH rendered AS (
@@ -49,7 +58,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"call_summary\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"summary\":{\"description\":\"English, at most 60 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":600},\"outcome\":{\"description\":\"How the call ended\",\"type\":[\"string\"],\"enum\":[\"resolved\",\"follow_up\",\"escalated\",\"unresolved\",\"cancelled\",\"no_contact\",\"other\"]},\"action_items\":{\"description\":\"Agreed steps after the call\",\"type\":[\"array\"],\"maxItems\":8,\"items\":{\"type\":[\"object\"],\"properties\":{\"who\":{\"description\":\"Who does it\",\"type\":[\"string\"],\"enum\":[\"agent\",\"customer\",\"other_team\",\"third_party\"]},\"what\":{\"description\":\"English, at most 20 words, with any deadline\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":160}},\"required\":[\"who\",\"what\"],\"additionalProperties\":false}}},\"required\":[\"summary\",\"outcome\",\"action_items\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":900},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"summary\\\":\\\"call_summary\\\",\\\"outcome\\\":\\\"no_contact\\\",\\\"action_items\\\":[{\\\"who\\\":\\\"agent\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"customer\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"other_team\\\",\\\"what\\\":\\\"call_summary\\\"}]}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"call_summary\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"summary\":{\"description\":\"English, at most 60 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":600},\"outcome\":{\"description\":\"How the call ended\",\"type\":[\"string\"],\"enum\":[\"resolved\",\"follow_up\",\"escalated\",\"unresolved\",\"cancelled\",\"no_contact\",\"other\"]},\"action_items\":{\"description\":\"Agreed steps after the call\",\"type\":[\"array\"],\"maxItems\":8,\"items\":{\"type\":[\"object\"],\"properties\":{\"who\":{\"description\":\"Who does it\",\"type\":[\"string\"],\"enum\":[\"agent\",\"customer\",\"other_team\",\"third_party\"]},\"what\":{\"description\":\"English, at most 20 words, with any deadline\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":160}},\"required\":[\"who\",\"what\"],\"additionalProperties\":false}}},\"required\":[\"summary\",\"outcome\",\"action_items\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":900},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"summary\\\":\\\"call_summary\\\",\\\"outcome\\\":\\\"no_contact\\\",\\\"action_items\\\":[{\\\"who\\\":\\\"agent\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"customer\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"other_team\\\",\\\"what\\\":\\\"call_summary\\\"}]}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: call_summary has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -102,42 +111,45 @@ WHERE p."request_hash" IS NOT NULL AND (asked."attempt" IS NULL OR (asked."settl
 {%- endmacro %}
 
 {% macro call_summary__responses(pending) -%}
+{%- set facts_of = call_summary__facts -%}
 {%- if target.type == 'databricks' -%}
-SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, '1' AS `version`,
-  'b165dcdf1079b1d9' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
+SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, {{ facts_of('version') }} AS `version`,
+  {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   COALESCE(to_json(ai_query('system.ai.meta-llama-3-3-70b-instruct', prompt,
     responseFormat => '{"type":"json_schema","json_schema":{"name":"call_summary","schema":{"type":"object","properties":{"summary":{"type":"string","description":"English, at most 60 words"},"outcome":{"type":"string","description":"How the call ended","enum":["resolved","follow_up","escalated","unresolved","cancelled","no_contact","other"]},"action_items":{"type":"array","description":"Agreed steps after the call","items":{"type":"object","properties":{"who":{"type":"string","description":"Who does it","enum":["agent","customer","other_team","third_party"]},"what":{"type":"string","description":"English, at most 20 words, with any deadline"}},"required":["who","what"],"additionalProperties":false}}},"required":["summary","outcome","action_items"],"additionalProperties":false},"strict":true}}',
     modelParameters => named_struct('temperature', 0, 'max_tokens', 900), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
 FROM {{ pending }}
 {%- elif target.type == 'snowflake' -%}
-SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, '1' AS version, 'b165dcdf1079b1d9' AS fingerprint,
+SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, {{ facts_of('version') }} AS version, {{ facts_of('fingerprint') }} AS fingerprint,
   '{{ invocation_id }}' AS run_id, SYSDATE() AS asked_at,
   COALESCE(TO_JSON(AI_COMPLETE(model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 900},
     response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'summary': {'type': 'string', 'description': 'English, at most 60 words'}, 'outcome': {'type': 'string', 'description': 'How the call ended', 'enum': ['resolved', 'follow_up', 'escalated', 'unresolved', 'cancelled', 'no_contact', 'other']}, 'action_items': {'type': 'array', 'description': 'Agreed steps after the call', 'items': {'type': 'object', 'properties': {'who': {'type': 'string', 'description': 'Who does it', 'enum': ['agent', 'customer', 'other_team', 'third_party']}, 'what': {'type': 'string', 'description': 'English, at most 20 words, with any deadline'}}, 'required': ['who', 'what'], 'additionalProperties': FALSE}}}, 'required': ['summary', 'outcome', 'action_items'], 'additionalProperties': FALSE}},
     show_details => TRUE, return_error_details => TRUE)), 'null') AS raw
 FROM {{ pending }}
 {%- elif target.type == 'bigquery' -%}
-SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`,
-  'b165dcdf1079b1d9' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
+SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, {{ facts_of('version') }} AS `version`,
+  {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
 FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
-  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"summary":{"type":"STRING","description":"English, at most 60 words"},"outcome":{"type":"STRING","description":"How the call ended","enum":["resolved","follow_up","escalated","unresolved","cancelled","no_contact","other"]},"action_items":{"type":"ARRAY","description":"Agreed steps after the call","items":{"type":"OBJECT","properties":{"who":{"type":"STRING","description":"Who does it","enum":["agent","customer","other_team","third_party"]},"what":{"type":"STRING","description":"English, at most 20 words, with any deadline"}},"propertyOrdering":["who","what"],"required":["who","what"]},"maxItems":8}},"propertyOrdering":["summary","outcome","action_items"],"required":["summary","outcome","action_items"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":900}}' AS model_params)) AS answer
+  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"summary":{"type":"STRING","description":"English, at most 60 words"},"outcome":{"type":"STRING","description":"How the call ended","enum":["resolved","follow_up","escalated","unresolved","cancelled","no_contact","other"]},"action_items":{"type":"ARRAY","description":"Agreed steps after the call","items":{"type":"OBJECT","properties":{"who":{"type":"STRING","description":"Who does it","enum":["agent","customer","other_team","third_party"]},"what":{"type":"STRING","description":"English, at most 20 words, with any deadline"}},"propertyOrdering":["who","what"],"required":["who","what"]},"maxItems":8}},"propertyOrdering":["summary","outcome","action_items"],"required":["summary","outcome","action_items"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2948}}' AS model_params)) AS answer
 {%- elif target.type == 'spark' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
   COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'),
-    CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
+    CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+        NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')) IS NULL
       AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
        OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN '' END) AS `response`,
-  COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) AS `call_error`,
-  COALESCE(
-    REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''))), CONCAT(
+  COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+    NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')) AS `call_error`,
+  COALESCE(REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+      NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), ''))),
+    CONCAT(
       'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
       'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
       'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')),
-    FALSE) AS `retryable`,
-  'default' AS `model`, '1' AS `version`, 'b165dcdf1079b1d9' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
-  'ai_query a07406f2' AS `read_by`
+      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')), FALSE) AS `retryable`,
+  'default' AS `model`, {{ facts_of('version') }} AS `version`, {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
+  'ai_query 4dd10777' AS `read_by`
 FROM (SELECT `request_hash`, `attempt`,
    COALESCE(to_json(ai_query('default', prompt,
      responseFormat => '{"type":"json_schema","json_schema":{"name":"call_summary","schema":{"type":"object","properties":{"summary":{"type":"string","description":"English, at most 60 words","minLength":1,"maxLength":600},"outcome":{"type":"string","description":"How the call ended","enum":["resolved","follow_up","escalated","unresolved","cancelled","no_contact","other"]},"action_items":{"type":"array","description":"Agreed steps after the call","maxItems":8,"items":{"type":"object","properties":{"who":{"type":"string","description":"Who does it","enum":["agent","customer","other_team","third_party"]},"what":{"type":"string","description":"English, at most 20 words, with any deadline","minLength":1,"maxLength":160}},"required":["who","what"],"additionalProperties":false}}},"required":["summary","outcome","action_items"],"additionalProperties":false}}}',
@@ -145,9 +157,9 @@ FROM (SELECT `request_hash`, `attempt`,
  FROM {{ pending }}) AS asked
 {%- elif target.type == 'duckdb' -%}
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
-  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", '1' AS "version", 'b165dcdf1079b1d9' AS "fingerprint",
-  '{{ invocation_id }}' AS "run_id"
-FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"call_summary\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"summary\":{\"description\":\"English, at most 60 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":600},\"outcome\":{\"description\":\"How the call ended\",\"type\":[\"string\"],\"enum\":[\"resolved\",\"follow_up\",\"escalated\",\"unresolved\",\"cancelled\",\"no_contact\",\"other\"]},\"action_items\":{\"description\":\"Agreed steps after the call\",\"type\":[\"array\"],\"maxItems\":8,\"items\":{\"type\":[\"object\"],\"properties\":{\"who\":{\"description\":\"Who does it\",\"type\":[\"string\"],\"enum\":[\"agent\",\"customer\",\"other_team\",\"third_party\"]},\"what\":{\"description\":\"English, at most 20 words, with any deadline\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":160}},\"required\":[\"who\",\"what\"],\"additionalProperties\":false}}},\"required\":[\"summary\",\"outcome\",\"action_items\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":900},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"summary\\\":\\\"call_summary\\\",\\\"outcome\\\":\\\"no_contact\\\",\\\"action_items\\\":[{\\\"who\\\":\\\"agent\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"customer\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"other_team\\\",\\\"what\\\":\\\"call_summary\\\"}]}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
+  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", a."request_id", a."served_model", a."served_fingerprint",
+  {{ facts_of('version') }} AS "version", {{ facts_of('fingerprint') }} AS "fingerprint", '{{ invocation_id }}' AS "run_id"
+FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"call_summary\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"summary\":{\"description\":\"English, at most 60 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":600},\"outcome\":{\"description\":\"How the call ended\",\"type\":[\"string\"],\"enum\":[\"resolved\",\"follow_up\",\"escalated\",\"unresolved\",\"cancelled\",\"no_contact\",\"other\"]},\"action_items\":{\"description\":\"Agreed steps after the call\",\"type\":[\"array\"],\"maxItems\":8,\"items\":{\"type\":[\"object\"],\"properties\":{\"who\":{\"description\":\"Who does it\",\"type\":[\"string\"],\"enum\":[\"agent\",\"customer\",\"other_team\",\"third_party\"]},\"what\":{\"description\":\"English, at most 20 words, with any deadline\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":160}},\"required\":[\"who\",\"what\"],\"additionalProperties\":false}}},\"required\":[\"summary\",\"outcome\",\"action_items\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":900},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"summary\\\":\\\"call_summary\\\",\\\"outcome\\\":\\\"no_contact\\\",\\\"action_items\\\":[{\\\"who\\\":\\\"agent\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"customer\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"other_team\\\",\\\"what\\\":\\\"call_summary\\\"}]}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: call_summary has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -156,8 +168,11 @@ FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"call_summ
 {% macro call_summary__checked(prompts, responses) -%}
 {%- if target.type == 'databricks' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) AS `answer`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+    TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
+      WHEN CONTAINS(`response`, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM `response`), '<think>')
+        THEN SUBSTRING(`response`, NULLIF(INSTR(`response`, '</think>'), 0) - 1 + 9)
+      ELSE `response` END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
@@ -226,7 +241,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 ), judged_rows AS (
-  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+    COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
     CASE
       WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
       WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -241,11 +257,14 @@ WITH answered AS (
 )
 SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
   CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
-  `_error`, `_error_detail`, `_repaired` FROM judged_rows
+  `_asked_at`, `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'snowflake' -%}
 WITH answered AS (
-  SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason,
-    TRIM(REGEXP_REPLACE(TRIM(response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') AS answer,
+  SELECT request_hash, attempt, asked_at, run_id, model, served_model, response, call_error, finish_reason,
+    TRIM(REGEXP_REPLACE(TRIM(CASE
+      WHEN CONTAINS(response, '</think>') AND STARTSWITH(TRIM(response, ' \t\r\n'), '<think>')
+        THEN SUBSTR(response, NULLIF(POSITION('</think>', response), 0) - 1 + 9)
+      ELSE response END, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') AS answer,
     CASE WHEN response IS NULL THEN SUBSTR(raw, 1, 500) END AS unread
   FROM {{ responses }} WHERE request_hash IN (SELECT request_hash FROM {{ prompts }})
 ), parsed AS (
@@ -307,7 +326,8 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
 ), judged_rows AS (
-  SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model,
+  SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, COALESCE(r.served_model, r.model) AS _model,
+    r.asked_at AS _asked_at,
     CASE
       WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
       WHEN p.request_hash IS NULL THEN 'NO_INPUT'
@@ -320,11 +340,14 @@ WITH answered AS (
   FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1
 )
 SELECT id, CASE WHEN _error IS NOT NULL THEN prompt END AS prompt, request_hash, CASE WHEN _error IS NOT NULL THEN response END AS response,
-  CASE WHEN _error IS NULL THEN answer END AS answer, _attempts, _model, _error, _error_detail, _repaired FROM judged_rows
+  CASE WHEN _error IS NULL THEN answer END AS answer, _attempts, _model, _asked_at, _error, _error_detail, _repaired FROM judged_rows
 {%- elif target.type == 'bigquery' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    TRIM(REGEXP_REPLACE(TRIM(`response`, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n') AS `answer`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+    TRIM(REGEXP_REPLACE(TRIM(CASE
+      WHEN STRPOS(`response`, '</think>') > 0 AND STARTS_WITH(TRIM(`response`, ' \t\r\n'), '<think>')
+        THEN SUBSTR(`response`, NULLIF(STRPOS(`response`, '</think>'), 0) - 1 + 9)
+      ELSE `response` END, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n') AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
@@ -393,7 +416,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 ), judged_rows AS (
-  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+    COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
     CASE
       WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
       WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -408,14 +432,16 @@ WITH answered AS (
 )
 SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
   CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
-  `_error`, `_error_detail`, `_repaired` FROM judged_rows
+  `_asked_at`, `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'spark' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
     CASE
       WHEN STARTSWITH(`response`, '{') AND ENDSWITH(`response`, '}') THEN `response`
-      ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1'))
-    END AS `answer`,
+      ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
+        WHEN CONTAINS(`response`, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM `response`), '<think>')
+          THEN SUBSTRING(`response`, NULLIF(INSTR(`response`, '</think>'), 0) - 1 + 9)
+        ELSE `response` END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) END AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
@@ -477,7 +503,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 ), judged_rows AS (
-  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+    COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
     CASE
       WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
       WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -492,11 +519,14 @@ WITH answered AS (
 )
 SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
   CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
-  `_error`, `_error_detail`, `_repaired` FROM judged_rows
+  `_asked_at`, `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'duckdb' -%}
 WITH answered AS (
-  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason",
-    REGEXP_REPLACE(REGEXP_REPLACE(LTRIM("response", E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1') AS "answer"
+  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "served_model", "response", "call_error", "finish_reason",
+    REGEXP_REPLACE(REGEXP_REPLACE(LTRIM(CASE
+      WHEN CONTAINS("response", '</think>') AND STARTS_WITH(REGEXP_REPLACE(LTRIM("response", E' \t\r\n'), '[ \t\r\n]+$', ''), '<think>')
+        THEN SUBSTRING("response", NULLIF(STRPOS("response", '</think>'), 0) - 1 + 9)
+      ELSE "response" END, E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1') AS "answer"
   FROM {{ responses }} WHERE "request_hash" IN (SELECT "request_hash" FROM {{ prompts }})
 ), parsed AS (
   SELECT *, CASE
@@ -561,7 +591,8 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
   FROM judged
 ), judged_rows AS (
-  SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
+  SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts",
+    COALESCE(r."served_model", r."model") AS "_model", r."asked_at" AS "_asked_at",
     CASE
       WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
       WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
@@ -575,25 +606,26 @@ WITH answered AS (
 )
 SELECT "id", CASE WHEN "_error" IS NOT NULL THEN "prompt" END AS "prompt", "request_hash",
   CASE WHEN "_error" IS NOT NULL THEN "response" END AS "response", CASE WHEN "_error" IS NULL THEN "answer" END AS "answer", "_attempts", "_model",
-  "_error", "_error_detail", "_repaired" FROM judged_rows
+  "_asked_at", "_error", "_error_detail", "_repaired" FROM judged_rows
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: call_summary has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
 {%- endmacro %}
 
 {% macro call_summary__enriched(checked) -%}
+{%- set facts_of = call_summary__facts -%}
 {%- if target.type == 'databricks' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.summary', 'string') AS `summary`, TRY_VARIANT_GET(`doc`, '$.outcome', 'string') AS `outcome`,
   TRANSFORM(TRY_VARIANT_GET(`doc`, '$.action_items', 'array<variant>'),
     x0 -> CASE WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
       THEN NAMED_STRUCT('who', TRY_VARIANT_GET(x0, '$.who', 'string'), 'what', TRY_VARIANT_GET(x0, '$.what', 'string')) END) AS `action_items`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'b165dcdf1079b1d9' AS `_fingerprint` FROM accepted
+  `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
 {%- elif target.type == 'snowflake' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM {{ checked }} WHERE _error IS NULL)
 SELECT id, CAST(GET(doc, 'summary') AS VARCHAR) AS summary, CAST(GET(doc, 'outcome') AS VARCHAR) AS outcome,
-  AS_ARRAY(GET(doc, 'action_items')) AS action_items, request_hash AS _request_hash, _model, '1' AS _version, 'b165dcdf1079b1d9' AS _fingerprint
-FROM accepted
+  AS_ARRAY(GET(doc, 'action_items')) AS action_items, request_hash AS _request_hash, _model, {{ facts_of('version') }} AS _version, {{ facts_of('fingerprint') }} AS _fingerprint,
+  _asked_at FROM accepted
 {%- elif target.type == 'bigquery' -%}
 WITH accepted AS (
   SELECT *, SAFE.PARSE_JSON(CASE
@@ -606,14 +638,14 @@ WITH accepted AS (
 SELECT `id`, JSON_VALUE(`doc`['summary']) AS `summary`, JSON_VALUE(`doc`['outcome']) AS `outcome`,
   ARRAY(SELECT CASE WHEN JSON_TYPE(x0) = 'object' THEN STRUCT(JSON_VALUE(x0['who']) AS `who`, JSON_VALUE(x0['what']) AS `what`) END
   FROM UNNEST(JSON_QUERY_ARRAY(`doc`['action_items'])) AS x0 WITH OFFSET AS o0 ORDER BY o0) AS `action_items`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'b165dcdf1079b1d9' AS `_fingerprint` FROM accepted
+  `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
 {%- elif target.type == 'spark' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.summary', 'string') AS `summary`, TRY_VARIANT_GET(`doc`, '$.outcome', 'string') AS `outcome`,
   TRANSFORM(TRY_VARIANT_GET(`doc`, '$.action_items', 'array<variant>'),
     x0 -> CASE WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
       THEN NAMED_STRUCT('who', TRY_VARIANT_GET(x0, '$.who', 'string'), 'what', TRY_VARIANT_GET(x0, '$.what', 'string')) END) AS `action_items`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'b165dcdf1079b1d9' AS `_fingerprint` FROM accepted
+  `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
 {%- elif target.type == 'duckdb' -%}
 WITH accepted AS (
   SELECT *, JSON_TRANSFORM(CAST("answer" AS JSON), '{"summary":"JSON","outcome":"JSON","action_items":"JSON"}') AS "doc"
@@ -625,7 +657,7 @@ SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'summary'), '$') AS "summ
     WHEN JSON_TYPE(STRUCT_EXTRACT("doc", 'action_items')) = 'ARRAY' THEN LIST_TRANSFORM(JSON_EXTRACT(STRUCT_EXTRACT("doc", 'action_items'), '$[*]'),
       LAMBDA x0 : CASE WHEN JSON_TYPE(x0) = 'OBJECT' THEN {'who': JSON_EXTRACT_STRING(x0, '/who'), 'what': JSON_EXTRACT_STRING(x0, '/what')} END)
   END AS "action_items",
-  "request_hash" AS "_request_hash", "_model", '1' AS "_version", 'b165dcdf1079b1d9' AS "_fingerprint" FROM accepted
+  "request_hash" AS "_request_hash", "_model", {{ facts_of('version') }} AS "_version", {{ facts_of('fingerprint') }} AS "_fingerprint", "_asked_at" FROM accepted
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: call_summary has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -633,19 +665,19 @@ SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'summary'), '$') AS "summ
 
 {% macro call_summary__quarantine(checked) -%}
 {%- if target.type == 'databricks' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'snowflake' -%}
-SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash
+SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash, _asked_at
 FROM {{ checked }} WHERE _error IS NOT NULL
 {%- elif target.type == 'bigquery' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'spark' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'duckdb' -%}
-SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash"
+SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash", "_asked_at"
 FROM {{ checked }} WHERE "_error" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: call_summary has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}

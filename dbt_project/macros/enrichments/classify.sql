@@ -1,6 +1,15 @@
 {#- The ready-made enrichment classify, made by sqlenrich 0.1.0: One label out of your own list, and the words that decided it. -#}
+{% macro classify__facts(name) -%}
+{{- {
+  "made_by": "0.1.0",
+  "fingerprint": "'f32f554469ddf7f7'",
+  "version": {"databricks": "'1'", "snowflake": "'1'", "bigquery": "'1'", "spark": "'1'", "duckdb": "'1'"}[target.type]
+}[name] -}}
+{%- endmacro %}
+
 {% macro classify__prompts(source) -%}
-{{- sqlenrich.made_for("0.1.0", "classify") -}}
+{%- set facts_of = classify__facts -%}
+{{- sqlenrich.made_for(facts_of('made_by'), "classify") -}}
 {%- if target.type == 'databricks' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -29,7 +38,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('ddaa687e6f55b04fe02f8b4b60c118848de0dd137b9f47cfb8a45320ed8690e2' || `prompt`)) END AS `request_hash`
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('4e93c9f5ebf2ab7547b30e449769c865ffcd38bdcac087c7e8f0f2812b5e0e0d' || `prompt`)) END AS `request_hash`
 FROM rendered
 {%- elif target.type == 'spark' -%}
 WITH rendered AS (
@@ -49,7 +58,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"classify\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"label\":{\"description\":\"The one label that fits best\",\"type\":[\"string\"],\"enum\":[\"bug\",\"feature_request\",\"delivery\",\"billing\",\"praise\",\"other\"]},\"quote\":{\"description\":\"Words of the text that decide the label, copied exactly\",\"type\":[\"string\"],\"maxLength\":200}},\"required\":[\"label\",\"quote\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":200},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"label\\\":\\\"delivery\\\",\\\"quote\\\":\\\"classify\\\"}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"classify\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"label\":{\"description\":\"The one label that fits best\",\"type\":[\"string\"],\"enum\":[\"bug\",\"feature_request\",\"delivery\",\"billing\",\"praise\",\"other\"]},\"quote\":{\"description\":\"Words of the text that decide the label, copied exactly\",\"type\":[\"string\"],\"maxLength\":200}},\"required\":[\"label\",\"quote\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":200},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"label\\\":\\\"delivery\\\",\\\"quote\\\":\\\"classify\\\"}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: classify has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -102,42 +111,45 @@ WHERE p."request_hash" IS NOT NULL AND (asked."attempt" IS NULL OR (asked."settl
 {%- endmacro %}
 
 {% macro classify__responses(pending) -%}
+{%- set facts_of = classify__facts -%}
 {%- if target.type == 'databricks' -%}
-SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, '1' AS `version`,
-  'f32f554469ddf7f7' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
+SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, {{ facts_of('version') }} AS `version`,
+  {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   COALESCE(to_json(ai_query('system.ai.meta-llama-3-3-70b-instruct', prompt,
     responseFormat => '{"type":"json_schema","json_schema":{"name":"classify","schema":{"type":"object","properties":{"label":{"type":"string","description":"The one label that fits best","enum":["bug","feature_request","delivery","billing","praise","other"]},"quote":{"type":"string","description":"Words of the text that decide the label, copied exactly"}},"required":["label","quote"],"additionalProperties":false},"strict":true}}',
     modelParameters => named_struct('temperature', 0, 'max_tokens', 200), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
 FROM {{ pending }}
 {%- elif target.type == 'snowflake' -%}
-SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, '1' AS version, 'f32f554469ddf7f7' AS fingerprint,
+SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, {{ facts_of('version') }} AS version, {{ facts_of('fingerprint') }} AS fingerprint,
   '{{ invocation_id }}' AS run_id, SYSDATE() AS asked_at,
   COALESCE(TO_JSON(AI_COMPLETE(model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 200},
     response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'label': {'type': 'string', 'description': 'The one label that fits best', 'enum': ['bug', 'feature_request', 'delivery', 'billing', 'praise', 'other']}, 'quote': {'type': 'string', 'description': 'Words of the text that decide the label, copied exactly'}}, 'required': ['label', 'quote'], 'additionalProperties': FALSE}},
     show_details => TRUE, return_error_details => TRUE)), 'null') AS raw
 FROM {{ pending }}
 {%- elif target.type == 'bigquery' -%}
-SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`,
-  'f32f554469ddf7f7' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
+SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, {{ facts_of('version') }} AS `version`,
+  {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
 FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
-  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"label":{"type":"STRING","description":"The one label that fits best","enum":["bug","feature_request","delivery","billing","praise","other"]},"quote":{"type":"STRING","description":"Words of the text that decide the label, copied exactly"}},"propertyOrdering":["label","quote"],"required":["label","quote"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":200}}' AS model_params)) AS answer
+  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"label":{"type":"STRING","description":"The one label that fits best","enum":["bug","feature_request","delivery","billing","praise","other"]},"quote":{"type":"STRING","description":"Words of the text that decide the label, copied exactly"}},"propertyOrdering":["label","quote"],"required":["label","quote"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2248}}' AS model_params)) AS answer
 {%- elif target.type == 'spark' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
   COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'),
-    CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
+    CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+        NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')) IS NULL
       AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
        OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN '' END) AS `response`,
-  COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) AS `call_error`,
-  COALESCE(
-    REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''))), CONCAT(
+  COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+    NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')) AS `call_error`,
+  COALESCE(REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+      NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), ''))),
+    CONCAT(
       'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
       'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
       'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')),
-    FALSE) AS `retryable`,
-  'default' AS `model`, '1' AS `version`, 'f32f554469ddf7f7' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
-  'ai_query a07406f2' AS `read_by`
+      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')), FALSE) AS `retryable`,
+  'default' AS `model`, {{ facts_of('version') }} AS `version`, {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
+  'ai_query 4dd10777' AS `read_by`
 FROM (SELECT `request_hash`, `attempt`,
    COALESCE(to_json(ai_query('default', prompt,
      responseFormat => '{"type":"json_schema","json_schema":{"name":"classify","schema":{"type":"object","properties":{"label":{"type":"string","description":"The one label that fits best","enum":["bug","feature_request","delivery","billing","praise","other"]},"quote":{"type":"string","description":"Words of the text that decide the label, copied exactly","maxLength":200}},"required":["label","quote"],"additionalProperties":false}}}',
@@ -145,9 +157,9 @@ FROM (SELECT `request_hash`, `attempt`,
  FROM {{ pending }}) AS asked
 {%- elif target.type == 'duckdb' -%}
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
-  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", '1' AS "version", 'f32f554469ddf7f7' AS "fingerprint",
-  '{{ invocation_id }}' AS "run_id"
-FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"classify\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"label\":{\"description\":\"The one label that fits best\",\"type\":[\"string\"],\"enum\":[\"bug\",\"feature_request\",\"delivery\",\"billing\",\"praise\",\"other\"]},\"quote\":{\"description\":\"Words of the text that decide the label, copied exactly\",\"type\":[\"string\"],\"maxLength\":200}},\"required\":[\"label\",\"quote\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":200},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"label\\\":\\\"delivery\\\",\\\"quote\\\":\\\"classify\\\"}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
+  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", a."request_id", a."served_model", a."served_fingerprint",
+  {{ facts_of('version') }} AS "version", {{ facts_of('fingerprint') }} AS "fingerprint", '{{ invocation_id }}' AS "run_id"
+FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"classify\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"label\":{\"description\":\"The one label that fits best\",\"type\":[\"string\"],\"enum\":[\"bug\",\"feature_request\",\"delivery\",\"billing\",\"praise\",\"other\"]},\"quote\":{\"description\":\"Words of the text that decide the label, copied exactly\",\"type\":[\"string\"],\"maxLength\":200}},\"required\":[\"label\",\"quote\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":200},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"label\\\":\\\"delivery\\\",\\\"quote\\\":\\\"classify\\\"}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: classify has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -156,8 +168,11 @@ FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"classify\
 {% macro classify__checked(prompts, responses) -%}
 {%- if target.type == 'databricks' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) AS `answer`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+    TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
+      WHEN CONTAINS(`response`, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM `response`), '<think>')
+        THEN SUBSTRING(`response`, NULLIF(INSTR(`response`, '</think>'), 0) - 1 + 9)
+      ELSE `response` END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
@@ -202,7 +217,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 ), judged_rows AS (
-  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+    COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
     CASE
       WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
       WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -217,11 +233,14 @@ WITH answered AS (
 )
 SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
   CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
-  `_error`, `_error_detail`, `_repaired` FROM judged_rows
+  `_asked_at`, `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'snowflake' -%}
 WITH answered AS (
-  SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason,
-    TRIM(REGEXP_REPLACE(TRIM(response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') AS answer,
+  SELECT request_hash, attempt, asked_at, run_id, model, served_model, response, call_error, finish_reason,
+    TRIM(REGEXP_REPLACE(TRIM(CASE
+      WHEN CONTAINS(response, '</think>') AND STARTSWITH(TRIM(response, ' \t\r\n'), '<think>')
+        THEN SUBSTR(response, NULLIF(POSITION('</think>', response), 0) - 1 + 9)
+      ELSE response END, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') AS answer,
     CASE WHEN response IS NULL THEN SUBSTR(raw, 1, 500) END AS unread
   FROM {{ responses }} WHERE request_hash IN (SELECT request_hash FROM {{ prompts }})
 ), parsed AS (
@@ -261,7 +280,8 @@ judged AS (
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
 ), judged_rows AS (
-  SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model,
+  SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, COALESCE(r.served_model, r.model) AS _model,
+    r.asked_at AS _asked_at,
     CASE
       WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
       WHEN p.request_hash IS NULL THEN 'NO_INPUT'
@@ -274,11 +294,14 @@ judged AS (
   FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1
 )
 SELECT id, CASE WHEN _error IS NOT NULL THEN prompt END AS prompt, request_hash, CASE WHEN _error IS NOT NULL THEN response END AS response,
-  CASE WHEN _error IS NULL THEN answer END AS answer, _attempts, _model, _error, _error_detail, _repaired FROM judged_rows
+  CASE WHEN _error IS NULL THEN answer END AS answer, _attempts, _model, _asked_at, _error, _error_detail, _repaired FROM judged_rows
 {%- elif target.type == 'bigquery' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    TRIM(REGEXP_REPLACE(TRIM(`response`, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n') AS `answer`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+    TRIM(REGEXP_REPLACE(TRIM(CASE
+      WHEN STRPOS(`response`, '</think>') > 0 AND STARTS_WITH(TRIM(`response`, ' \t\r\n'), '<think>')
+        THEN SUBSTR(`response`, NULLIF(STRPOS(`response`, '</think>'), 0) - 1 + 9)
+      ELSE `response` END, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n') AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
@@ -324,7 +347,8 @@ judged AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 ), judged_rows AS (
-  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+    COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
     CASE
       WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
       WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -339,14 +363,16 @@ judged AS (
 )
 SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
   CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
-  `_error`, `_error_detail`, `_repaired` FROM judged_rows
+  `_asked_at`, `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'spark' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
     CASE
       WHEN STARTSWITH(`response`, '{') AND ENDSWITH(`response`, '}') THEN `response`
-      ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1'))
-    END AS `answer`,
+      ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
+        WHEN CONTAINS(`response`, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM `response`), '<think>')
+          THEN SUBSTRING(`response`, NULLIF(INSTR(`response`, '</think>'), 0) - 1 + 9)
+        ELSE `response` END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) END AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
@@ -384,7 +410,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 ), judged_rows AS (
-  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+    COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
     CASE
       WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
       WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -399,11 +426,14 @@ WITH answered AS (
 )
 SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
   CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
-  `_error`, `_error_detail`, `_repaired` FROM judged_rows
+  `_asked_at`, `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'duckdb' -%}
 WITH answered AS (
-  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason",
-    REGEXP_REPLACE(REGEXP_REPLACE(LTRIM("response", E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1') AS "answer"
+  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "served_model", "response", "call_error", "finish_reason",
+    REGEXP_REPLACE(REGEXP_REPLACE(LTRIM(CASE
+      WHEN CONTAINS("response", '</think>') AND STARTS_WITH(REGEXP_REPLACE(LTRIM("response", E' \t\r\n'), '[ \t\r\n]+$', ''), '<think>')
+        THEN SUBSTRING("response", NULLIF(STRPOS("response", '</think>'), 0) - 1 + 9)
+      ELSE "response" END, E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1') AS "answer"
   FROM {{ responses }} WHERE "request_hash" IN (SELECT "request_hash" FROM {{ prompts }})
 ), parsed AS (
   SELECT *, CASE
@@ -445,7 +475,8 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
   FROM judged
 ), judged_rows AS (
-  SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
+  SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts",
+    COALESCE(r."served_model", r."model") AS "_model", r."asked_at" AS "_asked_at",
     CASE
       WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
       WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
@@ -459,21 +490,22 @@ WITH answered AS (
 )
 SELECT "id", CASE WHEN "_error" IS NOT NULL THEN "prompt" END AS "prompt", "request_hash",
   CASE WHEN "_error" IS NOT NULL THEN "response" END AS "response", CASE WHEN "_error" IS NULL THEN "answer" END AS "answer", "_attempts", "_model",
-  "_error", "_error_detail", "_repaired" FROM judged_rows
+  "_asked_at", "_error", "_error_detail", "_repaired" FROM judged_rows
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: classify has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
 {%- endmacro %}
 
 {% macro classify__enriched(checked) -%}
+{%- set facts_of = classify__facts -%}
 {%- if target.type == 'databricks' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.label', 'string') AS `label`, TRY_VARIANT_GET(`doc`, '$.quote', 'string') AS `quote`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'f32f554469ddf7f7' AS `_fingerprint` FROM accepted
+  `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
 {%- elif target.type == 'snowflake' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM {{ checked }} WHERE _error IS NULL)
 SELECT id, CAST(GET(doc, 'label') AS VARCHAR) AS label, CAST(GET(doc, 'quote') AS VARCHAR) AS quote, request_hash AS _request_hash, _model,
-  '1' AS _version, 'f32f554469ddf7f7' AS _fingerprint FROM accepted
+  {{ facts_of('version') }} AS _version, {{ facts_of('fingerprint') }} AS _fingerprint, _asked_at FROM accepted
 {%- elif target.type == 'bigquery' -%}
 WITH accepted AS (
   SELECT *, SAFE.PARSE_JSON(CASE
@@ -484,19 +516,19 @@ WITH accepted AS (
   FROM {{ checked }} WHERE `_error` IS NULL
 )
 SELECT `id`, JSON_VALUE(`doc`['label']) AS `label`, JSON_VALUE(`doc`['quote']) AS `quote`, `request_hash` AS `_request_hash`, `_model`,
-  '1' AS `_version`, 'f32f554469ddf7f7' AS `_fingerprint` FROM accepted
+  {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
 {%- elif target.type == 'spark' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.label', 'string') AS `label`, TRY_VARIANT_GET(`doc`, '$.quote', 'string') AS `quote`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'f32f554469ddf7f7' AS `_fingerprint` FROM accepted
+  `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
 {%- elif target.type == 'duckdb' -%}
 WITH accepted AS (
   SELECT *, JSON_TRANSFORM(CAST("answer" AS JSON), '{"label":"JSON","quote":"JSON"}') AS "doc"
   FROM {{ checked }} WHERE "_error" IS NULL
 )
 SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'label'), '$') AS "label",
-  JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'quote'), '$') AS "quote", "request_hash" AS "_request_hash", "_model", '1' AS "_version",
-  'f32f554469ddf7f7' AS "_fingerprint" FROM accepted
+  JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'quote'), '$') AS "quote", "request_hash" AS "_request_hash", "_model", {{ facts_of('version') }} AS "_version",
+  {{ facts_of('fingerprint') }} AS "_fingerprint", "_asked_at" FROM accepted
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: classify has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -504,19 +536,19 @@ SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'label'), '$') AS "label"
 
 {% macro classify__quarantine(checked) -%}
 {%- if target.type == 'databricks' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'snowflake' -%}
-SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash
+SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash, _asked_at
 FROM {{ checked }} WHERE _error IS NOT NULL
 {%- elif target.type == 'bigquery' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'spark' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'duckdb' -%}
-SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash"
+SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash", "_asked_at"
 FROM {{ checked }} WHERE "_error" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: classify has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}

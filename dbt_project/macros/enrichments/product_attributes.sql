@@ -1,6 +1,15 @@
 {#- The ready-made enrichment product_attributes, made by sqlenrich 0.1.0: Brand, category and attributes out of a product's title and description. -#}
+{% macro product_attributes__facts(name) -%}
+{{- {
+  "made_by": "0.1.0",
+  "fingerprint": "'0a5ff73a98fe0494'",
+  "version": {"databricks": "'1'", "snowflake": "'1'", "bigquery": "'1'", "spark": "'1'", "duckdb": "'1'"}[target.type]
+}[name] -}}
+{%- endmacro %}
+
 {% macro product_attributes__prompts(source) -%}
-{{- sqlenrich.made_for("0.1.0", "product_attributes") -}}
+{%- set facts_of = product_attributes__facts -%}
+{{- sqlenrich.made_for(facts_of('made_by'), "product_attributes") -}}
 {%- if target.type == 'databricks' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -29,7 +38,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('06cc94a5908e9466316771caff05053d553bdcfc647c88e4a2e4baccc9b88a7d' || `prompt`)) END AS `request_hash`
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('4639ce1a722e86d40113f193ca4851eb10c7bc4f78a33f6e283b426386fa17c3' || `prompt`)) END AS `request_hash`
 FROM rendered
 {%- elif target.type == 'spark' -%}
 WITH rendered AS (
@@ -49,7 +58,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"product_attributes\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"brand\":{\"description\":\"Maker''s brand as usually written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":60},\"category\":{\"description\":\"What the product itself is\",\"type\":[\"string\"],\"enum\":[\"clothing\",\"shoes\",\"bags_accessories\",\"electronics\",\"home_kitchen\",\"furniture\",\"beauty_health\",\"food_drink\",\"toys_games\",\"sports_outdoors\",\"tools_garden\",\"books_media\",\"pets\",\"other\"]},\"color\":{\"description\":\"Main color\",\"type\":[\"string\"],\"enum\":[\"black\",\"white\",\"grey\",\"silver\",\"gold\",\"beige\",\"brown\",\"red\",\"pink\",\"purple\",\"blue\",\"green\",\"yellow\",\"orange\",\"multicolor\",\"transparent\",\"other\"]},\"material\":{\"description\":\"Main material, English, lower case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"size\":{\"description\":\"Size as written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"pack_count\":{\"description\":\"Equal pieces sold together\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":10000},\"attributes\":{\"description\":\"Further stated facts\",\"type\":[\"array\"],\"maxItems\":12,\"items\":{\"type\":[\"object\"],\"properties\":{\"name\":{\"description\":\"English, snake_case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"value\":{\"description\":\"As stated, with its unit\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":80}},\"required\":[\"name\",\"value\"],\"additionalProperties\":false}}},\"required\":[\"category\",\"attributes\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":700},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"brand\\\":\\\"product_attributes\\\",\\\"category\\\":\\\"pets\\\",\\\"color\\\":\\\"other\\\",\\\"pack_count\\\":463,\\\"attributes\\\":[{\\\"name\\\":\\\"product_attributes\\\",\\\"value\\\":\\\"product_attributes\\\"}]}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"product_attributes\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"brand\":{\"description\":\"Maker''s brand as usually written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":60},\"category\":{\"description\":\"What the product itself is\",\"type\":[\"string\"],\"enum\":[\"clothing\",\"shoes\",\"bags_accessories\",\"electronics\",\"home_kitchen\",\"furniture\",\"beauty_health\",\"food_drink\",\"toys_games\",\"sports_outdoors\",\"tools_garden\",\"books_media\",\"pets\",\"other\"]},\"color\":{\"description\":\"Main color\",\"type\":[\"string\"],\"enum\":[\"black\",\"white\",\"grey\",\"silver\",\"gold\",\"beige\",\"brown\",\"red\",\"pink\",\"purple\",\"blue\",\"green\",\"yellow\",\"orange\",\"multicolor\",\"transparent\",\"other\"]},\"material\":{\"description\":\"Main material, English, lower case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"size\":{\"description\":\"Size as written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"pack_count\":{\"description\":\"Equal pieces sold together\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":10000},\"attributes\":{\"description\":\"Further stated facts\",\"type\":[\"array\"],\"maxItems\":12,\"items\":{\"type\":[\"object\"],\"properties\":{\"name\":{\"description\":\"English, snake_case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"value\":{\"description\":\"As stated, with its unit\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":80}},\"required\":[\"name\",\"value\"],\"additionalProperties\":false}}},\"required\":[\"category\",\"attributes\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":700},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"brand\\\":\\\"product_attributes\\\",\\\"category\\\":\\\"pets\\\",\\\"color\\\":\\\"other\\\",\\\"pack_count\\\":463,\\\"attributes\\\":[{\\\"name\\\":\\\"product_attributes\\\",\\\"value\\\":\\\"product_attributes\\\"}]}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: product_attributes has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -102,42 +111,45 @@ WHERE p."request_hash" IS NOT NULL AND (asked."attempt" IS NULL OR (asked."settl
 {%- endmacro %}
 
 {% macro product_attributes__responses(pending) -%}
+{%- set facts_of = product_attributes__facts -%}
 {%- if target.type == 'databricks' -%}
-SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, '1' AS `version`,
-  '0a5ff73a98fe0494' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
+SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, {{ facts_of('version') }} AS `version`,
+  {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   COALESCE(to_json(ai_query('system.ai.meta-llama-3-3-70b-instruct', prompt,
     responseFormat => '{"type":"json_schema","json_schema":{"name":"product_attributes","schema":{"type":"object","properties":{"brand":{"type":"string","description":"Maker\'s brand as usually written"},"category":{"type":"string","description":"What the product itself is","enum":["clothing","shoes","bags_accessories","electronics","home_kitchen","furniture","beauty_health","food_drink","toys_games","sports_outdoors","tools_garden","books_media","pets","other"]},"color":{"type":"string","description":"Main color","enum":["black","white","grey","silver","gold","beige","brown","red","pink","purple","blue","green","yellow","orange","multicolor","transparent","other"]},"material":{"type":"string","description":"Main material, English, lower case"},"size":{"type":"string","description":"Size as written"},"pack_count":{"type":"integer","description":"Equal pieces sold together"},"attributes":{"type":"array","description":"Further stated facts","items":{"type":"object","properties":{"name":{"type":"string","description":"English, snake_case"},"value":{"type":"string","description":"As stated, with its unit"}},"required":["name","value"],"additionalProperties":false}}},"required":["category","attributes"],"additionalProperties":false}}}',
     modelParameters => named_struct('temperature', 0, 'max_tokens', 700), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
 FROM {{ pending }}
 {%- elif target.type == 'snowflake' -%}
-SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, '1' AS version, '0a5ff73a98fe0494' AS fingerprint,
+SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, {{ facts_of('version') }} AS version, {{ facts_of('fingerprint') }} AS fingerprint,
   '{{ invocation_id }}' AS run_id, SYSDATE() AS asked_at,
   COALESCE(TO_JSON(AI_COMPLETE(model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 700},
     response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'brand': {'type': 'string', 'description': 'Maker\'s brand as usually written'}, 'category': {'type': 'string', 'description': 'What the product itself is', 'enum': ['clothing', 'shoes', 'bags_accessories', 'electronics', 'home_kitchen', 'furniture', 'beauty_health', 'food_drink', 'toys_games', 'sports_outdoors', 'tools_garden', 'books_media', 'pets', 'other']}, 'color': {'type': 'string', 'description': 'Main color', 'enum': ['black', 'white', 'grey', 'silver', 'gold', 'beige', 'brown', 'red', 'pink', 'purple', 'blue', 'green', 'yellow', 'orange', 'multicolor', 'transparent', 'other']}, 'material': {'type': 'string', 'description': 'Main material, English, lower case'}, 'size': {'type': 'string', 'description': 'Size as written'}, 'pack_count': {'type': 'integer', 'description': 'Equal pieces sold together'}, 'attributes': {'type': 'array', 'description': 'Further stated facts', 'items': {'type': 'object', 'properties': {'name': {'type': 'string', 'description': 'English, snake_case'}, 'value': {'type': 'string', 'description': 'As stated, with its unit'}}, 'required': ['name', 'value'], 'additionalProperties': FALSE}}}, 'required': ['category', 'attributes'], 'additionalProperties': FALSE}},
     show_details => TRUE, return_error_details => TRUE)), 'null') AS raw
 FROM {{ pending }}
 {%- elif target.type == 'bigquery' -%}
-SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`,
-  '0a5ff73a98fe0494' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
+SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, {{ facts_of('version') }} AS `version`,
+  {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
 FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
-  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"brand":{"type":"STRING","description":"Maker\'s brand as usually written"},"category":{"type":"STRING","description":"What the product itself is","enum":["clothing","shoes","bags_accessories","electronics","home_kitchen","furniture","beauty_health","food_drink","toys_games","sports_outdoors","tools_garden","books_media","pets","other"]},"color":{"type":"STRING","description":"Main color","enum":["black","white","grey","silver","gold","beige","brown","red","pink","purple","blue","green","yellow","orange","multicolor","transparent","other"]},"material":{"type":"STRING","description":"Main material, English, lower case"},"size":{"type":"STRING","description":"Size as written"},"pack_count":{"type":"INTEGER","description":"Equal pieces sold together","minimum":1,"maximum":10000},"attributes":{"type":"ARRAY","description":"Further stated facts","items":{"type":"OBJECT","properties":{"name":{"type":"STRING","description":"English, snake_case"},"value":{"type":"STRING","description":"As stated, with its unit"}},"propertyOrdering":["name","value"],"required":["name","value"]},"maxItems":12}},"propertyOrdering":["brand","category","color","material","size","pack_count","attributes"],"required":["category","attributes"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":700}}' AS model_params)) AS answer
+  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"brand":{"type":"STRING","description":"Maker\'s brand as usually written"},"category":{"type":"STRING","description":"What the product itself is","enum":["clothing","shoes","bags_accessories","electronics","home_kitchen","furniture","beauty_health","food_drink","toys_games","sports_outdoors","tools_garden","books_media","pets","other"]},"color":{"type":"STRING","description":"Main color","enum":["black","white","grey","silver","gold","beige","brown","red","pink","purple","blue","green","yellow","orange","multicolor","transparent","other"]},"material":{"type":"STRING","description":"Main material, English, lower case"},"size":{"type":"STRING","description":"Size as written"},"pack_count":{"type":"INTEGER","description":"Equal pieces sold together","minimum":1,"maximum":10000},"attributes":{"type":"ARRAY","description":"Further stated facts","items":{"type":"OBJECT","properties":{"name":{"type":"STRING","description":"English, snake_case"},"value":{"type":"STRING","description":"As stated, with its unit"}},"propertyOrdering":["name","value"],"required":["name","value"]},"maxItems":12}},"propertyOrdering":["brand","category","color","material","size","pack_count","attributes"],"required":["category","attributes"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2748}}' AS model_params)) AS answer
 {%- elif target.type == 'spark' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
   COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'),
-    CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
+    CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+        NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')) IS NULL
       AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
        OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN '' END) AS `response`,
-  COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) AS `call_error`,
-  COALESCE(
-    REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''))), CONCAT(
+  COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+    NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')) AS `call_error`,
+  COALESCE(REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+      NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), ''))),
+    CONCAT(
       'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
       'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
       'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')),
-    FALSE) AS `retryable`,
-  'default' AS `model`, '1' AS `version`, '0a5ff73a98fe0494' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
-  'ai_query a07406f2' AS `read_by`
+      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')), FALSE) AS `retryable`,
+  'default' AS `model`, {{ facts_of('version') }} AS `version`, {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
+  'ai_query 4dd10777' AS `read_by`
 FROM (SELECT `request_hash`, `attempt`,
    COALESCE(to_json(ai_query('default', prompt,
      responseFormat => '{"type":"json_schema","json_schema":{"name":"product_attributes","schema":{"type":"object","properties":{"brand":{"type":"string","description":"Maker\'s brand as usually written","minLength":1,"maxLength":60},"category":{"type":"string","description":"What the product itself is","enum":["clothing","shoes","bags_accessories","electronics","home_kitchen","furniture","beauty_health","food_drink","toys_games","sports_outdoors","tools_garden","books_media","pets","other"]},"color":{"type":"string","description":"Main color","enum":["black","white","grey","silver","gold","beige","brown","red","pink","purple","blue","green","yellow","orange","multicolor","transparent","other"]},"material":{"type":"string","description":"Main material, English, lower case","minLength":1,"maxLength":40},"size":{"type":"string","description":"Size as written","minLength":1,"maxLength":40},"pack_count":{"type":"integer","description":"Equal pieces sold together","minimum":1,"maximum":10000},"attributes":{"type":"array","description":"Further stated facts","maxItems":12,"items":{"type":"object","properties":{"name":{"type":"string","description":"English, snake_case","minLength":1,"maxLength":40},"value":{"type":"string","description":"As stated, with its unit","minLength":1,"maxLength":80}},"required":["name","value"],"additionalProperties":false}}},"required":["category","attributes"],"additionalProperties":false}}}',
@@ -145,9 +157,9 @@ FROM (SELECT `request_hash`, `attempt`,
  FROM {{ pending }}) AS asked
 {%- elif target.type == 'duckdb' -%}
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
-  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", '1' AS "version", '0a5ff73a98fe0494' AS "fingerprint",
-  '{{ invocation_id }}' AS "run_id"
-FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"product_attributes\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"brand\":{\"description\":\"Maker''s brand as usually written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":60},\"category\":{\"description\":\"What the product itself is\",\"type\":[\"string\"],\"enum\":[\"clothing\",\"shoes\",\"bags_accessories\",\"electronics\",\"home_kitchen\",\"furniture\",\"beauty_health\",\"food_drink\",\"toys_games\",\"sports_outdoors\",\"tools_garden\",\"books_media\",\"pets\",\"other\"]},\"color\":{\"description\":\"Main color\",\"type\":[\"string\"],\"enum\":[\"black\",\"white\",\"grey\",\"silver\",\"gold\",\"beige\",\"brown\",\"red\",\"pink\",\"purple\",\"blue\",\"green\",\"yellow\",\"orange\",\"multicolor\",\"transparent\",\"other\"]},\"material\":{\"description\":\"Main material, English, lower case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"size\":{\"description\":\"Size as written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"pack_count\":{\"description\":\"Equal pieces sold together\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":10000},\"attributes\":{\"description\":\"Further stated facts\",\"type\":[\"array\"],\"maxItems\":12,\"items\":{\"type\":[\"object\"],\"properties\":{\"name\":{\"description\":\"English, snake_case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"value\":{\"description\":\"As stated, with its unit\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":80}},\"required\":[\"name\",\"value\"],\"additionalProperties\":false}}},\"required\":[\"category\",\"attributes\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":700},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"brand\\\":\\\"product_attributes\\\",\\\"category\\\":\\\"pets\\\",\\\"color\\\":\\\"other\\\",\\\"pack_count\\\":463,\\\"attributes\\\":[{\\\"name\\\":\\\"product_attributes\\\",\\\"value\\\":\\\"product_attributes\\\"}]}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
+  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", a."request_id", a."served_model", a."served_fingerprint",
+  {{ facts_of('version') }} AS "version", {{ facts_of('fingerprint') }} AS "fingerprint", '{{ invocation_id }}' AS "run_id"
+FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"product_attributes\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"brand\":{\"description\":\"Maker''s brand as usually written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":60},\"category\":{\"description\":\"What the product itself is\",\"type\":[\"string\"],\"enum\":[\"clothing\",\"shoes\",\"bags_accessories\",\"electronics\",\"home_kitchen\",\"furniture\",\"beauty_health\",\"food_drink\",\"toys_games\",\"sports_outdoors\",\"tools_garden\",\"books_media\",\"pets\",\"other\"]},\"color\":{\"description\":\"Main color\",\"type\":[\"string\"],\"enum\":[\"black\",\"white\",\"grey\",\"silver\",\"gold\",\"beige\",\"brown\",\"red\",\"pink\",\"purple\",\"blue\",\"green\",\"yellow\",\"orange\",\"multicolor\",\"transparent\",\"other\"]},\"material\":{\"description\":\"Main material, English, lower case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"size\":{\"description\":\"Size as written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"pack_count\":{\"description\":\"Equal pieces sold together\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":10000},\"attributes\":{\"description\":\"Further stated facts\",\"type\":[\"array\"],\"maxItems\":12,\"items\":{\"type\":[\"object\"],\"properties\":{\"name\":{\"description\":\"English, snake_case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"value\":{\"description\":\"As stated, with its unit\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":80}},\"required\":[\"name\",\"value\"],\"additionalProperties\":false}}},\"required\":[\"category\",\"attributes\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":700},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"brand\\\":\\\"product_attributes\\\",\\\"category\\\":\\\"pets\\\",\\\"color\\\":\\\"other\\\",\\\"pack_count\\\":463,\\\"attributes\\\":[{\\\"name\\\":\\\"product_attributes\\\",\\\"value\\\":\\\"product_attributes\\\"}]}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: product_attributes has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -156,8 +168,11 @@ FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"product_a
 {% macro product_attributes__checked(prompts, responses) -%}
 {%- if target.type == 'databricks' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) AS `answer`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+    TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
+      WHEN CONTAINS(`response`, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM `response`), '<think>')
+        THEN SUBSTRING(`response`, NULLIF(INSTR(`response`, '</think>'), 0) - 1 + 9)
+      ELSE `response` END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
@@ -247,7 +262,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 ), judged_rows AS (
-  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+    COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
     CASE
       WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
       WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -262,11 +278,14 @@ WITH answered AS (
 )
 SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
   CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
-  `_error`, `_error_detail`, `_repaired` FROM judged_rows
+  `_asked_at`, `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'snowflake' -%}
 WITH answered AS (
-  SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason,
-    TRIM(REGEXP_REPLACE(TRIM(response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') AS answer,
+  SELECT request_hash, attempt, asked_at, run_id, model, served_model, response, call_error, finish_reason,
+    TRIM(REGEXP_REPLACE(TRIM(CASE
+      WHEN CONTAINS(response, '</think>') AND STARTSWITH(TRIM(response, ' \t\r\n'), '<think>')
+        THEN SUBSTR(response, NULLIF(POSITION('</think>', response), 0) - 1 + 9)
+      ELSE response END, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') AS answer,
     CASE WHEN response IS NULL THEN SUBSTR(raw, 1, 500) END AS unread
   FROM {{ responses }} WHERE request_hash IN (SELECT request_hash FROM {{ prompts }})
 ), parsed AS (
@@ -346,7 +365,8 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
 ), judged_rows AS (
-  SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model,
+  SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, COALESCE(r.served_model, r.model) AS _model,
+    r.asked_at AS _asked_at,
     CASE
       WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
       WHEN p.request_hash IS NULL THEN 'NO_INPUT'
@@ -359,11 +379,14 @@ WITH answered AS (
   FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1
 )
 SELECT id, CASE WHEN _error IS NOT NULL THEN prompt END AS prompt, request_hash, CASE WHEN _error IS NOT NULL THEN response END AS response,
-  CASE WHEN _error IS NULL THEN answer END AS answer, _attempts, _model, _error, _error_detail, _repaired FROM judged_rows
+  CASE WHEN _error IS NULL THEN answer END AS answer, _attempts, _model, _asked_at, _error, _error_detail, _repaired FROM judged_rows
 {%- elif target.type == 'bigquery' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    TRIM(REGEXP_REPLACE(TRIM(`response`, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n') AS `answer`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+    TRIM(REGEXP_REPLACE(TRIM(CASE
+      WHEN STRPOS(`response`, '</think>') > 0 AND STARTS_WITH(TRIM(`response`, ' \t\r\n'), '<think>')
+        THEN SUBSTR(`response`, NULLIF(STRPOS(`response`, '</think>'), 0) - 1 + 9)
+      ELSE `response` END, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n') AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
@@ -450,7 +473,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 ), judged_rows AS (
-  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+    COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
     CASE
       WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
       WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -465,14 +489,16 @@ WITH answered AS (
 )
 SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
   CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
-  `_error`, `_error_detail`, `_repaired` FROM judged_rows
+  `_asked_at`, `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'spark' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
     CASE
       WHEN STARTSWITH(`response`, '{') AND ENDSWITH(`response`, '}') THEN `response`
-      ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1'))
-    END AS `answer`,
+      ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
+        WHEN CONTAINS(`response`, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM `response`), '<think>')
+          THEN SUBSTRING(`response`, NULLIF(INSTR(`response`, '</think>'), 0) - 1 + 9)
+        ELSE `response` END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) END AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
@@ -555,7 +581,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 ), judged_rows AS (
-  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+    COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
     CASE
       WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
       WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -570,11 +597,14 @@ WITH answered AS (
 )
 SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
   CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
-  `_error`, `_error_detail`, `_repaired` FROM judged_rows
+  `_asked_at`, `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'duckdb' -%}
 WITH answered AS (
-  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason",
-    REGEXP_REPLACE(REGEXP_REPLACE(LTRIM("response", E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1') AS "answer"
+  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "served_model", "response", "call_error", "finish_reason",
+    REGEXP_REPLACE(REGEXP_REPLACE(LTRIM(CASE
+      WHEN CONTAINS("response", '</think>') AND STARTS_WITH(REGEXP_REPLACE(LTRIM("response", E' \t\r\n'), '[ \t\r\n]+$', ''), '<think>')
+        THEN SUBSTRING("response", NULLIF(STRPOS("response", '</think>'), 0) - 1 + 9)
+      ELSE "response" END, E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1') AS "answer"
   FROM {{ responses }} WHERE "request_hash" IN (SELECT "request_hash" FROM {{ prompts }})
 ), parsed AS (
   SELECT *, CASE
@@ -656,7 +686,8 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
   FROM judged
 ), judged_rows AS (
-  SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
+  SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts",
+    COALESCE(r."served_model", r."model") AS "_model", r."asked_at" AS "_asked_at",
     CASE
       WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
       WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
@@ -670,13 +701,14 @@ WITH answered AS (
 )
 SELECT "id", CASE WHEN "_error" IS NOT NULL THEN "prompt" END AS "prompt", "request_hash",
   CASE WHEN "_error" IS NOT NULL THEN "response" END AS "response", CASE WHEN "_error" IS NULL THEN "answer" END AS "answer", "_attempts", "_model",
-  "_error", "_error_detail", "_repaired" FROM judged_rows
+  "_asked_at", "_error", "_error_detail", "_repaired" FROM judged_rows
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: product_attributes has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
 {%- endmacro %}
 
 {% macro product_attributes__enriched(checked) -%}
+{%- set facts_of = product_attributes__facts -%}
 {%- if target.type == 'databricks' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.brand', 'string') AS `brand`, TRY_VARIANT_GET(`doc`, '$.category', 'string') AS `category`,
@@ -685,13 +717,13 @@ SELECT `id`, TRY_VARIANT_GET(`doc`, '$.brand', 'string') AS `brand`, TRY_VARIANT
   TRANSFORM(TRY_VARIANT_GET(`doc`, '$.attributes', 'array<variant>'),
     x0 -> CASE WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
       THEN NAMED_STRUCT('name', TRY_VARIANT_GET(x0, '$.name', 'string'), 'value', TRY_VARIANT_GET(x0, '$.value', 'string')) END) AS `attributes`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '0a5ff73a98fe0494' AS `_fingerprint` FROM accepted
+  `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
 {%- elif target.type == 'snowflake' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM {{ checked }} WHERE _error IS NULL)
 SELECT id, CAST(GET(doc, 'brand') AS VARCHAR) AS brand, CAST(GET(doc, 'category') AS VARCHAR) AS category,
   CAST(GET(doc, 'color') AS VARCHAR) AS color, CAST(GET(doc, 'material') AS VARCHAR) AS material, CAST(GET(doc, 'size') AS VARCHAR) AS size,
   TRY_TO_NUMBER(CAST(GET(doc, 'pack_count') AS VARCHAR), 38, 0) AS pack_count, AS_ARRAY(GET(doc, 'attributes')) AS attributes,
-  request_hash AS _request_hash, _model, '1' AS _version, '0a5ff73a98fe0494' AS _fingerprint FROM accepted
+  request_hash AS _request_hash, _model, {{ facts_of('version') }} AS _version, {{ facts_of('fingerprint') }} AS _fingerprint, _asked_at FROM accepted
 {%- elif target.type == 'bigquery' -%}
 WITH accepted AS (
   SELECT *, SAFE.PARSE_JSON(CASE
@@ -706,7 +738,7 @@ SELECT `id`, JSON_VALUE(`doc`['brand']) AS `brand`, JSON_VALUE(`doc`['category']
   SAFE_CAST(SAFE_CAST(JSON_VALUE(`doc`['pack_count']) AS BIGNUMERIC) AS INT64) AS `pack_count`,
   ARRAY(SELECT CASE WHEN JSON_TYPE(x0) = 'object' THEN STRUCT(JSON_VALUE(x0['name']) AS `name`, JSON_VALUE(x0['value']) AS `value`) END
   FROM UNNEST(JSON_QUERY_ARRAY(`doc`['attributes'])) AS x0 WITH OFFSET AS o0 ORDER BY o0) AS `attributes`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '0a5ff73a98fe0494' AS `_fingerprint` FROM accepted
+  `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
 {%- elif target.type == 'spark' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.brand', 'string') AS `brand`, TRY_VARIANT_GET(`doc`, '$.category', 'string') AS `category`,
@@ -715,7 +747,7 @@ SELECT `id`, TRY_VARIANT_GET(`doc`, '$.brand', 'string') AS `brand`, TRY_VARIANT
   TRANSFORM(TRY_VARIANT_GET(`doc`, '$.attributes', 'array<variant>'),
     x0 -> CASE WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
       THEN NAMED_STRUCT('name', TRY_VARIANT_GET(x0, '$.name', 'string'), 'value', TRY_VARIANT_GET(x0, '$.value', 'string')) END) AS `attributes`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '0a5ff73a98fe0494' AS `_fingerprint` FROM accepted
+  `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
 {%- elif target.type == 'duckdb' -%}
 WITH accepted AS (
   SELECT *, JSON_TRANSFORM(CAST("answer" AS JSON),
@@ -729,7 +761,7 @@ SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'brand'), '$') AS "brand"
   CASE WHEN JSON_TYPE(STRUCT_EXTRACT("doc", 'attributes')) = 'ARRAY' THEN LIST_TRANSFORM(JSON_EXTRACT(STRUCT_EXTRACT("doc", 'attributes'), '$[*]'),
     LAMBDA x0 : CASE WHEN JSON_TYPE(x0) = 'OBJECT' THEN {'name': JSON_EXTRACT_STRING(x0, '/name'), 'value': JSON_EXTRACT_STRING(x0, '/value')} END)
   END AS "attributes",
-  "request_hash" AS "_request_hash", "_model", '1' AS "_version", '0a5ff73a98fe0494' AS "_fingerprint" FROM accepted
+  "request_hash" AS "_request_hash", "_model", {{ facts_of('version') }} AS "_version", {{ facts_of('fingerprint') }} AS "_fingerprint", "_asked_at" FROM accepted
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: product_attributes has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -737,19 +769,19 @@ SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'brand'), '$') AS "brand"
 
 {% macro product_attributes__quarantine(checked) -%}
 {%- if target.type == 'databricks' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'snowflake' -%}
-SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash
+SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash, _asked_at
 FROM {{ checked }} WHERE _error IS NOT NULL
 {%- elif target.type == 'bigquery' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'spark' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'duckdb' -%}
-SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash"
+SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash", "_asked_at"
 FROM {{ checked }} WHERE "_error" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: product_attributes has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}

@@ -1,6 +1,15 @@
 {#- The ready-made enrichment review_aspects, made by sqlenrich 0.1.0: Overall verdict of a review, and each aspect it judges with the words that show it. -#}
+{% macro review_aspects__facts(name) -%}
+{{- {
+  "made_by": "0.1.0",
+  "fingerprint": "'6ca8453704b1c560'",
+  "version": {"databricks": "'1'", "snowflake": "'1'", "bigquery": "'1'", "spark": "'1'", "duckdb": "'1'"}[target.type]
+}[name] -}}
+{%- endmacro %}
+
 {% macro review_aspects__prompts(source) -%}
-{{- sqlenrich.made_for("0.1.0", "review_aspects") -}}
+{%- set facts_of = review_aspects__facts -%}
+{{- sqlenrich.made_for(facts_of('made_by'), "review_aspects") -}}
 {%- if target.type == 'databricks' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -29,7 +38,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('6d5d5b8cf0bcc9cc42a9454d5600d6da8116e12d7a67577f57e20f3080b5901a' || `prompt`)) END AS `request_hash`
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('0d72c29a3afd413cef54517cbe63f3a9862e962942924f58ae811fe546b2fa62' || `prompt`)) END AS `request_hash`
 FROM rendered
 {%- elif target.type == 'spark' -%}
 WITH rendered AS (
@@ -49,7 +58,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"review_aspects\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"overall\":{\"description\":\"The writer''s verdict on the whole\",\"type\":[\"string\"],\"enum\":[\"positive\",\"negative\",\"mixed\",\"neutral\"]},\"aspects\":{\"description\":\"Every aspect that is judged, each once\",\"type\":[\"array\"],\"maxItems\":10,\"items\":{\"type\":[\"object\"],\"properties\":{\"aspect\":{\"description\":\"What is judged\",\"type\":[\"string\"],\"enum\":[\"quality\",\"durability\",\"ease_of_use\",\"design\",\"size_fit\",\"price\",\"delivery\",\"packaging\",\"customer_service\",\"other\"]},\"sentiment\":{\"description\":\"How it is judged\",\"type\":[\"string\"],\"enum\":[\"positive\",\"negative\",\"mixed\"]},\"quote\":{\"description\":\"Words that show it, copied exactly\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"aspect\",\"sentiment\",\"quote\"],\"additionalProperties\":false}}},\"required\":[\"overall\",\"aspects\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":900},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"overall\\\":\\\"negative\\\",\\\"aspects\\\":[{\\\"aspect\\\":\\\"price\\\",\\\"sentiment\\\":\\\"mixed\\\",\\\"quote\\\":\\\"review_aspects\\\"},{\\\"aspect\\\":\\\"other\\\",\\\"sentiment\\\":\\\"negative\\\",\\\"quote\\\":\\\"review_aspects\\\"}]}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"review_aspects\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"overall\":{\"description\":\"The writer''s verdict on the whole\",\"type\":[\"string\"],\"enum\":[\"positive\",\"negative\",\"mixed\",\"neutral\"]},\"aspects\":{\"description\":\"Every aspect that is judged, each once\",\"type\":[\"array\"],\"maxItems\":10,\"items\":{\"type\":[\"object\"],\"properties\":{\"aspect\":{\"description\":\"What is judged\",\"type\":[\"string\"],\"enum\":[\"quality\",\"durability\",\"ease_of_use\",\"design\",\"size_fit\",\"price\",\"delivery\",\"packaging\",\"customer_service\",\"other\"]},\"sentiment\":{\"description\":\"How it is judged\",\"type\":[\"string\"],\"enum\":[\"positive\",\"negative\",\"mixed\"]},\"quote\":{\"description\":\"Words that show it, copied exactly\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"aspect\",\"sentiment\",\"quote\"],\"additionalProperties\":false}}},\"required\":[\"overall\",\"aspects\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":900},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"overall\\\":\\\"negative\\\",\\\"aspects\\\":[{\\\"aspect\\\":\\\"price\\\",\\\"sentiment\\\":\\\"mixed\\\",\\\"quote\\\":\\\"review_aspects\\\"},{\\\"aspect\\\":\\\"other\\\",\\\"sentiment\\\":\\\"negative\\\",\\\"quote\\\":\\\"review_aspects\\\"}]}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: review_aspects has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -102,42 +111,45 @@ WHERE p."request_hash" IS NOT NULL AND (asked."attempt" IS NULL OR (asked."settl
 {%- endmacro %}
 
 {% macro review_aspects__responses(pending) -%}
+{%- set facts_of = review_aspects__facts -%}
 {%- if target.type == 'databricks' -%}
-SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, '1' AS `version`,
-  '6ca8453704b1c560' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
+SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, {{ facts_of('version') }} AS `version`,
+  {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   COALESCE(to_json(ai_query('system.ai.meta-llama-3-3-70b-instruct', prompt,
     responseFormat => '{"type":"json_schema","json_schema":{"name":"review_aspects","schema":{"type":"object","properties":{"overall":{"type":"string","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"array","description":"Every aspect that is judged, each once","items":{"type":"object","properties":{"aspect":{"type":"string","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"string","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"string","description":"Words that show it, copied exactly"}},"required":["aspect","sentiment","quote"],"additionalProperties":false}}},"required":["overall","aspects"],"additionalProperties":false},"strict":true}}',
     modelParameters => named_struct('temperature', 0, 'max_tokens', 900), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
 FROM {{ pending }}
 {%- elif target.type == 'snowflake' -%}
-SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, '1' AS version, '6ca8453704b1c560' AS fingerprint,
+SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, {{ facts_of('version') }} AS version, {{ facts_of('fingerprint') }} AS fingerprint,
   '{{ invocation_id }}' AS run_id, SYSDATE() AS asked_at,
   COALESCE(TO_JSON(AI_COMPLETE(model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 900},
     response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'overall': {'type': 'string', 'description': 'The writer\'s verdict on the whole', 'enum': ['positive', 'negative', 'mixed', 'neutral']}, 'aspects': {'type': 'array', 'description': 'Every aspect that is judged, each once', 'items': {'type': 'object', 'properties': {'aspect': {'type': 'string', 'description': 'What is judged', 'enum': ['quality', 'durability', 'ease_of_use', 'design', 'size_fit', 'price', 'delivery', 'packaging', 'customer_service', 'other']}, 'sentiment': {'type': 'string', 'description': 'How it is judged', 'enum': ['positive', 'negative', 'mixed']}, 'quote': {'type': 'string', 'description': 'Words that show it, copied exactly'}}, 'required': ['aspect', 'sentiment', 'quote'], 'additionalProperties': FALSE}}}, 'required': ['overall', 'aspects'], 'additionalProperties': FALSE}},
     show_details => TRUE, return_error_details => TRUE)), 'null') AS raw
 FROM {{ pending }}
 {%- elif target.type == 'bigquery' -%}
-SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`,
-  '6ca8453704b1c560' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
+SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, {{ facts_of('version') }} AS `version`,
+  {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
 FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
-  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":900}}' AS model_params)) AS answer
+  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2948}}' AS model_params)) AS answer
 {%- elif target.type == 'spark' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
   COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'),
-    CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
+    CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+        NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')) IS NULL
       AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
        OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN '' END) AS `response`,
-  COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) AS `call_error`,
-  COALESCE(
-    REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''))), CONCAT(
+  COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+    NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')) AS `call_error`,
+  COALESCE(REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+      NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), ''))),
+    CONCAT(
       'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
       'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
       'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')),
-    FALSE) AS `retryable`,
-  'default' AS `model`, '1' AS `version`, '6ca8453704b1c560' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
-  'ai_query a07406f2' AS `read_by`
+      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')), FALSE) AS `retryable`,
+  'default' AS `model`, {{ facts_of('version') }} AS `version`, {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
+  'ai_query 4dd10777' AS `read_by`
 FROM (SELECT `request_hash`, `attempt`,
    COALESCE(to_json(ai_query('default', prompt,
      responseFormat => '{"type":"json_schema","json_schema":{"name":"review_aspects","schema":{"type":"object","properties":{"overall":{"type":"string","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"array","description":"Every aspect that is judged, each once","maxItems":10,"items":{"type":"object","properties":{"aspect":{"type":"string","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"string","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"string","description":"Words that show it, copied exactly","minLength":1,"maxLength":200}},"required":["aspect","sentiment","quote"],"additionalProperties":false}}},"required":["overall","aspects"],"additionalProperties":false}}}',
@@ -145,9 +157,9 @@ FROM (SELECT `request_hash`, `attempt`,
  FROM {{ pending }}) AS asked
 {%- elif target.type == 'duckdb' -%}
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
-  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", '1' AS "version", '6ca8453704b1c560' AS "fingerprint",
-  '{{ invocation_id }}' AS "run_id"
-FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"review_aspects\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"overall\":{\"description\":\"The writer''s verdict on the whole\",\"type\":[\"string\"],\"enum\":[\"positive\",\"negative\",\"mixed\",\"neutral\"]},\"aspects\":{\"description\":\"Every aspect that is judged, each once\",\"type\":[\"array\"],\"maxItems\":10,\"items\":{\"type\":[\"object\"],\"properties\":{\"aspect\":{\"description\":\"What is judged\",\"type\":[\"string\"],\"enum\":[\"quality\",\"durability\",\"ease_of_use\",\"design\",\"size_fit\",\"price\",\"delivery\",\"packaging\",\"customer_service\",\"other\"]},\"sentiment\":{\"description\":\"How it is judged\",\"type\":[\"string\"],\"enum\":[\"positive\",\"negative\",\"mixed\"]},\"quote\":{\"description\":\"Words that show it, copied exactly\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"aspect\",\"sentiment\",\"quote\"],\"additionalProperties\":false}}},\"required\":[\"overall\",\"aspects\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":900},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"overall\\\":\\\"negative\\\",\\\"aspects\\\":[{\\\"aspect\\\":\\\"price\\\",\\\"sentiment\\\":\\\"mixed\\\",\\\"quote\\\":\\\"review_aspects\\\"},{\\\"aspect\\\":\\\"other\\\",\\\"sentiment\\\":\\\"negative\\\",\\\"quote\\\":\\\"review_aspects\\\"}]}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
+  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", a."request_id", a."served_model", a."served_fingerprint",
+  {{ facts_of('version') }} AS "version", {{ facts_of('fingerprint') }} AS "fingerprint", '{{ invocation_id }}' AS "run_id"
+FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"review_aspects\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"overall\":{\"description\":\"The writer''s verdict on the whole\",\"type\":[\"string\"],\"enum\":[\"positive\",\"negative\",\"mixed\",\"neutral\"]},\"aspects\":{\"description\":\"Every aspect that is judged, each once\",\"type\":[\"array\"],\"maxItems\":10,\"items\":{\"type\":[\"object\"],\"properties\":{\"aspect\":{\"description\":\"What is judged\",\"type\":[\"string\"],\"enum\":[\"quality\",\"durability\",\"ease_of_use\",\"design\",\"size_fit\",\"price\",\"delivery\",\"packaging\",\"customer_service\",\"other\"]},\"sentiment\":{\"description\":\"How it is judged\",\"type\":[\"string\"],\"enum\":[\"positive\",\"negative\",\"mixed\"]},\"quote\":{\"description\":\"Words that show it, copied exactly\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"aspect\",\"sentiment\",\"quote\"],\"additionalProperties\":false}}},\"required\":[\"overall\",\"aspects\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":900},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"overall\\\":\\\"negative\\\",\\\"aspects\\\":[{\\\"aspect\\\":\\\"price\\\",\\\"sentiment\\\":\\\"mixed\\\",\\\"quote\\\":\\\"review_aspects\\\"},{\\\"aspect\\\":\\\"other\\\",\\\"sentiment\\\":\\\"negative\\\",\\\"quote\\\":\\\"review_aspects\\\"}]}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: review_aspects has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -156,8 +168,11 @@ FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"review_as
 {% macro review_aspects__checked(prompts, responses) -%}
 {%- if target.type == 'databricks' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) AS `answer`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+    TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
+      WHEN CONTAINS(`response`, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM `response`), '<think>')
+        THEN SUBSTRING(`response`, NULLIF(INSTR(`response`, '</think>'), 0) - 1 + 9)
+      ELSE `response` END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
@@ -225,7 +240,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 ), judged_rows AS (
-  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+    COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
     CASE
       WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
       WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -240,11 +256,14 @@ WITH answered AS (
 )
 SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
   CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
-  `_error`, `_error_detail`, `_repaired` FROM judged_rows
+  `_asked_at`, `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'snowflake' -%}
 WITH answered AS (
-  SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason,
-    TRIM(REGEXP_REPLACE(TRIM(response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') AS answer,
+  SELECT request_hash, attempt, asked_at, run_id, model, served_model, response, call_error, finish_reason,
+    TRIM(REGEXP_REPLACE(TRIM(CASE
+      WHEN CONTAINS(response, '</think>') AND STARTSWITH(TRIM(response, ' \t\r\n'), '<think>')
+        THEN SUBSTR(response, NULLIF(POSITION('</think>', response), 0) - 1 + 9)
+      ELSE response END, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') AS answer,
     CASE WHEN response IS NULL THEN SUBSTR(raw, 1, 500) END AS unread
   FROM {{ responses }} WHERE request_hash IN (SELECT request_hash FROM {{ prompts }})
 ), parsed AS (
@@ -304,7 +323,8 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
 ), judged_rows AS (
-  SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model,
+  SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, COALESCE(r.served_model, r.model) AS _model,
+    r.asked_at AS _asked_at,
     CASE
       WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
       WHEN p.request_hash IS NULL THEN 'NO_INPUT'
@@ -317,11 +337,14 @@ WITH answered AS (
   FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1
 )
 SELECT id, CASE WHEN _error IS NOT NULL THEN prompt END AS prompt, request_hash, CASE WHEN _error IS NOT NULL THEN response END AS response,
-  CASE WHEN _error IS NULL THEN answer END AS answer, _attempts, _model, _error, _error_detail, _repaired FROM judged_rows
+  CASE WHEN _error IS NULL THEN answer END AS answer, _attempts, _model, _asked_at, _error, _error_detail, _repaired FROM judged_rows
 {%- elif target.type == 'bigquery' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    TRIM(REGEXP_REPLACE(TRIM(`response`, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n') AS `answer`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+    TRIM(REGEXP_REPLACE(TRIM(CASE
+      WHEN STRPOS(`response`, '</think>') > 0 AND STARTS_WITH(TRIM(`response`, ' \t\r\n'), '<think>')
+        THEN SUBSTR(`response`, NULLIF(STRPOS(`response`, '</think>'), 0) - 1 + 9)
+      ELSE `response` END, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n') AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
@@ -387,7 +410,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 ), judged_rows AS (
-  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+    COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
     CASE
       WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
       WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -402,14 +426,16 @@ WITH answered AS (
 )
 SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
   CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
-  `_error`, `_error_detail`, `_repaired` FROM judged_rows
+  `_asked_at`, `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'spark' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
     CASE
       WHEN STARTSWITH(`response`, '{') AND ENDSWITH(`response`, '}') THEN `response`
-      ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1'))
-    END AS `answer`,
+      ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
+        WHEN CONTAINS(`response`, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM `response`), '<think>')
+          THEN SUBSTRING(`response`, NULLIF(INSTR(`response`, '</think>'), 0) - 1 + 9)
+        ELSE `response` END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) END AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
@@ -470,7 +496,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 ), judged_rows AS (
-  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+    COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
     CASE
       WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
       WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -485,11 +512,14 @@ WITH answered AS (
 )
 SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
   CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
-  `_error`, `_error_detail`, `_repaired` FROM judged_rows
+  `_asked_at`, `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'duckdb' -%}
 WITH answered AS (
-  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason",
-    REGEXP_REPLACE(REGEXP_REPLACE(LTRIM("response", E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1') AS "answer"
+  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "served_model", "response", "call_error", "finish_reason",
+    REGEXP_REPLACE(REGEXP_REPLACE(LTRIM(CASE
+      WHEN CONTAINS("response", '</think>') AND STARTS_WITH(REGEXP_REPLACE(LTRIM("response", E' \t\r\n'), '[ \t\r\n]+$', ''), '<think>')
+        THEN SUBSTRING("response", NULLIF(STRPOS("response", '</think>'), 0) - 1 + 9)
+      ELSE "response" END, E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1') AS "answer"
   FROM {{ responses }} WHERE "request_hash" IN (SELECT "request_hash" FROM {{ prompts }})
 ), parsed AS (
   SELECT *, CASE
@@ -552,7 +582,8 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
   FROM judged
 ), judged_rows AS (
-  SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
+  SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts",
+    COALESCE(r."served_model", r."model") AS "_model", r."asked_at" AS "_asked_at",
     CASE
       WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
       WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
@@ -566,24 +597,25 @@ WITH answered AS (
 )
 SELECT "id", CASE WHEN "_error" IS NOT NULL THEN "prompt" END AS "prompt", "request_hash",
   CASE WHEN "_error" IS NOT NULL THEN "response" END AS "response", CASE WHEN "_error" IS NULL THEN "answer" END AS "answer", "_attempts", "_model",
-  "_error", "_error_detail", "_repaired" FROM judged_rows
+  "_asked_at", "_error", "_error_detail", "_repaired" FROM judged_rows
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: review_aspects has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
 {%- endmacro %}
 
 {% macro review_aspects__enriched(checked) -%}
+{%- set facts_of = review_aspects__facts -%}
 {%- if target.type == 'databricks' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.overall', 'string') AS `overall`,
   TRANSFORM(TRY_VARIANT_GET(`doc`, '$.aspects', 'array<variant>'), x0 -> CASE WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
     THEN NAMED_STRUCT('aspect', TRY_VARIANT_GET(x0, '$.aspect', 'string'), 'sentiment', TRY_VARIANT_GET(x0, '$.sentiment', 'string'), 'quote',
       TRY_VARIANT_GET(x0, '$.quote', 'string')) END) AS `aspects`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint` FROM accepted
+  `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
 {%- elif target.type == 'snowflake' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM {{ checked }} WHERE _error IS NULL)
 SELECT id, CAST(GET(doc, 'overall') AS VARCHAR) AS overall, AS_ARRAY(GET(doc, 'aspects')) AS aspects, request_hash AS _request_hash, _model,
-  '1' AS _version, '6ca8453704b1c560' AS _fingerprint FROM accepted
+  {{ facts_of('version') }} AS _version, {{ facts_of('fingerprint') }} AS _fingerprint, _asked_at FROM accepted
 {%- elif target.type == 'bigquery' -%}
 WITH accepted AS (
   SELECT *, SAFE.PARSE_JSON(CASE
@@ -598,14 +630,14 @@ SELECT `id`, JSON_VALUE(`doc`['overall']) AS `overall`,
     THEN STRUCT(JSON_VALUE(x0['aspect']) AS `aspect`, JSON_VALUE(x0['sentiment']) AS `sentiment`, JSON_VALUE(x0['quote']) AS `quote`)
   END
   FROM UNNEST(JSON_QUERY_ARRAY(`doc`['aspects'])) AS x0 WITH OFFSET AS o0 ORDER BY o0) AS `aspects`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint` FROM accepted
+  `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
 {%- elif target.type == 'spark' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.overall', 'string') AS `overall`,
   TRANSFORM(TRY_VARIANT_GET(`doc`, '$.aspects', 'array<variant>'), x0 -> CASE WHEN TRY_VARIANT_GET(x0, '$', 'struct<x: variant>') IS NOT NULL
     THEN NAMED_STRUCT('aspect', TRY_VARIANT_GET(x0, '$.aspect', 'string'), 'sentiment', TRY_VARIANT_GET(x0, '$.sentiment', 'string'), 'quote',
       TRY_VARIANT_GET(x0, '$.quote', 'string')) END) AS `aspects`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '6ca8453704b1c560' AS `_fingerprint` FROM accepted
+  `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
 {%- elif target.type == 'duckdb' -%}
 WITH accepted AS (
   SELECT *, JSON_TRANSFORM(CAST("answer" AS JSON), '{"overall":"JSON","aspects":"JSON"}') AS "doc"
@@ -616,7 +648,7 @@ SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'overall'), '$') AS "over
     THEN LIST_TRANSFORM(JSON_EXTRACT(STRUCT_EXTRACT("doc", 'aspects'), '$[*]'), LAMBDA x0 : CASE WHEN JSON_TYPE(x0) = 'OBJECT'
       THEN {'aspect': JSON_EXTRACT_STRING(x0, '/aspect'), 'sentiment': JSON_EXTRACT_STRING(x0, '/sentiment'), 'quote': JSON_EXTRACT_STRING(x0, '/quote')}
     END) END AS "aspects",
-  "request_hash" AS "_request_hash", "_model", '1' AS "_version", '6ca8453704b1c560' AS "_fingerprint" FROM accepted
+  "request_hash" AS "_request_hash", "_model", {{ facts_of('version') }} AS "_version", {{ facts_of('fingerprint') }} AS "_fingerprint", "_asked_at" FROM accepted
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: review_aspects has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -624,19 +656,19 @@ SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'overall'), '$') AS "over
 
 {% macro review_aspects__quarantine(checked) -%}
 {%- if target.type == 'databricks' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'snowflake' -%}
-SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash
+SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash, _asked_at
 FROM {{ checked }} WHERE _error IS NOT NULL
 {%- elif target.type == 'bigquery' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'spark' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'duckdb' -%}
-SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash"
+SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash", "_asked_at"
 FROM {{ checked }} WHERE "_error" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: review_aspects has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}

@@ -1,6 +1,15 @@
 {#- The ready-made enrichment support_ticket, made by sqlenrich 0.1.0: Intent, urgency and product of a support ticket, and whether a person must answer. -#}
+{% macro support_ticket__facts(name) -%}
+{{- {
+  "made_by": "0.1.0",
+  "fingerprint": "'1892e31aefbf5236'",
+  "version": {"databricks": "'1'", "snowflake": "'1'", "bigquery": "'1'", "spark": "'1'", "duckdb": "'1'"}[target.type]
+}[name] -}}
+{%- endmacro %}
+
 {% macro support_ticket__prompts(source) -%}
-{{- sqlenrich.made_for("0.1.0", "support_ticket") -}}
+{%- set facts_of = support_ticket__facts -%}
+{{- sqlenrich.made_for(facts_of('made_by'), "support_ticket") -}}
 {%- if target.type == 'databricks' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -29,7 +38,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('ce0d604f64986ed85266cb3ae6172d042835cf304450ad275c1e1b4ee521ee5a' || `prompt`)) END AS `request_hash`
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('509753c96ff6a1d5d2d41b2150b9c614bc8771e83b7d2cf63865c07149194258' || `prompt`)) END AS `request_hash`
 FROM rendered
 {%- elif target.type == 'spark' -%}
 WITH rendered AS (
@@ -49,7 +58,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"support_ticket\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"intent\":{\"description\":\"What the customer wants\",\"type\":[\"string\"],\"enum\":[\"how_to\",\"bug\",\"outage\",\"billing\",\"refund\",\"account_access\",\"cancellation\",\"feature_request\",\"complaint\",\"other\"]},\"urgency\":{\"description\":\"1 nothing to do, 5 emergency\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":5},\"product\":{\"description\":\"Product concerned; leave out if none is named or clear\",\"type\":[\"string\"],\"enum\":[\"web_app\",\"mobile_app\",\"api\",\"card_reader\"]},\"needs_human\":{\"description\":\"Whether a person must act or decide\",\"type\":[\"boolean\"]},\"summary\":{\"description\":\"One English sentence, at most 25 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"intent\",\"urgency\",\"needs_human\",\"summary\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":250},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"intent\\\":\\\"outage\\\",\\\"urgency\\\":2,\\\"needs_human\\\":true,\\\"summary\\\":\\\"support_ticket\\\"}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"support_ticket\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"intent\":{\"description\":\"What the customer wants\",\"type\":[\"string\"],\"enum\":[\"how_to\",\"bug\",\"outage\",\"billing\",\"refund\",\"account_access\",\"cancellation\",\"feature_request\",\"complaint\",\"other\"]},\"urgency\":{\"description\":\"1 nothing to do, 5 emergency\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":5},\"product\":{\"description\":\"Product concerned; leave out if none is named or clear\",\"type\":[\"string\"],\"enum\":[\"web_app\",\"mobile_app\",\"api\",\"card_reader\"]},\"needs_human\":{\"description\":\"Whether a person must act or decide\",\"type\":[\"boolean\"]},\"summary\":{\"description\":\"One English sentence, at most 25 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"intent\",\"urgency\",\"needs_human\",\"summary\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":250},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"intent\\\":\\\"outage\\\",\\\"urgency\\\":2,\\\"needs_human\\\":true,\\\"summary\\\":\\\"support_ticket\\\"}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: support_ticket has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -102,42 +111,45 @@ WHERE p."request_hash" IS NOT NULL AND (asked."attempt" IS NULL OR (asked."settl
 {%- endmacro %}
 
 {% macro support_ticket__responses(pending) -%}
+{%- set facts_of = support_ticket__facts -%}
 {%- if target.type == 'databricks' -%}
-SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, '1' AS `version`,
-  '1892e31aefbf5236' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
+SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, {{ facts_of('version') }} AS `version`,
+  {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   COALESCE(to_json(ai_query('system.ai.meta-llama-3-3-70b-instruct', prompt,
     responseFormat => '{"type":"json_schema","json_schema":{"name":"support_ticket","schema":{"type":"object","properties":{"intent":{"type":"string","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"integer","description":"1 nothing to do, 5 emergency"},"product":{"type":"string","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"boolean","description":"Whether a person must act or decide"},"summary":{"type":"string","description":"One English sentence, at most 25 words"}},"required":["intent","urgency","needs_human","summary"],"additionalProperties":false}}}',
     modelParameters => named_struct('temperature', 0, 'max_tokens', 250), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
 FROM {{ pending }}
 {%- elif target.type == 'snowflake' -%}
-SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, '1' AS version, '1892e31aefbf5236' AS fingerprint,
+SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, {{ facts_of('version') }} AS version, {{ facts_of('fingerprint') }} AS fingerprint,
   '{{ invocation_id }}' AS run_id, SYSDATE() AS asked_at,
   COALESCE(TO_JSON(AI_COMPLETE(model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 250},
     response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'intent': {'type': 'string', 'description': 'What the customer wants', 'enum': ['how_to', 'bug', 'outage', 'billing', 'refund', 'account_access', 'cancellation', 'feature_request', 'complaint', 'other']}, 'urgency': {'type': 'integer', 'description': '1 nothing to do, 5 emergency'}, 'product': {'type': 'string', 'description': 'Product concerned; leave out if none is named or clear', 'enum': ['web_app', 'mobile_app', 'api', 'card_reader']}, 'needs_human': {'type': 'boolean', 'description': 'Whether a person must act or decide'}, 'summary': {'type': 'string', 'description': 'One English sentence, at most 25 words'}}, 'required': ['intent', 'urgency', 'needs_human', 'summary'], 'additionalProperties': FALSE}},
     show_details => TRUE, return_error_details => TRUE)), 'null') AS raw
 FROM {{ pending }}
 {%- elif target.type == 'bigquery' -%}
-SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`,
-  '1892e31aefbf5236' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
+SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, {{ facts_of('version') }} AS `version`,
+  {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
 FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
-  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"intent":{"type":"STRING","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"INTEGER","description":"1 nothing to do, 5 emergency","minimum":1,"maximum":5},"product":{"type":"STRING","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"BOOLEAN","description":"Whether a person must act or decide"},"summary":{"type":"STRING","description":"One English sentence, at most 25 words"}},"propertyOrdering":["intent","urgency","product","needs_human","summary"],"required":["intent","urgency","needs_human","summary"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":250}}' AS model_params)) AS answer
+  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"intent":{"type":"STRING","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"INTEGER","description":"1 nothing to do, 5 emergency","minimum":1,"maximum":5},"product":{"type":"STRING","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"BOOLEAN","description":"Whether a person must act or decide"},"summary":{"type":"STRING","description":"One English sentence, at most 25 words"}},"propertyOrdering":["intent","urgency","product","needs_human","summary"],"required":["intent","urgency","needs_human","summary"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2298}}' AS model_params)) AS answer
 {%- elif target.type == 'spark' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
   COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'),
-    CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
+    CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+        NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')) IS NULL
       AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
        OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN '' END) AS `response`,
-  COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) AS `call_error`,
-  COALESCE(
-    REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''))), CONCAT(
+  COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+    NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')) AS `call_error`,
+  COALESCE(REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+      NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), ''))),
+    CONCAT(
       'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
       'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
       'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')),
-    FALSE) AS `retryable`,
-  'default' AS `model`, '1' AS `version`, '1892e31aefbf5236' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
-  'ai_query a07406f2' AS `read_by`
+      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')), FALSE) AS `retryable`,
+  'default' AS `model`, {{ facts_of('version') }} AS `version`, {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
+  'ai_query 4dd10777' AS `read_by`
 FROM (SELECT `request_hash`, `attempt`,
    COALESCE(to_json(ai_query('default', prompt,
      responseFormat => '{"type":"json_schema","json_schema":{"name":"support_ticket","schema":{"type":"object","properties":{"intent":{"type":"string","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"integer","description":"1 nothing to do, 5 emergency","minimum":1,"maximum":5},"product":{"type":"string","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"boolean","description":"Whether a person must act or decide"},"summary":{"type":"string","description":"One English sentence, at most 25 words","minLength":1,"maxLength":200}},"required":["intent","urgency","needs_human","summary"],"additionalProperties":false}}}',
@@ -145,9 +157,9 @@ FROM (SELECT `request_hash`, `attempt`,
  FROM {{ pending }}) AS asked
 {%- elif target.type == 'duckdb' -%}
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
-  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", '1' AS "version", '1892e31aefbf5236' AS "fingerprint",
-  '{{ invocation_id }}' AS "run_id"
-FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"support_ticket\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"intent\":{\"description\":\"What the customer wants\",\"type\":[\"string\"],\"enum\":[\"how_to\",\"bug\",\"outage\",\"billing\",\"refund\",\"account_access\",\"cancellation\",\"feature_request\",\"complaint\",\"other\"]},\"urgency\":{\"description\":\"1 nothing to do, 5 emergency\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":5},\"product\":{\"description\":\"Product concerned; leave out if none is named or clear\",\"type\":[\"string\"],\"enum\":[\"web_app\",\"mobile_app\",\"api\",\"card_reader\"]},\"needs_human\":{\"description\":\"Whether a person must act or decide\",\"type\":[\"boolean\"]},\"summary\":{\"description\":\"One English sentence, at most 25 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"intent\",\"urgency\",\"needs_human\",\"summary\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":250},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"intent\\\":\\\"outage\\\",\\\"urgency\\\":2,\\\"needs_human\\\":true,\\\"summary\\\":\\\"support_ticket\\\"}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
+  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", a."request_id", a."served_model", a."served_fingerprint",
+  {{ facts_of('version') }} AS "version", {{ facts_of('fingerprint') }} AS "fingerprint", '{{ invocation_id }}' AS "run_id"
+FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"support_ticket\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"intent\":{\"description\":\"What the customer wants\",\"type\":[\"string\"],\"enum\":[\"how_to\",\"bug\",\"outage\",\"billing\",\"refund\",\"account_access\",\"cancellation\",\"feature_request\",\"complaint\",\"other\"]},\"urgency\":{\"description\":\"1 nothing to do, 5 emergency\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":5},\"product\":{\"description\":\"Product concerned; leave out if none is named or clear\",\"type\":[\"string\"],\"enum\":[\"web_app\",\"mobile_app\",\"api\",\"card_reader\"]},\"needs_human\":{\"description\":\"Whether a person must act or decide\",\"type\":[\"boolean\"]},\"summary\":{\"description\":\"One English sentence, at most 25 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"intent\",\"urgency\",\"needs_human\",\"summary\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":250},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"intent\\\":\\\"outage\\\",\\\"urgency\\\":2,\\\"needs_human\\\":true,\\\"summary\\\":\\\"support_ticket\\\"}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: support_ticket has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -156,8 +168,11 @@ FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"support_t
 {% macro support_ticket__checked(prompts, responses) -%}
 {%- if target.type == 'databricks' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) AS `answer`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+    TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
+      WHEN CONTAINS(`response`, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM `response`), '<think>')
+        THEN SUBSTRING(`response`, NULLIF(INSTR(`response`, '</think>'), 0) - 1 + 9)
+      ELSE `response` END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
@@ -220,7 +235,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 ), judged_rows AS (
-  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+    COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
     CASE
       WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
       WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -235,11 +251,14 @@ WITH answered AS (
 )
 SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
   CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
-  `_error`, `_error_detail`, `_repaired` FROM judged_rows
+  `_asked_at`, `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'snowflake' -%}
 WITH answered AS (
-  SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason,
-    TRIM(REGEXP_REPLACE(TRIM(response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') AS answer,
+  SELECT request_hash, attempt, asked_at, run_id, model, served_model, response, call_error, finish_reason,
+    TRIM(REGEXP_REPLACE(TRIM(CASE
+      WHEN CONTAINS(response, '</think>') AND STARTSWITH(TRIM(response, ' \t\r\n'), '<think>')
+        THEN SUBSTR(response, NULLIF(POSITION('</think>', response), 0) - 1 + 9)
+      ELSE response END, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') AS answer,
     CASE WHEN response IS NULL THEN SUBSTR(raw, 1, 500) END AS unread
   FROM {{ responses }} WHERE request_hash IN (SELECT request_hash FROM {{ prompts }})
 ), parsed AS (
@@ -295,7 +314,8 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
 ), judged_rows AS (
-  SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model,
+  SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, COALESCE(r.served_model, r.model) AS _model,
+    r.asked_at AS _asked_at,
     CASE
       WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
       WHEN p.request_hash IS NULL THEN 'NO_INPUT'
@@ -308,11 +328,14 @@ WITH answered AS (
   FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1
 )
 SELECT id, CASE WHEN _error IS NOT NULL THEN prompt END AS prompt, request_hash, CASE WHEN _error IS NOT NULL THEN response END AS response,
-  CASE WHEN _error IS NULL THEN answer END AS answer, _attempts, _model, _error, _error_detail, _repaired FROM judged_rows
+  CASE WHEN _error IS NULL THEN answer END AS answer, _attempts, _model, _asked_at, _error, _error_detail, _repaired FROM judged_rows
 {%- elif target.type == 'bigquery' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    TRIM(REGEXP_REPLACE(TRIM(`response`, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n') AS `answer`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+    TRIM(REGEXP_REPLACE(TRIM(CASE
+      WHEN STRPOS(`response`, '</think>') > 0 AND STARTS_WITH(TRIM(`response`, ' \t\r\n'), '<think>')
+        THEN SUBSTR(`response`, NULLIF(STRPOS(`response`, '</think>'), 0) - 1 + 9)
+      ELSE `response` END, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n') AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
@@ -372,7 +395,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 ), judged_rows AS (
-  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+    COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
     CASE
       WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
       WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -387,14 +411,16 @@ WITH answered AS (
 )
 SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
   CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
-  `_error`, `_error_detail`, `_repaired` FROM judged_rows
+  `_asked_at`, `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'spark' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
     CASE
       WHEN STARTSWITH(`response`, '{') AND ENDSWITH(`response`, '}') THEN `response`
-      ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1'))
-    END AS `answer`,
+      ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
+        WHEN CONTAINS(`response`, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM `response`), '<think>')
+          THEN SUBSTRING(`response`, NULLIF(INSTR(`response`, '</think>'), 0) - 1 + 9)
+        ELSE `response` END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) END AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
@@ -450,7 +476,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 ), judged_rows AS (
-  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+    COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
     CASE
       WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
       WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -465,11 +492,14 @@ WITH answered AS (
 )
 SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
   CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
-  `_error`, `_error_detail`, `_repaired` FROM judged_rows
+  `_asked_at`, `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'duckdb' -%}
 WITH answered AS (
-  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason",
-    REGEXP_REPLACE(REGEXP_REPLACE(LTRIM("response", E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1') AS "answer"
+  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "served_model", "response", "call_error", "finish_reason",
+    REGEXP_REPLACE(REGEXP_REPLACE(LTRIM(CASE
+      WHEN CONTAINS("response", '</think>') AND STARTS_WITH(REGEXP_REPLACE(LTRIM("response", E' \t\r\n'), '[ \t\r\n]+$', ''), '<think>')
+        THEN SUBSTRING("response", NULLIF(STRPOS("response", '</think>'), 0) - 1 + 9)
+      ELSE "response" END, E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1') AS "answer"
   FROM {{ responses }} WHERE "request_hash" IN (SELECT "request_hash" FROM {{ prompts }})
 ), parsed AS (
   SELECT *, CASE
@@ -530,7 +560,8 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
   FROM judged
 ), judged_rows AS (
-  SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
+  SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts",
+    COALESCE(r."served_model", r."model") AS "_model", r."asked_at" AS "_asked_at",
     CASE
       WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
       WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
@@ -544,25 +575,26 @@ WITH answered AS (
 )
 SELECT "id", CASE WHEN "_error" IS NOT NULL THEN "prompt" END AS "prompt", "request_hash",
   CASE WHEN "_error" IS NOT NULL THEN "response" END AS "response", CASE WHEN "_error" IS NULL THEN "answer" END AS "answer", "_attempts", "_model",
-  "_error", "_error_detail", "_repaired" FROM judged_rows
+  "_asked_at", "_error", "_error_detail", "_repaired" FROM judged_rows
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: support_ticket has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
 {%- endmacro %}
 
 {% macro support_ticket__enriched(checked) -%}
+{%- set facts_of = support_ticket__facts -%}
 {%- if target.type == 'databricks' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.intent', 'string') AS `intent`, TRY_VARIANT_GET(`doc`, '$.urgency', 'bigint') AS `urgency`,
   TRY_VARIANT_GET(`doc`, '$.product', 'string') AS `product`, TRY_VARIANT_GET(`doc`, '$.needs_human', 'boolean') AS `needs_human`,
-  TRY_VARIANT_GET(`doc`, '$.summary', 'string') AS `summary`, `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`,
-  '1892e31aefbf5236' AS `_fingerprint` FROM accepted
+  TRY_VARIANT_GET(`doc`, '$.summary', 'string') AS `summary`, `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`,
+  {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
 {%- elif target.type == 'snowflake' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM {{ checked }} WHERE _error IS NULL)
 SELECT id, CAST(GET(doc, 'intent') AS VARCHAR) AS intent, TRY_TO_NUMBER(CAST(GET(doc, 'urgency') AS VARCHAR), 38, 0) AS urgency,
   CAST(GET(doc, 'product') AS VARCHAR) AS product, AS_BOOLEAN(GET(doc, 'needs_human')) AS needs_human,
-  CAST(GET(doc, 'summary') AS VARCHAR) AS summary, request_hash AS _request_hash, _model, '1' AS _version, '1892e31aefbf5236' AS _fingerprint
-FROM accepted
+  CAST(GET(doc, 'summary') AS VARCHAR) AS summary, request_hash AS _request_hash, _model, {{ facts_of('version') }} AS _version, {{ facts_of('fingerprint') }} AS _fingerprint,
+  _asked_at FROM accepted
 {%- elif target.type == 'bigquery' -%}
 WITH accepted AS (
   SELECT *, SAFE.PARSE_JSON(CASE
@@ -574,14 +606,14 @@ WITH accepted AS (
 )
 SELECT `id`, JSON_VALUE(`doc`['intent']) AS `intent`, SAFE_CAST(SAFE_CAST(JSON_VALUE(`doc`['urgency']) AS BIGNUMERIC) AS INT64) AS `urgency`,
   JSON_VALUE(`doc`['product']) AS `product`, SAFE_CAST(JSON_VALUE(`doc`['needs_human']) AS BOOL) AS `needs_human`,
-  JSON_VALUE(`doc`['summary']) AS `summary`, `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, '1892e31aefbf5236' AS `_fingerprint`
-FROM accepted
+  JSON_VALUE(`doc`['summary']) AS `summary`, `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`,
+  `_asked_at` FROM accepted
 {%- elif target.type == 'spark' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.intent', 'string') AS `intent`, TRY_VARIANT_GET(`doc`, '$.urgency', 'bigint') AS `urgency`,
   TRY_VARIANT_GET(`doc`, '$.product', 'string') AS `product`, TRY_VARIANT_GET(`doc`, '$.needs_human', 'boolean') AS `needs_human`,
-  TRY_VARIANT_GET(`doc`, '$.summary', 'string') AS `summary`, `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`,
-  '1892e31aefbf5236' AS `_fingerprint` FROM accepted
+  TRY_VARIANT_GET(`doc`, '$.summary', 'string') AS `summary`, `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`,
+  {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
 {%- elif target.type == 'duckdb' -%}
 WITH accepted AS (
   SELECT *,
@@ -592,8 +624,8 @@ SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'intent'), '$') AS "inten
   TRY_CAST(JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'urgency'), '$') AS BIGINT) AS "urgency",
   JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'product'), '$') AS "product",
   TRY_CAST(JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'needs_human'), '$') AS BOOLEAN) AS "needs_human",
-  JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'summary'), '$') AS "summary", "request_hash" AS "_request_hash", "_model", '1' AS "_version",
-  '1892e31aefbf5236' AS "_fingerprint" FROM accepted
+  JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'summary'), '$') AS "summary", "request_hash" AS "_request_hash", "_model", {{ facts_of('version') }} AS "_version",
+  {{ facts_of('fingerprint') }} AS "_fingerprint", "_asked_at" FROM accepted
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: support_ticket has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -601,19 +633,19 @@ SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'intent'), '$') AS "inten
 
 {% macro support_ticket__quarantine(checked) -%}
 {%- if target.type == 'databricks' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'snowflake' -%}
-SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash
+SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash, _asked_at
 FROM {{ checked }} WHERE _error IS NOT NULL
 {%- elif target.type == 'bigquery' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'spark' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'duckdb' -%}
-SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash"
+SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash", "_asked_at"
 FROM {{ checked }} WHERE "_error" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: support_ticket has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}

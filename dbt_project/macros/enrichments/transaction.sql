@@ -1,6 +1,15 @@
 {#- The ready-made enrichment transaction, made by sqlenrich 0.1.0: Merchant, category and recurrence of a bank or card statement line. -#}
+{% macro transaction__facts(name) -%}
+{{- {
+  "made_by": "0.1.0",
+  "fingerprint": "'bbb4b300e9a6ca56'",
+  "version": {"databricks": "'1'", "snowflake": "'1'", "bigquery": "'1'", "spark": "'1'", "duckdb": "'1'"}[target.type]
+}[name] -}}
+{%- endmacro %}
+
 {% macro transaction__prompts(source) -%}
-{{- sqlenrich.made_for("0.1.0", "transaction") -}}
+{%- set facts_of = transaction__facts -%}
+{{- sqlenrich.made_for(facts_of('made_by'), "transaction") -}}
 {%- if target.type == 'databricks' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -35,7 +44,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('7184bd698542cba533605551dbd77920fc6ce303b1ac18269f903ec3176935df' || `prompt`)) END AS `request_hash`
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('028fb570bfc3df488de7694b72046ec61c4bd5879b91645ca001cb58f4d87ffd' || `prompt`)) END AS `request_hash`
 FROM rendered
 {%- elif target.type == 'spark' -%}
 WITH rendered AS (
@@ -59,7 +68,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"transaction\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"merchant\":{\"description\":\"Clean name, or unknown\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":60},\"category\":{\"description\":\"What the money was for\",\"type\":[\"string\"],\"enum\":[\"groceries\",\"restaurants\",\"transport\",\"fuel\",\"travel\",\"shopping\",\"entertainment\",\"software\",\"utilities\",\"telecom\",\"housing\",\"health\",\"insurance\",\"education\",\"taxes\",\"fees\",\"loan\",\"cash\",\"transfer\",\"income\",\"refund\",\"donation\",\"other\"]},\"is_recurring\":{\"description\":\"Whether a contract makes it repeat\",\"type\":[\"boolean\"]},\"country\":{\"description\":\"ISO 3166 alpha-2; leave out if not shown\",\"type\":[\"string\"],\"pattern\":\"^[A-Z]{2}$\"}},\"required\":[\"merchant\",\"category\",\"is_recurring\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":120},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"merchant\\\":\\\"transaction\\\",\\\"category\\\":\\\"utilities\\\",\\\"is_recurring\\\":true,\\\"country\\\":\\\"XO\\\"}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"transaction\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"merchant\":{\"description\":\"Clean name, or unknown\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":60},\"category\":{\"description\":\"What the money was for\",\"type\":[\"string\"],\"enum\":[\"groceries\",\"restaurants\",\"transport\",\"fuel\",\"travel\",\"shopping\",\"entertainment\",\"software\",\"utilities\",\"telecom\",\"housing\",\"health\",\"insurance\",\"education\",\"taxes\",\"fees\",\"loan\",\"cash\",\"transfer\",\"income\",\"refund\",\"donation\",\"other\"]},\"is_recurring\":{\"description\":\"Whether a contract makes it repeat\",\"type\":[\"boolean\"]},\"country\":{\"description\":\"ISO 3166 alpha-2; leave out if not shown\",\"type\":[\"string\"],\"pattern\":\"^[A-Z]{2}$\"}},\"required\":[\"merchant\",\"category\",\"is_recurring\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":120},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"merchant\\\":\\\"transaction\\\",\\\"category\\\":\\\"utilities\\\",\\\"is_recurring\\\":true,\\\"country\\\":\\\"XO\\\"}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: transaction has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -112,42 +121,45 @@ WHERE p."request_hash" IS NOT NULL AND (asked."attempt" IS NULL OR (asked."settl
 {%- endmacro %}
 
 {% macro transaction__responses(pending) -%}
+{%- set facts_of = transaction__facts -%}
 {%- if target.type == 'databricks' -%}
-SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, '1' AS `version`,
-  'bbb4b300e9a6ca56' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
+SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'system.ai.meta-llama-3-3-70b-instruct' AS `model`, {{ facts_of('version') }} AS `version`,
+  {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   COALESCE(to_json(ai_query('system.ai.meta-llama-3-3-70b-instruct', prompt,
     responseFormat => '{"type":"json_schema","json_schema":{"name":"transaction","schema":{"type":"object","properties":{"merchant":{"type":"string","description":"Clean name, or unknown"},"category":{"type":"string","description":"What the money was for","enum":["groceries","restaurants","transport","fuel","travel","shopping","entertainment","software","utilities","telecom","housing","health","insurance","education","taxes","fees","loan","cash","transfer","income","refund","donation","other"]},"is_recurring":{"type":"boolean","description":"Whether a contract makes it repeat"},"country":{"type":"string","description":"ISO 3166 alpha-2; leave out if not shown"}},"required":["merchant","category","is_recurring"],"additionalProperties":false}}}',
     modelParameters => named_struct('temperature', 0, 'max_tokens', 120), failOnError => FALSE), map('ignoreNullFields', 'false')), 'null') AS `raw`
 FROM {{ pending }}
 {%- elif target.type == 'snowflake' -%}
-SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, '1' AS version, 'bbb4b300e9a6ca56' AS fingerprint,
+SELECT request_hash, attempt, request_hash AS sent_hash, 'llama3.3-70b' AS model, {{ facts_of('version') }} AS version, {{ facts_of('fingerprint') }} AS fingerprint,
   '{{ invocation_id }}' AS run_id, SYSDATE() AS asked_at,
   COALESCE(TO_JSON(AI_COMPLETE(model => 'llama3.3-70b', prompt => prompt, model_parameters => {'temperature': 0, 'max_tokens': 120},
     response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': {'merchant': {'type': 'string', 'description': 'Clean name, or unknown'}, 'category': {'type': 'string', 'description': 'What the money was for', 'enum': ['groceries', 'restaurants', 'transport', 'fuel', 'travel', 'shopping', 'entertainment', 'software', 'utilities', 'telecom', 'housing', 'health', 'insurance', 'education', 'taxes', 'fees', 'loan', 'cash', 'transfer', 'income', 'refund', 'donation', 'other']}, 'is_recurring': {'type': 'boolean', 'description': 'Whether a contract makes it repeat'}, 'country': {'type': 'string', 'description': 'ISO 3166 alpha-2; leave out if not shown'}}, 'required': ['merchant', 'category', 'is_recurring'], 'additionalProperties': FALSE}},
     show_details => TRUE, return_error_details => TRUE)), 'null') AS raw
 FROM {{ pending }}
 {%- elif target.type == 'bigquery' -%}
-SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, '1' AS `version`,
-  'bbb4b300e9a6ca56' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
+SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, {{ facts_of('version') }} AS `version`,
+  {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
 FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
-  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"merchant":{"type":"STRING","description":"Clean name, or unknown"},"category":{"type":"STRING","description":"What the money was for","enum":["groceries","restaurants","transport","fuel","travel","shopping","entertainment","software","utilities","telecom","housing","health","insurance","education","taxes","fees","loan","cash","transfer","income","refund","donation","other"]},"is_recurring":{"type":"BOOLEAN","description":"Whether a contract makes it repeat"},"country":{"type":"STRING","description":"ISO 3166 alpha-2; leave out if not shown"}},"propertyOrdering":["merchant","category","is_recurring","country"],"required":["merchant","category","is_recurring"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":120}}' AS model_params)) AS answer
+  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"merchant":{"type":"STRING","description":"Clean name, or unknown"},"category":{"type":"STRING","description":"What the money was for","enum":["groceries","restaurants","transport","fuel","travel","shopping","entertainment","software","utilities","telecom","housing","health","insurance","education","taxes","fees","loan","cash","transfer","income","refund","donation","other"]},"is_recurring":{"type":"BOOLEAN","description":"Whether a contract makes it repeat"},"country":{"type":"STRING","description":"ISO 3166 alpha-2; leave out if not shown"}},"propertyOrdering":["merchant","category","is_recurring","country"],"required":["merchant","category","is_recurring"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2168}}' AS model_params)) AS answer
 {%- elif target.type == 'spark' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
   COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'),
-    CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
+    CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+        NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')) IS NULL
       AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
        OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN '' END) AS `response`,
-  COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) AS `call_error`,
-  COALESCE(
-    REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''))), CONCAT(
+  COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+    NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')) AS `call_error`,
+  COALESCE(REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+      NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), ''))),
+    CONCAT(
       'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
       'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
       'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')),
-    FALSE) AS `retryable`,
-  'default' AS `model`, '1' AS `version`, 'bbb4b300e9a6ca56' AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
-  'ai_query a07406f2' AS `read_by`
+      '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')), FALSE) AS `retryable`,
+  'default' AS `model`, {{ facts_of('version') }} AS `version`, {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`, `raw`,
+  'ai_query 4dd10777' AS `read_by`
 FROM (SELECT `request_hash`, `attempt`,
    COALESCE(to_json(ai_query('default', prompt,
      responseFormat => '{"type":"json_schema","json_schema":{"name":"transaction","schema":{"type":"object","properties":{"merchant":{"type":"string","description":"Clean name, or unknown","minLength":1,"maxLength":60},"category":{"type":"string","description":"What the money was for","enum":["groceries","restaurants","transport","fuel","travel","shopping","entertainment","software","utilities","telecom","housing","health","insurance","education","taxes","fees","loan","cash","transfer","income","refund","donation","other"]},"is_recurring":{"type":"boolean","description":"Whether a contract makes it repeat"},"country":{"type":"string","description":"ISO 3166 alpha-2; leave out if not shown","pattern":"^[A-Z]{2}$"}},"required":["merchant","category","is_recurring"],"additionalProperties":false}}}',
@@ -155,9 +167,9 @@ FROM (SELECT `request_hash`, `attempt`,
  FROM {{ pending }}) AS asked
 {%- elif target.type == 'duckdb' -%}
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
-  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", '1' AS "version", 'bbb4b300e9a6ca56' AS "fingerprint",
-  '{{ invocation_id }}' AS "run_id"
-FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"transaction\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"merchant\":{\"description\":\"Clean name, or unknown\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":60},\"category\":{\"description\":\"What the money was for\",\"type\":[\"string\"],\"enum\":[\"groceries\",\"restaurants\",\"transport\",\"fuel\",\"travel\",\"shopping\",\"entertainment\",\"software\",\"utilities\",\"telecom\",\"housing\",\"health\",\"insurance\",\"education\",\"taxes\",\"fees\",\"loan\",\"cash\",\"transfer\",\"income\",\"refund\",\"donation\",\"other\"]},\"is_recurring\":{\"description\":\"Whether a contract makes it repeat\",\"type\":[\"boolean\"]},\"country\":{\"description\":\"ISO 3166 alpha-2; leave out if not shown\",\"type\":[\"string\"],\"pattern\":\"^[A-Z]{2}$\"}},\"required\":[\"merchant\",\"category\",\"is_recurring\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":120},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"fence\"],\"sample\":\"{\\\"merchant\\\":\\\"transaction\\\",\\\"category\\\":\\\"utilities\\\",\\\"is_recurring\\\":true,\\\"country\\\":\\\"XO\\\"}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
+  a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", a."request_id", a."served_model", a."served_fingerprint",
+  {{ facts_of('version') }} AS "version", {{ facts_of('fingerprint') }} AS "fingerprint", '{{ invocation_id }}' AS "run_id"
+FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"transaction\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"merchant\":{\"description\":\"Clean name, or unknown\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":60},\"category\":{\"description\":\"What the money was for\",\"type\":[\"string\"],\"enum\":[\"groceries\",\"restaurants\",\"transport\",\"fuel\",\"travel\",\"shopping\",\"entertainment\",\"software\",\"utilities\",\"telecom\",\"housing\",\"health\",\"insurance\",\"education\",\"taxes\",\"fees\",\"loan\",\"cash\",\"transfer\",\"income\",\"refund\",\"donation\",\"other\"]},\"is_recurring\":{\"description\":\"Whether a contract makes it repeat\",\"type\":[\"boolean\"]},\"country\":{\"description\":\"ISO 3166 alpha-2; leave out if not shown\",\"type\":[\"string\"],\"pattern\":\"^[A-Z]{2}$\"}},\"required\":[\"merchant\",\"category\",\"is_recurring\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":120},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"merchant\\\":\\\"transaction\\\",\\\"category\\\":\\\"utilities\\\",\\\"is_recurring\\\":true,\\\"country\\\":\\\"XO\\\"}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: transaction has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -166,8 +178,11 @@ FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"transacti
 {% macro transaction__checked(prompts, responses) -%}
 {%- if target.type == 'databricks' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) AS `answer`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+    TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
+      WHEN CONTAINS(`response`, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM `response`), '<think>')
+        THEN SUBSTRING(`response`, NULLIF(INSTR(`response`, '</think>'), 0) - 1 + 9)
+      ELSE `response` END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
@@ -220,7 +235,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 ), judged_rows AS (
-  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+    COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
     CASE
       WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
       WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -235,11 +251,14 @@ WITH answered AS (
 )
 SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
   CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
-  `_error`, `_error_detail`, `_repaired` FROM judged_rows
+  `_asked_at`, `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'snowflake' -%}
 WITH answered AS (
-  SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason,
-    TRIM(REGEXP_REPLACE(TRIM(response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') AS answer,
+  SELECT request_hash, attempt, asked_at, run_id, model, served_model, response, call_error, finish_reason,
+    TRIM(REGEXP_REPLACE(TRIM(CASE
+      WHEN CONTAINS(response, '</think>') AND STARTSWITH(TRIM(response, ' \t\r\n'), '<think>')
+        THEN SUBSTR(response, NULLIF(POSITION('</think>', response), 0) - 1 + 9)
+      ELSE response END, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') AS answer,
     CASE WHEN response IS NULL THEN SUBSTR(raw, 1, 500) END AS unread
   FROM {{ responses }} WHERE request_hash IN (SELECT request_hash FROM {{ prompts }})
 ), parsed AS (
@@ -287,7 +306,8 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
 ), judged_rows AS (
-  SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model,
+  SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, COALESCE(r.served_model, r.model) AS _model,
+    r.asked_at AS _asked_at,
     CASE
       WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
       WHEN p.request_hash IS NULL THEN 'NO_INPUT'
@@ -300,11 +320,14 @@ WITH answered AS (
   FROM {{ prompts }} AS p LEFT JOIN ranked AS r ON r.request_hash = p.request_hash AND r.choice = 1
 )
 SELECT id, CASE WHEN _error IS NOT NULL THEN prompt END AS prompt, request_hash, CASE WHEN _error IS NOT NULL THEN response END AS response,
-  CASE WHEN _error IS NULL THEN answer END AS answer, _attempts, _model, _error, _error_detail, _repaired FROM judged_rows
+  CASE WHEN _error IS NULL THEN answer END AS answer, _attempts, _model, _asked_at, _error, _error_detail, _repaired FROM judged_rows
 {%- elif target.type == 'bigquery' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    TRIM(REGEXP_REPLACE(TRIM(`response`, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n') AS `answer`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+    TRIM(REGEXP_REPLACE(TRIM(CASE
+      WHEN STRPOS(`response`, '</think>') > 0 AND STARTS_WITH(TRIM(`response`, ' \t\r\n'), '<think>')
+        THEN SUBSTR(`response`, NULLIF(STRPOS(`response`, '</think>'), 0) - 1 + 9)
+      ELSE `response` END, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n') AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
@@ -358,7 +381,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 ), judged_rows AS (
-  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+    COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
     CASE
       WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
       WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -373,14 +397,16 @@ WITH answered AS (
 )
 SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
   CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
-  `_error`, `_error_detail`, `_repaired` FROM judged_rows
+  `_asked_at`, `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'spark' -%}
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
     CASE
       WHEN STARTSWITH(`response`, '{') AND ENDSWITH(`response`, '}') THEN `response`
-      ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1'))
-    END AS `answer`,
+      ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
+        WHEN CONTAINS(`response`, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM `response`), '<think>')
+          THEN SUBSTRING(`response`, NULLIF(INSTR(`response`, '</think>'), 0) - 1 + 9)
+        ELSE `response` END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) END AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM {{ responses }} WHERE `request_hash` IN (SELECT `request_hash` FROM {{ prompts }})
 ), parsed AS (
@@ -426,7 +452,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 ), judged_rows AS (
-  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
+  SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+    COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
     CASE
       WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
       WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -441,11 +468,14 @@ WITH answered AS (
 )
 SELECT `id`, CASE WHEN `_error` IS NOT NULL THEN `prompt` END AS `prompt`, `request_hash`,
   CASE WHEN `_error` IS NOT NULL THEN `response` END AS `response`, CASE WHEN `_error` IS NULL THEN `answer` END AS `answer`, `_attempts`, `_model`,
-  `_error`, `_error_detail`, `_repaired` FROM judged_rows
+  `_asked_at`, `_error`, `_error_detail`, `_repaired` FROM judged_rows
 {%- elif target.type == 'duckdb' -%}
 WITH answered AS (
-  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason",
-    REGEXP_REPLACE(REGEXP_REPLACE(LTRIM("response", E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1') AS "answer"
+  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "served_model", "response", "call_error", "finish_reason",
+    REGEXP_REPLACE(REGEXP_REPLACE(LTRIM(CASE
+      WHEN CONTAINS("response", '</think>') AND STARTS_WITH(REGEXP_REPLACE(LTRIM("response", E' \t\r\n'), '[ \t\r\n]+$', ''), '<think>')
+        THEN SUBSTRING("response", NULLIF(STRPOS("response", '</think>'), 0) - 1 + 9)
+      ELSE "response" END, E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1') AS "answer"
   FROM {{ responses }} WHERE "request_hash" IN (SELECT "request_hash" FROM {{ prompts }})
 ), parsed AS (
   SELECT *, CASE
@@ -495,7 +525,8 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
   FROM judged
 ), judged_rows AS (
-  SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
+  SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts",
+    COALESCE(r."served_model", r."model") AS "_model", r."asked_at" AS "_asked_at",
     CASE
       WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
       WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
@@ -509,23 +540,24 @@ WITH answered AS (
 )
 SELECT "id", CASE WHEN "_error" IS NOT NULL THEN "prompt" END AS "prompt", "request_hash",
   CASE WHEN "_error" IS NOT NULL THEN "response" END AS "response", CASE WHEN "_error" IS NULL THEN "answer" END AS "answer", "_attempts", "_model",
-  "_error", "_error_detail", "_repaired" FROM judged_rows
+  "_asked_at", "_error", "_error_detail", "_repaired" FROM judged_rows
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: transaction has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
 {%- endmacro %}
 
 {% macro transaction__enriched(checked) -%}
+{%- set facts_of = transaction__facts -%}
 {%- if target.type == 'databricks' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.merchant', 'string') AS `merchant`, TRY_VARIANT_GET(`doc`, '$.category', 'string') AS `category`,
   TRY_VARIANT_GET(`doc`, '$.is_recurring', 'boolean') AS `is_recurring`, TRY_VARIANT_GET(`doc`, '$.country', 'string') AS `country`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'bbb4b300e9a6ca56' AS `_fingerprint` FROM accepted
+  `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
 {%- elif target.type == 'snowflake' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(answer) AS doc FROM {{ checked }} WHERE _error IS NULL)
 SELECT id, CAST(GET(doc, 'merchant') AS VARCHAR) AS merchant, CAST(GET(doc, 'category') AS VARCHAR) AS category,
   AS_BOOLEAN(GET(doc, 'is_recurring')) AS is_recurring, CAST(GET(doc, 'country') AS VARCHAR) AS country, request_hash AS _request_hash, _model,
-  '1' AS _version, 'bbb4b300e9a6ca56' AS _fingerprint FROM accepted
+  {{ facts_of('version') }} AS _version, {{ facts_of('fingerprint') }} AS _fingerprint, _asked_at FROM accepted
 {%- elif target.type == 'bigquery' -%}
 WITH accepted AS (
   SELECT *, SAFE.PARSE_JSON(CASE
@@ -537,12 +569,12 @@ WITH accepted AS (
 )
 SELECT `id`, JSON_VALUE(`doc`['merchant']) AS `merchant`, JSON_VALUE(`doc`['category']) AS `category`,
   SAFE_CAST(JSON_VALUE(`doc`['is_recurring']) AS BOOL) AS `is_recurring`, JSON_VALUE(`doc`['country']) AS `country`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'bbb4b300e9a6ca56' AS `_fingerprint` FROM accepted
+  `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
 {%- elif target.type == 'spark' -%}
 WITH accepted AS (SELECT *, TRY_PARSE_JSON(`answer`) AS `doc` FROM {{ checked }} WHERE `_error` IS NULL)
 SELECT `id`, TRY_VARIANT_GET(`doc`, '$.merchant', 'string') AS `merchant`, TRY_VARIANT_GET(`doc`, '$.category', 'string') AS `category`,
   TRY_VARIANT_GET(`doc`, '$.is_recurring', 'boolean') AS `is_recurring`, TRY_VARIANT_GET(`doc`, '$.country', 'string') AS `country`,
-  `request_hash` AS `_request_hash`, `_model`, '1' AS `_version`, 'bbb4b300e9a6ca56' AS `_fingerprint` FROM accepted
+  `request_hash` AS `_request_hash`, `_model`, {{ facts_of('version') }} AS `_version`, {{ facts_of('fingerprint') }} AS `_fingerprint`, `_asked_at` FROM accepted
 {%- elif target.type == 'duckdb' -%}
 WITH accepted AS (
   SELECT *, JSON_TRANSFORM(CAST("answer" AS JSON), '{"merchant":"JSON","category":"JSON","is_recurring":"JSON","country":"JSON"}') AS "doc"
@@ -551,8 +583,8 @@ WITH accepted AS (
 SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'merchant'), '$') AS "merchant",
   JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'category'), '$') AS "category",
   TRY_CAST(JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'is_recurring'), '$') AS BOOLEAN) AS "is_recurring",
-  JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'country'), '$') AS "country", "request_hash" AS "_request_hash", "_model", '1' AS "_version",
-  'bbb4b300e9a6ca56' AS "_fingerprint" FROM accepted
+  JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'country'), '$') AS "country", "request_hash" AS "_request_hash", "_model", {{ facts_of('version') }} AS "_version",
+  {{ facts_of('fingerprint') }} AS "_fingerprint", "_asked_at" FROM accepted
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: transaction has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -560,19 +592,19 @@ SELECT "id", JSON_EXTRACT_STRING(STRUCT_EXTRACT("doc", 'merchant'), '$') AS "mer
 
 {% macro transaction__quarantine(checked) -%}
 {%- if target.type == 'databricks' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'snowflake' -%}
-SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash
+SELECT id, _error, _error_detail, _repaired, response, prompt, _attempts, request_hash AS _request_hash, _asked_at
 FROM {{ checked }} WHERE _error IS NOT NULL
 {%- elif target.type == 'bigquery' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'spark' -%}
-SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`
+SELECT `id`, `_error`, `_error_detail`, `_repaired`, `response`, `prompt`, `_attempts`, `request_hash` AS `_request_hash`, `_asked_at`
 FROM {{ checked }} WHERE `_error` IS NOT NULL
 {%- elif target.type == 'duckdb' -%}
-SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash"
+SELECT "id", "_error", "_error_detail", "_repaired", "response", "prompt", "_attempts", "request_hash" AS "_request_hash", "_asked_at"
 FROM {{ checked }} WHERE "_error" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: transaction has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}

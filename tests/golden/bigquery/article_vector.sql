@@ -34,7 +34,7 @@ FROM rendered;
 CREATE TABLE IF NOT EXISTS `article_vector_responses` (
   `request_hash` STRING, `attempt` INT64, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOL, `finish_reason` STRING,
   `model` STRING, `version` STRING, `fingerprint` STRING, `tokens_in` INT64, `tokens_cached` INT64, `tokens_out` INT64, `latency_ms` INT64,
-  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING) PARTITION BY DATE(`asked_at`) CLUSTER BY `request_hash`;
+  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `served_model` STRING, `served_fingerprint` STRING, `read_by` STRING) PARTITION BY DATE(`asked_at`) CLUSTER BY `request_hash`;
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 BEGIN
@@ -43,7 +43,8 @@ BEGIN
     UPDATE `article_vector_responses` SET
       `call_error` = sqlenrich_error(`raw`), `finish_reason` = CAST(NULL AS STRING),
       `tokens_in` = SAFE_CAST(JSON_VALUE(`raw`, '$.statistics.token_count') AS INT64), `tokens_cached` = CAST(NULL AS INT64),
-      `tokens_out` = CAST(NULL AS INT64), `request_id` = CAST(NULL AS STRING), `read_by` = 'AI.GENERATE_EMBEDDING 2a761324',
+      `tokens_out` = CAST(NULL AS INT64), `request_id` = CAST(NULL AS STRING), `served_model` = CAST(NULL AS STRING),
+      `served_fingerprint` = CAST(NULL AS STRING), `read_by` = 'AI.GENERATE_EMBEDDING 2a761324',
       `response` = COALESCE(CONCAT('{"embedding":', JSON_QUERY(`raw`, '$.embedding'), '}'), CASE
         WHEN sqlenrich_error(`raw`) IS NULL AND JSON_TYPE(JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.embedding')) = 'null' THEN ''
       END),
@@ -86,7 +87,7 @@ END;
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE `article_vector_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, `response` AS `answer`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`, `response` AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
   FROM `article_vector_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `article_vector_prompts`)
 ), parsed AS (
@@ -128,8 +129,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
-  r.`asked_at` AS `_asked_at`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+  COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'

@@ -1,6 +1,6 @@
 -- product_attributes for bigquery, model sqlenrich.gemini, version 1; made by sqlenrich
 -- Run it again at any time: only requests without an answer are sent. Let it end at its first error.
--- Needs, made once: CREATE MODEL `sqlenrich.gemini` REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = 'gemini-2.5-flash');
+-- Needs, made once: CREATE MODEL `sqlenrich.gemini` REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = 'gemini-3.5-flash-lite');
 
 -- functions of this session: what is needed more than once is written once
 CREATE TEMP FUNCTION sqlenrich_error(raw STRING) RETURNS STRING AS ( /* why a call failed */ NULLIF(JSON_VALUE(raw, '$.status'), ''));
@@ -31,21 +31,22 @@ WITH rendered AS (
   FROM `raw`.`products` AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('06cc94a5908e9466316771caff05053d553bdcfc647c88e4a2e4baccc9b88a7d' || `prompt`)) END AS `request_hash`
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('4639ce1a722e86d40113f193ca4851eb10c7bc4f78a33f6e283b426386fa17c3' || `prompt`)) END AS `request_hash`
 FROM rendered;
 
 -- responses: every answer ever paid for
 CREATE TABLE IF NOT EXISTS `product_attributes_responses` (
   `request_hash` STRING, `attempt` INT64, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOL, `finish_reason` STRING,
   `model` STRING, `version` STRING, `fingerprint` STRING, `tokens_in` INT64, `tokens_cached` INT64, `tokens_out` INT64, `latency_ms` INT64,
-  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING) PARTITION BY DATE(`asked_at`) CLUSTER BY `request_hash`;
+  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `served_model` STRING, `served_fingerprint` STRING, `read_by` STRING) PARTITION BY DATE(`asked_at`) CLUSTER BY `request_hash`;
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 BEGIN
   DECLARE part INT64 DEFAULT 0; DECLARE first_hash, problem STRING;
   LOOP
     UPDATE `product_attributes_responses` SET
-      `call_error` = sqlenrich_error(`raw`), `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'), `read_by` = 'AI.GENERATE_TEXT 8d4229cd',
+      `call_error` = sqlenrich_error(`raw`), `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'),
+      `served_fingerprint` = CAST(NULL AS STRING), `read_by` = 'AI.GENERATE_TEXT 289e548b',
       `response` = COALESCE(JSON_VALUE(`raw`, '$.result'), CASE WHEN sqlenrich_error(`raw`) IS NULL
         AND (JSON_TYPE(JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')) = 'null' OR sqlenrich_finish(`raw`) IS NOT NULL)
         THEN '' END),
@@ -62,8 +63,9 @@ BEGIN
       `tokens_cached` = SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.cached_content_token_count') AS INT64),
       `tokens_out` = COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.candidates_token_count') AS INT64)
         + COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64), 0),
-        SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64))
-    WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 8d4229cd'
+        SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64)),
+      `served_model` = COALESCE(JSON_VALUE(`raw`, '$.full_response.model_version'), JSON_VALUE(`raw`, '$.full_response.modelVersion'))
+    WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 289e548b'
       AND `request_hash` IN (SELECT `request_hash` FROM `product_attributes_prompts`);
     IF part = 0 THEN
       CREATE OR REPLACE TABLE `product_attributes_pending` AS
@@ -89,7 +91,7 @@ BEGIN
       TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
     FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`,
       (SELECT request_hash, attempt, prompt FROM `product_attributes_pending` WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part),
-      STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"brand":{"type":"STRING","description":"Maker\'s brand as usually written"},"category":{"type":"STRING","description":"What the product itself is","enum":["clothing","shoes","bags_accessories","electronics","home_kitchen","furniture","beauty_health","food_drink","toys_games","sports_outdoors","tools_garden","books_media","pets","other"]},"color":{"type":"STRING","description":"Main color","enum":["black","white","grey","silver","gold","beige","brown","red","pink","purple","blue","green","yellow","orange","multicolor","transparent","other"]},"material":{"type":"STRING","description":"Main material, English, lower case"},"size":{"type":"STRING","description":"Size as written"},"pack_count":{"type":"INTEGER","description":"Equal pieces sold together","minimum":1,"maximum":10000},"attributes":{"type":"ARRAY","description":"Further stated facts","items":{"type":"OBJECT","properties":{"name":{"type":"STRING","description":"English, snake_case"},"value":{"type":"STRING","description":"As stated, with its unit"}},"propertyOrdering":["name","value"],"required":["name","value"]},"maxItems":12}},"propertyOrdering":["brand","category","color","material","size","pack_count","attributes"],"required":["category","attributes"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":700}}' AS model_params)) AS answer;
+      STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"brand":{"type":"STRING","description":"Maker\'s brand as usually written"},"category":{"type":"STRING","description":"What the product itself is","enum":["clothing","shoes","bags_accessories","electronics","home_kitchen","furniture","beauty_health","food_drink","toys_games","sports_outdoors","tools_garden","books_media","pets","other"]},"color":{"type":"STRING","description":"Main color","enum":["black","white","grey","silver","gold","beige","brown","red","pink","purple","blue","green","yellow","orange","multicolor","transparent","other"]},"material":{"type":"STRING","description":"Main material, English, lower case"},"size":{"type":"STRING","description":"Size as written"},"pack_count":{"type":"INTEGER","description":"Equal pieces sold together","minimum":1,"maximum":10000},"attributes":{"type":"ARRAY","description":"Further stated facts","items":{"type":"OBJECT","properties":{"name":{"type":"STRING","description":"English, snake_case"},"value":{"type":"STRING","description":"As stated, with its unit"}},"propertyOrdering":["name","value"],"required":["name","value"]},"maxItems":12}},"propertyOrdering":["brand","category","color","material","size","pack_count","attributes"],"required":["category","attributes"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2748}}' AS model_params)) AS answer;
     SET part = part + 1;
   END LOOP;
 END;
@@ -97,8 +99,11 @@ END;
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE `product_attributes_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    TRIM(REGEXP_REPLACE(TRIM(`response`, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n') AS `answer`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+    TRIM(REGEXP_REPLACE(TRIM(CASE
+      WHEN STRPOS(`response`, '</think>') > 0 AND STARTS_WITH(TRIM(`response`, ' \t\r\n'), '<think>')
+        THEN SUBSTR(`response`, NULLIF(STRPOS(`response`, '</think>'), 0) - 1 + 9)
+      ELSE `response` END, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n') AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
   FROM `product_attributes_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `product_attributes_prompts`)
 ), parsed AS (
@@ -176,8 +181,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
-  r.`asked_at` AS `_asked_at`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+  COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'

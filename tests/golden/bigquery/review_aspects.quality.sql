@@ -1,6 +1,6 @@
 -- review_aspects for bigquery, model sqlenrich.gemini, version 1; made by sqlenrich
 -- Run it again at any time: only requests without an answer are sent. Let it end at its first error.
--- Needs, made once: CREATE MODEL `sqlenrich.gemini` REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = 'gemini-2.5-flash');
+-- Needs, made once: CREATE MODEL `sqlenrich.gemini` REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = 'gemini-3.5-flash-lite');
 
 -- functions of this session: what is needed more than once is written once
 CREATE TEMP FUNCTION sqlenrich_error(raw STRING) RETURNS STRING AS ( /* why a call failed */ NULLIF(JSON_VALUE(raw, '$.status'), ''));
@@ -31,21 +31,22 @@ WITH rendered AS (
   FROM `raw`.`reviews` AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('6d5d5b8cf0bcc9cc42a9454d5600d6da8116e12d7a67577f57e20f3080b5901a' || `prompt`)) END AS `request_hash`
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('0d72c29a3afd413cef54517cbe63f3a9862e962942924f58ae811fe546b2fa62' || `prompt`)) END AS `request_hash`
 FROM rendered;
 
 -- responses: every answer ever paid for
 CREATE TABLE IF NOT EXISTS `review_aspects_responses` (
   `request_hash` STRING, `attempt` INT64, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOL, `finish_reason` STRING,
   `model` STRING, `version` STRING, `fingerprint` STRING, `tokens_in` INT64, `tokens_cached` INT64, `tokens_out` INT64, `latency_ms` INT64,
-  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING) PARTITION BY DATE(`asked_at`) CLUSTER BY `request_hash`;
+  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `served_model` STRING, `served_fingerprint` STRING, `read_by` STRING) PARTITION BY DATE(`asked_at`) CLUSTER BY `request_hash`;
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 BEGIN
   DECLARE part INT64 DEFAULT 0; DECLARE first_hash, problem STRING;
   LOOP
     UPDATE `review_aspects_responses` SET
-      `call_error` = sqlenrich_error(`raw`), `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'), `read_by` = 'AI.GENERATE_TEXT 8d4229cd',
+      `call_error` = sqlenrich_error(`raw`), `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'),
+      `served_fingerprint` = CAST(NULL AS STRING), `read_by` = 'AI.GENERATE_TEXT 289e548b',
       `response` = COALESCE(JSON_VALUE(`raw`, '$.result'), CASE WHEN sqlenrich_error(`raw`) IS NULL
         AND (JSON_TYPE(JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')) = 'null' OR sqlenrich_finish(`raw`) IS NOT NULL)
         THEN '' END),
@@ -62,8 +63,9 @@ BEGIN
       `tokens_cached` = SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.cached_content_token_count') AS INT64),
       `tokens_out` = COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.candidates_token_count') AS INT64)
         + COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64), 0),
-        SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64))
-    WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 8d4229cd'
+        SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64)),
+      `served_model` = COALESCE(JSON_VALUE(`raw`, '$.full_response.model_version'), JSON_VALUE(`raw`, '$.full_response.modelVersion'))
+    WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 289e548b'
       AND `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`);
     IF part = 0 THEN
       CREATE OR REPLACE TABLE `review_aspects_pending` AS
@@ -89,7 +91,7 @@ BEGIN
       TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
     FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`,
       (SELECT request_hash, attempt, prompt FROM `review_aspects_pending` WHERE CASE WHEN request_hash <= first_hash THEN 0 ELSE 1 END = part),
-      STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":900}}' AS model_params)) AS answer;
+      STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2948}}' AS model_params)) AS answer;
     SET part = part + 1;
   END LOOP;
 END;
@@ -97,8 +99,11 @@ END;
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE `review_aspects_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    TRIM(REGEXP_REPLACE(TRIM(`response`, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n') AS `answer`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+    TRIM(REGEXP_REPLACE(TRIM(CASE
+      WHEN STRPOS(`response`, '</think>') > 0 AND STARTS_WITH(TRIM(`response`, ' \t\r\n'), '<think>')
+        THEN SUBSTR(`response`, NULLIF(STRPOS(`response`, '</think>'), 0) - 1 + 9)
+      ELSE `response` END, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n') AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
 ), parsed AS (
@@ -155,8 +160,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
-  r.`asked_at` AS `_asked_at`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+  COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -192,7 +197,7 @@ CREATE TABLE IF NOT EXISTS `review_aspects_profiles` (
   `run` STRING, `started_at` TIMESTAMP, `field` STRING, `level` STRING, `rows` INT64);
 INSERT INTO `review_aspects_profiles` (`run`, `started_at`, `field`, `level`, `rows`)
 WITH new_answers AS (
-  SELECT `request_hash`, `run_id`, `asked_at`, `model`, `tokens_in`, `tokens_out`, `call_error`
+  SELECT `request_hash`, `run_id`, `asked_at`, `model`, `served_model`, `tokens_in`, `tokens_out`, `call_error`
   FROM `review_aspects_responses`
   WHERE `asked_at` > COALESCE((SELECT MAX(`asked_at`) FROM `review_aspects_responses` WHERE `run_id` IN (SELECT `run` FROM `review_aspects_profiles`)),
       CAST('1970-01-01 00:00:00' AS TIMESTAMP))
@@ -241,7 +246,8 @@ FROM (SELECT 'overall' AS field, level, COUNT(*) AS level_rows FROM (SELECT leve
  GROUP BY level
  UNION ALL
  SELECT '_model' AS field, level, COUNT(*) AS level_rows
- FROM (SELECT COALESCE(`model`, '(null)') AS level FROM (SELECT * FROM new_answers WHERE `call_error` IS NULL) AS answers) AS levels GROUP BY level
+ FROM (SELECT COALESCE(`served_model`, `model`, '(null)') AS level FROM (SELECT * FROM new_answers WHERE `call_error` IS NULL) AS answers) AS levels
+ GROUP BY level
  UNION ALL
  SELECT '_tokens_in' AS field, level, COUNT(*) AS level_rows FROM (SELECT CASE
     WHEN `tokens_in` IS NULL THEN '(null)'

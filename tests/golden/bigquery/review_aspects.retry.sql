@@ -1,11 +1,14 @@
 -- review_aspects for bigquery, model sqlenrich.gemini, version 1; made by sqlenrich
 -- A retry: refused rows of the last run are asked once more; what is accepted is not, and no answer is dropped.
 -- It reads the tables of the last run: where the prompt, the model or the source changed, run that script first.
--- Needs, made once: CREATE MODEL `sqlenrich.gemini` REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = 'gemini-2.5-flash');
+-- Needs, made once: CREATE MODEL `sqlenrich.gemini` REMOTE WITH CONNECTION DEFAULT OPTIONS (ENDPOINT = 'gemini-3.5-flash-lite');
 
 -- functions of this session: what is needed more than once is written once
-CREATE TEMP FUNCTION sqlenrich_text(response STRING) RETURNS STRING AS (  -- repaired: trim, fence
-  TRIM(REGEXP_REPLACE(TRIM(response, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n'));
+CREATE TEMP FUNCTION sqlenrich_text(response STRING) RETURNS STRING AS (  -- repaired: trim, reasoning, fence
+  TRIM(REGEXP_REPLACE(TRIM(CASE
+    WHEN STRPOS(response, '</think>') > 0 AND STARTS_WITH(TRIM(response, ' \t\r\n'), '<think>')
+      THEN SUBSTR(response, NULLIF(STRPOS(response, '</think>'), 0) - 1 + 9)
+    ELSE response END, ' \t\r\n'), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```$', '\\1'), ' \t\r\n'));
 CREATE TEMP FUNCTION sqlenrich_names(text STRING) RETURNS INT64 AS ( /* how many names */ LENGTH(REGEXP_REPLACE(text, '"(?:[^"\\\\]|\\\\.)*"|[^":]+', '')));
 CREATE TEMP FUNCTION sqlenrich_parsed(answer STRING) RETURNS JSON AS (  -- numbers beyond doubles narrowed
   SAFE.PARSE_JSON(CASE
@@ -39,7 +42,8 @@ CREATE TEMP FUNCTION sqlenrich_retryable(error STRING) RETURNS BOOL AS (  -- a l
 -- responses: what no run has read yet, or with other facts, is read from the stored answers
 UPDATE `review_aspects_responses` SET
   `call_error` = sqlenrich_error(`raw`), `retryable` = sqlenrich_retryable(sqlenrich_error(`raw`)),
-  `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'), `read_by` = 'AI.GENERATE_TEXT 8d4229cd',
+  `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'), `served_fingerprint` = CAST(NULL AS STRING),
+  `read_by` = 'AI.GENERATE_TEXT 289e548b',
   `response` = COALESCE(JSON_VALUE(`raw`, '$.result'), CASE WHEN sqlenrich_error(`raw`) IS NULL
     AND (JSON_TYPE(JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')) = 'null' OR sqlenrich_finish(`raw`) IS NOT NULL)
     THEN '' END),
@@ -51,15 +55,16 @@ UPDATE `review_aspects_responses` SET
   `tokens_cached` = SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.cached_content_token_count') AS INT64),
   `tokens_out` = COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.candidates_token_count') AS INT64)
     + COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64), 0),
-    SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64))
-WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 8d4229cd'
+    SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64)),
+  `served_model` = COALESCE(JSON_VALUE(`raw`, '$.full_response.model_version'), JSON_VALUE(`raw`, '$.full_response.modelVersion'))
+WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 289e548b'
   AND `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`);
 
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE `review_aspects_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, sqlenrich_text(`response`) AS `answer`,
-    CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+    sqlenrich_text(`response`) AS `answer`, CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
 ), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered),
 fields AS (
@@ -104,8 +109,8 @@ fields AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
-  r.`asked_at` AS `_asked_at`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+  COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -136,7 +141,7 @@ WITH refused AS (
     AND `_attempts` < 3
 )
 SELECT DISTINCT `request_hash`, `attempt`, `prompt`,
-  TO_HEX(SHA256('6d5d5b8cf0bcc9cc42a9454d5600d6da8116e12d7a67577f57e20f3080b5901a' || `prompt`)) AS `sent_hash` FROM refused;
+  TO_HEX(SHA256('0d72c29a3afd413cef54517cbe63f3a9862e962942924f58ae811fe546b2fa62' || `prompt`)) AS `sent_hash` FROM refused;
 
 -- responses: the model is asked here and nowhere else
 INSERT INTO `review_aspects_responses` (`request_hash`, `attempt`, `sent_hash`, `model`, `version`, `fingerprint`, `run_id`, `asked_at`, `raw`)
@@ -144,7 +149,7 @@ SELECT `request_hash`, `attempt`, `sent_hash`, 'sqlenrich.gemini' AS `model`, '1
   CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, sent_hash, prompt))) AS `raw`
 FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, sent_hash, prompt FROM `review_aspects_pending`),
-  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":900}}' AS model_params)) AS answer;
+  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2948}}' AS model_params)) AS answer;
 
 -- pending: what was truncated, with 2 times the limit
 CREATE OR REPLACE TABLE `review_aspects_pending` AS
@@ -153,7 +158,7 @@ WITH refused AS (
   FROM `review_aspects_checked` WHERE `_error` IN ('TRUNCATED') AND `_attempts` < 3 AND `_attempts` = 1
 )
 SELECT DISTINCT `request_hash`, `attempt`, `prompt`,
-  TO_HEX(SHA256('d3f3e86137a3798a03fb2e8d3ce283c1bf50843fad2320ddc9f739db1b8ab6de' || `prompt`)) AS `sent_hash` FROM refused;
+  TO_HEX(SHA256('87bc81a56569e34933c69ea8787b9a96b2dd5f17ad3c32a283508d8e3d48f6e9' || `prompt`)) AS `sent_hash` FROM refused;
 
 -- responses: the model is asked here and nowhere else
 INSERT INTO `review_aspects_responses` (`request_hash`, `attempt`, `sent_hash`, `model`, `version`, `fingerprint`, `run_id`, `asked_at`, `raw`)
@@ -161,7 +166,7 @@ SELECT `request_hash`, `attempt`, `sent_hash`, 'sqlenrich.gemini' AS `model`, '1
   CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, sent_hash, prompt))) AS `raw`
 FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, sent_hash, prompt FROM `review_aspects_pending`),
-  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":1800}}' AS model_params)) AS answer;
+  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":3848}}' AS model_params)) AS answer;
 
 -- pending: what was truncated, with 4 times the limit
 CREATE OR REPLACE TABLE `review_aspects_pending` AS
@@ -170,7 +175,7 @@ WITH refused AS (
   FROM `review_aspects_checked` WHERE `_error` IN ('TRUNCATED') AND `_attempts` < 3 AND `_attempts` = 2
 )
 SELECT DISTINCT `request_hash`, `attempt`, `prompt`,
-  TO_HEX(SHA256('6d9279f6c962f8e8c87cd9018e9b1cebd679bb48233534211a32c0e8fffb061b' || `prompt`)) AS `sent_hash` FROM refused;
+  TO_HEX(SHA256('fcb1006c60cd34a1e561f32ffb0a62394eafb1639f2635cec3392be2dd95f974' || `prompt`)) AS `sent_hash` FROM refused;
 
 -- responses: the model is asked here and nowhere else
 INSERT INTO `review_aspects_responses` (`request_hash`, `attempt`, `sent_hash`, `model`, `version`, `fingerprint`, `run_id`, `asked_at`, `raw`)
@@ -178,12 +183,13 @@ SELECT `request_hash`, `attempt`, `sent_hash`, 'sqlenrich.gemini' AS `model`, '1
   CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, sent_hash, prompt))) AS `raw`
 FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, sent_hash, prompt FROM `review_aspects_pending`),
-  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_budget":0},"temperature":0,"max_output_tokens":3600}}' AS model_params)) AS answer;
+  STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":5648}}' AS model_params)) AS answer;
 
 -- responses: what no run has read yet, or with other facts, is read from the stored answers
 UPDATE `review_aspects_responses` SET
   `call_error` = sqlenrich_error(`raw`), `retryable` = sqlenrich_retryable(sqlenrich_error(`raw`)),
-  `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'), `read_by` = 'AI.GENERATE_TEXT 8d4229cd',
+  `request_id` = JSON_VALUE(`raw`, '$.full_response.response_id'), `served_fingerprint` = CAST(NULL AS STRING),
+  `read_by` = 'AI.GENERATE_TEXT 289e548b',
   `response` = COALESCE(JSON_VALUE(`raw`, '$.result'), CASE WHEN sqlenrich_error(`raw`) IS NULL
     AND (JSON_TYPE(JSON_QUERY(SAFE.PARSE_JSON(`raw`, wide_number_mode => 'round'), '$.result')) = 'null' OR sqlenrich_finish(`raw`) IS NOT NULL)
     THEN '' END),
@@ -195,15 +201,16 @@ UPDATE `review_aspects_responses` SET
   `tokens_cached` = SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.cached_content_token_count') AS INT64),
   `tokens_out` = COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.candidates_token_count') AS INT64)
     + COALESCE(SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64), 0),
-    SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64))
-WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 8d4229cd'
+    SAFE_CAST(JSON_VALUE(`raw`, '$.full_response.usage_metadata.thoughts_token_count') AS INT64)),
+  `served_model` = COALESCE(JSON_VALUE(`raw`, '$.full_response.model_version'), JSON_VALUE(`raw`, '$.full_response.modelVersion'))
+WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'AI.GENERATE_TEXT 289e548b'
   AND `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`);
 
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE `review_aspects_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, sqlenrich_text(`response`) AS `answer`,
-    CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+    sqlenrich_text(`response`) AS `answer`, CASE WHEN `response` IS NULL THEN SUBSTR(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
 ), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered),
 fields AS (
@@ -248,8 +255,8 @@ fields AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
-  r.`asked_at` AS `_asked_at`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+  COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'

@@ -1,10 +1,9 @@
 -- product_attributes for databricks, model system.ai.meta-llama-3-3-70b-instruct, version 1; made by sqlenrich
 -- Run it again at any time: only requests without an answer are sent. Let it end at its first error.
--- Needs: a SQL warehouse, or Databricks Runtime 16.3 or later (SQL scripting).
 -- Needs: the model service system.ai.meta-llama-3-3-70b-instruct (Unity Catalog), and where it is not open to all users:
 -- GRANT USE CATALOG ON CATALOG system TO `your_group`; GRANT USE SCHEMA ON SCHEMA system.ai TO `your_group`;
 -- GRANT EXECUTE on system.ai.meta-llama-3-3-70b-instruct TO `your_group` (in Catalog Explorer);
--- a Pro or serverless SQL warehouse, or a cluster with DBR 15.4 LTS
+-- a Pro or serverless SQL warehouse, or a cluster with Databricks Runtime 16.3 or later
 
 -- the tables made afresh: where a SELECT fails, another table has the name; rename it or the prompt file
 CREATE TABLE IF NOT EXISTS `product_attributes_prompts` (`request_hash` STRING); SELECT `request_hash` FROM `product_attributes_prompts` WHERE FALSE;
@@ -29,28 +28,33 @@ FROM rendered;
 CREATE TABLE IF NOT EXISTS `product_attributes_responses` (
   `request_hash` STRING, `attempt` BIGINT, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOLEAN, `finish_reason` STRING,
   `model` STRING, `version` STRING, `fingerprint` STRING, `tokens_in` BIGINT, `tokens_cached` BIGINT, `tokens_out` BIGINT, `latency_ms` BIGINT,
-  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING) CLUSTER BY (`request_hash`);
+  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `served_model` STRING, `served_fingerprint` STRING, `read_by` STRING) CLUSTER BY (`request_hash`);
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 BEGIN
-  DECLARE part INT DEFAULT 0; DECLARE first_hash STRING; DECLARE problem STRING;
+  DECLARE part INT DEFAULT 0;
+  DECLARE first_hash STRING;
+  DECLARE problem STRING;
   ask: LOOP
     UPDATE `product_attributes_responses` SET
       `finish_reason` = CAST(NULL AS STRING), `tokens_in` = CAST(NULL AS BIGINT), `tokens_cached` = CAST(NULL AS BIGINT),
-      `tokens_out` = CAST(NULL AS BIGINT), `request_id` = CAST(NULL AS STRING), `read_by` = 'ai_query a07406f2',
+      `tokens_out` = CAST(NULL AS BIGINT), `request_id` = CAST(NULL AS STRING), `served_model` = CAST(NULL AS STRING),
+      `served_fingerprint` = CAST(NULL AS STRING), `read_by` = 'ai_query 4dd10777',
       `response` = COALESCE(GET_JSON_OBJECT(`raw`, '$.result'), GET_JSON_OBJECT(`raw`, '$.response'),
-        CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')) IS NULL
+        CASE WHEN COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+            NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')) IS NULL
           AND (TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.result', 'variant') IS NOT NULL
            OR TRY_VARIANT_GET(TRY_PARSE_JSON(`raw`), '$.response', 'variant') IS NOT NULL) THEN '' END),
-      `call_error` = COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), '')),
-      `retryable` = COALESCE(
-        REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''))), CONCAT(
+      `call_error` = COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+        NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), '')),
+      `retryable` = COALESCE(REGEXP_LIKE(LOWER(COALESCE(NULLIF(GET_JSON_OBJECT(`raw`, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(`raw`, '$.error'), ''),
+          NULLIF(GET_JSON_OBJECT(`raw`, '$.errorStatus'), ''))),
+        CONCAT(
           'rate.?limit|too.?many.?requests|request.?limit.?exceeded|quota.?exceeded|resource.?exhausted|throttl|overloaded|service.?unavailable|',
           'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
           'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
-          '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')),
-        FALSE)
-    WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'ai_query a07406f2'
+          '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')), FALSE)
+    WHERE `raw` IS NOT NULL AND COALESCE(`read_by`, '') <> 'ai_query 4dd10777'
       AND `request_hash` IN (SELECT `request_hash` FROM `product_attributes_prompts`);
     IF part = 0 THEN
       CREATE OR REPLACE TABLE `product_attributes_pending` AS
@@ -84,8 +88,11 @@ END;
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE `product_attributes_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
-    TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) AS `answer`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+    TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
+      WHEN CONTAINS(`response`, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM `response`), '<think>')
+        THEN SUBSTRING(`response`, NULLIF(INSTR(`response`, '</think>'), 0) - 1 + 9)
+      ELSE `response` END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM `product_attributes_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `product_attributes_prompts`)
 ), parsed AS (
@@ -175,8 +182,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
-  r.`asked_at` AS `_asked_at`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+  COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'

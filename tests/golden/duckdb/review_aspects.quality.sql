@@ -25,7 +25,7 @@ FROM rendered;
 CREATE TABLE IF NOT EXISTS "review_aspects_responses" (
   "request_hash" TEXT, "attempt" BIGINT, "sent_hash" TEXT, "response" TEXT, "call_error" TEXT, "retryable" BOOLEAN, "finish_reason" TEXT,
   "model" TEXT, "version" TEXT, "fingerprint" TEXT, "tokens_in" BIGINT, "tokens_cached" BIGINT, "tokens_out" BIGINT, "latency_ms" BIGINT,
-  "run_id" TEXT, "asked_at" TIMESTAMP, "raw" TEXT, "request_id" TEXT, "read_by" TEXT);
+  "run_id" TEXT, "asked_at" TIMESTAMP, "raw" TEXT, "request_id" TEXT, "served_model" TEXT, "served_fingerprint" TEXT, "read_by" TEXT);
 
 -- pending: what is to be asked, each distinct request once
 CREATE OR REPLACE TABLE "review_aspects_pending" AS
@@ -40,8 +40,11 @@ WHERE p."request_hash" IS NOT NULL AND (asked."attempt" IS NULL OR (asked."settl
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE "review_aspects_checked" AS
 WITH answered AS (
-  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason",
-    REGEXP_REPLACE(REGEXP_REPLACE(LTRIM("response", E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1') AS "answer"
+  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "served_model", "response", "call_error", "finish_reason",
+    REGEXP_REPLACE(REGEXP_REPLACE(LTRIM(CASE
+      WHEN CONTAINS("response", '</think>') AND STARTS_WITH(REGEXP_REPLACE(LTRIM("response", E' \t\r\n'), '[ \t\r\n]+$', ''), '<think>')
+        THEN SUBSTRING("response", NULLIF(STRPOS("response", '</think>'), 0) - 1 + 9)
+      ELSE "response" END, E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1') AS "answer"
   FROM "review_aspects_responses" WHERE "request_hash" IN (SELECT "request_hash" FROM "review_aspects_prompts")
 ), parsed AS (
   SELECT *, CASE
@@ -104,8 +107,8 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
   FROM judged
 )
-SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
-  r."asked_at" AS "_asked_at",
+SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts",
+  COALESCE(r."served_model", r."model") AS "_model", r."asked_at" AS "_asked_at",
   CASE
     WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
     WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
@@ -143,7 +146,7 @@ CREATE TABLE IF NOT EXISTS "review_aspects_profiles" (
   "run" TEXT, "started_at" TIMESTAMP, "field" TEXT, "level" TEXT, "rows" BIGINT);
 INSERT INTO "review_aspects_profiles" ("run", "started_at", "field", "level", "rows")
 WITH new_answers AS (
-  SELECT "request_hash", "run_id", "asked_at", "model", "tokens_in", "tokens_out", "call_error"
+  SELECT "request_hash", "run_id", "asked_at", "model", "served_model", "tokens_in", "tokens_out", "call_error"
   FROM "review_aspects_responses"
   WHERE "asked_at" > COALESCE((SELECT MAX("asked_at") FROM "review_aspects_responses" WHERE "run_id" IN (SELECT "run" FROM "review_aspects_profiles")),
       CAST('1970-01-01 00:00:00' AS TIMESTAMP))
@@ -192,7 +195,8 @@ FROM (SELECT 'overall' AS field, level, COUNT(*) AS level_rows FROM (SELECT leve
  GROUP BY level
  UNION ALL
  SELECT '_model' AS field, level, COUNT(*) AS level_rows
- FROM (SELECT COALESCE("model", '(null)') AS level FROM (SELECT * FROM new_answers WHERE "call_error" IS NULL) AS answers) AS levels GROUP BY level
+ FROM (SELECT COALESCE("served_model", "model", '(null)') AS level FROM (SELECT * FROM new_answers WHERE "call_error" IS NULL) AS answers) AS levels
+ GROUP BY level
  UNION ALL
  SELECT '_tokens_in' AS field, level, COUNT(*) AS level_rows FROM (SELECT CASE
     WHEN "tokens_in" IS NULL THEN '(null)'

@@ -4,8 +4,11 @@
 -- The model is asked by `sqlenrich retry`, between the responses and the checked step.
 
 -- functions of this session: what is needed more than once is written once
-CREATE OR REPLACE TEMP MACRO sqlenrich_text(response) AS  -- repaired: trim, fence
-  REGEXP_REPLACE(REGEXP_REPLACE(LTRIM(response, E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1');
+CREATE OR REPLACE TEMP MACRO sqlenrich_text(response) AS  -- repaired: trim, reasoning, fence
+  REGEXP_REPLACE(REGEXP_REPLACE(LTRIM(CASE
+    WHEN CONTAINS(response, '</think>') AND STARTS_WITH(REGEXP_REPLACE(LTRIM(response, E' \t\r\n'), '[ \t\r\n]+$', ''), '<think>')
+      THEN SUBSTRING(response, NULLIF(STRPOS(response, '</think>'), 0) - 1 + 9)
+    ELSE response END, E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1');
 CREATE OR REPLACE TEMP MACRO sqlenrich_json(answer) AS  -- NULL unless it is strict JSON
   CASE
     WHEN /* deeper than 250 levels */ LENGTH(answer) > 500 AND LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
@@ -28,7 +31,8 @@ CREATE OR REPLACE TEMP MACRO sqlenrich_json(answer) AS  -- NULL unless it is str
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE "review_aspects_checked" AS
 WITH answered AS (
-  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason", sqlenrich_text("response") AS "answer"
+  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "served_model", "response", "call_error", "finish_reason",
+    sqlenrich_text("response") AS "answer"
   FROM "review_aspects_responses" WHERE "request_hash" IN (SELECT "request_hash" FROM "review_aspects_prompts")
 ), parsed AS (SELECT *, sqlenrich_json("answer") AS "doc" FROM answered),
 fields AS (
@@ -74,8 +78,8 @@ fields AS (
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
   FROM judged
 )
-SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
-  r."asked_at" AS "_asked_at",
+SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts",
+  COALESCE(r."served_model", r."model") AS "_model", r."asked_at" AS "_asked_at",
   CASE
     WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
     WHEN p."request_hash" IS NULL THEN 'NO_INPUT'
@@ -128,7 +132,8 @@ SELECT DISTINCT "request_hash", "attempt", "prompt",
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE "review_aspects_checked" AS
 WITH answered AS (
-  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason", sqlenrich_text("response") AS "answer"
+  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "served_model", "response", "call_error", "finish_reason",
+    sqlenrich_text("response") AS "answer"
   FROM "review_aspects_responses" WHERE "request_hash" IN (SELECT "request_hash" FROM "review_aspects_prompts")
 ), parsed AS (SELECT *, sqlenrich_json("answer") AS "doc" FROM answered),
 fields AS (
@@ -174,8 +179,8 @@ fields AS (
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
   FROM judged
 )
-SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
-  r."asked_at" AS "_asked_at",
+SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts",
+  COALESCE(r."served_model", r."model") AS "_model", r."asked_at" AS "_asked_at",
   CASE
     WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
     WHEN p."request_hash" IS NULL THEN 'NO_INPUT'

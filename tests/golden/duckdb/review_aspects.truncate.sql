@@ -52,7 +52,7 @@ SELECT "id", CASE WHEN "_no_input" THEN COALESCE("_sent", '') ELSE "_sent" END A
 CREATE TABLE IF NOT EXISTS "review_aspects_responses" (
   "request_hash" TEXT, "attempt" BIGINT, "sent_hash" TEXT, "response" TEXT, "call_error" TEXT, "retryable" BOOLEAN, "finish_reason" TEXT,
   "model" TEXT, "version" TEXT, "fingerprint" TEXT, "tokens_in" BIGINT, "tokens_cached" BIGINT, "tokens_out" BIGINT, "latency_ms" BIGINT,
-  "run_id" TEXT, "asked_at" TIMESTAMP, "raw" TEXT, "request_id" TEXT, "read_by" TEXT);
+  "run_id" TEXT, "asked_at" TIMESTAMP, "raw" TEXT, "request_id" TEXT, "served_model" TEXT, "served_fingerprint" TEXT, "read_by" TEXT);
 
 -- pending: what is to be asked, each distinct request once
 CREATE OR REPLACE TABLE "review_aspects_pending" AS
@@ -67,8 +67,11 @@ WHERE p."request_hash" IS NOT NULL AND (asked."attempt" IS NULL OR (asked."settl
 -- checked: one verdict per row
 CREATE OR REPLACE TABLE "review_aspects_checked" AS
 WITH answered AS (
-  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "response", "call_error", "finish_reason",
-    REGEXP_REPLACE(REGEXP_REPLACE(LTRIM("response", E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1') AS "answer"
+  SELECT "request_hash", "attempt", "asked_at", "run_id", "model", "served_model", "response", "call_error", "finish_reason",
+    REGEXP_REPLACE(REGEXP_REPLACE(LTRIM(CASE
+      WHEN CONTAINS("response", '</think>') AND STARTS_WITH(REGEXP_REPLACE(LTRIM("response", E' \t\r\n'), '[ \t\r\n]+$', ''), '<think>')
+        THEN SUBSTRING("response", NULLIF(STRPOS("response", '</think>'), 0) - 1 + 9)
+      ELSE "response" END, E' \t\r\n'), '[ \t\r\n]+$', ''), '(?s)^```[\w-]*[ \t]*\r?\n[ \t\r\n]*(.*?)[ \t\r\n]*```$', '\1') AS "answer"
   FROM "review_aspects_responses" WHERE "request_hash" IN (SELECT "request_hash" FROM "review_aspects_prompts")
 ), parsed AS (
   SELECT *, CASE
@@ -131,8 +134,8 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY "request_hash" ORDER BY "verdict" IS NOT NULL, "attempt" DESC, "asked_at" NULLS FIRST, "run_id" NULLS FIRST) AS "choice"
   FROM judged
 )
-SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts", r."model" AS "_model",
-  r."asked_at" AS "_asked_at",
+SELECT p."id", p."prompt", p."request_hash", r."response", r."answer", COALESCE(r."attempts", 0) AS "_attempts",
+  COALESCE(r."served_model", r."model") AS "_model", r."asked_at" AS "_asked_at",
   CASE
     WHEN p."request_hash" IS NULL AND p."prompt" IS NULL THEN 'BAD_PROMPT'
     WHEN p."_too_long" THEN 'BAD_PROMPT'

@@ -1,12 +1,15 @@
 -- article_vector for snowflake, model snowflake-arctic-embed-l-v2.0, version 1; made by sqlenrich
 -- Run it again at any time: only requests without an answer are sent. Let it end at its first error.
 -- Needs: the embedding model snowflake-arctic-embed-l-v2.0 in your region, and:
--- GRANT USE AI FUNCTIONS ON ACCOUNT TO ROLE your_role; GRANT DATABASE ROLE SNOWFLAKE.CORTEX_EMBED_USER TO ROLE your_role;
+-- GRANT USE AI FUNCTIONS ON ACCOUNT TO ROLE your_role; -- or USE AI FUNCTION AI_EMBED, which allows it alone
+-- GRANT DATABASE ROLE SNOWFLAKE.AI_FUNCTIONS_USER TO ROLE your_role;
 -- Before the behaviour change bundle 2026_06, a text that AI_EMBED refuses fails its whole statement.
 
 -- functions of this session: what is needed more than once is written once
 CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_error(raw VARCHAR) RETURNS VARCHAR AS $$  -- why a call failed
-  NULLIF(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'error') AS VARCHAR), '') $$;
+  COALESCE(NULLIF(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'error') AS VARCHAR), ''),
+    CASE WHEN CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value') AS VARCHAR) IS NULL AND GET_PATH(TRY_PARSE_JSON(raw), 'value') IS NOT NULL
+      THEN 'NULL without a reason: try again later' END) $$;
 
 -- the tables made afresh: where a SELECT fails, another table has the name; rename it or the prompt file
 CREATE TABLE IF NOT EXISTS article_vector_prompts (request_hash VARCHAR); SELECT request_hash FROM article_vector_prompts WHERE FALSE;
@@ -30,7 +33,7 @@ FROM rendered;
 CREATE TABLE IF NOT EXISTS article_vector_responses (
   request_hash VARCHAR, attempt BIGINT, sent_hash VARCHAR, response VARCHAR, call_error VARCHAR, retryable BOOLEAN, finish_reason VARCHAR,
   model VARCHAR, version VARCHAR, fingerprint VARCHAR, tokens_in BIGINT, tokens_cached BIGINT, tokens_out BIGINT, latency_ms BIGINT, run_id VARCHAR,
-  asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, read_by VARCHAR) CLUSTER BY (request_hash);
+  asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, served_model VARCHAR, served_fingerprint VARCHAR, read_by VARCHAR);
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 EXECUTE IMMEDIATE $$
@@ -40,7 +43,8 @@ BEGIN
   LOOP
     UPDATE article_vector_responses SET
       call_error = sqlenrich_error(raw), finish_reason = CAST(NULL AS VARCHAR), tokens_in = CAST(NULL AS BIGINT), tokens_cached = CAST(NULL AS BIGINT),
-      tokens_out = CAST(NULL AS BIGINT), request_id = CAST(NULL AS VARCHAR), read_by = 'AI_EMBED d7684e3c',
+      tokens_out = CAST(NULL AS BIGINT), request_id = CAST(NULL AS VARCHAR), served_model = CAST(NULL AS VARCHAR),
+      served_fingerprint = CAST(NULL AS VARCHAR), read_by = 'AI_EMBED 94a7e547',
       response = COALESCE(CONCAT('{"embedding":', CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value') AS VARCHAR), '}'),
         CASE WHEN sqlenrich_error(raw) IS NULL AND GET_PATH(TRY_PARSE_JSON(raw), 'value') IS NOT NULL THEN '' END),
       retryable = COALESCE(REGEXP_INSTR(LOWER(sqlenrich_error(raw)), CONCAT(
@@ -48,7 +52,7 @@ BEGIN
         'temporarily|temporary.?failure|retryable.?error.?occurred|try.?again.?later|timed.?out|timeout|deadline.?exceeded|bad.?gateway|',
         'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
         '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')) > 0, FALSE)
-    WHERE raw IS NOT NULL AND COALESCE(read_by, '') <> 'AI_EMBED d7684e3c' AND request_hash IN (SELECT request_hash FROM article_vector_prompts);
+    WHERE raw IS NOT NULL AND COALESCE(read_by, '') <> 'AI_EMBED 94a7e547' AND request_hash IN (SELECT request_hash FROM article_vector_prompts);
     IF (part = 0) THEN
       CREATE OR REPLACE TRANSIENT TABLE article_vector_pending AS
       WITH asked AS (
@@ -80,7 +84,7 @@ $$;
 -- checked: one verdict per row
 CREATE OR REPLACE TRANSIENT TABLE article_vector_checked AS
 WITH answered AS (
-  SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason, response AS answer,
+  SELECT request_hash, attempt, asked_at, run_id, model, served_model, response, call_error, finish_reason, response AS answer,
     CASE WHEN response IS NULL THEN SUBSTR(raw, 1, 500) END AS unread
   FROM article_vector_responses WHERE request_hash IN (SELECT request_hash FROM article_vector_prompts)
 ), parsed AS (
@@ -124,7 +128,8 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
 )
-SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model, r.asked_at AS _asked_at,
+SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, COALESCE(r.served_model, r.model) AS _model,
+  r.asked_at AS _asked_at,
   CASE
     WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
     WHEN p.request_hash IS NULL THEN 'NO_INPUT'

@@ -1,7 +1,8 @@
 -- product_attributes for snowflake, model llama3.3-70b, version 1; made by sqlenrich
 -- Run it again at any time: only requests without an answer are sent. Let it end at its first error.
 -- Needs: the model llama3.3-70b in your region (SHOW CORTEX BASE MODELS IN SCHEMA SNOWFLAKE.MODELS), and:
--- GRANT USE AI FUNCTIONS ON ACCOUNT TO ROLE your_role; GRANT DATABASE ROLE SNOWFLAKE.CORTEX_USER TO ROLE your_role;
+-- GRANT USE AI FUNCTIONS ON ACCOUNT TO ROLE your_role; -- or USE AI FUNCTION AI_COMPLETE, which allows it alone
+-- GRANT DATABASE ROLE SNOWFLAKE.AI_FUNCTIONS_USER TO ROLE your_role;
 -- GRANT APPLICATION ROLE SNOWFLAKE."CORTEX-MODEL-ROLE-LLAMA3.3-70B" TO ROLE your_role;
 -- (an account grants the first two to PUBLIC unless it revoked them; the last where models are not open to all)
 
@@ -32,7 +33,7 @@ FROM rendered;
 CREATE TABLE IF NOT EXISTS product_attributes_responses (
   request_hash VARCHAR, attempt BIGINT, sent_hash VARCHAR, response VARCHAR, call_error VARCHAR, retryable BOOLEAN, finish_reason VARCHAR,
   model VARCHAR, version VARCHAR, fingerprint VARCHAR, tokens_in BIGINT, tokens_cached BIGINT, tokens_out BIGINT, latency_ms BIGINT, run_id VARCHAR,
-  asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, read_by VARCHAR) CLUSTER BY (request_hash);
+  asked_at TIMESTAMP_NTZ, raw VARCHAR, request_id VARCHAR, served_model VARCHAR, served_fingerprint VARCHAR, read_by VARCHAR);
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 EXECUTE IMMEDIATE $$
@@ -41,7 +42,9 @@ DECLARE
 BEGIN
   LOOP
     UPDATE product_attributes_responses SET
-      call_error = sqlenrich_error(raw), tokens_cached = CAST(NULL AS BIGINT), request_id = CAST(NULL AS VARCHAR), read_by = 'AI_COMPLETE 085faa87',
+      call_error = sqlenrich_error(raw), tokens_cached = CAST(NULL AS BIGINT), request_id = CAST(NULL AS VARCHAR),
+      served_model = CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.model') AS VARCHAR), served_fingerprint = CAST(NULL AS VARCHAR),
+      read_by = 'AI_COMPLETE 4df8c6ed',
       response = COALESCE(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') AS VARCHAR),
         CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') AS VARCHAR),
         CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') AS VARCHAR),
@@ -59,7 +62,7 @@ BEGIN
       finish_reason = CASE WHEN REGEXP_INSTR(LOWER(sqlenrich_error(raw)), '(^|[^0-9])422([^0-9]|$)') > 0 THEN 'length' END,
       tokens_in = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.prompt_tokens') AS VARCHAR), 38, 0),
       tokens_out = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.completion_tokens') AS VARCHAR), 38, 0)
-    WHERE raw IS NOT NULL AND COALESCE(read_by, '') <> 'AI_COMPLETE 085faa87' AND request_hash IN (SELECT request_hash FROM product_attributes_prompts);
+    WHERE raw IS NOT NULL AND COALESCE(read_by, '') <> 'AI_COMPLETE 4df8c6ed' AND request_hash IN (SELECT request_hash FROM product_attributes_prompts);
     IF (part = 0) THEN
       CREATE OR REPLACE TRANSIENT TABLE product_attributes_pending AS
       WITH asked AS (
@@ -93,8 +96,11 @@ $$;
 -- checked: one verdict per row
 CREATE OR REPLACE TRANSIENT TABLE product_attributes_checked AS
 WITH answered AS (
-  SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason,
-    TRIM(REGEXP_REPLACE(TRIM(response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') AS answer,
+  SELECT request_hash, attempt, asked_at, run_id, model, served_model, response, call_error, finish_reason,
+    TRIM(REGEXP_REPLACE(TRIM(CASE
+      WHEN CONTAINS(response, '</think>') AND STARTSWITH(TRIM(response, ' \t\r\n'), '<think>')
+        THEN SUBSTR(response, NULLIF(POSITION('</think>', response), 0) - 1 + 9)
+      ELSE response END, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') AS answer,
     CASE WHEN response IS NULL THEN SUBSTR(raw, 1, 500) END AS unread
   FROM product_attributes_responses WHERE request_hash IN (SELECT request_hash FROM product_attributes_prompts)
 ), parsed AS (
@@ -174,7 +180,8 @@ WITH answered AS (
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
 )
-SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model, r.asked_at AS _asked_at,
+SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, COALESCE(r.served_model, r.model) AS _model,
+  r.asked_at AS _asked_at,
   CASE
     WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
     WHEN p.request_hash IS NULL THEN 'NO_INPUT'

@@ -2,13 +2,17 @@
 -- A retry: refused rows of the last run are asked once more; what is accepted is not, and no answer is dropped.
 -- It reads the tables of the last run: where the prompt, the model or the source changed, run that script first.
 -- Needs: the model llama3.3-70b in your region (SHOW CORTEX BASE MODELS IN SCHEMA SNOWFLAKE.MODELS), and:
--- GRANT USE AI FUNCTIONS ON ACCOUNT TO ROLE your_role; GRANT DATABASE ROLE SNOWFLAKE.CORTEX_USER TO ROLE your_role;
+-- GRANT USE AI FUNCTIONS ON ACCOUNT TO ROLE your_role; -- or USE AI FUNCTION AI_COMPLETE, which allows it alone
+-- GRANT DATABASE ROLE SNOWFLAKE.AI_FUNCTIONS_USER TO ROLE your_role;
 -- GRANT APPLICATION ROLE SNOWFLAKE."CORTEX-MODEL-ROLE-LLAMA3.3-70B" TO ROLE your_role;
 -- (an account grants the first two to PUBLIC unless it revoked them; the last where models are not open to all)
 
 -- functions of this session: what is needed more than once is written once
-CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_text(response VARCHAR) RETURNS VARCHAR AS $$  -- repaired: trim, fence
-  TRIM(REGEXP_REPLACE(TRIM(response, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') $$;
+CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_text(response VARCHAR) RETURNS VARCHAR AS $$  -- repaired: trim, reasoning, fence
+  TRIM(REGEXP_REPLACE(TRIM(CASE
+    WHEN CONTAINS(response, '</think>') AND STARTSWITH(TRIM(response, ' \t\r\n'), '<think>')
+      THEN SUBSTR(response, NULLIF(POSITION('</think>', response), 0) - 1 + 9)
+    ELSE response END, ' \t\r\n'), '^```[A-Za-z0-9_-]*[ \t]*\r?\n(.*)```$', '\\1', 1, 1, 's'), ' \t\r\n') $$;
 CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_json(answer VARCHAR) RETURNS VARIANT AS $$  -- NULL unless it is strict JSON
   CASE
     WHEN /* deeper than 250 levels */ LENGTH(answer) > 500 AND LENGTH(answer) - LENGTH(REPLACE(REPLACE(answer, '[', ''), '{', '')) > 250
@@ -35,7 +39,8 @@ CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_retryable(error VARCHAR) RETURNS 
 -- responses: what no run has read yet, or with other facts, is read from the stored answers
 UPDATE review_aspects_responses SET
   call_error = sqlenrich_error(raw), retryable = sqlenrich_retryable(sqlenrich_error(raw)), tokens_cached = CAST(NULL AS BIGINT),
-  request_id = CAST(NULL AS VARCHAR), read_by = 'AI_COMPLETE 085faa87',
+  request_id = CAST(NULL AS VARCHAR), served_model = CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.model') AS VARCHAR),
+  served_fingerprint = CAST(NULL AS VARCHAR), read_by = 'AI_COMPLETE 4df8c6ed',
   response = COALESCE(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') AS VARCHAR),
     CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') AS VARCHAR),
     CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') AS VARCHAR),
@@ -48,12 +53,12 @@ UPDATE review_aspects_responses SET
   finish_reason = CASE WHEN REGEXP_INSTR(LOWER(sqlenrich_error(raw)), '(^|[^0-9])422([^0-9]|$)') > 0 THEN 'length' END,
   tokens_in = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.prompt_tokens') AS VARCHAR), 38, 0),
   tokens_out = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.completion_tokens') AS VARCHAR), 38, 0)
-WHERE raw IS NOT NULL AND COALESCE(read_by, '') <> 'AI_COMPLETE 085faa87' AND request_hash IN (SELECT request_hash FROM review_aspects_prompts);
+WHERE raw IS NOT NULL AND COALESCE(read_by, '') <> 'AI_COMPLETE 4df8c6ed' AND request_hash IN (SELECT request_hash FROM review_aspects_prompts);
 
 -- checked: one verdict per row
 CREATE OR REPLACE TRANSIENT TABLE review_aspects_checked AS
 WITH answered AS (
-  SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason, sqlenrich_text(response) AS answer,
+  SELECT request_hash, attempt, asked_at, run_id, model, served_model, response, call_error, finish_reason, sqlenrich_text(response) AS answer,
     CASE WHEN response IS NULL THEN SUBSTR(raw, 1, 500) END AS unread
   FROM review_aspects_responses WHERE request_hash IN (SELECT request_hash FROM review_aspects_prompts)
 ), parsed AS (SELECT *, sqlenrich_json(answer) AS doc FROM answered),
@@ -100,7 +105,8 @@ fields AS (
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
 )
-SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model, r.asked_at AS _asked_at,
+SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, COALESCE(r.served_model, r.model) AS _model,
+  r.asked_at AS _asked_at,
   CASE
     WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
     WHEN p.request_hash IS NULL THEN 'NO_INPUT'
@@ -171,7 +177,8 @@ SELECT request_hash, attempt, sent_hash, 'llama3.3-70b' AS model, '1' AS version
 -- responses: what no run has read yet, or with other facts, is read from the stored answers
 UPDATE review_aspects_responses SET
   call_error = sqlenrich_error(raw), retryable = sqlenrich_retryable(sqlenrich_error(raw)), tokens_cached = CAST(NULL AS BIGINT),
-  request_id = CAST(NULL AS VARCHAR), read_by = 'AI_COMPLETE 085faa87',
+  request_id = CAST(NULL AS VARCHAR), served_model = CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.model') AS VARCHAR),
+  served_fingerprint = CAST(NULL AS VARCHAR), read_by = 'AI_COMPLETE 4df8c6ed',
   response = COALESCE(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.structured_output[0].raw_message') AS VARCHAR),
     CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].messages') AS VARCHAR),
     CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.choices[0].message.content') AS VARCHAR),
@@ -184,12 +191,12 @@ UPDATE review_aspects_responses SET
   finish_reason = CASE WHEN REGEXP_INSTR(LOWER(sqlenrich_error(raw)), '(^|[^0-9])422([^0-9]|$)') > 0 THEN 'length' END,
   tokens_in = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.prompt_tokens') AS VARCHAR), 38, 0),
   tokens_out = TRY_TO_NUMBER(CAST(GET_PATH(TRY_PARSE_JSON(raw), 'value.usage.completion_tokens') AS VARCHAR), 38, 0)
-WHERE raw IS NOT NULL AND COALESCE(read_by, '') <> 'AI_COMPLETE 085faa87' AND request_hash IN (SELECT request_hash FROM review_aspects_prompts);
+WHERE raw IS NOT NULL AND COALESCE(read_by, '') <> 'AI_COMPLETE 4df8c6ed' AND request_hash IN (SELECT request_hash FROM review_aspects_prompts);
 
 -- checked: one verdict per row
 CREATE OR REPLACE TRANSIENT TABLE review_aspects_checked AS
 WITH answered AS (
-  SELECT request_hash, attempt, asked_at, run_id, model, response, call_error, finish_reason, sqlenrich_text(response) AS answer,
+  SELECT request_hash, attempt, asked_at, run_id, model, served_model, response, call_error, finish_reason, sqlenrich_text(response) AS answer,
     CASE WHEN response IS NULL THEN SUBSTR(raw, 1, 500) END AS unread
   FROM review_aspects_responses WHERE request_hash IN (SELECT request_hash FROM review_aspects_prompts)
 ), parsed AS (SELECT *, sqlenrich_json(answer) AS doc FROM answered),
@@ -236,7 +243,8 @@ fields AS (
     ROW_NUMBER() OVER (PARTITION BY request_hash ORDER BY verdict IS NOT NULL, attempt DESC, asked_at NULLS FIRST, run_id NULLS FIRST) AS choice
   FROM judged
 )
-SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, r.model AS _model, r.asked_at AS _asked_at,
+SELECT p.id, p.prompt, p.request_hash, r.response, r.answer, COALESCE(r.attempts, 0) AS _attempts, COALESCE(r.served_model, r.model) AS _model,
+  r.asked_at AS _asked_at,
   CASE
     WHEN p.request_hash IS NULL AND p.prompt IS NULL THEN 'BAD_PROMPT'
     WHEN p.request_hash IS NULL THEN 'NO_INPUT'

@@ -4,11 +4,13 @@
 -- Needs: Spark 4 and a function ai_query(endpoint, request, ...) in the session, asking default
 
 -- functions of this session: what is needed more than once is written once
-CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_text(response STRING) RETURNS STRING RETURN  -- repaired: trim, fence
+CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_text(response STRING) RETURNS STRING RETURN  -- repaired: trim, reasoning, fence
   CASE
     WHEN STARTSWITH(response, '{') AND ENDSWITH(response, '}') THEN response
-    ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM response), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1'))
-  END;
+    ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
+      WHEN CONTAINS(response, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM response), '<think>')
+        THEN SUBSTRING(response, NULLIF(INSTR(response, '</think>'), 0) - 1 + 9)
+      ELSE response END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) END;
 CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_json(answer STRING) RETURNS VARIANT RETURN  -- NULL unless it is strict JSON
   CASE
     WHEN /* deeper than 250 levels */ OCTET_LENGTH(answer) > 500 AND REGEXP_COUNT(answer, '[\\[{]') > 250
@@ -21,14 +23,15 @@ CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_json(answer STRING) RETURNS VARIA
       THEN TRY_PARSE_JSON(answer)
   END;
 CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_error(raw STRING) RETURNS STRING RETURN  -- why a call failed
-  COALESCE(NULLIF(GET_JSON_OBJECT(raw, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(raw, '$.error'), ''));
+  COALESCE(NULLIF(GET_JSON_OBJECT(raw, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(raw, '$.error'), ''),
+    NULLIF(GET_JSON_OBJECT(raw, '$.errorStatus'), ''));
 
 -- checked: one verdict per row
 DROP TABLE IF EXISTS `review_aspects_checked`;
 CREATE TABLE `review_aspects_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, sqlenrich_text(`response`) AS `answer`,
-    CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+    sqlenrich_text(`response`) AS `answer`, CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
 ), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered),
 fields AS (
@@ -77,8 +80,8 @@ fields AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
-  r.`asked_at` AS `_asked_at`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+  COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'
@@ -127,7 +130,7 @@ SELECT `request_hash`, `attempt`, `sent_hash`,
     'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
     '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')), FALSE) AS `retryable`,
   'default' AS `model`, '1' AS `version`, '6ca8453704b1c560' AS `fingerprint`, CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`,
-  CURRENT_TIMESTAMP() AS `asked_at`, `raw`, 'ai_query a07406f2' AS `read_by`
+  CURRENT_TIMESTAMP() AS `asked_at`, `raw`, 'ai_query 4dd10777' AS `read_by`
 FROM (SELECT `request_hash`, `attempt`, `sent_hash`,
    COALESCE(to_json(ai_query('default', prompt,
      responseFormat => '{"type":"json_schema","json_schema":{"name":"review_aspects","schema":{"type":"object","properties":{"overall":{"type":"string","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"array","description":"Every aspect that is judged, each once","maxItems":10,"items":{"type":"object","properties":{"aspect":{"type":"string","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"string","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"string","description":"Words that show it, copied exactly","minLength":1,"maxLength":200}},"required":["aspect","sentiment","quote"],"additionalProperties":false}}},"required":["overall","aspects"],"additionalProperties":false}}}',
@@ -138,8 +141,8 @@ FROM (SELECT `request_hash`, `attempt`, `sent_hash`,
 DROP TABLE IF EXISTS `review_aspects_checked`;
 CREATE TABLE `review_aspects_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`, sqlenrich_text(`response`) AS `answer`,
-    CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
+    sqlenrich_text(`response`) AS `answer`, CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM `review_aspects_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `review_aspects_prompts`)
 ), parsed AS (SELECT *, sqlenrich_json(`answer`) AS `doc` FROM answered),
 fields AS (
@@ -188,8 +191,8 @@ fields AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
-  r.`asked_at` AS `_asked_at`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+  COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'

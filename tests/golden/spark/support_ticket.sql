@@ -4,7 +4,8 @@
 
 -- functions of this session: what is needed more than once is written once
 CREATE OR REPLACE TEMPORARY FUNCTION sqlenrich_error(raw STRING) RETURNS STRING RETURN  -- why a call failed
-  COALESCE(NULLIF(GET_JSON_OBJECT(raw, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(raw, '$.error'), ''));
+  COALESCE(NULLIF(GET_JSON_OBJECT(raw, '$.errorMessage'), ''), NULLIF(GET_JSON_OBJECT(raw, '$.error'), ''),
+    NULLIF(GET_JSON_OBJECT(raw, '$.errorStatus'), ''));
 
 -- the tables made afresh: where a SELECT fails, another table has the name; rename it or the prompt file
 CREATE TABLE IF NOT EXISTS `support_ticket_prompts` (`request_hash` STRING); SELECT `request_hash` FROM `support_ticket_prompts` WHERE FALSE;
@@ -30,11 +31,13 @@ FROM rendered;
 CREATE TABLE IF NOT EXISTS `support_ticket_responses` (
   `request_hash` STRING, `attempt` BIGINT, `sent_hash` STRING, `response` STRING, `call_error` STRING, `retryable` BOOLEAN, `finish_reason` STRING,
   `model` STRING, `version` STRING, `fingerprint` STRING, `tokens_in` BIGINT, `tokens_cached` BIGINT, `tokens_out` BIGINT, `latency_ms` BIGINT,
-  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `read_by` STRING);
+  `run_id` STRING, `asked_at` TIMESTAMP, `raw` STRING, `request_id` STRING, `served_model` STRING, `served_fingerprint` STRING, `read_by` STRING);
 
 -- responses: the model is asked 3 requests, and if one of them succeeds all others
 BEGIN
-  DECLARE part INT DEFAULT 0; DECLARE first_hash STRING; DECLARE problem STRING;
+  DECLARE part INT DEFAULT 0;
+  DECLARE first_hash STRING;
+  DECLARE problem STRING;
   ask: LOOP
     IF part = 0 THEN
       DROP TABLE IF EXISTS `support_ticket_pending`;
@@ -69,7 +72,7 @@ BEGIN
         'internal.?server.?error|connection.?(reset|refused|aborted|closed)|(^[^0-9a-z]*|(http|status|code|error|response)[^a-z]*[^0-9a-z])',
         '(429|500|502|503|504|529)($|[^0-9a-z .,%]|[.,]($|[^0-9])| +($|[^0-9t]|t[^o]|to[^k]))')), FALSE) AS `retryable`,
       'default' AS `model`, '1' AS `version`, '1892e31aefbf5236' AS `fingerprint`, CAST(CURRENT_TIMESTAMP() AS STRING) AS `run_id`,
-      CURRENT_TIMESTAMP() AS `asked_at`, `raw`, 'ai_query a07406f2' AS `read_by`
+      CURRENT_TIMESTAMP() AS `asked_at`, `raw`, 'ai_query 4dd10777' AS `read_by`
     FROM (SELECT `request_hash`, `attempt`,
        COALESCE(to_json(ai_query('default', prompt,
          responseFormat => '{"type":"json_schema","json_schema":{"name":"support_ticket","schema":{"type":"object","properties":{"intent":{"type":"string","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"integer","description":"1 nothing to do, 5 emergency","minimum":1,"maximum":5},"product":{"type":"string","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"boolean","description":"Whether a person must act or decide"},"summary":{"type":"string","description":"One English sentence, at most 25 words","minLength":1,"maxLength":200}},"required":["intent","urgency","needs_human","summary"],"additionalProperties":false}}}',
@@ -83,11 +86,13 @@ END;
 DROP TABLE IF EXISTS `support_ticket_checked`;
 CREATE TABLE `support_ticket_checked` AS
 WITH answered AS (
-  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `response`, `call_error`, `finish_reason`,
+  SELECT `request_hash`, `attempt`, `asked_at`, `run_id`, `model`, `served_model`, `response`, `call_error`, `finish_reason`,
     CASE
       WHEN STARTSWITH(`response`, '{') AND ENDSWITH(`response`, '}') THEN `response`
-      ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM `response`), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1'))
-    END AS `answer`,
+      ELSE TRIM(BOTH ' \t\r\n' FROM REGEXP_REPLACE(TRIM(BOTH ' \t\r\n' FROM CASE
+        WHEN CONTAINS(`response`, '</think>') AND STARTSWITH(TRIM(BOTH ' \t\r\n' FROM `response`), '<think>')
+          THEN SUBSTRING(`response`, NULLIF(INSTR(`response`, '</think>'), 0) - 1 + 9)
+        ELSE `response` END), '(?s)^```[A-Za-z0-9_-]*[ \\t]*\\r?\\n(.*)```\\z', '$1')) END AS `answer`,
     CASE WHEN `response` IS NULL THEN SUBSTRING(`raw`, 1, 500) END AS `unread`
   FROM `support_ticket_responses` WHERE `request_hash` IN (SELECT `request_hash` FROM `support_ticket_prompts`)
 ), parsed AS (
@@ -143,8 +148,8 @@ WITH answered AS (
   SELECT *, MAX(`attempt`) OVER (PARTITION BY `request_hash`) AS `attempts`,
     ROW_NUMBER() OVER (PARTITION BY `request_hash` ORDER BY `verdict` IS NOT NULL, `attempt` DESC, `asked_at`, `run_id`) AS `choice` FROM judged
 )
-SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`, r.`model` AS `_model`,
-  r.`asked_at` AS `_asked_at`,
+SELECT p.`id`, p.`prompt`, p.`request_hash`, r.`response`, r.`answer`, COALESCE(r.`attempts`, 0) AS `_attempts`,
+  COALESCE(r.`served_model`, r.`model`) AS `_model`, r.`asked_at` AS `_asked_at`,
   CASE
     WHEN p.`request_hash` IS NULL AND p.`prompt` IS NULL THEN 'BAD_PROMPT'
     WHEN p.`request_hash` IS NULL THEN 'NO_INPUT'

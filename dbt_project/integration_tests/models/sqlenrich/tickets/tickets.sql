@@ -1,4 +1,4 @@
-{#- Made by sqlenrich 0.1.0 from prompts/tickets.prompt, version 1, fingerprint 8c4bfb0cbb78f343;
+{#- Made by sqlenrich from prompts/tickets.prompt;
     change that file, then run: sqlenrich dbt prompts/tickets.prompt -#}
 -- depends_on: {{ ref('tickets_quarantine') }}
 {{ config(materialized='table') }}

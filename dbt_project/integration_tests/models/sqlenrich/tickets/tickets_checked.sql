@@ -1,4 +1,7 @@
-{#- Made by sqlenrich 0.1.0 from prompts/tickets.prompt, version 1, fingerprint 8c4bfb0cbb78f343;
+{#- Made by sqlenrich from prompts/tickets.prompt;
     change that file, then run: sqlenrich dbt prompts/tickets.prompt -#}
 {{ config(materialized='table') }}
-{{ tickets__checked(sqlenrich.relation(ref('tickets_prompts')), sqlenrich.stored_responses(ref('tickets_responses'))) }}
+{{ tickets__checked(
+  sqlenrich.relation(ref('tickets_prompts')),
+  sqlenrich.stored_responses(ref('tickets_responses'), 'tickets_responses')
+) }}

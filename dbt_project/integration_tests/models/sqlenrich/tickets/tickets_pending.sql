@@ -1,10 +1,10 @@
-{#- Made by sqlenrich 0.1.0 from prompts/tickets.prompt, version 1, fingerprint 8c4bfb0cbb78f343;
+{#- Made by sqlenrich from prompts/tickets.prompt;
     change that file, then run: sqlenrich dbt prompts/tickets.prompt -#}
 {{ config(
   materialized='view',
-  pre_hook="{{ sqlenrich.create_responses(sqlenrich.responses_relation('tickets_responses')) }}"
+  pre_hook="{{ sqlenrich.prepare_responses('tickets_responses', ref('tickets_prompts')) }}"
 ) }}
 {{ tickets__pending(
   sqlenrich.relation(ref('tickets_prompts')),
-  sqlenrich.stored_responses(sqlenrich.responses_relation('tickets_responses'))
+  sqlenrich.stored_responses(sqlenrich.responses_relation('tickets_responses'), 'tickets_responses')
 ) }}
