@@ -95,6 +95,10 @@ class Handler(BaseHTTPRequestHandler):
             self._send(200, pages[address.path]())
         elif self._allowed() and address.path == "/api/2.0/sql/history/queries":
             asked = parse_qs(address.query)
+            if int(asked.get("max_results", ["100"])[0]) >= 1000 or len(asked.get("filter_by.statuses", [])) > 1:
+                told = "max_results is below 1000, and filter_by.statuses is one status"
+                self._send(400, {"error_code": "INVALID_PARAMETER_VALUE", "message": told})
+                return
             statements = self.server.service.statements
             found = statements.history(asked.get("filter_by.statement_ids", []), asked.get("filter_by.statuses", []))
             start = int(asked.get("page_token", ["0"])[0])

@@ -54,7 +54,7 @@ _UNFINISHED = ("QUEUED", "STARTED", "COMPILING", "COMPILED", "RUNNING")
 """The statuses of the query history before the end (QueryStatus of databricks-sdk)."""
 _TAGS = re.compile(r"\s*/\* sqlenrich (\S*) \*/")
 _HISTORY = "/api/2.0/sql/history/queries"
-_PAGES = 20
+_PAGES, _PAGE_ROWS = 40, 500
 _FOUND_WITHIN_S = 12 * 3600.0
 """How far back a submission is looked for: clocks may differ by less."""
 _OF_NETWORK = ("urllib3.", "thrift.transport.", "thrift.protocol.")
@@ -68,11 +68,10 @@ _ROWS_WRITTEN = "num_affected_rows"
 class DatabricksConnection:
     """A session of a SQL warehouse or a cluster.
 
-    The id of a statement is its query id, as the console has it, then ``.`` and the secret of the Thrift handle. Both
-    together let another session of the same user ask for its state and cancel it; the secret alone opens nothing. An id
-    that :meth:`running` found has no secret: its state is read from the query history, and it is cancelled over the
-    Statement Execution API, which is documented for statements that were started there; where that fails, the message
-    names the console's page.
+    The id of a statement is its query id, as the console has it. The Thrift handle, which has a secret, stays in this
+    object: no table and no message has it. Without the handle, in another process, the state is read from the query
+    history, and a statement is cancelled over the Statement Execution API, which is documented for statements that were
+    started there; where that fails, the message names the console's page.
 
     A statement of a client that died: its operation stays in the warehouse, since nothing closes the session before it
     has been idle for long (HiveServer2 closes no idle session with a running operation:
@@ -94,7 +93,8 @@ class DatabricksConnection:
         self._connection: Any = None
         self._jobs: Any = None
         self._ended: dict[str, JobStatus] = {}
-        self._unfinished: set[str] = set()
+        self._handles: dict[str, Any] = {}
+        """The client's handles of statements that have not ended, by id."""
 
     @property
     def place(self) -> str:
@@ -115,7 +115,7 @@ class DatabricksConnection:
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        if self._unfinished:
+        if self._handles:
             connection.session.is_open = False  # else it is closed when it is collected
         with suppress(Exception):
             connection.close()
@@ -126,11 +126,12 @@ class DatabricksConnection:
 
         def start() -> str:
             self._jobs.execute_async(_comment(written) + sql, query_tags=written)
-            return _id_of(self._jobs.active_command_id)
+            handle = self._jobs.active_command_id
+            id = str(UUID(bytes=handle.guid)) if isinstance(handle.guid, bytes) else str(handle.guid)
+            self._handles[id] = handle
+            return id
 
-        id = self._checked(start)
-        self._unfinished.add(id)
-        return id
+        return self._checked(start)
 
     def status(self, id: str, *, counted: bool = True) -> JobStatus:
         """Give how far a statement is: of its handle while the warehouse has it, else of the query history."""
@@ -138,7 +139,7 @@ class DatabricksConnection:
             return self._ended[id]
         found = self._by_handle(id, counted=counted) or self._by_history(id)
         if found.state is not JobState.RUNNING:
-            self._unfinished.discard(id)
+            self._handles.pop(id, None)
             if found.state is not JobState.UNKNOWN:
                 self._ended[id] = found
         return found
@@ -147,7 +148,7 @@ class DatabricksConnection:
         """Cancel by the handle, or over the Statement Execution API where the id has none."""
         if id in self._ended:
             return
-        if _handle(id) is not None:
+        if id in self._handles:
             try:
                 self._checked(lambda: self._of_job(id).cancel())
                 return
@@ -157,9 +158,8 @@ class DatabricksConnection:
                 if not UNKNOWN_OPERATION.search(str(error)):
                     raise
         if self._by_history(id).state is JobState.RUNNING:
-            query = id.partition(".")[0]
             try:
-                self._request("POST", f"/api/2.0/sql/statements/{quote(query)}/cancel")
+                self._request("POST", f"/api/2.0/sql/statements/{quote(id)}/cancel")
             except TransientError:
                 raise
             except RunError as error:
@@ -196,7 +196,9 @@ class DatabricksConnection:
 
     def running(self, tags: Mapping[str, str]) -> list[str]:
         """Give the unfinished statements of the query history that have these tags."""
-        return self._listed([("filter_by.statuses", status) for status in _UNFINISHED], tags)
+        # In the order of a statement's life: one that goes on between two calls is in the later list.
+        listed = (id for status in _UNFINISHED for id in self._listed([("filter_by.statuses", status)], tags))
+        return list(dict.fromkeys(listed))
 
     def find(self, job_id: str) -> str | None:
         """Give a statement of the query history by its tag; one of the last hours."""
@@ -207,7 +209,7 @@ class DatabricksConnection:
     def _listed(self, asked: list[tuple[str, str]], tags: Mapping[str, str]) -> list[str]:
         found, token = [], ""
         for _ in range(_PAGES):
-            given = [*asked, ("max_results", "1000"), *([("page_token", token)] if token else [])]
+            given = [*asked, ("max_results", str(_PAGE_ROWS)), *([("page_token", token)] if token else [])]
             page = self._request("GET", f"{_HISTORY}?{urlencode(given)}")
             for one in page.get("res", ()):
                 if tags.items() <= _tags_of(one).items():
@@ -219,12 +221,11 @@ class DatabricksConnection:
 
     def link(self, id: str) -> str | None:
         """Give the page of the query profile."""
-        query = id.partition(".")[0]
-        return f"https://{self.place}/sql/history?uiQueryProfileVisible=true&queryId={quote(query)}"
+        return f"https://{self.place}/sql/history?uiQueryProfileVisible=true&queryId={quote(id)}"
 
     def _by_handle(self, id: str, *, counted: bool) -> JobStatus | None:
         """Give the state that the Thrift service tells; None where it does not know the handle."""
-        if _handle(id) is None:
+        if id not in self._handles:
             return None
 
         def ask() -> JobStatus:
@@ -248,9 +249,8 @@ class DatabricksConnection:
 
     def _by_history(self, id: str) -> JobStatus:
         """Give the state that the query history has."""
-        query = id.partition(".")[0]
-        page = self._request("GET", f"{_HISTORY}?{urlencode([('filter_by.statement_ids', query)])}")
-        found = next((one for one in page.get("res", ()) if one.get("query_id") == query), None)
+        page = self._request("GET", f"{_HISTORY}?{urlencode([('filter_by.statement_ids', id)])}")
+        found = next((one for one in page.get("res", ()) if one.get("query_id") == id), None)
         if found is None:
             return JobStatus(JobState.UNKNOWN)
         state = _STATES.get(str(found.get("status")), JobState.RUNNING)
@@ -261,7 +261,7 @@ class DatabricksConnection:
 
     def _of_job(self, id: str) -> Any:
         """Give the cursor of jobs, set to a statement that this or another session has started."""
-        self._jobs.active_command_id = _handle(id)
+        self._jobs.active_command_id = self._handles[id]
         return self._jobs
 
     def _request(self, method: str, path: str) -> dict[str, Any]:
@@ -369,27 +369,6 @@ _ONE_ATTEMPT = {
 Its urllib3 policy repeats a POST whose answer was lost, which would run an INSERT twice (auth/retry.py allows POST, and
 urllib3 asks nothing more before it repeats after a read error). Its own loop waits up to 15 minutes.
 """
-
-
-def _handle(id: str) -> Any:
-    """Give the client's handle of an id; None where the id has no secret."""
-    query, _, secret = id.partition(".")
-    if not secret:
-        return None
-    from databricks.sql.backend.types import BackendType, CommandId
-    from databricks.sql.thrift_api.TCLIService.ttypes import TOperationType
-
-    try:
-        guid, key = UUID(query).bytes, bytes.fromhex(secret)
-    except ValueError:
-        raise RunError(f"{id} is no id of a Databricks statement") from None
-    return CommandId(BackendType.THRIFT, guid, key, TOperationType.EXECUTE_STATEMENT, True)
-
-
-def _id_of(command: Any) -> str:
-    if isinstance(command.guid, bytes):
-        return f"{UUID(bytes=command.guid)}.{command.secret.hex()}"
-    return str(command.guid)
 
 
 def _comment(tags: Mapping[str, str]) -> str:
