@@ -4,7 +4,7 @@
   {%- set name = model.name[:-10] -%}
   {%- set pending = ref(name ~ '_pending') -%}
   {%- set prompts = ref(name ~ '_prompts') -%}
-  {%- set asking = answers.incorporate(path={'identifier': this.identifier ~ '_asking'}) -%}
+  {%- set asking = sqlenrich.asking_of(answers) -%}
 
   {{ run_hooks(pre_hooks, inside_transaction=False) }}
   {{ run_hooks(pre_hooks, inside_transaction=True) }}
@@ -23,12 +23,13 @@
     {%- if requests > 0 -%}
       {%- do sqlenrich.take_lock(answers) -%}
       {%- set locked = true -%}
-      {%- for text in sqlenrich.create_asking(asking, pending) -%}
+      {%- for text in sqlenrich.create_asking(asking, sqlenrich.pending_of_build(pending)) -%}
         {%- call statement('asking_' ~ loop.index) -%}{{ text }}{%- endcall -%}
       {%- endfor -%}
       {{ adapter.commit() }}
       {%- set requests = sqlenrich.count_requests(this.identifier, asking, 'count_asking') -%}
       {%- do sqlenrich.check_pending(answers, pending, asking) -%}
+      {%- do sqlenrich.check_build(answers, asking, pending) -%}
       {%- set chunks = (requests + size - 1) // size -%}
     {%- endif -%}
   {%- else -%}
@@ -69,7 +70,7 @@
     {%- do sqlenrich.store_failures(answers, asking, state) -%}
   {%- endif -%}
   {%- if locked -%}
-    {%- do sqlenrich.release_lock(answers, asking) -%}
+    {%- do sqlenrich.release_lock(answers, none if sqlenrich.limits_builds() else asking) -%}
     {{ adapter.commit() }}
   {%- endif -%}
   {%- call statement('main') -%} select {{ requests }} as asked {%- endcall -%}

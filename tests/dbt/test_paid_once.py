@@ -83,6 +83,12 @@ def second_version(project: DbtProject) -> None:
     se.write_dbt([se.load(second)], project.folder)
 
 
+def second_enrichment(project: DbtProject) -> None:
+    second = project.prompt.with_name("mails.prompt")
+    second.write_text(project.prompt.read_text("utf-8").replace("Triage one", "Sort one"), encoding="utf-8")
+    se.write_dbt([se.load(second)], project.folder)
+
+
 def prompt(old: str, new: str) -> Callable[[DbtProject], None]:
     return lambda project: project.change_prompt(old, new)
 
@@ -121,6 +127,11 @@ class Case:
     modified: bool | None = None
     """Whether ``state:modified`` has a node; None: not looked at."""
     variables: tuple[tuple[str, object], ...] = ()
+
+
+def limits(**most: object) -> tuple[tuple[str, object], ...]:
+    """Return the variables that limit a whole build."""
+    return tuple((f"sqlenrich_max_build_{name}", value) for name, value in most.items())
 
 
 PR = ("--target", "pr")
@@ -171,6 +182,19 @@ CASES = {
         fails=("tickets_quarantine_at_most_max_quarantine", "Got 5 results"),
         variables=(("sqlenrich_calls", False),),
     ),
+    "two enrichments within the build's limit": Case(
+        second_enrichment, (("build", *PR), ("build", *PR)), calls=2 * ROWS, variables=limits(requests=2 * ROWS)
+    ),
+    "two enrichments over the build's limit": Case(
+        second_enrichment,
+        (("build", *PR, "--threads", "1"),),
+        calls=ROWS,
+        fails=(
+            "tickets_responses",
+            "would ask 5 requests, and the other nodes of this build ask 5, but sqlenrich_max_build_requests is 9: ",
+        ),
+        variables=limits(requests=2 * ROWS - 1),
+    ),
     "empty endpoint": Case(
         nothing, (("build", "--target", "empty"),), fails=("tickets_prompts", "has an empty endpoint")
     ),
@@ -196,3 +220,4 @@ def test_a_change_pays_for_new_requests_alone(
             node, message = case.fails
             assert message in outcome.message[node]
     assert len(endpoint.asked) - before == case.calls
+    assert project.rows("SELECT table_name FROM duckdb_tables() WHERE table_name LIKE '%asking'") == []

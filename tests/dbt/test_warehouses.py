@@ -71,10 +71,12 @@ def test_builds_ask_each_request_once_and_one_at_a_time(warehouse: Warehouse) ->
     assert re.search(
         r"another build \(run another\) has been asking for \d+ minutes, so this one asks nothing", message
     )
+    limited = project.dbt("build", sqlenrich_lock_minutes=0, sqlenrich_max_build_requests=ROWS - 1)
+    assert f"would ask {ROWS} requests, and the other nodes of this build ask 0" in limited.message["tickets_responses"]
     assert warehouse.calls() == 0
 
     for arguments, variables in (
-        (["build"], {"sqlenrich_lock_minutes": 0, "sqlenrich_chunk_rows": 15}),
+        (["build"], {"sqlenrich_max_build_requests": ROWS, "sqlenrich_chunk_rows": 15}),
         (["build", "--full-refresh"], {}),
         (["show", "--select", "tickets_responses", "--limit", "100"], {}),
     ):
