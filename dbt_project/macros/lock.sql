@@ -76,13 +76,13 @@
     stayed for the limits of the build. -#}
 {% macro unlock(results) -%}
   {%- if flags.WHICH in ('run', 'build') -%}
-    {%- set ended = ['success', 'error'] if sqlenrich.limits_builds() else ['error'] -%}
+    {%- set ended = ['success', 'error'] if sqlenrich.build_limits() else ['error'] -%}
     {%- for result in results -%}
       {%- if result.status in ended and result.node.config.materialized == 'sqlenrich_responses' -%}
         {%- set answers = api.Relation.create(
           database=result.node.database, schema=result.node.schema, identifier=result.node.alias
         ) -%}
-        {%- do sqlenrich.release_lock(answers, sqlenrich.asking_of(answers) if sqlenrich.limits_builds() else none) -%}
+        {%- do sqlenrich.release_lock(answers, sqlenrich.asking_of(answers) if sqlenrich.build_limits() else none) -%}
       {%- endif -%}
     {%- endfor -%}
   {%- endif -%}

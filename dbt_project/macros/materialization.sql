@@ -21,6 +21,7 @@
   {%- if var('sqlenrich_calls', true) -%}
     {%- set requests = sqlenrich.count_requests(this.identifier, pending, 'count_pending') -%}
     {%- if requests > 0 -%}
+      {%- do sqlenrich.check_prices(model) -%}
       {%- do sqlenrich.take_lock(answers) -%}
       {%- set locked = true -%}
       {%- for text in sqlenrich.create_asking(asking, sqlenrich.pending_of_build(pending)) -%}
@@ -70,7 +71,7 @@
     {%- do sqlenrich.store_failures(answers, asking, state) -%}
   {%- endif -%}
   {%- if locked -%}
-    {%- do sqlenrich.release_lock(answers, none if sqlenrich.limits_builds() else asking) -%}
+    {%- do sqlenrich.release_lock(answers, none if sqlenrich.build_limits() else asking) -%}
     {{ adapter.commit() }}
   {%- endif -%}
   {%- call statement('main') -%} select {{ requests }} as asked {%- endcall -%}

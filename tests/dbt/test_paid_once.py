@@ -191,9 +191,33 @@ CASES = {
         calls=ROWS,
         fails=(
             "tickets_responses",
-            "would ask 5 requests, and the other nodes of this build ask 5, but sqlenrich_max_build_requests is 9: ",
+            "would ask 5 requests, and the other nodes of this build ask 5 requests, "
+            "but sqlenrich_max_build_requests is 9: ",
         ),
         variables=limits(requests=2 * ROWS - 1),
+    ),
+    "two enrichments over the build's cost": Case(
+        second_enrichment,
+        (("build", *PR, "--threads", "1"),),
+        calls=ROWS,
+        fails=(
+            "tickets_responses",
+            "would ask 5 requests for about 0.0188, and the other nodes of this build ask 5 requests for about 0.0188, "
+            'but sqlenrich_max_build_cost is 0.0374: nothing was asked here. To pay for them: --vars "'
+            '{sqlenrich_max_build_cost: 0.0375}"',
+        ),
+        variables=(*limits(cost=0.0374), ("sqlenrich_prices", {"input": 0, "output": 15})),
+    ),
+    "a cost without a price": Case(
+        nothing,
+        (("build", *PR),),
+        fails=("tickets_responses", "set the prices of a million tokens: sqlenrich_prices: {input: ..., output: ...}"),
+        variables=limits(cost=1),
+    ),
+    "a cost without max_tokens": Case(
+        prompt("{temperature: 0, max_tokens: 250}", "{temperature: 0}"),
+        fails=("tickets_responses", "write max_tokens into the params of tickets.prompt"),
+        variables=limits(cost=1),
     ),
     "empty endpoint": Case(
         nothing, (("build", "--target", "empty"),), fails=("tickets_prompts", "has an empty endpoint")
