@@ -131,8 +131,8 @@
     {%- endif -%}
   {%- endif -%}
   {%- if problem.text -%}
-    {%- do run_query("drop table if exists " ~ asking) -%}
-    {%- do sqlenrich.release_lock(answers) -%}
+    {%- do sqlenrich.release_lock(answers, asking) -%}
+    {{ adapter.commit() }}
     {{ exceptions.raise_compiler_error(
       'sqlenrich: ' ~ pending ~ ' does not read ' ~ answers ~ ' (' ~ problem.text ~ '), so nothing was asked: build '
       ~ name ~ '_prompts, ' ~ name ~ '_pending and ' ~ name ~ '_responses together'
