@@ -62,7 +62,7 @@
   {%- set bytes_of = {'duckdb': 'strlen', 'bigquery': 'byte_length'} -%}
   {%- set bytes = 'sum(' ~ bytes_of.get(target.type, 'octet_length') ~ '(prompt))' if priced else '0' -%}
   {%- set nodes, counts = [], [] -%}
-  {%- for node, copy in sqlenrich.copies_of_pending() -%}
+  {%- for node, copy in sqlenrich.copies_of_pending(asking) -%}
     {%- do nodes.append([node, 'own' if sqlenrich.same_relation(copy, asking) else 'others']) -%}
     {%- do counts.append(
       "select " ~ loop.index0 ~ " as place, count(*) as requests, " ~ bytes ~ " as bytes from " ~ copy ~ " where run_id = '"
@@ -121,8 +121,8 @@
   {%- endif -%}
 {%- endmacro %}
 
-{#- The nodes of this build whose copies exist, each with its copy. dbt made their schemas. -#}
-{% macro copies_of_pending() -%}
+{#- The nodes of this build whose copies exist, each with its copy; that of ``asking`` does. dbt made their schemas. -#}
+{% macro copies_of_pending(asking) -%}
   {%- set tables, found = {}, [] -%}
   {%- for node in sqlenrich.asking_nodes() -%}
     {%- set copy = sqlenrich.asking_of(sqlenrich.relation_at(node, node.alias)) -%}
@@ -130,7 +130,7 @@
     {%- if schema not in tables -%}
       {%- do tables.update({schema: sqlenrich.tables_of(copy, known=node.unique_id in selected_resources) | map('lower') | list}) -%}
     {%- endif -%}
-    {%- if copy.identifier | lower in tables[schema] -%}{%- do found.append([node, copy]) -%}{%- endif -%}
+    {%- if sqlenrich.same_relation(copy, asking) or copy.identifier | lower in tables[schema] -%}{%- do found.append([node, copy]) -%}{%- endif -%}
   {%- endfor -%}
   {{ return(found) }}
 {%- endmacro %}
