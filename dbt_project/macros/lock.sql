@@ -72,15 +72,17 @@
   {%- endif -%}
 {%- endmacro %}
 
-{#- For on-run-end: gives back the locks of this build's models that failed. -#}
+{#- For on-run-end: gives back the locks of this build's models that failed, and drops the copies of what was pending that
+    stayed for the limits of the build. -#}
 {% macro unlock(results) -%}
-  {%- if flags.WHICH in ('run', 'build') and target.type != 'duckdb' -%}
+  {%- if flags.WHICH in ('run', 'build') -%}
+    {%- set ended = ['success', 'error'] if sqlenrich.build_limits() else ['error'] -%}
     {%- for result in results -%}
-      {%- if result.status == 'error' and result.node.config.materialized == 'sqlenrich_responses' -%}
+      {%- if result.status in ended and result.node.config.materialized == 'sqlenrich_responses' -%}
         {%- set answers = api.Relation.create(
           database=result.node.database, schema=result.node.schema, identifier=result.node.alias
         ) -%}
-        {%- do sqlenrich.release_lock(answers, none) -%}
+        {%- do sqlenrich.release_lock(answers, sqlenrich.asking_of(answers) if sqlenrich.build_limits() else none) -%}
       {%- endif -%}
     {%- endfor -%}
   {%- endif -%}

@@ -4,7 +4,7 @@
   {%- set name = model.name[:-10] -%}
   {%- set pending = ref(name ~ '_pending') -%}
   {%- set prompts = ref(name ~ '_prompts') -%}
-  {%- set asking = answers.incorporate(path={'identifier': this.identifier ~ '_asking'}) -%}
+  {%- set asking = sqlenrich.asking_of(answers) -%}
 
   {{ run_hooks(pre_hooks, inside_transaction=False) }}
   {{ run_hooks(pre_hooks, inside_transaction=True) }}
@@ -21,14 +21,16 @@
   {%- if var('sqlenrich_calls', true) -%}
     {%- set requests = sqlenrich.count_requests(this.identifier, pending, 'count_pending') -%}
     {%- if requests > 0 -%}
+      {%- do sqlenrich.check_prices(model) -%}
       {%- do sqlenrich.take_lock(answers) -%}
       {%- set locked = true -%}
-      {%- for text in sqlenrich.create_asking(asking, pending) -%}
+      {%- for text in sqlenrich.create_asking(asking, sqlenrich.pending_of_build(pending)) -%}
         {%- call statement('asking_' ~ loop.index) -%}{{ text }}{%- endcall -%}
       {%- endfor -%}
       {{ adapter.commit() }}
       {%- set requests = sqlenrich.count_requests(this.identifier, asking, 'count_asking') -%}
       {%- do sqlenrich.check_pending(answers, pending, asking) -%}
+      {%- do sqlenrich.check_build(answers, asking, pending) -%}
       {%- set chunks = (requests + size - 1) // size -%}
     {%- endif -%}
   {%- else -%}
@@ -69,7 +71,7 @@
     {%- do sqlenrich.store_failures(answers, asking, state) -%}
   {%- endif -%}
   {%- if locked -%}
-    {%- do sqlenrich.release_lock(answers, asking) -%}
+    {%- do sqlenrich.release_lock(answers, none if sqlenrich.build_limits() else asking) -%}
     {{ adapter.commit() }}
   {%- endif -%}
   {%- call statement('main') -%} select {{ requests }} as asked {%- endcall -%}
@@ -129,8 +131,8 @@
     {%- endif -%}
   {%- endif -%}
   {%- if problem.text -%}
-    {%- do run_query("drop table if exists " ~ asking) -%}
-    {%- do sqlenrich.release_lock(answers) -%}
+    {%- do sqlenrich.release_lock(answers, asking) -%}
+    {{ adapter.commit() }}
     {{ exceptions.raise_compiler_error(
       'sqlenrich: ' ~ pending ~ ' does not read ' ~ answers ~ ' (' ~ problem.text ~ '), so nothing was asked: build '
       ~ name ~ '_prompts, ' ~ name ~ '_pending and ' ~ name ~ '_responses together'

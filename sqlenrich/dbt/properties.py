@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlenrich.core.errors import UnsupportedError
 from sqlenrich.core.names import identifier
+from sqlenrich.core.tokens import tokens_beside
 from sqlenrich.core.types import Type
 from sqlenrich.dbt.jinja import inert, string
 from sqlenrich.dbt.models import RESULTS, Family, node_name
@@ -59,6 +60,8 @@ COLUMNS = {
 """The descriptions of sqlenrich's own columns."""
 MAX_QUARANTINE = "sqlenrich_max_quarantine"
 """Read by the test of the quarantine beside the column ``_error``; tests and configs are part of ``state:modified``."""
+CALL = "sqlenrich_call"
+"""What the package needs for the cost of a request, by adapter."""
 KEY, KEPT = "The key of the row, as the source has it.", "A column of the source, kept as it is."
 """The descriptions of the source's columns."""
 
@@ -96,6 +99,9 @@ def node_properties(member: Member) -> list[dict[str, Any]]:
         }
         if step == "prompts":
             entry |= _keyed(member)
+        if step == "responses":
+            calls = {engine: _call(member, plan) for engine, plan in member.plans.items() if isinstance(plan, Plan)}
+            entry["config"]["meta"] = {CALL: calls}
         if step == "pending":
             limit = f"{{{{ var('sqlenrich_max_requests', {DEFAULT_MAX_REQUESTS}) }}}}"
             entry["data_tests"] = [
@@ -196,6 +202,22 @@ def _result(member: Member, step: str) -> dict[str, Any]:
         error = next(column for column in entry["columns"] if column["name"] == "_error")
         error["config"] = {"meta": {MAX_QUARANTINE: share}}
     return entry
+
+
+def _call(member: Member, plan: Plan) -> dict[str, Any]:
+    """Return the model that is asked, the tokens beside each prompt, and the most that an answer has.
+
+    The model is None where a plugin chooses it; it sends the schema as a response format or as a hint.
+    """
+    enrichment, call = member.enrichment, plan.responses.request
+    if call is None:
+        model, most = None, enrichment.params.get("max_tokens")
+        beside = tokens_beside(enrichment.turns, None, enrichment.schema)
+    else:
+        model, limit = call.model, get_engine(plan.engine).params_of(call.model).get("max_tokens")
+        most = None if limit is None else call.params.get(limit)
+        beside = tokens_beside(call.turns, call.hint, call.response_format)
+    return {"model": model, "tokens_beside": beside, "max_tokens": 0 if enrichment.embedding is not None else most}
 
 
 def _keyed(member: Member) -> dict[str, Any]:

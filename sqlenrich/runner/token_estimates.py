@@ -10,9 +10,8 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from sqlenrich.core.json import compact_json
 from sqlenrich.core.sql import equals
-from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
+from sqlenrich.core.tokens import BYTES_PER_TOKEN, tokens_beside
 from sqlenrich.core.turn import ROW_SYSTEM, sent_text, text_before
 from sqlenrich.llm.endpoint.request_config import OutputForm
 from sqlenrich.plan.model import engine_of
@@ -174,22 +173,12 @@ class PendingRequests:
     def tokens_beside(self) -> int:
         """The estimated tokens beside each prompt: the messages before it, the schema or the hint."""
         asked = self.plan.responses.request or self.form
-        hint = estimate_tokens("\n\n" + asked.hint) if asked.hint else 0
-        return self.turns_tokens + hint + self.format_tokens(asked.response_format)
-
-    @property
-    def turns_tokens(self) -> int:
-        """The estimated tokens of the constant messages before each prompt."""
-        return estimate_tokens(text_before(self.enrichment.turns))
+        return tokens_beside(self.enrichment.turns, asked.hint, asked.response_format)
 
     @property
     def form(self) -> OutputForm:
         """How the endpoint is asked for the form of an answer."""
         return output_forms(self.enrichment, self.choice.resolved, self.choice.endpoint)[0]
-
-    def format_tokens(self, form: Any) -> int:
-        """The estimated tokens of a response format."""
-        return 0 if form is None else estimate_tokens(compact_json(form))
 
     def counted(self, sample: int) -> tuple[list[tuple[int, int]], str | None]:
         """Give bytes and tokens of some prompts, counted by the endpoint or the warehouse, or why none is counted.
@@ -200,7 +189,7 @@ class PendingRequests:
             if sample < 1:
                 return [], "no prompt may be counted (--sample 0)"
             found, reason = self.requests.counted(sample)
-            beside = self.format_tokens(asked.response_format)
+            beside = tokens_beside((), None, asked.response_format)
             return [(size, tokens + beside) for size, tokens in found], reason
         from sqlenrich.llm.endpoint.token_counter import token_counter
         from sqlenrich.llm.endpoint.urls import EndpointUrl

@@ -83,6 +83,12 @@ def second_version(project: DbtProject) -> None:
     se.write_dbt([se.load(second)], project.folder)
 
 
+def second_enrichment(project: DbtProject) -> None:
+    second = project.prompt.with_name("mails.prompt")
+    second.write_text(project.prompt.read_text("utf-8").replace("Triage one", "Sort one"), encoding="utf-8")
+    se.write_dbt([se.load(second)], project.folder)
+
+
 def prompt(old: str, new: str) -> Callable[[DbtProject], None]:
     return lambda project: project.change_prompt(old, new)
 
@@ -121,6 +127,11 @@ class Case:
     modified: bool | None = None
     """Whether ``state:modified`` has a node; None: not looked at."""
     variables: tuple[tuple[str, object], ...] = ()
+
+
+def limits(**most: object) -> tuple[tuple[str, object], ...]:
+    """Return the variables that limit a whole build."""
+    return tuple((f"sqlenrich_max_build_{name}", value) for name, value in most.items())
 
 
 PR = ("--target", "pr")
@@ -171,6 +182,43 @@ CASES = {
         fails=("tickets_quarantine_at_most_max_quarantine", "Got 5 results"),
         variables=(("sqlenrich_calls", False),),
     ),
+    "two enrichments within the build's limit": Case(
+        second_enrichment, (("build", *PR), ("build", *PR)), calls=2 * ROWS, variables=limits(requests=2 * ROWS)
+    ),
+    "two enrichments over the build's limit": Case(
+        second_enrichment,
+        (("build", *PR, "--threads", "1"),),
+        calls=ROWS,
+        fails=(
+            "tickets_responses",
+            "would ask 5 requests, and the other nodes of this build ask 5 requests, "
+            "but sqlenrich_max_build_requests is 9: ",
+        ),
+        variables=limits(requests=2 * ROWS - 1),
+    ),
+    "two enrichments over the build's cost": Case(
+        second_enrichment,
+        (("build", *PR, "--threads", "1"),),
+        calls=ROWS,
+        fails=(
+            "tickets_responses",
+            "would ask 5 requests for about 0.0188, and the other nodes of this build ask 5 requests for about 0.0188, "
+            'but sqlenrich_max_build_cost is 0.0374: nothing was asked here. To pay for them: --vars "'
+            '{sqlenrich_max_build_cost: 0.0375}"',
+        ),
+        variables=(*limits(cost=0.0374), ("sqlenrich_prices", {"input": 0, "output": 15})),
+    ),
+    "a cost without a price": Case(
+        nothing,
+        (("build", *PR),),
+        fails=("tickets_responses", "set the prices of a million tokens: sqlenrich_prices: {input: ..., output: ...}"),
+        variables=limits(cost=1),
+    ),
+    "a cost without max_tokens": Case(
+        prompt("{temperature: 0, max_tokens: 250}", "{temperature: 0}"),
+        fails=("tickets_responses", "write max_tokens into the params of tickets.prompt"),
+        variables=limits(cost=1),
+    ),
     "empty endpoint": Case(
         nothing, (("build", "--target", "empty"),), fails=("tickets_prompts", "has an empty endpoint")
     ),
@@ -196,3 +244,4 @@ def test_a_change_pays_for_new_requests_alone(
             node, message = case.fails
             assert message in outcome.message[node]
     assert len(endpoint.asked) - before == case.calls
+    assert project.rows("SELECT table_name FROM duckdb_tables() WHERE table_name LIKE '%asking'") == []

@@ -19,6 +19,12 @@ NOW = {
     "bigquery": "UNIX_SECONDS(CURRENT_TIMESTAMP())",
     "databricks": "UNIX_TIMESTAMP(CURRENT_TIMESTAMP())",
 }
+MODELS = {
+    "snowflake": "llama3.3-70b",
+    "bigquery": "sqlenrich.gemini",
+    "databricks": "system.ai.meta-llama-3-3-70b-instruct",
+}
+"""The models that the written files ask."""
 ENGINES = [
     "snowflake",
     pytest.param("bigquery", marks=pytest.mark.zetasql),
@@ -71,10 +77,16 @@ def test_builds_ask_each_request_once_and_one_at_a_time(warehouse: Warehouse) ->
     assert re.search(
         r"another build \(run another\) has been asking for \d+ minutes, so this one asks nothing", message
     )
+    prices = {MODELS[engine]: {"input": 1, "output": 2}}
+    limited = project.dbt("build", sqlenrich_lock_minutes=0, sqlenrich_max_build_cost=0.01, sqlenrich_prices=prices)
+    assert re.search(
+        rf"would ask {ROWS} requests for about 0\.0\d+, and the other nodes of this build ask 0 requests for",
+        limited.message["tickets_responses"],
+    )
     assert warehouse.calls() == 0
 
     for arguments, variables in (
-        (["build"], {"sqlenrich_lock_minutes": 0, "sqlenrich_chunk_rows": 15}),
+        (["build"], {"sqlenrich_max_build_requests": ROWS, "sqlenrich_chunk_rows": 15}),
         (["build", "--full-refresh"], {}),
         (["show", "--select", "tickets_responses", "--limit", "100"], {}),
     ):
