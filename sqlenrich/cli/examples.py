@@ -32,6 +32,7 @@ _COMMANDS = {
     "export": (
         "sqlenrich export tickets --output out.duckdb --to tickets.parquet",
         'sqlenrich export tickets --output out.duckdb --where "urgency > 3" --to urgent.csv',
+        "sqlenrich export tickets --output out.duckdb --join tickets.csv --to all.csv",
     ),
     "compare": (
         "sqlenrich compare a.prompt b.prompt --input tickets.csv --truth intent=label",
