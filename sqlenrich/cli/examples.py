@@ -5,6 +5,7 @@ from __future__ import annotations
 _COMMANDS = {
     "new": (
         "sqlenrich new tickets --from tickets.csv",
+        "sqlenrich new orders --from 'shop.duckdb#orders'",
         "sqlenrich new tickets --template support_ticket --sample",
     ),
     "check": (

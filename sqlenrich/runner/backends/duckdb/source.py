@@ -84,6 +84,8 @@ def relation(database: Database, source: Input, table: str | None, query: str | 
     files = find_files(database, str(source), encoding)
     if files.kind in DATABASES:
         (path,) = files.paths
+        if table is None and query is None:
+            raise ConfigError(f"{source}: which table? Write source: in the header, or give {source}#TABLE")
         if path.resolve() != database.path.resolve() and database.paths is None:
             database.attach(path)
         return stored(table, query), True
