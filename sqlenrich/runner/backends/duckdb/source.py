@@ -84,10 +84,11 @@ def relation(database: Database, source: Input, table: str | None, query: str | 
     files = find_files(database, str(source), encoding)
     if files.kind in DATABASES:
         (path,) = files.paths
-        if table is None and query is None:
-            raise ConfigError(f"{source}: which table? Write source: in the header, or give {source}#TABLE")
         if path.resolve() != database.path.resolve() and database.paths is None:
             database.attach(path)
+        if table is None and query is None:
+            name = input_name(source)
+            raise ConfigError(f"{name}: which table? Write source: in the header, or give {name}#TABLE")
         return stored(table, query), True
     if files.kind in _DELIMITERS:
         return delimited(files), False
