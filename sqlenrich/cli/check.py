@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.engine import Engine, ResponseFormat
-from sqlenrich.core.errors import ConfigError, SqlenrichError
+from sqlenrich.core.errors import ConfigError, SpecError, SqlenrichError
 from sqlenrich.core.tokens import BYTES_PER_TOKEN, estimate_tokens
 from sqlenrich.core.turn import ROW_SYSTEM, text_before
 from sqlenrich.engines import engine_names, get_engine
@@ -60,7 +60,9 @@ def check(file: str | Path, *, model: str | None = None, engines: Sequence[str] 
     lines.append(f"  reads       {', '.join(compiled.columns)}")
     if isinstance(compiled, PromptWithSystem):
         lines.append(f"  system      differs by row: it reads {', '.join(compiled.system.columns)}")
-    lines.append(f"  key         {', '.join(enrichment.key) or '_row (files only)'}")
+    lines.append(f"  key         {', '.join(enrichment.key) or '_row (files and frames only)'}")
+    if enrichment.keep_all:
+        lines.append(f"  keeps       {_kept(enrichment)}")
     lines.append(f"  gives       {', '.join(enrichment.output_columns)}")
     lines.append(f"  settings    {config.told if config.path else 'no sqlenrich.toml'}")
     lines += _prompt(enrichment, compiled)
@@ -140,12 +142,20 @@ def _response_format_line(enrichment: Enrichment, sent: ResponseFormat) -> str:
     return f"the request's schema omits: {named} (only the checks use them)"
 
 
+def _kept(enrichment: Enrichment) -> str:
+    """Return what ``keep: "*"`` stands for, and where it is refused."""
+    try:
+        return ", ".join(enrichment.with_all_kept(None).keep)
+    except SpecError as error:
+        return f"all other columns of the source, in a run; {error.problems[0]}"
+
+
 def _engine(enrichment: Enrichment, name: str, config: Config, model: str | None) -> tuple[str, list[str]]:
     try:
         engine = engine_of(enrichment, name)
         resolved = model_for(enrichment, name, config, model)
         relations = {} if enrichment.source or enrichment.query else {"source": "source"}
-        compile_plan(enrichment, name, relations, model=resolved)
+        compile_plan(replace(enrichment, keep_all=False), name, relations, model=resolved)
     except ConfigError as error:
         return str(error), []
     except SqlenrichError as error:

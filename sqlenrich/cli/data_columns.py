@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
-from sqlenrich.core.types import BOOLEAN, STRING, Type, type_json, without_zones
+from sqlenrich.cli.nested_columns import is_printed
+from sqlenrich.core.types import BOOLEAN, STRING, Array, Struct, Type, type_json, without_zones
+from sqlenrich.runner.inputs import input_of
 from sqlenrich.runner.scratch import scratch_folder
 from sqlenrich.spec.enrichment import RESERVED_COLUMNS, Enrichment
 
@@ -28,19 +30,20 @@ MOST_PRINTED = 3
 """The most columns that a new prompt prints."""
 
 
-def columns_of(data: Path) -> dict[str, Type]:
-    """Give the columns of a data file and their types."""
+def columns_of(data: str | Path, encoding: str | None = None) -> dict[str, Type]:
+    """Give the columns of an input and their types. Raises ConfigError for one that is missing or unreadable."""
     from sqlenrich.runner.backends.duckdb.database import Database
     from sqlenrich.runner.backends.duckdb.source import open_source
 
     with scratch_folder() as folder, Database(folder / "new.duckdb") as store:
-        found = open_source(store, str(data), None, None, number_rows=False)
+        found = open_source(store, input_of(data, encoding), None, None, number_rows=False)
     return {name: without_zones(kind) for name, kind in found.items()}
 
 
-def key_of(columns: Sequence[str]) -> str | None:
+def key_of(types: Mapping[str, Type]) -> str | None:
     """Give the column whose name is that of a key."""
-    found = (name for name in columns if _KEYS.match(name) and name.lower() not in RESERVED_COLUMNS)
+    plain = (name for name, kind in types.items() if not isinstance(kind, Struct | Array))
+    found = (name for name in plain if _KEYS.match(name) and name.lower() not in RESERVED_COLUMNS)
     return next(found, None)
 
 
@@ -55,6 +58,11 @@ def printed_columns(types: Mapping[str, Type], key: str | None) -> list[str]:
     texts = [name for name in known if looks_like_text(name)]
     others = [name for name in known if not _LABELS.match(name)]
     return (texts or others or known)[:MOST_PRINTED]
+
+
+def nested_columns(types: Mapping[str, Type]) -> list[str]:
+    """Give the structs and arrays that a prompt can print, but no label."""
+    return [name for name, kind in types.items() if is_printed(kind) and not _LABELS.match(name)]
 
 
 class Fitted(NamedTuple):
@@ -73,7 +81,7 @@ def fitted(text: str, enrichment: Enrichment, types: Mapping[str, Type]) -> Fitt
     found = {column: names[_plain(column)] for column in enrichment.prompt().columns if _plain(column) in names}
     main = (enrichment.require or enrichment.prompt().inputs)[0]
     key = [names[_plain(name)] for name in enrichment.key if _plain(name) in names]
-    key = key if len(key) == len(enrichment.key) else [name for name in (key_of(list(types)),) if name is not None]
+    key = key if len(key) == len(enrichment.key) else [name for name in (key_of(types),) if name is not None]
     if main not in found:
         free = {name: kind for name, kind in types.items() if name not in found.values()}
         if texts := printed_columns(free, key[0] if key else None):

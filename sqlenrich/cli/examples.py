@@ -5,6 +5,7 @@ from __future__ import annotations
 _COMMANDS = {
     "new": (
         "sqlenrich new tickets --from tickets.csv",
+        "sqlenrich new orders --from 'shop.duckdb#orders'",
         "sqlenrich new tickets --template support_ticket --sample",
     ),
     "check": (
@@ -32,6 +33,7 @@ _COMMANDS = {
     "export": (
         "sqlenrich export tickets --output out.duckdb --to tickets.parquet",
         'sqlenrich export tickets --output out.duckdb --where "urgency > 3" --to urgent.csv',
+        "sqlenrich export tickets --output out.duckdb --join tickets.csv --to all.csv",
     ),
     "compare": (
         "sqlenrich compare a.prompt b.prompt --input tickets.csv --truth intent=label",

@@ -52,15 +52,18 @@ def _all(*options: Callable[[Any], Any]) -> Callable[[F], F]:
     return add
 
 
+encoding_option = click.option(
+    "--encoding", metavar="NAME", help="The encoding of text files that are not UTF-8: cp1252, utf-16."
+)
 input_option = _all(
     click.option(
         "--input",
         "input_",
         metavar="PATH",
-        help="CSV, TSV, JSON lines, Parquet: a file, 'a*.csv', a folder, a URL, - for stdin; a .duckdb; a warehouse's "
-        "table.",
+        help="CSV, TSV, JSON lines, Parquet: a file, 'a*.csv', a folder, a URL, - for stdin; a .duckdb, .duckdb#TABLE; "
+        "a warehouse's table.",
     ),
-    click.option("--encoding", metavar="NAME", help="The encoding of text files that are not UTF-8: cp1252, utf-16."),
+    encoding_option,
 )
 outputs_option = click.option(
     "--output",

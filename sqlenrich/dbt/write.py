@@ -143,7 +143,8 @@ def _group_files(
     options = (f" --source {source}" if source else "") + (f" --latest {latest}" if latest else "")
     options += "".join(f" --engine {name}" for name in chosen)
     members = []
-    for number, enrichment in group.versions.items():
+    for number, given in group.versions.items():
+        enrichment = given.with_all_kept(None)
         family = Family(group.base, number)
         config = find_config(enrichment.path, project.root)
         members.append(Member(enrichment, family, plans(enrichment, config, chosen or ENGINES)))

@@ -169,6 +169,7 @@ class _Compiler:
     ) -> None:
         self.run_id = run_id
         options = {**model.options, **(options or {})}
+        enrichment = enrichment.with_all_kept(source_types)
         self.enrichment, self.engine, self.tables = enrichment, engine, tables
         self.columns = SourceColumns(enrichment, engine, source_types)
         self.names = References(engine)

@@ -56,7 +56,7 @@ def drift(
     backend.check_before_retry(enrichment)
     with backend:
         relations = {"source": "source", **backend.relations(enrichment.name)}
-        plan = compile_plan(enrichment, backend.engine, relations, asked_by_client=True)
+        plan = compile_plan(replace(enrichment, keep_all=False), backend.engine, relations, asked_by_client=True)
         known = _runs(backend, plan, enrichment.name)
         if accept is not None:
             _accept(backend, plan, known, enrichment.name, accept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,16 +40,10 @@ def results(
 
     ``where`` is a condition in DuckDB's SQL. Raises ConfigError for a name, a column or a condition that is not there.
     """
-    if to is not None and str(to) != STANDARD_OUTPUT and Path(to).suffix.lower() not in FILE_SUFFIXES:
-        raise ConfigError(f"{to}: unknown kind of file; there are: {', '.join(FILE_SUFFIXES)}")
-    database = database_path(Path(output))
-    if not database.is_file():
-        raise ConfigError(f"{output}: no run has written it")
-    with _opened(database) as db:
-        table = f"{name}_quarantine" if quarantine else name
-        if table not in (known := _tables(db)):
-            names = sorted(one for one in known if f"{one}_quarantine" in known)
-            raise ConfigError(f"{output} has no results of {name}; it has those of: {', '.join(names) or 'none'}")
+    if to is not None:
+        check_kind(to)
+    table = f"{name}_quarantine" if quarantine else name
+    with open_results(name, output, database_path(Path(output))) as db:
         try:
             found = db.table(quote(table))
             chosen = list(columns or (_shown(found.columns) if to is None else found.columns))
@@ -60,10 +54,29 @@ def results(
                 found = found.limit(rows)
             if to is None:
                 return _as_text(found, width)
-            _write(db, found, Path(to))
+            write_relation(db, found, Path(to))
         except duckdb.Error as error:
             raise ConfigError(f"{output}, table {table}: {reason(error)}") from None
     return None
+
+
+def check_kind(to: str | Path) -> None:
+    """Refuse a file of an unknown kind. Raises ConfigError."""
+    if str(to) != STANDARD_OUTPUT and Path(to).suffix.lower() not in FILE_SUFFIXES:
+        raise ConfigError(f"{to}: unknown kind of file; there are: {', '.join(FILE_SUFFIXES)}")
+
+
+@contextlib.contextmanager
+def open_results(name: str, output: str | Path, database: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open the database of an output to read it. Raises ConfigError where it has no results of an enrichment."""
+    if not database.is_file():
+        raise ConfigError(f"{output}: no run has written it")
+    with _opened(database) as db:
+        known = _tables(db)
+        if not {name, f"{name}_quarantine"} <= known:
+            names = sorted(one for one in known if f"{one}_quarantine" in known)
+            raise ConfigError(f"{output} has no results of {name}; it has those of: {', '.join(names) or 'none'}")
+        yield db
 
 
 def stored_advice(name: str, output: str | Path) -> list[str]:
@@ -118,7 +131,8 @@ def _as_text(found: duckdb.DuckDBPyRelation, width: int | None) -> str:
     return out.getvalue().rstrip("\n")
 
 
-def _write(db: duckdb.DuckDBPyConnection, found: duckdb.DuckDBPyRelation, to: Path) -> None:
+def write_relation(db: duckdb.DuckDBPyConnection, found: duckdb.DuckDBPyRelation, to: Path) -> None:
+    """Write rows to a file, or to standard output as JSON lines. Raises ConfigError for a file that no run wrote."""
     query = found.sql_query()
 
     def execute(sql: str) -> None:

@@ -196,6 +196,8 @@ def same_snapshot(enrichment: Enrichment, last: Snapshot, config: Config, backen
     enrichment = with_source_options(enrichment, key=last.key, columns=last.columns, where=last.where)
     if not enrichment.key:
         enrichment = replace(enrichment, key=("_row",))
+    if enrichment.keep_all and last.keep is not None:
+        enrichment = replace(enrichment, keep=tuple(last.keep), keep_all=False)
     asked = model_of(enrichment, last, config, backend.engine)
     if snapshot_digest(enrichment, backend.engine, asked) != last.digest:
         raise ConfigError(f"{enrichment.place} changed since the last run on {backend.output}: {AGAIN}")

@@ -123,6 +123,7 @@ def run(
             responses=responses,
             in_sql=choice.asks_in_sql,
             file=file,
+            keep=session.enrichment.keep,
         )
         return _run(
             session,

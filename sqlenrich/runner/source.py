@@ -30,6 +30,9 @@ def compile_source(
     source = backend.bind(enrichment, input)
     if not enrichment.key:
         enrichment = replace(enrichment, key=("_row",))
+    unread = input.unread if isinstance(input, TableInMemory) else ()
+    found = None if source.types is None else (*source.types, *(one for one in unread if one not in source.types))
+    enrichment = enrichment.with_all_kept(found)
     if isinstance(input, TableInMemory):
         for name in map(enrichment.source_name, enrichment.used_columns()):
             if name in input.unread and name not in (source.types or {}):
@@ -60,9 +63,13 @@ def check_columns(enrichment: Enrichment, types: Mapping[str, Any] | None, place
     if missing:
         names = ", ".join(f'"{name}"{did_you_mean(name, types)}' for name in missing)
         known = ", ".join(types)
-        raise ConfigError(
-            f"no column {names} in {place}; there are: {known}; change key or keep of the file, or give --key"
-        )
+        advice = "change keep of the file"
+        if not set(enrichment.key).isdisjoint(missing):
+            advice = (
+                "change key of the file, or give --key; files and frames need none: with key: [] the column _row "
+                "counts their rows"
+            )
+        raise ConfigError(f"no column {names} in {place}; there are: {known}; {advice}")
 
 
 def with_source_options(

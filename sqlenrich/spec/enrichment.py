@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from sqlenrich.core.embedding import Embedding
-from sqlenrich.core.errors import PromptError
+from sqlenrich.core.errors import PromptError, SpecError
 from sqlenrich.core.shown import Shown
 from sqlenrich.core.turn import Turn
 from sqlenrich.core.types import STRING, Array, Struct, Type, stored, type_json
@@ -28,6 +30,7 @@ RESERVED_COLUMNS = (
     "_bad_value",
 )  # fmt: skip
 """Names of sqlenrich's own columns in a result table."""
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 DEFAULT_REPAIRS = ("trim", "reasoning", "fence")
 
 
@@ -56,6 +59,8 @@ class Enrichment(Shown):
     query: str | None = None
     key: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
+    keep_all: bool = False
+    """Whether ``keep`` stands for all columns of the source but the key, which :meth:`with_all_kept` names."""
     columns: Mapping[str, SourceColumn] = field(default_factory=dict)
     require: tuple[str, ...] | None = None
     where: str | None = None
@@ -98,6 +103,7 @@ class Enrichment(Shown):
             f"{self.name}{f': {self.description}' if self.description else ''}",
             f"  reads  {reads}",
             f"  key    {', '.join(self.key) or '_row, the number of a row'}",
+            *(["  keeps  all other columns"] if self.keep_all else []),
             *([f"  keeps  {', '.join(self.keep)}"] if self.keep else []),
             f"  gives  {', '.join(self.output_columns)}",
         ]
@@ -175,6 +181,41 @@ class Enrichment(Shown):
             tested = ()
         return tuple(dict.fromkeys((*printed, *self.key, *self.keep, *(self.require or ()), *tested)))
 
+    def with_all_kept(self, source: Iterable[str] | None) -> Enrichment:
+        """Return it with the columns that ``keep: "*"`` stands for: those of the ``source`` but the key.
+
+        A column that ``columns`` reads under another name is kept under that name. ``None``: the source is unknown,
+        and ``columns`` must name all of it. Raises :class:`~sqlenrich.SpecError` where it does not, and for a column
+        whose name a result table has already.
+        """
+        if not self.keep_all:
+            return self
+        if source is None:
+            unnamed = [name for name in self.used_columns() if name not in self.columns]
+            if unnamed or not self.columns:
+                raise SpecError(
+                    self.place,
+                    [
+                        'keep: "*" needs the columns of the source, and a script, dbt or a source query does not tell '
+                        "them: write keep: [COLUMN, ...], or name all columns of the source under columns"
+                        f"{f' ({_listed(unnamed)} too)' if unnamed else ''}"
+                    ],
+                )
+            source = [column.source_name for column in self.columns.values()]
+        keys = set(map(self.source_name, self.key))
+        renamed = {column.source_name: name for name, column in reversed(list(self.columns.items()))}
+        names = [renamed.get(name, name) for name in source if name not in keys]
+        taken = {name.lower() for name in (*self.key, *self.output_columns, *RESERVED_COLUMNS, "_row")}
+        bad: list[str] = []
+        kept: list[str] = []
+        for name in names:
+            (bad if name.lower() in taken else kept).append(name)
+            taken.add(name.lower())
+        if bad:
+            what = f'keep: "*" can\'t keep {_listed(bad)}: a result table has another column of that name; write keep: '
+            raise SpecError(self.place, [f"{what}[{_listed(kept)}]"])
+        return replace(self, keep=tuple(kept), keep_all=False)
+
     @property
     def place(self) -> str:
         """The name of the file in messages."""
@@ -199,6 +240,11 @@ class Enrichment(Shown):
         """Give the source's name of a column of the template, the key or ``keep``."""
         spec = self.columns.get(column)
         return spec.source_name if spec is not None else column
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Return names as the items of a YAML list on one line."""
+    return ", ".join(name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False) for name in names)
 
 
 def _flow(kind: Type) -> str:

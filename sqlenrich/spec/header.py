@@ -12,6 +12,9 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 _TEXTS = {"type": "array", "items": {"type": "string"}}
+_BARE_STAR = re.compile(r":\s*\*\s*(?:#.*)?$")
+KEEP_ALL = "*"
+"""The value of ``keep`` that stands for all columns of the source but the key."""
 _COLUMN_TYPE: dict[str, Any] = {
     "anyOf": [
         {"enum": ["string", "bigint", "double", "boolean", "date", "timestamp"]},
@@ -37,8 +40,14 @@ HEADER: dict[str, dict[str, Any]] = {
         ],
         "description": "A table, or {query: SELECT ...}. A run can read a file instead.",
     },
-    "key": {**_TEXTS, "description": "Columns that identify a row. May be empty for files: then _row is added."},
-    "keep": {**_TEXTS, "description": "Source columns copied to the output, never sent to the model."},
+    "key": {
+        **_TEXTS,
+        "description": "Columns that identify a row. May be empty for files and frames: then _row is added.",
+    },
+    "keep": {
+        "anyOf": [_TEXTS, {"const": KEEP_ALL}],
+        "description": 'Source columns copied to the output, never sent to the model. "*": all but the key.',
+    },
     "columns": {
         "type": "object",
         "additionalProperties": {
@@ -204,6 +213,8 @@ class Header:
             mark = error.problem_mark or error.context_mark
             line = first_line + (mark.line if mark is not None else 0)
             problem = (error.problem or error.context or str(error)).strip().splitlines()[0]
+            if problem.startswith("expected alphabetic") and _BARE_STAR.search(text.split("\n")[line - first_line]):
+                problem = 'a * begins an alias: write "*"'
             raise ValueError(f"line {line}: the header is not YAML: {problem}") from None
         except YAMLError as error:
             problem = str(error).strip().splitlines()[0]

@@ -21,7 +21,7 @@ from sqlenrich.schema import output_columns
 from sqlenrich.schema.checks.repairs import REPAIRS
 from sqlenrich.spec.condition import parse_condition
 from sqlenrich.spec.enrichment import DEFAULT_REPAIRS, RESERVED_COLUMNS, Enrichment, SourceColumn
-from sqlenrich.spec.header import FOREIGN, HEADER, PLACED, RESERVED, GivenHeader, Header
+from sqlenrich.spec.header import FOREIGN, HEADER, KEEP_ALL, PLACED, RESERVED, GivenHeader, Header
 from sqlenrich.spec.limits import Limit, cut_problem, read_limit
 from sqlenrich.spec.output import read_output
 from sqlenrich.spec.params import read_params
@@ -130,6 +130,7 @@ class _Loader:
             self.report(f"keep_prompts must be true or false, not {keep_prompts!r}", ("keep_prompts",))
         columns = self.columns()
         turns = self.turns(schema, columns)
+        keep_all = self.values.get("keep") == KEEP_ALL
         made = Enrichment(
             name=self.name,
             template=template,
@@ -142,7 +143,8 @@ class _Loader:
             source=source,
             query=query,
             key=self.names("key"),
-            keep=self.names("keep"),
+            keep=() if keep_all else self.names("keep"),
+            keep_all=keep_all,
             columns=columns,
             require=self.names("require") if "require" in self.values else None,
             where=self.where(),
@@ -262,11 +264,12 @@ class _Loader:
 
     def names(self, key: str) -> tuple[str, ...]:
         value = self.values.get(key, [])
-        if isinstance(value, list) and all(isinstance(name, str) and name for name in value):
+        if isinstance(value, list) and all(isinstance(name, str) and name not in ("", KEEP_ALL) for name in value):
             for name in {name for name in value if value.count(name) > 1}:
                 self.report(f'"{name}" is repeated', (key,))
             return tuple(dict.fromkeys(value))
-        self.report(f"{key} must be a list of column names, not {value!r}", (key,))
+        form = f"a list of column names{f', or {compact_json(KEEP_ALL)}' if key == 'keep' else ''}"
+        self.report(f"{key} must be {form}, not {value!r}", (key,))
         return ()
 
     def timezone(self) -> str:
@@ -392,7 +395,9 @@ class _Loader:
             for name, column in enrichment.columns.items():
                 near = did_you_mean(name, used)
                 # A typed column may be there for the option --where.
-                unused = name not in used and "system" not in self.wrong  # which may read it
+                unused = (
+                    name not in used and not enrichment.keep_all and "system" not in self.wrong
+                )  # which may read it
                 if unused and (near or column.type in (None, STRING)):
                     self.report(f'the column "{name}"{near} is not used by the prompt', ("columns", name))
             cut = enrichment.limit.cut if enrichment.limit is not None else None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
+import duckdb
 import pytest
 
 import sqlenrich as se
@@ -80,6 +83,95 @@ def test_types_of_other_files() -> None:
     assert (refused.status, refused.error) == (2, "n.jsonl has no text column to ask about; there are: id, n")
 
 
+CUSTOMER = {
+    "id": 7,
+    "customer": {"name": "Ann", "tier": {"level": 2, "first name": "A"}, "items": "3", "n": 0.5},
+    "lines": [{"sku": "s1", "qty": 2, "n": 1.5}, None, {"sku": None, "qty": 1, "n": None}],
+    "tags": ["x", None, "y"],
+    "grid": [[1.5]],
+}
+WRITTEN = """columns:
+  customer: {struct: {name: string, tier: {struct: {level: bigint, "first name": string}}, items: string, n: double}}
+  lines: {array: {struct: {sku: string, qty: bigint, n: double}}}
+  tags: {array: string}
+  # Not in the prompt, with their types:
+  # grid: {array: {array: double}}
+"""
+PROMPTED = """<text>
+lines:
+- sku: s1, qty: 2
+- sku: , qty: 1
+tags:
+- x
+- y
+customer.name: Ann
+customer.tier.level: 2
+customer.tier.first name: A
+customer.items: 3
+
+</text>"""
+
+
+@pytest.mark.parametrize("file", ["in.jsonl", "in.parquet"])
+def test_nested_columns(file: str) -> None:
+    """Their types are written, their fields are printed, and what is NULL at any depth is left out."""
+    empty = {"id": 8, "customer": {"name": None, "tier": None}, "lines": None, "tags": None}
+    Path("in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in (CUSTOMER, empty)), encoding="utf-8")
+    with duckdb.connect() as db:
+        db.execute("COPY (FROM 'in.jsonl') TO 'in.parquet'")
+    assert call("new", "intent", "--from", file).status == 0
+    assert WRITTEN in Path("intent.prompt").read_text(encoding="utf-8")
+    result = run(Path("intent.prompt"), Path(file), Path("out.duckdb"))
+    assert (result.status, result.report["enriched"]) == (0, 2), result.err
+    with duckdb.connect("out.duckdb") as db:
+        texts = [text for (text,) in db.execute("SELECT prompt FROM intent_prompts ORDER BY id").fetchall()]
+    assert [text[text.index("<text>\n") :] for text in texts] == [PROMPTED, "<text>\n\n</text>"]
+    assert "customer" in se.render(
+        se.loads(f"---\nsource: t\n{Path('intent.prompt').read_text()[4:]}"), engine="snowflake"
+    )
+
+
+def test_nested_columns_beside_a_text() -> None:
+    row = {
+        "id": {"a": 1},
+        "body": "x",
+        "one": {"items": "i"},
+        "messages": ["m"],
+        "A B": {"c": "d"},
+        "category": {"x": "y"},
+    }
+    Path("in.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    assert call("new", "intent", "--from", "in.jsonl").status == 0
+    made = se.load("intent.prompt")
+    assert (made.key, made.require, tuple(made.columns)) == ((), ("body",), ("body", "id", "one"))
+    assert '  # "A B": {struct: {c: string}}\n' in Path("intent.prompt").read_text(encoding="utf-8")
+    result = run(Path("intent.prompt"), Path("in.jsonl"), Path("out.duckdb"))
+    assert (result.status, result.report["enriched"]) == (0, 1), result.err
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "shown"),
+    [
+        ("in.csv", ("--encoding", "cp1252"), "--input in.csv --prompt-only --encoding cp1252"),
+        ("d.duckdb#t", (), "--input 'd.duckdb#t' --prompt-only"),
+        ("parts", (), "--input parts --prompt-only"),
+        ("parts/*.csv.gz", (), "--input 'parts/*.csv.gz' --prompt-only"),
+    ],
+)
+def test_data_is_all_that_a_run_takes(given: str, options: tuple[str, ...], shown: str) -> None:
+    Path("in.csv").write_bytes("id,größe,body\n1,ä,ü\n".encode("cp1252"))
+    Path("parts").mkdir()
+    for part in ("1", "2"):
+        Path(f"parts/{part}.csv.gz").write_bytes(gzip.compress(f"id,größe,body\n{part},ä,ü\n".encode()))
+    with duckdb.connect("d.duckdb") as db:
+        db.execute("CREATE TABLE t AS SELECT '1' AS id, 'ä' AS \"größe\", 'ü' AS body")
+    made = call("new", "intent", "--from", given, *options)
+    assert (made.status, made.out) == (0, f"wrote intent.prompt; next: sqlenrich preview intent.prompt {shown}\n")
+    assert (se.load("intent.prompt").key, se.load("intent.prompt").require) == (("id",), ("body",))
+    done = call("run", "intent.prompt", "--input", given, *options, "--output", "out.duckdb", "--mock")
+    assert done.status == 0, done.err
+
+
 @pytest.mark.parametrize("template", list(templates()))
 def test_templates(template: str) -> None:
     assert call("new", "mine", "--template", template).status == 0
@@ -94,5 +186,18 @@ def test_names_that_are_no_tables(name: str) -> None:
     assert not list(Path().glob("*.prompt"))
 
 
-def test_data_that_is_missing() -> None:
-    assert call("new", "a", "--from", "no.csv").error == "no.csv: no such file"
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--from", "no.csv"), "no.csv: no such file"),
+        (("--from", "no.duckdb#t"), "no.duckdb#t: no such file"),
+        (("--from", "d.duckdb"), "d.duckdb: which table? Write source: in the header, or give d.duckdb#TABLE"),
+        (("--from", "d.duckdb#u"), "d.duckdb#u can't be read: "),
+        (("--from", "in.csv", "--encoding", "utf-99"), 'no encoding "utf-99"'),
+        (("--encoding", "cp1252"), "--encoding is that of the data: give --from FILE"),
+    ],
+)
+def test_data_that_can_not_be_read(arguments: tuple[str, ...], words: str) -> None:
+    duckdb.connect("d.duckdb").close()
+    assert words in call("new", "a", *arguments).error
+    assert not Path("a.prompt").exists()

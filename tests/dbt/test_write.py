@@ -97,6 +97,9 @@ def test_options_of_the_last_call_stay(project: Path) -> None:
         ("source: a.b.c\n", '"a.b.c" is no source for dbt: give --source MODEL, or --source SOURCE.TABLE'),
         ("source: \"my table\"\n", '"my table" is no source for dbt: give --source MODEL'),
         ("source: {query: SELECT 1 AS id}\n", "the source is a query: make a dbt model of it and give --source MODEL"),
+        ("source: m\nkey: [id]\nkeep: \"*\"\n",
+         't.prompt: keep: "*" needs the columns of the source, and a script, dbt or a source query does not tell them: '
+         "write keep: [COLUMN, ...], or name all columns of the source under columns (body, id too)"),
         ("source: m\nkey: [_row]\n", "_row numbers the rows of a file, a table has none: write key"),
     ],
 )  # fmt: skip
@@ -127,6 +130,12 @@ def test_an_engine_that_refuses_ends_only_its_own_compilation(project: Path) -> 
     [
         ("{id: string}", True, ()),
         ("{body: string}", False, ("t: no contract: write the type of id under columns in the prompt file",)),
+        ('{id: string, body: string}\nkeep: "*"', True, ()),
+        (
+            '{id: string, body: string, day: {from: date}}\nkeep: "*"',
+            False,
+            ("t: no contract: write the type of day under columns in the prompt file",),
+        ),
     ],
 )
 def test_a_contract_needs_the_types_of_the_key(

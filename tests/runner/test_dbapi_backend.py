@@ -90,8 +90,20 @@ def test_the_requests_are_read_in_pages(database: duckdb.DuckDBPyConnection, tmp
     [
         ("source: raw.nowhere\nkey: [id]\n", None, "", "there is no table raw.nowhere, or it can't be read"),
         ("key: [id]\n", None, "", "which table? Write source: in the header, or give --input"),
-        ("source: raw.messages\n", None, "", "a table has no row numbers: write key: [column] in the header"),
-        ("key: [nr]\n", "raw.messages", "", 'no column "nr" in raw.messages; there are: id, body'),
+        (
+            "source: raw.messages\n",
+            None,
+            "",
+            "a table has no row numbers: write key: [column] in the header; a file or a frame needs no key",
+        ),
+        (
+            "key: [nr]\n",
+            "raw.messages",
+            "",
+            'no column "nr" in raw.messages; there are: id, body; change key of the file, or give --key; files '
+            "and frames need none: with key: [] the column _row counts their rows",
+        ),
+        ("key: [id]\nkeep: [nr]\n", "raw.messages", "", "there are: id, body; change keep of the file"),
         (HEADER, 'raw."mess', "", 'the input "raw."mess" is not a table name on duckdb'),
         (HEADER, "t'", "", 'the input "t\'" is not a table name on duckdb'),
         (HEADER, None, "CREATE TABLE enriched.intent (x INT)", 'the table "enriched"."intent" is not sqlenrich\'s'),

@@ -8,6 +8,7 @@ import http.server
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -345,6 +346,80 @@ def test_a_console_that_lacks_a_character(folder: Path) -> None:
             [sys.executable, "-c", code, *map(str, command)], env=env, capture_output=True, check=False
         )
         assert (done.returncode, b"Traceback" in done.stderr) == (0, False), done.stderr
+
+
+KEPT = [{"id": 7, "body": "a", "Message Text": "m", "tags": ["x"], "at": {"y": 1}}]
+
+
+@pytest.mark.parametrize(
+    ("header", "kept"),
+    [
+        ('key: [id]\nkeep: "*"\n', ["id", "body", "Message Text", "tags", "at"]),
+        ('key: []\nkeep: "*"\n', ["_row", "id", "body", "Message Text", "tags", "at"]),
+        (
+            'key: [number]\nkeep: "*"\ncolumns: {number: {from: id}, text: {from: "Message Text"}}\n',
+            ["number", "body", "text", "tags", "at"],
+        ),
+        ('key: [id]\nkeep: "*"\ncolumns: {label: string}\n', ["id", "body", "Message Text", "tags", "at"]),
+    ],
+)
+def test_all_columns_are_kept(folder: Path, header: str, kept: list[str]) -> None:
+    report = se.run(write_prompt(folder, header), input=KEPT, mock=True)
+    assert report.table().column_names[: len(kept) + 1] == [*kept, "label"]
+    assert tuple(report.table().to_pylist()[0].values())[len(kept) - 4 : len(kept)] == ("a", "m", ["x"], {"y": 1})
+
+
+def test_the_verbs_on_a_run_that_kept_all_columns(folder: Path) -> None:
+    """Those that read its tables know what it kept. A comparison keeps nothing."""
+    prompt = write_prompt(folder, 'key: [id]\nkeep: "*"\n')
+    write({"a.jsonl": json.dumps(KEPT[0]) + "\n"})
+    kept = list(KEPT[0])
+    se.run(prompt, input="a.jsonl", output="o.duckdb", mock=True, mock_failures={"bad_json": 1})
+    with duckdb.connect("o.duckdb") as db:
+        assert db.table("intent_quarantine").columns[: len(kept) + 1] == [*kept, "_error"]
+        assert db.table("intent_prompts").fetchall()[0][len(kept)] == "Classify: a"
+    assert se.retry(prompt, output="o.duckdb", mock=True).enriched == 1
+    with duckdb.connect("o.duckdb") as db:
+        assert db.table("intent").fetchall()[0][: len(kept)] == (7, "a", "m", ["x"], {"y": 1})
+    assert se.drift(prompt, output="o.duckdb").exit_status == 0
+    assert se.audit(prompt, output="o.duckdb").exit_status == 0
+    assert se.compare(prompt, prompt, input="a.jsonl", mock=True).exit_status == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (
+            [{"id": 1, "body": "a", "Label": "x", "prompt": "p", "b c": 1}],
+            'keep: "*" can\'t keep Label, prompt: a result table has another column of that name; '
+            'write keep: [body, "b c"]',
+        ),
+        (
+            [{"id": 1, "body": "a", "odd": 1}, {"id": 2, "body": "b", "odd": "q"}],
+            'the column "odd" of the given table is read, and it can\'t be',
+        ),
+    ],
+)
+def test_columns_that_can_not_be_kept(folder: Path, rows: list[dict[str, Any]], words: str) -> None:
+    with pytest.raises(se.SqlenrichError, match=re.escape(words)):
+        se.run(write_prompt(folder, 'key: [id]\nkeep: "*"\n'), input=rows, mock=True)
+
+
+def test_a_script_that_keeps_all_columns(folder: Path) -> None:
+    """It knows those that the header names."""
+    header = 'source: raw.t\nkey: [id]\nkeep: "*"\n'
+    prompt = write_prompt(folder, header)
+    with pytest.raises(se.SpecError, match=r"write keep: \[COLUMN, \.\.\.\], or name all .* \(body, id too\)"):
+        se.render(prompt, engine="duckdb")
+    checked = call("check", prompt)
+    assert checked.status == 0
+    assert "keeps       all other columns of the source, in a run; keep: " in checked.out
+    named = write_prompt(folder, f"{header}columns: {{id: bigint, body: string, channel: string}}\n")
+    (query,) = se.render(named, engine="duckdb", step="prompts").split(";")
+    with duckdb.connect() as db:
+        db.execute("CREATE SCHEMA raw; CREATE TABLE raw.t AS SELECT 1 AS id, 'a' AS body, 'mail' AS channel")
+        assert db.sql(query).columns[:3] == ["id", "body", "channel"]
+    assert "keeps       body, channel\n" in call("check", named).out
 
 
 NESTED = [

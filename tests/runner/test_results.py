@@ -299,6 +299,75 @@ def test_show_and_export(finished: Path, arguments: Sequence[str], query: str) -
         assert pq.read_table("x.parquet").num_rows == len(wanted)
 
 
+JOINED = "id,body,label,Urgency\n5,e,x,1\n3,c,,\n4,,y,2\n1,a,z,\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "given"),
+    [
+        ("key: [id]\nkeep: [label2]\ncolumns: {label2: {from: label}}\n", "in.csv"),
+        ("key: [nr]\ncolumns: {nr: {type: bigint, from: id}}\n", "in.csv"),
+        ("key: []\nwhere: \"id <> '3'\"\n", "in.csv"),
+        ("key: [id]\nkeep: [nr]\ncolumns: {nr: {from: id}}\n", "in.duckdb#t"),
+        ("key: [id]\n", "out.duckdb#t"),
+        ("key: [id]\n", "old.csv"),
+    ],
+)
+def test_results_joined_to_their_input(folder: Path, header: str, given: str) -> None:
+    """In the input's order: a label, NULL and a reason for a row without input, NULL for one that was not read."""
+    prompt = write_prompt(folder, header)
+    Path("in.csv").write_text(JOINED, encoding="utf-8")
+    Path("old.csv").write_bytes(JOINED.replace("e,x", "e,ü").encode("cp1252"))
+    encoding = ("--encoding", "cp1252") if given == "old.csv" else ()
+    for name in ("in.duckdb", "out.duckdb"):
+        with duckdb.connect(name) as db:
+            db.execute("CREATE TABLE t AS FROM read_csv('in.csv', all_varchar = true)")
+    run = call("run", prompt, "--input", given, *encoding, "--output", "out.duckdb", "--mock")
+    assert run.status == 0, run.err
+    for to in ("all.csv", "all.parquet", "all.parquet"):  # the second replaces what the first wrote
+        done = call("export", "intent", "--output", "out.duckdb", "--join", given, *encoding, "--to", to)
+        assert done.status == 0, done.err
+        told = f"rows of {given} that the run did not read, so without a result: 1\n" if "where" in header else ""
+        assert done.err == told
+    joined = pq.read_table("all.parquet")
+    names = ["label_intent", "urgency_intent", "_error", "_error_detail", "_request_hash"]
+    assert joined.column_names == ["id", "body", "label", "Urgency", *names]
+    wanted = JOINED.replace("e,x", "e,ü") if given == "old.csv" else JOINED
+    source = [tuple(one or None for one in line.split(",")) for line in wanted.splitlines()[1:]]
+    found = [tuple(row.values()) for row in joined.to_pylist()]
+    assert [row[:4] for row in found] == source
+    read = {row[0]: (row[4] is not None, row[6]) for row in found}
+    skipped = (False, None) if "where" in header else (True, None)
+    assert read == {"5": (True, None), "3": skipped, "4": (False, "NO_INPUT"), "1": (True, None)}
+    assert len(Path("all.csv").read_text(encoding="utf-8").splitlines()) == len(JOINED.splitlines())
+    some = ("--where", "_error IS NOT NULL", "--columns", "id,_error")
+    printed = call("export", prompt, "--output", "out.duckdb", "--join", given, *encoding, *some).out
+    assert printed == '{"id":"4","_error":"NO_INPUT"}\n'
+
+
+@pytest.mark.parametrize(
+    ("header", "given", "more", "words"),
+    [
+        ("key: [id]\n", "in.csv", ("--quarantine",), "leave out --quarantine"),
+        ("key: [id]\n", "b.csv", (), 'b.csv has no column "id" (ID?), the key of the run; it has: ID, body'),
+        ("key: [id]\n", "no.csv", (), "no.csv: no such file"),
+        ("key: [id]\n", "in.csv", ("--columns", "nope"), "out.duckdb joined to in.csv: "),
+        ("key: [id]\n", "in.csv", ("--to", "in.csv"), "in.csv was not written by sqlenrich"),
+        ("key: [id]\n", "in.csv", ("--to", "x.xlsx"), "x.xlsx: unknown kind of file"),
+        ("key: [body]\n", "in.csv", (), "run it with key: [] in the header, then _row counts the rows"),
+        ("key: []\n", "b.csv", (), "b.csv has 1 rows, and the run read row 3: give the input of the run"),
+    ],
+)
+def test_what_can_not_be_joined(folder: Path, header: str, given: str, more: Sequence[str], words: str) -> None:
+    prompt = write_prompt(folder, header)
+    write_csv(Path("in.csv"), [(1, "a"), (2, "b"), (3, "a")])
+    write_csv(Path("b.csv"), [(1, "a")], ("ID", "body"))
+    assert call("run", prompt, "--input", "in.csv", "--output", "out.duckdb", "--mock").status == 0
+    refused = call("export", "intent", "--output", "out.duckdb", "--join", given, *more)
+    assert refused.status == 2
+    assert words in refused.error
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

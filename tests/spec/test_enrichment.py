@@ -45,6 +45,8 @@ ACCEPTED: list[Any] = [
     pytest.param("key: [id, day]", "key", ("id", "day"), id="key"),
     pytest.param("key: []", "key", (), id="empty key"),
     pytest.param("keep: [channel]", "keep", ("channel",), id="keep"),
+    pytest.param('keep: "*"', "keep_all", True, id="keep all"),
+    pytest.param('keep: "*"\ncolumns: {more: string}', "keep", (), id="keep all and a column that is only kept"),
     pytest.param("require: [body]", "require", ("body",), id="require"),
     pytest.param("require: []", "require", (), id="nothing required"),
     pytest.param("", "require", None, id="require by default"),
@@ -110,7 +112,9 @@ REFUSED = [
     ),
     pytest.param("key: id", "line 2: key must be a list of column names, not 'id' @ key", id="key"),
     pytest.param("key: [id, id]", 'line 2: "id" is repeated @ key', id="key twice"),
-    pytest.param("keep: [1]", "line 2: keep must be a list of column names, not [1] @ keep", id="keep"),
+    pytest.param("keep: [1]", 'line 2: keep must be a list of column names, or "*", not [1] @ keep', id="keep"),
+    pytest.param("keep: all", "line 2: keep must be a list of column names, or \"*\", not 'all' @ keep", id="keep all"),
+    pytest.param('keep: ["*"]', "line 2: keep must be a list of column names, or \"*\", not ['*'] @ keep", id="[*]"),
     pytest.param("require: body", "line 2: require must be a list of column names, not 'body' @ require", id="require"),
     pytest.param("columns: [body]", "line 2: columns must be a mapping, not ['body'] @ columns", id="columns"),
     pytest.param("columns: {body: strng}", 'line 2: unknown type "strng" (string?) @ columns.body', id="type"),
@@ -464,6 +468,7 @@ def test_an_anchor_writes_a_list_once() -> None:
         ),
         pytest.param("a: b: c", "line 2: the header is not YAML: mapping values are not allowed here", id="colon"),
         pytest.param("vars: [1", "line 3: the header is not YAML: ", id="bracket"),
+        pytest.param("keep: *", 'line 2: the header is not YAML: a * begins an alias: write "*"', id="a bare star"),
         pytest.param("vars: *nowhere", "line 2: the header is not YAML: found undefined alias", id="alias"),
         pytest.param(
             "vars: !!python/none x", "line 2: the header is not YAML: could not determine a constructor", id="tag"

@@ -35,6 +35,7 @@ def test_the_schema_accepts_every_template_s_header(name: str) -> None:
     pytest.param({"descripton": "x"}, [], id="unknown key"),
     pytest.param({"images": "x"}, [], id="reserved key"),
     pytest.param({"key": "id"}, ["key"], id="key"),
+    pytest.param({"keep": "all"}, ["keep"], id="keep"),
     pytest.param({"version": 1.5}, ["version"], id="version"),
     pytest.param({"columns": {"a": "strng"}}, ["columns", "a"], id="type"),
     pytest.param({"columns": {"a": {"typ": "string"}}}, ["columns", "a"], id="column key"),
@@ -57,7 +58,7 @@ def test_the_schema_refuses(more: dict[str, Any], place: list[str | int]) -> Non
     {"source": {"query": "SELECT 1"}, "retry": {"max_attempts": 3, "feedback": False, "escalate": None}},
     {"params": {"temperature": 0.5, "snowflake": {"guardrails": True}}, "repairs": [], "hint": "auto"},
     {"output": {"pydantic": "package.module:Model"}, "pin_model": True},
-    {"pin_model": "gpt-4o-2024-*"},
+    {"pin_model": "gpt-4o-2024-*", "keep": "*"},
 ])  # fmt: skip
 def test_the_schema_accepts(more: dict[str, Any]) -> None:
     assert [error.message for error in validator().iter_errors({"output": OUTPUT, **more})] == []

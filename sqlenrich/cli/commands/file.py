@@ -8,7 +8,7 @@ import click
 
 import sqlenrich as se
 from sqlenrich.cli.examples import EXAMPLES
-from sqlenrich.cli.options import model_option
+from sqlenrich.cli.options import encoding_option, model_option
 from sqlenrich.cli.root import cli
 from sqlenrich.runner.report import EXIT_USAGE
 
@@ -17,7 +17,8 @@ from sqlenrich.runner.report import EXIT_USAGE
 @click.argument("name")
 @click.option("--template", metavar="T", help="Start from a ready-made enrichment: see sqlenrich templates.")
 @click.option("--sample", is_flag=True, help="With --template: also write its labelled rows, as NAME.csv.")
-@click.option("--from", "data", metavar="FILE", type=click.Path(dir_okay=False), help="Take columns and key from data.")
+@click.option("--from", "data", metavar="INPUT", help="Take columns and key from data: all that run --input takes.")
+@encoding_option
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 def new(name: str, **options: Any) -> None:
     """Write a commented prompt file NAME.prompt."""

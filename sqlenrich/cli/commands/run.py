@@ -15,6 +15,7 @@ from sqlenrich.cli.examples import EXAMPLES
 from sqlenrich.cli.options import (
     cap_options,
     concurrency_option,
+    encoding_option,
     input_option,
     joining_options,
     json_option,
@@ -237,15 +238,31 @@ def show(name: str, output: str, rows: int, **options: Any) -> None:
 @click.argument("name")
 @output_option
 @click.option("--to", metavar="PATH", default="-", help="A .csv, .parquet or .jsonl file; without it stdout.")
+@click.option(
+    "--join", "joined", metavar="INPUT", help="All rows and columns of the input, with the results beside them."
+)
+@encoding_option
 @result_options
-def export(name: str, output: str, to: str, **options: Any) -> None:
+def export(
+    name: str, output: str, to: str, joined: str | None, encoding: str | None, quarantine: bool, **options: Any
+) -> None:
     """Write rows that a run wrote to a file.
 
     NAME is the name of an enrichment, or its prompt file. Standard output gets JSON lines.
     """
+    from sqlenrich.runner.joined_results import export_joined
     from sqlenrich.runner.results import results
 
-    results(_table_name(name), output, to=to, **options)
+    if joined is None:
+        if encoding is not None:
+            raise click.UsageError("--encoding is that of the input: give --join INPUT")
+        results(_table_name(name), output, to=to, quarantine=quarantine, **options)
+        return
+    if quarantine:
+        raise click.UsageError("--join writes the refused rows too, with their _error: leave out --quarantine")
+    note = export_joined(_table_name(name), output, joined, to=to, encoding=encoding, **options)
+    if note is not None:
+        click.echo(note, err=True)
 
 
 def _table_name(name: str) -> str:

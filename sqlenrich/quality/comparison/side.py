@@ -78,7 +78,9 @@ def prepare_side(
     tables = TABLES[letter]
     responses = responses or RELATIONS["responses"].format(enrichment.name)
     # The sample is filtered and the key is only shown, so neither changes a request.
-    own = replace(enrichment, source=SAMPLE_TABLE, query=None, key=(sample.row_column,), keep=(), where=None)
+    own = replace(
+        enrichment, source=SAMPLE_TABLE, query=None, key=(sample.row_column,), keep=(), keep_all=False, where=None
+    )
     try:
         wanted = wanted_model(options["model"], **chosen(options, MODEL_OPTIONS))
         choice = choose_model(own, options["config"], wanted)

@@ -81,6 +81,8 @@ class Snapshot:
     """The prompt file, relative to the folder of a DuckDB database."""
     outputs: Sequence[str] = ()
     """The files that the run wrote besides, relative to the folder of a DuckDB database."""
+    keep: Sequence[str] | None = None
+    """The columns of the source that the run kept; None: of an earlier version."""
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,10 @@ class StatementBackend:
         if isinstance(input, EncodedFiles | TableInMemory):
             raise ConfigError(f"{self.place} reads its own tables, not {input}: give a .duckdb or a file as the output")
         if not enrichment.key:
-            raise ConfigError(f"{enrichment.place}: a table has no row numbers: write key: [column] in the header")
+            raise ConfigError(
+                f"{enrichment.place}: a table has no row numbers: write key: [column] in the header; "
+                "a file or a frame needs no key"
+            )
         table = str(input) if input is not None else enrichment.source
         if table is None and enrichment.query is not None:
             return Source(None, None)

@@ -37,6 +37,8 @@ SOURCE = "sqlenrich_source"
 ROWS = "sqlenrich_rows"
 """The name under which DuckDB finds a table in memory."""
 BUFFER = 2 * MAX_LINE
+_TABLE = re.compile(rf"(.+(?:{'|'.join(map(re.escape, DATABASES))}))#(.+)", re.IGNORECASE)
+"""A table of a database: FILE.duckdb#TABLE."""
 _DELIMITERS = {".csv": ",;\t|", ".tsv": "\t"}
 """The possible delimiters of a file: the first, unless exactly one other delimiter splits the header."""
 
@@ -46,8 +48,8 @@ def open_source(
 ) -> dict[str, Type]:
     """Create the view :data:`SOURCE` over the input; give its columns and their types.
 
-    ``source`` is the name of files, a DuckDB database (with ``table`` or ``query``), a table in memory, or None: the
-    output database itself. With ``number_rows`` the column ``_row`` counts from 1.
+    ``source`` is the name of files, a DuckDB database (``FILE.duckdb#TABLE``, or with ``table`` or ``query``), a table
+    in memory, or None: the output database itself. With ``number_rows`` the column ``_row`` counts from 1.
     Raises ConfigError for an input that is missing or unreadable.
     """
     name = input_name(source) or str(database.path)
@@ -76,12 +78,17 @@ def relation(database: Database, source: Input, table: str | None, query: str | 
     if isinstance(source, str | Path) and (url := database_url(str(source))) is not None:
         with open_database(url, table, query) as stream:
             return in_memory(database, stream), False
+    if isinstance(source, str | Path) and (named := _TABLE.fullmatch(str(source))) and Path(named[1]).is_file():
+        source, table, query = named[1], named[2], None
     encoding = source.encoding if isinstance(source, EncodedFiles) else None
     files = find_files(database, str(source), encoding)
     if files.kind in DATABASES:
         (path,) = files.paths
         if path.resolve() != database.path.resolve() and database.paths is None:
             database.attach(path)
+        if table is None and query is None:
+            name = input_name(source)
+            raise ConfigError(f"{name}: which table? Write source: in the header, or give {name}#TABLE")
         return stored(table, query), True
     if files.kind in _DELIMITERS:
         return delimited(files), False

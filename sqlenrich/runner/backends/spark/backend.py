@@ -135,7 +135,7 @@ class SparkBackend(StatementBackend):
         """Open the input: a table, a query, files, or a table in memory; the last two may have no key."""
         if isinstance(input, EncodedFiles):
             raise ConfigError(f"Spark reads texts in UTF-8, not in {input.encoding}: write {input} again")
-        used = {enrichment.source_name(name) for name in enrichment.used_columns()}
+        used = None if enrichment.keep_all else {*map(enrichment.source_name, enrichment.used_columns())}
         if isinstance(input, TableInMemory):
             types = open_memory(self.spark, input, self._source, number_rows=not enrichment.key, used=used)
             return Source(self._source, types)
@@ -144,10 +144,15 @@ class SparkBackend(StatementBackend):
             types = open_files(self.spark, given, self._source, number_rows=not enrichment.key, used=used)
             return Source(self._source, types)
         if not enrichment.key:
-            raise ConfigError(f"{enrichment.place}: a table has no row numbers: write key: [column] in the header")
+            raise ConfigError(
+                f"{enrichment.place}: a table has no row numbers: write key: [column] in the header; "
+                "a file or a frame needs no key"
+            )
         if given is not None and is_query(given):
             return Source(self._source, open_query(self.spark, given, self._source))
         if given is None and enrichment.query is not None:
+            if enrichment.keep_all:
+                return Source(self._source, open_query(self.spark, enrichment.query, self._source))
             return Source(None, None)
         table = given or enrichment.source
         if table is None:

@@ -43,12 +43,12 @@ def is_query(input: str) -> bool:
 
 
 def open_files(
-    connection: SparkConnection, input: str, view: str, *, number_rows: bool, used: Collection[str] = ()
+    connection: SparkConnection, input: str, view: str, *, number_rows: bool, used: Collection[str] | None = ()
 ) -> dict[str, Type]:
     """Make a temporary view of files; give its columns. With ``number_rows`` the column ``_row`` counts from 1.
 
     A value of a type that has no portable one is read as text. A column that Spark can't read is left out where it is
-    not ``used``. Raises ConfigError.
+    not ``used`` (None: all are). Raises ConfigError.
     """
     frame = _read(connection, input, used)
     types = {field.name: portable_type(field.dataType) for field in frame.schema.fields}
@@ -63,11 +63,16 @@ def open_files(
 
 
 def open_memory(
-    connection: SparkConnection, given: TableInMemory, view: str, *, number_rows: bool, used: Collection[str] = ()
+    connection: SparkConnection,
+    given: TableInMemory,
+    view: str,
+    *,
+    number_rows: bool,
+    used: Collection[str] | None = (),
 ) -> dict[str, Type]:
     """Make a temporary view of an Arrow table; give its columns. With ``number_rows`` the column ``_row`` counts.
 
-    A column that Spark can't read is left out where it is not ``used``. Raises ConfigError.
+    A column that Spark can't read is left out where it is not ``used`` (None: all are). Raises ConfigError.
     """
     import pyarrow as pa
 
@@ -84,7 +89,7 @@ def open_memory(
     return {field.name: portable_type(field.dataType) or STRING for field in frame.schema.fields}
 
 
-def readable(place: str, schema: pa.Schema, used: Collection[str]) -> list[str]:
+def readable(place: str, schema: pa.Schema, used: Collection[str] | None) -> list[str]:
     """Give the columns of an Arrow schema that Spark reads. Raises ConfigError where a used one is not among them."""
     from pyspark.errors import PySparkTypeError
     from pyspark.sql.pandas.types import from_arrow_type
@@ -94,7 +99,7 @@ def readable(place: str, schema: pa.Schema, used: Collection[str]) -> list[str]:
         try:
             from_arrow_type(field.type)
         except (PySparkTypeError, ValueError):
-            if field.name in used:
+            if used is None or field.name in used:
                 raise ConfigError(
                     f'{place}: Spark can\'t read the column "{field.name}", whose type is {field.type}; write it with '
                     "another type, or leave it out of the prompt file"
@@ -127,7 +132,7 @@ def open_table(connection: SparkConnection, table: str) -> dict[str, Type]:
     return {name: kind or STRING for name, kind in found.items()}
 
 
-def _read(connection: SparkConnection, input: str, used: Collection[str]) -> DataFrame:
+def _read(connection: SparkConnection, input: str, used: Collection[str] | None) -> DataFrame:
     suffix = Path(input).suffix.lower()
     reader = connection.session.read
     if "://" not in input and not Path(input).exists() and not re.search(r"[*?\[{]", input):
@@ -149,7 +154,7 @@ def _read(connection: SparkConnection, input: str, used: Collection[str]) -> Dat
         raise ConfigError(f"{input} can't be read: {error}") from None
 
 
-def _readable_schema(input: str, used: Collection[str]) -> StructType | None:
+def _readable_schema(input: str, used: Collection[str] | None) -> StructType | None:
     """Give the columns of Parquet files that Spark reads: one of another type makes it read none. None: unknown."""
     import pyarrow as pa
     from pyarrow import dataset
