@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -91,11 +92,13 @@ def test_several_outputs(capsys: pytest.CaptureFixture[str]) -> None:
     report = se.run(made(), input=few(*range(8)), output=outputs, model=se.Mock(FAILING))
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     wanted = report.table().to_pylist()
-    assert printed == wanted == pq.read_table("o.parquet").to_pylist()
-    assert [json.loads(line) for line in Path("o.jsonl").read_text().splitlines()] == wanted
+    lines = [json.loads(line) for line in Path("o.jsonl").read_text().splitlines()]
+    for row in (*printed, *lines):
+        row["_asked_at"] = datetime.fromisoformat(row["_asked_at"])
+    assert printed == lines == wanted == pq.read_table("o.parquet").to_pylist()
     assert len(Path("o.csv").read_text().splitlines()) == report.enriched + 1
     assert len(Path("o_quarantine.jsonl").read_text().splitlines()) == report.quarantined
-    again = "sqlenrich retry intent --mock --output out.duckdb --output o.csv --output o.parquet --output o.jsonl"
+    again = "sqlenrich retry intent --output out.duckdb --output o.csv --output o.parquet --output o.jsonl --mock"
     assert all(report.exit_status == 0 or again in line for line in report.to_text().splitlines()[-1:])
     # The files are replaced, since a run wrote them; another file is not.
     assert se.run(made(), input=few(1), output=outputs, mock=True).rows_in == 1
@@ -141,7 +144,7 @@ def test_daily_deltas_give_the_table_of_one_run() -> None:
     once = [row for kept in whole.values() for row in kept]
     se.run(e, input=once, output="once.duckdb", model=se.Mock(FAILING))
     for table in ("intent", "intent_quarantine"):
-        query = f"SELECT * EXCLUDE (_request_hash) FROM {table} ORDER BY ALL"
+        query = f"SELECT * EXCLUDE (_request_hash, _asked_at) FROM {table} ORDER BY ALL"
         assert rows(Path("days.duckdb"), query) == rows(Path("once.duckdb"), query) != []
     assert rows(Path("days.duckdb"), "SELECT table_name FROM duckdb_tables() WHERE table_name LIKE '%incoming'") == []
     retried = se.retry(e, output="days.duckdb", model=se.Mock())

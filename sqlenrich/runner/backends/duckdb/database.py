@@ -267,14 +267,14 @@ def problem(error: Exception, place: str, staged: Mapping[str, str] | None = Non
     ``staged`` has the names of files that were copied.
     """
     message = str(error).strip()
+    for copy, name in (staged or {}).items():
+        message = message.replace(copy, name)
     if cut := re.search(r"Unexpected end of GZIP stream: (.*)", message):
         return f"{cut[1]}{CANT_BE_READ}{CUT_OFF}"
     file = re.search(r"^  file = (.*)$", message, re.MULTILINE)
     if any(sign in message for sign in _NO_ROOM):  # DuckDB's hint is an option of its own
         where = f"{file[1]}: " if file else re.sub(f"{CANT_BE_READ}$", ": ", place)
         return f"{where}a line of the input is {TOO_LONG}"
-    for copy, name in (staged or {}).items():
-        message = message.replace(copy, name)
     if file is None:
         candidates = re.search(r"^Candidate bindings: (.*)$", message, re.MULTILINE)
         return f"{place}{reason(message)}{f' There are: {candidates[1]}' if candidates else ''}"
