@@ -37,7 +37,10 @@ def database(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 def tables(db: duckdb.DuckDBPyConnection, schema: str) -> list[list[tuple[Any, ...]]]:
     """Give the rows of the result tables, less run ids and times."""
     names = ("intent_prompts", "intent_checked", "intent", "intent_quarantine")
-    found = [db.execute(f"SELECT * FROM {schema}.{name} ORDER BY ALL").fetchall() for name in names]
+    found = [
+        db.execute(f"SELECT COLUMNS(lambda c: c <> '_asked_at') FROM {schema}.{name} ORDER BY ALL").fetchall()
+        for name in names
+    ]
     answers = "SELECT * EXCLUDE (run_id, asked_at, latency_ms) FROM {}.intent_responses ORDER BY ALL"
     return [*found, db.execute(answers.format(schema)).fetchall()]
 

@@ -75,11 +75,13 @@ def command(folder: Path, data: Path, output: Path, url: str) -> tuple[Any, ...]
 
 
 def tables(output: Path) -> dict[str, Counter[Any]]:
-    """Both result tables as multisets of rows, without ``_attempts``."""
+    """Both result tables as multisets of rows, without the number of attempts and the times."""
     with opened(output) as db:
         return {
-            "intent": Counter(db.execute("FROM intent").fetchall()),
-            "intent_quarantine": Counter(db.execute("SELECT * EXCLUDE (_attempts) FROM intent_quarantine").fetchall()),
+            "intent": Counter(db.execute("SELECT * EXCLUDE (_asked_at) FROM intent").fetchall()),
+            "intent_quarantine": Counter(
+                db.execute("SELECT * EXCLUDE (_attempts, _asked_at) FROM intent_quarantine").fetchall()
+            ),
         }
 
 
