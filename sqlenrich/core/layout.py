@@ -83,10 +83,12 @@ class Layout(Generator):
         return str(super().sql(expression, None, comment)) if line is None else line
 
     def create_sql(self, expression: exp.Create) -> str:
-        """Print the properties of a table on the line where its name or its columns end."""
+        """Print the properties of a table on the line where its name or its columns end, if they fit."""
         printed = str(super().create_sql(expression))
         listed = self.sql(expression, "properties") if self.pretty else ""
-        return printed.replace(f"\n{listed}", f" {listed}", 1) if listed else printed
+        before, found, after = printed.partition(f"\n{listed}") if listed else (printed, "", "")
+        fits = found and len(before.rsplit("\n", 1)[-1]) + len(listed) < WIDTH
+        return f"{before} {listed}{after}" if fits else printed
 
     def alias_sql(self, expression: exp.Alias) -> str:
         """Break a CASE that does not fit beside its name."""

@@ -275,11 +275,11 @@ def test_the_head_names_the_grants(engine: str, model: str | None, wanted: str) 
 @pytest.mark.parametrize(
     ("engine", "wanted"),
     [
-        ("snowflake", ") CLUSTER BY (request_hash);"),
+        ("snowflake", "read_by VARCHAR);"),
         ("snowflake", "CREATE OR REPLACE TABLE facts COPY GRANTS AS"),
         ("snowflake", "CREATE OR REPLACE TABLE facts_quarantine COPY GRANTS AS"),
         ("snowflake", "CREATE OR REPLACE TRANSIENT TABLE facts_checked AS"),
-        ("bigquery", ") PARTITION BY DATE(`asked_at`) CLUSTER BY `request_hash`;"),
+        ("bigquery", ")\nPARTITION BY DATE(`asked_at`) CLUSTER BY `request_hash`;"),
         ("databricks", ") CLUSTER BY (`request_hash`);"),
     ],
 )

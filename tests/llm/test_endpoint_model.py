@@ -123,6 +123,8 @@ def test_answer_of_a_good_reply() -> None:
         "asked_at": 0,
         "calls": 1,
         "request_id": None,
+        "served_model": "mock",
+        "served_fingerprint": None,
     }
     assert 45 <= answer.latency_ms < 1000
     assert before <= answer.asked_at <= datetime.now(UTC)

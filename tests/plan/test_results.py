@@ -28,9 +28,9 @@ def test_an_answer_is_parsed_once(properties: int) -> None:
     assert 'JSON_EXTRACT_STRING("doc"' not in sql
     answer = {name: KINDS[kind] for name, kind in names.items()}
     with duckdb.connect() as db:
-        columns = ("id", "answer", "_error", "request_hash", "_model")
+        columns = ("id", "answer", "_error", "request_hash", "_model", "_asked_at")
         db.execute(f"CREATE TABLE wide_checked ({', '.join(f'{name} VARCHAR' for name in columns)})")
-        db.execute("INSERT INTO wide_checked VALUES ('1', ?, NULL, 'h', 'm')", [json.dumps(answer)])
+        db.execute("INSERT INTO wide_checked VALUES ('1', ?, NULL, 'h', 'm', NULL)", [json.dumps(answer)])
         (row,) = db.execute(sql).fetchall()
     assert row[1 : 1 + properties] == tuple(answer.values())
 

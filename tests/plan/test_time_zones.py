@@ -173,11 +173,12 @@ def test_a_prompt_and_its_hash_are_one_for_sessions_of_all_zones(engine: str, zo
 
 
 MACHINE = """
-import datetime as dt, sys
+import datetime as dt, re, sys
 import pyarrow as pa
 import sqlenrich as se
 
 folder = sys.argv[1]
+without_times = lambda text: re.sub(r"20\\d\\d-\\d\\d-\\d\\d \\d\\d:\\d\\d:\\d\\d\\.\\d+", "", text)  # _asked_at
 file = "---\\nkey: [id]\\nkeep: [at]\\ncolumns: {at: timestamp}\\noutput: {ok: boolean}\\n---\\n{{ at }}"
 zone = dt.timezone(dt.timedelta(hours=2))
 moments = [dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=zone), dt.datetime(2026, 10, 25, 1, 30, tzinfo=dt.UTC)]
@@ -188,7 +189,7 @@ for name, input in (("frame", frame), ("texts", f"{folder}/texts.csv")):
     output = f"{folder}/of_{name}.csv"
     report = se.run(se.loads(file, name="visits"), input=input, output=output, mock=True)
     hashes = sorted((row["id"], row["at"], row["_request_hash"]) for row in report.table().to_pylist())
-    print(hashes, report.quarantine().to_pylist(), open(output).read())
+    print(hashes, report.quarantine().to_pylist(), without_times(open(output).read()))
 rendered = (se.render_prompt("{{ at }}", {"at": moments[0]}, timezone=zone) for zone in ("UTC", "Asia/Tokyo"))
 print(*rendered)
 """

@@ -108,7 +108,7 @@ def test_a_script_judges_alike(engine: str, functions: Functions) -> None:
 
 RESPONSES: dict[str, Type] = {
     "request_hash": STRING, "attempt": BIGINT, "response": STRING, "call_error": STRING, "finish_reason": STRING,
-    "model": STRING, "run_id": STRING, "asked_at": TIMESTAMP,
+    "model": STRING, "served_model": STRING, "run_id": STRING, "asked_at": TIMESTAMP,
 }  # fmt: skip
 PROMPTS: dict[str, Type] = {"id": STRING, "prompt": STRING, "request_hash": STRING}
 
@@ -119,7 +119,7 @@ def test_duckdb_judges_alike(functions: Functions) -> None:
     found = []
     with duckdb.connect() as db:
         fill_duckdb(db, "again_prompts", PROMPTS, [(str(n), "p", str(n)) for n, _ in enumerate(texts)])
-        rows = [(str(n), 1, text, None, None, "m", "r", None) for n, text in enumerate(texts)]
+        rows = [(str(n), 1, text, None, None, "m", None, "r", None) for n, text in enumerate(texts)]
         fill_duckdb(db, "again_responses", RESPONSES, rows)
         for each in ("inline", functions):
             plan = compile_plan(enrichment(), "duckdb", functions=each)

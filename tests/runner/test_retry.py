@@ -123,7 +123,7 @@ def words(folder: Path, *texts: str) -> Path:
 
 
 def first_run(prompt: Path, data: Path, output: Path, endpoint: ScriptedEndpoint, *more: object) -> Result:
-    options = ("--endpoint", endpoint.url, "--model", "mock", "--json")
+    options = ("--endpoint", endpoint.url, "--model", "mock", "--json", "--stop-after-refused", 0)
     return call("run", prompt, "--input", data, "--output", output, *options, *more)
 
 
@@ -681,7 +681,7 @@ def test_wrong_settings(tmp_path: Path, written: str, problem: str) -> None:
         se.load(write_prompt(tmp_path, f"key: [id]\nretry: {written}\n"))
 
 
-TOML = """[models.careful]
+CAREFUL_TOML = """[models.careful]
 endpoint = "m2"
 [endpoints.local]
 url = "{url}"
@@ -709,7 +709,7 @@ def test_the_printed_retry_runs_as_printed(
     data = write_csv(tmp_path / "in.csv", [(n, f"text {n}") for n in range(4)])
     prompt = write_prompt(tmp_path, "key: [id]\n")
     with ScriptedEndpoint(content="no") as server:
-        (tmp_path / "sqlenrich.toml").write_text(TOML.format(url=server.url))
+        (tmp_path / "sqlenrich.toml").write_text(CAREFUL_TOML.format(url=server.url))
         done = call("run", prompt, "--input", data, *(option.format(url=server.url) for option in options))
         assert done.status == 3
         printed = shlex.split(done.err.splitlines()[-1].partition(", or ")[2] or done.err.splitlines()[-1])

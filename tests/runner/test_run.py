@@ -301,7 +301,7 @@ def test_the_report(tmp_path: Path) -> None:
     assert list(report) == [
         "run_id", "rows_in", "distinct_requests", "cached", "calls", "retries", "enriched", "quarantined", "pending",
         "quarantine", "tokens_in", "tokens_out", "cost", "seconds", "tokens_cached", "currency", "prices_as_of",
-        "latency_ms", "cost_unknown", "stopped_at", "limits", "published",
+        "latency_ms", "cost_unknown", "stopped_at", "limits", "served", "served_changes", "pin_problem", "published",
     ]  # fmt: skip
     assert (report["cost"], report["pending"], report["quarantine"]) == (None, 0, {"NO_INPUT": 1})
     assert report["tokens_in"] > 0
