@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 FAILURES = {"bad_json": 0.2, "missing_field": 0.1, "error": 0.1}
 TABLES = ("intent_prompts", "intent_checked", "intent", "intent_quarantine", "intent_responses")
-TIMES = ("run_id", "asked_at", "latency_ms")
+TIMES = ("run_id", "asked_at", "_asked_at", "latency_ms")
 
 
 SETTINGS = {

@@ -19,7 +19,7 @@ from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import RESPONSES, Plan, Step
 from sqlenrich.plan.profiles import PROFILES
 from sqlenrich.runner.backends import queries
-from sqlenrich.runner.backends.base import Counts, Origin, RunStart, Source
+from sqlenrich.runner.backends.base import Counts, Origin, Results, RunStart, Source
 from sqlenrich.runner.backends.ledger import LEDGER
 from sqlenrich.runner.backends.spark.connection import SparkConnection
 from sqlenrich.runner.backends.spark.ledger import AppendedLedger
@@ -264,9 +264,13 @@ class SparkBackend(StatementBackend):
         self.store(plan)
         self.run_step(plan.step("checked"))
 
+    def finish(self, plan: Plan, calls: Sequence[Step], *, partial: bool = True, unasked: int = 0) -> Results:
+        """Make ``checked``, ``enriched`` and ``quarantine``; the answers of the journal are stored first."""
+        self.store(plan)
+        return super().finish(plan, calls, partial=partial, unasked=unasked)
+
     def make_results(self, plan: Plan) -> None:
         """Make the three tables, then rename them together."""
-        self.store(plan)
         self.run_step(plan.step("checked"))
         results = [plan.step(name) for name in ("enriched", "quarantine")]
         for step in results:
