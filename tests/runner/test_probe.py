@@ -27,13 +27,20 @@ MODELS = {
     "databricks": "system.ai.meta-llama-3-3-70b-instruct",
 }
 NOT_SEEN = {
-    "snowflake": ["response 3", "response 4"],
-    "bigquery": ["finish_reason 2", "finish_reason 3", "tokens_cached 1", "tokens_thought 1"],
+    "snowflake": ["response 3", "response 4", "served_model 1"],
+    "bigquery": [
+        "finish_reason 2",
+        "finish_reason 3",
+        "tokens_cached 1",
+        "tokens_thought 1",
+        "served_model 1",
+        "served_model 2",
+    ],
     "databricks": ["response 2"],
 }
 NOT_PROBED = {
     "snowflake": {"privileges", "model_role", "count_tokens", "functions"},
-    "bigquery": {"body_fields", "thinking", "count_tokens", "functions"},
+    "bigquery": {"body_fields", "thinking", "count_tokens", "functions", "ends", "endpoint", "no_sampling"},
     "databricks": {"legacy_endpoints", "column_names", "runtime", "functions"},
 }
 SHOWN = {

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from sqlglot import exp
+
 from sqlenrich.core.engine import Engine, VendorFact
 from sqlenrich.core.functions import FunctionSyntax
-from sqlenrich.core.sql import cast, concat, literal, named_func, replace_table
+from sqlenrich.core.sql import cast, concat, func, literal, named_func, replace_table
 from sqlenrich.engines.duckdb.json import JSON, typed_column
 from sqlenrich.engines.duckdb.text import TEXT, sql_type
 from sqlenrich.engines.shared.model_params import OPENAI_COMPATIBLE
@@ -20,6 +22,7 @@ ENGINE = Engine(
     sql_type=sql_type,
     typed_column=typed_column,
     create_table_as=replace_table,
+    now=lambda: func("TIMEZONE", literal("UTC"), exp.CurrentTimestamp()),
     shares_settings_of="endpoint",
     facts={
         "call": VendorFact("a client of any OpenAI-compatible endpoint", "sqlenrich run", "2026-11-20"),

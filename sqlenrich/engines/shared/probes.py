@@ -106,7 +106,7 @@ REQUESTS = (
         f"Answer with one JSON object whose story is a story of 500 words about a {WORD}.",
         "{story: string}",
         ("cut",),
-        {"max_tokens": 20},
+        {"max_tokens": 20, "bigquery": {"thinking_config": None}},
     ),
     Request(
         "answer without a limit",

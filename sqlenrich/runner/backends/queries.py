@@ -286,7 +286,7 @@ def pending_answers(after: str, upto: str, most: int) -> exp.Select:
     within = exp.GT(this=hash_, expression=literal(after)), exp.LTE(this=hash_.copy(), expression=literal(upto))
     columns = ("response", "call_error", "finish_reason", "raw", "model", "served_model")
     found = select(*(f"r.{name}" for name in columns)).from_(symbol("responses", "r"))
-    return found.join(symbol("pending", "p"), on=_same_attempt()).where(*within).limit(most)
+    return found.join(symbol("pending", "p"), on=_same_attempt()).where(*within).order_by("r.request_hash").limit(most)
 
 
 def asked_so_far(run_id: str) -> exp.Select:

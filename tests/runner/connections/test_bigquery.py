@@ -507,8 +507,8 @@ def test_limits_of_the_profile_reach_each_job(server: Process) -> None:
 
 TEMPLATE = ROOT / "templates" / "support_ticket"
 FAILURES = {"truncation": 0.15, "missing_field": 0.1, "bad_json": 0.1}
-OWN = ("_request_hash", "_model")
-"""What names the model, which is another one."""
+OWN = ("_request_hash", "_model", "_asked_at")
+"""What names the model, which is another one, and the time of asking."""
 
 
 def test_a_script_gives_the_tables_of_duckdb(connected: BigQueryConnection, server: Process, tmp_path: Path) -> None:

@@ -447,7 +447,7 @@ def test_a_script_statement_by_statement_equals_duckdb(
     with duckdb.connect(tmp_path / "out.duckdb") as db:
         for name in ("enriched", "quarantine"):
             step = plan.step(name)
-            columns = [column for column in step.columns if column not in ("_model", "_request_hash")]  # of the model
+            columns = [column for column in step.columns if column not in ("_model", "_request_hash", "_asked_at")]
             listed = ", ".join(columns)
             relation = step.relation.strip("`")
             expected = db.sql(f"SELECT {listed} FROM {relation} ORDER BY id").fetchall()

@@ -460,8 +460,8 @@ def test_a_template_gives_what_duckdb_gives(process: Process, tmp_path: Path) ->
             assert Counter(map(plain, connection.rows(query))) == wanted
 
 
-OWN = ("_MODEL", "_REQUEST_HASH", "_FINGERPRINT")
-"""Columns with the model's name or made of it, which differs."""
+OWN = ("_MODEL", "_REQUEST_HASH", "_FINGERPRINT", "_ASKED_AT")
+"""Columns with the model's name or made of it, which differs, and the time of asking."""
 
 
 def plain(row: tuple[Any, ...]) -> str:
