@@ -280,7 +280,7 @@ def test_the_head_names_the_grants(engine: str, model: str | None, wanted: str) 
         ("snowflake", "CREATE OR REPLACE TABLE facts_quarantine COPY GRANTS AS"),
         ("snowflake", "CREATE OR REPLACE TRANSIENT TABLE facts_checked AS"),
         ("bigquery", ")\nPARTITION BY DATE(`asked_at`) CLUSTER BY `request_hash`;"),
-        ("databricks", ") CLUSTER BY (`request_hash`);"),
+        ("databricks", ")\nCLUSTER BY (`request_hash`);"),
     ],
 )
 def test_tables_are_made_as_the_warehouse_has_them(engine: str, wanted: str) -> None:
