@@ -13,7 +13,7 @@ from sqlenrich.runner.answer_judge import AnswerJudge
 from sqlenrich.runner.backends.base import Backend, Origin
 from sqlenrich.runner.model_choice import ModelChoice, request_changes
 from sqlenrich.runner.observer import Observer, Stopper
-from sqlenrich.runner.served import ModelPin, served_of
+from sqlenrich.runner.served_models import ModelPin, served_of
 
 if TYPE_CHECKING:
     from sqlenrich.llm.client import Client

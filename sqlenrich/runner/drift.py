@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlenrich.core.shown import Shown
+from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.core.text_table import table
 from sqlenrich.plan.drift import WINDOW_ROWS, run_sigma
 from sqlenrich.spec.quality import DriftSettings
@@ -57,7 +57,7 @@ def why_not_compared(runs: Sequence[ProfiledRun]) -> str:
 
 
 @dataclass(frozen=True, repr=False)
-class Drift(Shown):
+class Drift(TextRepr):
     """How far the newest run has moved from earlier ones. ``sigma`` holds for all fields together."""
 
     name: str

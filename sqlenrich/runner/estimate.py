@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Unpack
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.limits import PER_MINUTE
-from sqlenrich.core.shown import Shown
+from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.plan.relations import RELATIONS
 from sqlenrich.runner.backends import queries
 from sqlenrich.runner.inputs import Input, input_of
@@ -44,7 +44,7 @@ from sqlenrich.spec.settings import Config
 
 
 @dataclass(frozen=True, repr=False)
-class Estimate(Shown):
+class Estimate(TextRepr):
     """The estimate of a run. ``calls`` are the requests without an answer, retries excluded;
     of those for vectors many go with one call.
 

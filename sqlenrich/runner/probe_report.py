@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from sqlenrich.core.engine import VendorFact
-from sqlenrich.core.shown import Shown
+from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.runner.report import EXIT_DONE, EXIT_OVER_LIMIT, counted
 
 SHOWN = 200
@@ -40,7 +40,7 @@ class Finding:
 
 
 @dataclass(frozen=True, repr=False)
-class ProbeReport(Shown):
+class ProbeReport(TextRepr):
     """What a probe found. ``calls`` are the requests that the model was asked."""
 
     engine: str

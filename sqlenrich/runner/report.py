@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from sqlenrich.core.errors import ConfigError
-from sqlenrich.core.shown import Shown
+from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.runner.report_html import ROWS_SHOWN, report_html
 from sqlenrich.runner.result_tables import ResultTables, to_pandas, to_polars
 from sqlenrich.spec.prices import money
@@ -51,17 +51,16 @@ class Refused(dict[str, int]):
 
 
 @dataclass(frozen=True, repr=False)
-class Report(Shown):
+class Report(TextRepr):
     """The counts of one run. Always ``rows_in = enriched + quarantined``.
 
     ``distinct_requests`` counts the input's hashes, ``cached`` those answered before the run, ``calls`` every request
     sent, retries included, ``pending`` the requests without an answer. An unknown ``cost`` is None, and
     ``cost_unknown`` says why. ``latency_ms`` has ``p50``, ``p95`` and ``p99`` of the answers, None without any.
-    ``stopped_at`` is the cap that ended the run (``max_rows``, ``max_calls``, ``max_cost``,
-    ``stop_after_refused``). ``limits`` gives the share
-    of the asking time in which each limit delayed requests: ``concurrency``, ``rpm``, ``tpm``, ``input_tpm``,
-    ``output_tpm``, ``endpoint`` (down, or it asked to wait), ``endpoint_rate`` (a limit in its headers or shown by its
-    refusals), ``max_cost``.
+    ``stopped_at`` is the cap that ended the run (``max_rows``, ``max_calls``, ``max_cost``, ``stop_after_refused``).
+    ``limits`` gives the share of the asking time in which each limit delayed requests: ``concurrency``, ``rpm``,
+    ``tpm``, ``input_tpm``, ``output_tpm``, ``endpoint`` (down, or it asked to wait), ``endpoint_rate`` (a limit in its
+    headers or shown by its refusals), ``max_cost``.
     """
 
     run_id: str

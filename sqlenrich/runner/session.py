@@ -30,7 +30,7 @@ from sqlenrich.runner.observer import NullObserver, Observer, PlanLine, Stopper
 from sqlenrich.runner.place import Output
 from sqlenrich.runner.repair_advice import advice_of
 from sqlenrich.runner.report import Report
-from sqlenrich.runner.served import ModelPin, changes, pin_of, served_in_run, served_in_table
+from sqlenrich.runner.served_models import ModelPin, changes, pin_of, served_in_run, served_in_table
 from sqlenrich.runner.source import compile_source
 from sqlenrich.runner.usage import account
 from sqlenrich.spec.enrichment import Enrichment

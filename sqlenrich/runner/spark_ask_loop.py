@@ -25,7 +25,7 @@ from sqlenrich.runner.backends.spark.backend import SparkBackend
 from sqlenrich.runner.backends.spark.pending import next_part, ranges_of, without
 from sqlenrich.runner.model_choice import ModelChoice
 from sqlenrich.runner.observer import Observer, Stopper
-from sqlenrich.runner.served import ModelPin, served_of
+from sqlenrich.runner.served_models import ModelPin, served_of
 from sqlenrich.spark.assignment import Assignment
 from sqlenrich.spark.desk import Desk
 from sqlenrich.spark.journal import Journal

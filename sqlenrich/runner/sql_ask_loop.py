@@ -22,7 +22,7 @@ from sqlenrich.runner.backends.warehouse import RangeAnswer, RequestRange, Wareh
 from sqlenrich.runner.model_choice import ModelChoice
 from sqlenrich.runner.observer import Observer, Stopper
 from sqlenrich.runner.report import counted
-from sqlenrich.runner.served import ModelPin, served_of
+from sqlenrich.runner.served_models import ModelPin, served_of
 
 REQUEST_TOKENS = 1_000
 """Tokens that a vendor may add to a prompt: the schema, and its own instructions. Part of what a request may cost."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, RunError
-from sqlenrich.core.shown import Shown
+from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.core.text_table import table
 from sqlenrich.llm.messages import Request
 from sqlenrich.runner.model_choice import only_model
@@ -55,7 +55,7 @@ class Width:
 
 
 @dataclass(frozen=True, repr=False)
-class Tuned(Shown):
+class Tuned(TextRepr):
     """The widths that were tried, and the best one. ``written`` is the file that has it now, None for none."""
 
     url: str

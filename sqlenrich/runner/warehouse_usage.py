@@ -14,8 +14,8 @@ from sqlglot import exp, select
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.names import relation
 from sqlenrich.core.printer import print_sql
-from sqlenrich.core.shown import Shown
 from sqlenrich.core.sql import equals, literal
+from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.core.text_table import table
 from sqlenrich.plan.relations import RELATIONS
 from sqlenrich.runner.backends import queries
@@ -81,7 +81,7 @@ class RunUsage:
 
 
 @dataclass(frozen=True, repr=False)
-class Usage(Shown):
+class Usage(TextRepr):
     """What the runs of one schema took. ``problem`` says why the vendor's records, ``source``, can't be read."""
 
     runs: tuple[RunUsage, ...]

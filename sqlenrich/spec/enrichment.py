@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.errors import PromptError, SpecError
-from sqlenrich.core.shown import Shown
+from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.core.turn import Turn
 from sqlenrich.core.types import STRING, Array, Struct, Type, stored, type_json
 from sqlenrich.core.zones import DEFAULT_ZONE
@@ -43,7 +43,7 @@ class SourceColumn:
 
 
 @dataclass(frozen=True, repr=False)
-class Enrichment(Shown):
+class Enrichment(TextRepr):
     """A prompt for each row and the schema of its answer. :func:`~sqlenrich.load` makes it from a file."""
 
     name: str

@@ -21,7 +21,7 @@ from sqlenrich.runner.backends.base import Origin
 from sqlenrich.runner.backends.jobs import JobPolicy, JobRunner, Statement, StatementFailedError
 from sqlenrich.runner.backends.warehouse import AskedSoFar, RangeAnswer, RequestRange, WarehouseBackend
 from sqlenrich.runner.observer import Stopper
-from sqlenrich.runner.served import ModelPin
+from sqlenrich.runner.served_models import ModelPin
 from sqlenrich.runner.sql_ask_loop import REQUEST_TOKENS, ChunkPolicy, SqlAskLoop
 from tests.support.warehouse_runs import Recorder
 

@@ -127,7 +127,7 @@ class LosesReplies:
     """A connection that loses the first reply to each statement that makes prompts: the statement runs twice."""
 
     def __init__(self, inner: Any) -> None:
-        self._inner, self._lost = inner, False
+        self._inner, self._lost, self.losses = inner, False, 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -144,6 +144,7 @@ class LosesReplies:
         self._lost = not self._lost and tags["step"] in ("prompts", "setup") and "tickets_prompts" in sql
         if self._lost:
             wait_for(lambda: self._inner.status(id).state is not JobState.RUNNING)
+            self.losses += 1
             raise TransientError("the reply was lost")
         return id
 
@@ -155,10 +156,10 @@ def test_rows_replaced_by_key_are_right_although_statements_run_twice(place: Sta
     assert (stopped.rows_in, stopped.published, stopped.exit_status) == (len(ROWS), False, 4)
     assert len(place.rows("tickets", "id")) == len(ROWS) // 3
     connection, _ = open_connection(place.engine, {"profile": "standin"}, place.folder / "tickets.prompt")
-    backend = WarehouseBackend(
-        cast("WarehouseConnection", LosesReplies(connection)), place.schema, jobs=JobPolicy(first_delay_s=0.05)
-    )
+    lossy = LosesReplies(connection)
+    backend = WarehouseBackend(cast("WarehouseConnection", lossy), place.schema, jobs=JobPolicy(first_delay_s=0.05))
     enrich(place, engine=None, profile=None, output=backend, incremental=True)
+    assert lossy.losses >= 2, "the table of the input's prompts, and that of all"
     for table in ("tickets_prompts", "tickets"):
         assert place.rows(table, "id") == [(row["id"],) for row in ROWS]
     assert [name for name in place.tables() if name.endswith(("_incoming", "_joined"))] == []

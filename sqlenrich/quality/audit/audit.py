@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlenrich.core.errors import ConfigError
-from sqlenrich.core.shown import Shown
+from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.runner.report import counted
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
@@ -23,7 +23,7 @@ EXIT_FAILED = 3
 
 
 @dataclass(frozen=True, repr=False)
-class Audit(Shown):
+class Audit(TextRepr):
     """What an audit found. Of one row it has the trail; of all rows the counts."""
 
     name: str

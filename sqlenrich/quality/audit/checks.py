@@ -28,7 +28,7 @@ from sqlenrich.runner.backends.base import ModelUsage
 from sqlenrich.runner.backends.duckdb.answers_digest import ANSWERS_DIGEST, digest_text, digest_without
 from sqlenrich.runner.backends.duckdb.database import name_parts, quote, text
 from sqlenrich.runner.report import counted
-from sqlenrich.runner.served import ModelPin, served_of
+from sqlenrich.runner.served_models import ModelPin, served_of
 from sqlenrich.runner.shared_request import MOCK_MODEL
 from sqlenrich.runner.usage import PERCENTILES, cost_of
 from sqlenrich.spec.prices import Price, Prices

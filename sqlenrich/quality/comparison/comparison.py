@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import Any
 
-from sqlenrich.core.shown import Shown
+from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.core.text_table import cut, flat, from_difference, padded, shown, table, width_of
 from sqlenrich.quality.statistics import p_value_text, sign_test, wilson_interval
 
@@ -132,7 +132,7 @@ class Change:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Shown):
+class Comparison(TextRepr):
     """Two sides over the same rows. ``changes`` are all rows on which they differ, the worst for B first."""
 
     a: Side

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlenrich.core.shown import Shown
+from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.core.text_table import padded, table, width_of
 from sqlenrich.quality.comparison.comparison import (
     EXIT_DONE,
@@ -201,7 +201,7 @@ class Then:
 
 
 @dataclass(frozen=True, repr=False)
-class Evaluation(Shown):
+class Evaluation(TextRepr):
     """How right the answers to the labelled rows are. ``evaluation`` names its lines of NAME_evaluations."""
 
     evaluation: str

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-from sqlenrich.core.shown import Shown
+from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.runner.report import counted
 
 
 @dataclass(frozen=True, repr=False)
-class Forgotten(Shown):
+class Forgotten(TextRepr):
     """What was deleted, and what stays."""
 
     name: str

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlenrich.core.shown import Shown
+from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.core.text_table import cut, table
 from sqlenrich.core.version import __version__
 from sqlenrich.quality.report.facts import Accuracy, Answers, Refusals, RunFigures, SampleRows, Table
@@ -37,7 +37,7 @@ class Request:
 
 
 @dataclass(frozen=True, repr=False)
-class QualityReport(Shown):
+class QualityReport(TextRepr):
     """What is known of an enrichment's table of answers. Nothing is asked for it."""
 
     name: str

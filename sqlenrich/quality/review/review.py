@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlenrich.core.errors import ConfigError
-from sqlenrich.core.shown import Shown
+from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.core.text_table import table
 from sqlenrich.quality.review.estimate import ReviewEstimate, ShareWrong, review_estimate
 from sqlenrich.quality.review.proportion import WrongRows
@@ -29,7 +29,7 @@ WHOLE_ROW = "any field"
 
 
 @dataclass(frozen=True, repr=False)
-class Review(Shown):
+class Review(TextRepr):
     """What a review did and what it found. ``sheets`` are the files that were written, with the rows of each."""
 
     file: str

@@ -135,7 +135,7 @@ def joined_by_key(
     """The rows of a table and of another one, which replace those with the same key. NULL is a key too."""
     names = [column(engine, name) for name in columns]
     kept = exp.select(*(name.copy() for name in names)).from_(exp.alias_(table.copy(), "old", table=True))
-    kept = kept.where(exp.Not(this=_same_key(engine, "old", incoming, key)), copy=False)
+    kept = kept.where(exp.Not(this=_same_key(engine, incoming, key)), copy=False)
     return exp.union(exp.select(*names).from_(incoming.copy()), kept, distinct=False)
 
 
@@ -143,13 +143,14 @@ def joined_rows(engine: Engine, table: exp.Table, incoming: exp.Table, key: Sequ
     """The rows of ``incoming``, and the rows of a table whose key ``incoming`` has: equal once it was joined."""
     given = select("COUNT(*)").from_(incoming.copy())
     found = select("COUNT(*)").from_(exp.alias_(table.copy(), "old", table=True))
-    found = found.where(_same_key(engine, "old", incoming, key), copy=False)
+    found = found.where(_same_key(engine, incoming, key), copy=False)
     return exp.select(given.subquery(), found.subquery())
 
 
-def _same_key(engine: Engine, alias: str, incoming: exp.Table, key: Sequence[str]) -> exp.Exists:
+def _same_key(engine: Engine, incoming: exp.Table, key: Sequence[str]) -> exp.Exists:
+    """Whether a row of ``incoming`` has the key of the row of ``old``."""
     same = (
-        exp.NullSafeEQ(this=column(engine, name, alias), expression=column(engine, name, "incoming")) for name in key
+        exp.NullSafeEQ(this=column(engine, name, "old"), expression=column(engine, name, "incoming")) for name in key
     )
     return exp.Exists(this=select("1").from_(exp.alias_(incoming.copy(), "incoming", table=True)).where(*same))
 
@@ -281,9 +282,8 @@ def pending_request(request_hash: str) -> exp.Select:
 
 
 def pending_answers(after: str, upto: str, most: int) -> exp.Select:
-    """What answered requests after a hash, up to another, were answered: text, error, finish reason, raw, models."""
-    hash_ = exp.column("request_hash", "p")
-    within = exp.GT(this=hash_, expression=literal(after)), exp.LTE(this=hash_.copy(), expression=literal(upto))
+    """The stored answers to a range of pending requests: text, error, finish reason, raw, models."""
+    within = _within(after, upto, "p")
     columns = ("response", "call_error", "finish_reason", "raw", "model", "served_model")
     found = select(*(f"r.{name}" for name in columns)).from_(symbol("responses", "r"))
     return found.join(symbol("pending", "p"), on=_same_attempt()).where(*within).order_by("r.request_hash").limit(most)
@@ -321,8 +321,8 @@ def ranged(call: exp.Query, after: str, upto: str, conditions: Sequence[Sql] = (
     return call
 
 
-def _within(after: str, upto: str) -> tuple[Sql, Sql]:
-    hash_ = exp.column("request_hash")
+def _within(after: str, upto: str, alias: str | None = None) -> tuple[Sql, Sql]:
+    hash_ = exp.column("request_hash", alias)
     return exp.GT(this=hash_, expression=literal(after)), exp.LTE(this=hash_.copy(), expression=literal(upto))
 
 

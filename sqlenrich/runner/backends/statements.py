@@ -30,7 +30,7 @@ from sqlenrich.runner.result_tables import ResultTables
 from sqlenrich.spec.enrichment import Enrichment
 
 INCOMING, JOINED = "_incoming", "_joined"
-"""What the names of tables have after that of the prompts while those of this run and of earlier ones are joined."""
+"""The suffixes of two temporary tables of an incremental run: the prompts of its input, and those with earlier ones."""
 
 PROFILE_LINES = 1000
 """The lines of a profile that one INSERT writes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 
-class Shown:
+class TextRepr:
     """Prints an object as its ``to_text()``. A dataclass needs ``repr=False``."""
 
     def to_text(self) -> str:
