@@ -20,7 +20,7 @@ from local import markdown, show
 from report_page import PROMPT
 
 import sqlenrich as se
-from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
+from sqlenrich.store.duckdb.backend import DuckDBBackend
 
 COLUMNS = ("rows", "run s", "profile s", "lines")
 ROWS = "SELECT i::VARCHAR AS id, 'mail' AS channel, 'text ' || i AS body FROM range({}) AS numbers (i)"

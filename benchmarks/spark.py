@@ -33,13 +33,12 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 import sqlenrich as se
+from sqlenrich.ask.observer import NullObserver, PlanLine
 from sqlenrich.llm.client import Client
 from sqlenrich.llm.endpoint.model import EndpointModel
 from sqlenrich.llm.endpoint.request_config import RequestConfig
 from sqlenrich.llm.messages import Request
 from sqlenrich.plan.plan import Step
-from sqlenrich.runner.backends.spark.backend import SparkBackend, SparkPlace
-from sqlenrich.runner.observer import NullObserver, PlanLine
 from sqlenrich.spark import register
 from sqlenrich.spark.address import DeskAddress
 from sqlenrich.spark.assignment import Assignment
@@ -47,6 +46,7 @@ from sqlenrich.spark.desk import Desk
 from sqlenrich.spark.journal import Journal
 from sqlenrich.spark.session import open_session
 from sqlenrich.spark.worker import Worker
+from sqlenrich.store.spark.backend import SparkBackend, SparkPlace
 from tests.support.process import Process
 from tests.support.runs import write_prompt
 

@@ -40,7 +40,7 @@ import pyarrow.parquet as pq
 import pyspark
 
 import sqlenrich as se
-from sqlenrich.runner.observer import NullObserver, PlanLine
+from sqlenrich.ask.observer import NullObserver, PlanLine
 from sqlenrich.spark import tasks
 from sqlenrich.spark.address import DeskAddress
 from sqlenrich.spark.session import open_session

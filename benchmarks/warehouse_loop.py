@@ -24,7 +24,7 @@ from typing import Any
 from local import markdown, show
 
 import sqlenrich as se
-from sqlenrich.runner.observer import NullObserver, PlanLine
+from sqlenrich.ask.observer import NullObserver, PlanLine
 from tests.support.warehouse_runs import enrich
 from tests.support.warehouses import MODULES, Standin, standin
 

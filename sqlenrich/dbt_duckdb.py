@@ -24,6 +24,7 @@ from dbt.adapters.duckdb.plugins import BasePlugin
 from dbt.adapters.events.logging import AdapterLogger
 from dbt.flags import get_flags
 
+from sqlenrich.ask.model_choice import ModelChoice, WantedModel, choose_model, wanted_model
 from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.errors import ConfigError, SqlenrichError, did_you_mean
 from sqlenrich.core.turn import Turn
@@ -32,7 +33,6 @@ from sqlenrich.dbt.client_call import ANSWER, ASK, CONSTANT
 from sqlenrich.llm.client import Client
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.request import request_constant
-from sqlenrich.runner.model_choice import ModelChoice, WantedModel, choose_model, wanted_model
 from sqlenrich.schema.json_schema import hint_text
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.settings import find_config

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sqlenrich.ask.output_forms import sends_schema
 from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.engine import Engine, ResponseFormat
 from sqlenrich.core.errors import ConfigError, SpecError, SqlenrichError
@@ -19,7 +20,6 @@ from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.prompt import Prompt, PromptWithSystem
 from sqlenrich.prompt.layout import layout
 from sqlenrich.renderer.script import model_for
-from sqlenrich.runner.output_forms import sends_schema
 from sqlenrich.schema.json_schema import hint_text
 from sqlenrich.schema.vendor.response_format import dialect_of, json_schema_format
 from sqlenrich.spec.enrichment import Enrichment

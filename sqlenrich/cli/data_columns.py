@@ -13,9 +13,9 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from sqlenrich.cli.nested_columns import is_printed
 from sqlenrich.core.types import BOOLEAN, STRING, Array, Struct, Type, type_json, without_zones
-from sqlenrich.runner.inputs import input_of
-from sqlenrich.runner.scratch import scratch_folder
 from sqlenrich.spec.enrichment import RESERVED_COLUMNS, Enrichment
+from sqlenrich.store.inputs import input_of
+from sqlenrich.store.scratch import scratch_folder
 
 _KEYS = re.compile(r"^(id|.*[_ -]id|key|uuid)$", re.IGNORECASE)
 _TEXTS = re.compile(
@@ -32,8 +32,8 @@ MOST_PRINTED = 3
 
 def columns_of(data: str | Path, encoding: str | None = None) -> dict[str, Type]:
     """Give the columns of an input and their types. Raises ConfigError for one that is missing or unreadable."""
-    from sqlenrich.runner.backends.duckdb.database import Database
-    from sqlenrich.runner.backends.duckdb.source import open_source
+    from sqlenrich.store.duckdb.database import Database
+    from sqlenrich.store.duckdb.source import open_source
 
     with scratch_folder() as folder, Database(folder / "new.duckdb") as store:
         found = open_source(store, input_of(data, encoding), None, None, number_rows=False)

@@ -19,8 +19,8 @@ from sqlenrich.cli.data_columns import (
 from sqlenrich.cli.nested_columns import printed
 from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.core.types import STRING, Array, Struct, Type, type_json
-from sqlenrich.runner.inputs import input_name
 from sqlenrich.spec.loader import loads, templates
+from sqlenrich.store.inputs import input_name
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NO_VARIABLES = (

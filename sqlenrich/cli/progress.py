@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
+from sqlenrich.ask.observer import PlanLine, Stopper
 from sqlenrich.cli import terminal
 from sqlenrich.cli.signals import wait_for_answers
 from sqlenrich.core.errors import SqlenrichError
 from sqlenrich.llm.messages import Answer
-from sqlenrich.runner.observer import PlanLine, Stopper
 from sqlenrich.runner.tally import Tally, clock
 
 if TYPE_CHECKING:

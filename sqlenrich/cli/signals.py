@@ -16,7 +16,7 @@ from typing import NoReturn, Protocol
 
 from sqlenrich.cli.terminal import write_last_line, write_line
 from sqlenrich.runner.report import EXIT_STOPPED
-from sqlenrich.runner.scratch import remove_all
+from sqlenrich.store.scratch import remove_all
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 CONTINUE = "what is answered is stored, run the same command again to continue"

@@ -18,7 +18,6 @@ from sqlenrich.plan.compile import compile_plan
 from sqlenrich.plan.drift import ACCEPTED, mark, runs
 from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.relations import symbol
-from sqlenrich.runner.backends.base import Backend
 from sqlenrich.runner.drift import Drift, ProfiledRun, why_not_compared
 from sqlenrich.runner.options import check_options
 from sqlenrich.runner.place import Output, PlaceOptions, RunPlaceOptions, place_of
@@ -27,6 +26,7 @@ from sqlenrich.runner.session import backend_of, settings_of
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.settings import Config
+from sqlenrich.store.base import Backend
 
 SHOWN = 5
 """How many runs a message names."""

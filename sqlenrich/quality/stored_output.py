@@ -17,12 +17,12 @@ from sqlenrich.core.json import canonical_json
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.plan import RESPONSES
 from sqlenrich.plan.relations import RELATIONS, REVIEWS, Relations, relations_of
-from sqlenrich.runner.backends.base import Snapshot
-from sqlenrich.runner.backends.duckdb.files import database_path
-from sqlenrich.runner.backends.ledger import COLUMNS, LEDGER
-from sqlenrich.runner.scratch import scratch_folder
 from sqlenrich.runner.shared_request import ReadRequest, SharedRequest, read_request
 from sqlenrich.spec.enrichment import RESERVED_COLUMNS, Enrichment
+from sqlenrich.store.base import Snapshot
+from sqlenrich.store.duckdb.files import database_path
+from sqlenrich.store.ledger import COLUMNS, LEDGER
+from sqlenrich.store.scratch import scratch_folder
 
 if TYPE_CHECKING:
     import duckdb
@@ -143,7 +143,7 @@ class StoredOutput:
 
     def table(self, role: str) -> str:
         """Give the table of a role, quoted. The answers may be in a table that the last run named."""
-        from sqlenrich.runner.backends.duckdb.database import name_parts
+        from sqlenrich.store.duckdb.database import name_parts
 
         named = self.last.responses if role == "responses" and self.runs else _ROLES[role].format(self.name)
         return ".".join(map(self.quoted, name_parts(named)))
@@ -171,7 +171,7 @@ class StoredOutput:
 
     def quoted(self, name: str) -> str:
         """Give a table's or a column's name, quoted."""
-        from sqlenrich.runner.backends.duckdb.database import quote
+        from sqlenrich.store.duckdb.database import quote
 
         return quote(name)
 
@@ -210,7 +210,7 @@ class StoredOutput:
 
     def accepted(self, run: str = ALL_RUNS) -> str:
         """Give the condition that an accepted row is of a run, as ``WHERE`` and a test; empty for all runs."""
-        from sqlenrich.runner.backends.duckdb.database import text
+        from sqlenrich.store.duckdb.database import text
 
         if run == ALL_RUNS:
             return ""
@@ -230,7 +230,7 @@ class StoredOutput:
 
     def answers(self, requests: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Give the accepted answer of each of some requests, by field; a request without one is left out."""
-        from sqlenrich.runner.backends.duckdb.database import text
+        from sqlenrich.store.duckdb.database import text
 
         pairs = ", ".join(f"{text(name)}, {self.quoted(name)}" for name in self.fields)
         sql = (
@@ -253,7 +253,7 @@ def stored_output(
     """
     import duckdb
 
-    from sqlenrich.runner.backends.duckdb.database import cannot_open, reason
+    from sqlenrich.store.duckdb.database import cannot_open, reason
 
     path = database_path(Path(output))
     if not path.is_file():

@@ -11,14 +11,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
+from sqlenrich.ask.model_choice import ModelChoice, ModelOptions, WantedModel, choose_model, wanted_model
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.core.limits import PER_MINUTE
 from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.plan.relations import RELATIONS
-from sqlenrich.runner.backends import queries
-from sqlenrich.runner.inputs import Input, input_of
-from sqlenrich.runner.model_choice import ModelChoice, ModelOptions, WantedModel, choose_model, wanted_model
 from sqlenrich.runner.options import (
     MODEL_OPTIONS,
     PLACE_OPTIONS,
@@ -31,7 +29,6 @@ from sqlenrich.runner.options import (
     chosen,
 )
 from sqlenrich.runner.place import Place, PlaceOptions, RunPlaceOptions, of_target, place_of
-from sqlenrich.runner.scratch import scratch_folder
 from sqlenrich.runner.session import choice_of, settings_of
 from sqlenrich.runner.source import compile_source, with_source_options
 from sqlenrich.runner.token_estimates import PendingRequests, TokensIn, TokensOut
@@ -41,6 +38,9 @@ from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.prices import Prices, money
 from sqlenrich.spec.run_settings import Caps, Mock
 from sqlenrich.spec.settings import Config
+from sqlenrich.store import queries
+from sqlenrich.store.inputs import Input, input_of
+from sqlenrich.store.scratch import scratch_folder
 
 
 @dataclass(frozen=True, repr=False)
@@ -249,9 +249,9 @@ class _Planned(NamedTuple):
 def _in_files(
     enrichment: Enrichment, config: Config, wanted: WantedModel, input: Input, place: Place
 ) -> Iterator[_Planned]:
-    from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
-    from sqlenrich.runner.backends.duckdb.files import outputs_of
-    from sqlenrich.runner.backends.duckdb.planned import ScratchRequests
+    from sqlenrich.store.duckdb.backend import DuckDBBackend
+    from sqlenrich.store.duckdb.files import outputs_of
+    from sqlenrich.store.duckdb.planned import ScratchRequests
 
     choice = choose_model(enrichment, config, wanted)
     output, database = place.output, None
@@ -275,9 +275,9 @@ def _in_files(
 def _on_warehouse(
     enrichment: Enrichment, config: Config, wanted: WantedModel, input: Input, place: Place
 ) -> Iterator[_Planned]:
-    from sqlenrich.runner.backends.planned import StatementRequests
-    from sqlenrich.runner.backends.spark.backend import SparkBackend
-    from sqlenrich.runner.backends.warehouse import WarehouseBackend
+    from sqlenrich.store.planned import StatementRequests
+    from sqlenrich.store.spark.backend import SparkBackend
+    from sqlenrich.store.warehouse import WarehouseBackend
 
     backend = place.output
     if not isinstance(backend, WarehouseBackend | SparkBackend):

@@ -12,16 +12,16 @@ from typing import Any
 import duckdb
 
 from sqlenrich.core.errors import ConfigError, SqlenrichError, did_you_mean
-from sqlenrich.runner.backends.duckdb.database import Database, quote, reason, text
-from sqlenrich.runner.backends.duckdb.files import database_path
-from sqlenrich.runner.backends.duckdb.source import SOURCE, open_source
-from sqlenrich.runner.backends.ledger import LEDGER
-from sqlenrich.runner.inputs import input_name, input_of
 from sqlenrich.runner.results import check_kind, open_results, write_relation
-from sqlenrich.runner.scratch import scratch_folder
 from sqlenrich.runner.shared_request import read_request
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import load
+from sqlenrich.store.duckdb.database import Database, quote, reason, text
+from sqlenrich.store.duckdb.files import database_path
+from sqlenrich.store.duckdb.source import SOURCE, open_source
+from sqlenrich.store.inputs import input_name, input_of
+from sqlenrich.store.ledger import LEDGER
+from sqlenrich.store.scratch import scratch_folder
 
 _ROW = "_row"
 _ORDER = "sqlenrich_order"

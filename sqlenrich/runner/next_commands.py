@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sqlenrich.ask.model_choice import WantedModel
 from sqlenrich.core.endpoint import Endpoint
-from sqlenrich.runner.model_choice import WantedModel
 from sqlenrich.runner.place import Output
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.prices import Prices

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from sqlenrich.runner.observer import NullObserver, Observer, PlanLine
+from sqlenrich.ask.observer import NullObserver, Observer, PlanLine
 from sqlenrich.runner.tally import Tally
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypedDict
 
+from sqlenrich.ask.model_choice import ModelOptions
 from sqlenrich.core.errors import ConfigError, did_you_mean
-from sqlenrich.runner.model_choice import ModelOptions
 from sqlenrich.runner.place import RunPlaceOptions
 from sqlenrich.spec.prices import Prices
 from sqlenrich.spec.run_settings import Caps

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict
 
+from sqlenrich.ask.model_choice import WantedModel
 from sqlenrich.core.errors import ConfigError
 from sqlenrich.engines import get_engine
-from sqlenrich.runner.backends.base import Backend
-from sqlenrich.runner.backends.connections.base import WarehouseConnection
-from sqlenrich.runner.model_choice import WantedModel
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.settings import Config, Target
+from sqlenrich.store.base import Backend
+from sqlenrich.store.connections.base import WarehouseConnection
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -161,7 +161,7 @@ def _schema(output: Output | None) -> str:
 
 def _spark(output: str, spark: SparkSession | str | None, target: Target | None, options: RunPlaceOptions) -> Backend:
     """Give the backend of a Spark session; nothing is started yet."""
-    from sqlenrich.runner.backends.spark.backend import SparkBackend, SparkPlace
+    from sqlenrich.store.spark.backend import SparkBackend, SparkPlace
 
     for key in ("profile", "connection", "take_over"):
         if options.get(key):
@@ -183,7 +183,7 @@ def _spark(output: str, spark: SparkSession | str | None, target: Target | None,
 def _warehouse(
     engine: str, start: Path | None, given: Mapping[str, str | None], schema: str, options: RunPlaceOptions
 ) -> Backend:
-    from sqlenrich.runner.backends.warehouse import WarehouseBackend
+    from sqlenrich.store.warehouse import WarehouseBackend
 
     connection, default = open_connection(engine, given, start)
     schema = schema or default
@@ -209,11 +209,11 @@ def open_connection(
     profile, connection = given.get("profile"), given.get("connection")
     if profile and connection:
         raise ConfigError("give --profile or --connection, not both")
-    module = importlib.import_module(f"sqlenrich.runner.backends.connections.{driver.module}.connection")
+    module = importlib.import_module(f"sqlenrich.store.connections.{driver.module}.connection")
     if not profile:
         opened: WarehouseConnection = getattr(module, driver.by_name)(connection)
         return opened, ""
-    from sqlenrich.runner.backends.connections.profiles import read_profile
+    from sqlenrich.store.connections.profiles import read_profile
 
     fields = read_profile(profile, None if start is None else start.parent, Path.cwd())
     if fields.get("type") != engine:

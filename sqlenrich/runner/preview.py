@@ -9,23 +9,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from sqlenrich.ask.model_choice import CLIENT_ENGINE, ModelChoice, ModelOptions, choose_model, wanted_model
+from sqlenrich.ask.observer import NullObserver, Observer, PlanLine, Stopper
+from sqlenrich.ask.output_forms import output_forms
 from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.plurals import counted
 from sqlenrich.core.turn import ROW_SYSTEM, as_messages, shown_text
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.model import resolve_model
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.plan.source_columns import BAD_VALUE
-from sqlenrich.runner.backends import queries
-from sqlenrich.runner.inputs import input_of
-from sqlenrich.runner.model_choice import CLIENT_ENGINE, ModelChoice, ModelOptions, choose_model, wanted_model
-from sqlenrich.runner.observer import NullObserver, Observer, PlanLine, Stopper
 from sqlenrich.runner.options import MODEL_OPTIONS, SOURCE_OPTIONS, InputOptions, SourceOptions, check_options, chosen
-from sqlenrich.runner.output_forms import output_forms
 from sqlenrich.runner.repair_advice import repair_advice
-from sqlenrich.runner.report import counted
-from sqlenrich.runner.scratch import scratch_folder
 from sqlenrich.runner.session import may_cost
 from sqlenrich.runner.source import compile_source, with_source_options
 from sqlenrich.schema import evaluate_checks
@@ -36,6 +33,9 @@ from sqlenrich.spec.limits import CUT, TOO_LONG
 from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.run_settings import Mock
 from sqlenrich.spec.settings import Config, find_config
+from sqlenrich.store import queries
+from sqlenrich.store.inputs import input_of
+from sqlenrich.store.scratch import scratch_folder
 
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.messages import Answer
@@ -82,7 +82,7 @@ def preview(
     Otherwise the rows are asked and judged, and the text extrapolates their tokens to the whole table.
     """
     enrichment = enrichment_of(enrichment)
-    from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
+    from sqlenrich.store.duckdb.backend import DuckDBBackend
 
     check_options("preview", options, PreviewOptions)
     source = input_of(input, options.get("encoding"))

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from sqlenrich.ask.observer import NullObserver, Observer, PlanLine
 from sqlenrich.core.engine import Engine, ModelCall
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.names import relation
+from sqlenrich.core.plurals import counted
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql
 from sqlenrich.engines import get_engine
@@ -33,17 +35,15 @@ from sqlenrich.engines.shared.probes import (
 from sqlenrich.plan.model import output_of
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.renderer.script import model_for
-from sqlenrich.runner.backends.connections.base import TransientError, WarehouseConnection
-from sqlenrich.runner.backends.jobs import JobPolicy, JobRunner
-from sqlenrich.runner.observer import NullObserver, Observer, PlanLine
 from sqlenrich.runner.place import open_connection
 from sqlenrich.runner.probe_answers import SHOWS, Answer
 from sqlenrich.runner.probe_report import Finding, ProbeReport, Result, compared, different, line_of, shortened
-from sqlenrich.runner.report import counted
 from sqlenrich.schema.json_schema import hint_text
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import loads
 from sqlenrich.spec.settings import Config, find_config
+from sqlenrich.store.connections.base import TransientError, WarehouseConnection
+from sqlenrich.store.jobs import JobPolicy, JobRunner
 
 MAX_CLOCK_ERROR = timedelta(minutes=10)
 """How far the clocks of the client and the warehouse may be apart. Time zones differ by 15 minutes at least."""

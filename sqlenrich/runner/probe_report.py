@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from sqlenrich.core.engine import VendorFact
+from sqlenrich.core.plurals import counted
 from sqlenrich.core.text_repr import TextRepr
-from sqlenrich.runner.report import EXIT_DONE, EXIT_OVER_LIMIT, counted
+from sqlenrich.runner.report import EXIT_DONE, EXIT_OVER_LIMIT
 
 SHOWN = 200
 """The most characters that are told of a value or of a vendor's error."""

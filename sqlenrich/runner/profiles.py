@@ -15,9 +15,9 @@ from sqlenrich.engines import get_engine
 from sqlenrich.plan.drift import ALARM, COLUMNS, drift, mark
 from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.profiles import profile, profile_fields
-from sqlenrich.runner.backends.base import Backend
 from sqlenrich.runner.drift import Drift, FieldDrift, ProfiledRun
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.store.base import Backend
 
 FEW_WINDOWS = 3
 """With fewer earlier windows the usual variation of the field is hardly known."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp, select
 
+from sqlenrich.core.plurals import counted
 from sqlenrich.core.sql import literal
 from sqlenrich.plan.relations import symbol
-from sqlenrich.runner.report import counted
 from sqlenrich.schema import evaluate_checks
 from sqlenrich.schema.checks.json_text import repair
 from sqlenrich.schema.checks.repairs import REPAIRS, kept_nulls
@@ -19,7 +19,7 @@ from sqlenrich.spec.enrichment import Enrichment
 
 if TYPE_CHECKING:
     from sqlenrich.plan.plan import Plan
-    from sqlenrich.runner.backends.base import Backend
+    from sqlenrich.store.base import Backend
 
 TRIED = 1_000
 """The refused rows that are tried, at most."""

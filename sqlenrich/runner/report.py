@@ -11,10 +11,11 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.plurals import counted
 from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.runner.report_html import ROWS_SHOWN, report_html
-from sqlenrich.runner.result_tables import ResultTables, to_pandas, to_polars
 from sqlenrich.spec.prices import money
+from sqlenrich.store.result_tables import ResultTables, to_pandas, to_polars
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,11 +25,6 @@ if TYPE_CHECKING:
 EXIT_DONE, EXIT_ERROR, EXIT_USAGE, EXIT_OVER_LIMIT, EXIT_STOPPED = 0, 1, 2, 3, 4
 NOT_COUNTED = ("NO_INPUT", "NOT_ASKED")
 """Error codes that the model does not cause. They don't count towards ``max_quarantine``."""
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    """Give a number and what it counts."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 class Refused(dict[str, int]):

@@ -11,8 +11,10 @@ from pathlib import Path
 import duckdb
 
 from sqlenrich.core.errors import ConfigError
-from sqlenrich.runner.backends.duckdb.database import cannot_open, quote, reason
-from sqlenrich.runner.backends.duckdb.files import (
+from sqlenrich.runner.repair_advice import TRIED, WITHOUT_TEXT, repair_advice
+from sqlenrich.runner.shared_request import read_request
+from sqlenrich.store.duckdb.database import cannot_open, quote, reason
+from sqlenrich.store.duckdb.files import (
     FILE_SUFFIXES,
     STANDARD_OUTPUT,
     check_replaceable,
@@ -20,9 +22,7 @@ from sqlenrich.runner.backends.duckdb.files import (
     print_rows,
     write_rows,
 )
-from sqlenrich.runner.backends.ledger import LEDGER
-from sqlenrich.runner.repair_advice import TRIED, WITHOUT_TEXT, repair_advice
-from sqlenrich.runner.shared_request import read_request
+from sqlenrich.store.ledger import LEDGER
 
 
 def results(

@@ -8,9 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Unpack
 
+from sqlenrich.ask.model_choice import CLIENT_ENGINE, MOCK, ModelChoice, WantedModel, choose_model, wanted_model
+from sqlenrich.ask.observer import Observer, Stopper
 from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, SqlenrichError, raising_first
+from sqlenrich.core.plurals import counted
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.compile import compile_plan, compile_retry, snapshot_digest
 from sqlenrich.plan.model import resolve_model
@@ -18,23 +21,21 @@ from sqlenrich.plan.pending_step import check_keeps_prompts, chosen_reasons
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.renderer.script import model_for
-from sqlenrich.runner.backends.base import Backend, Counts, RunStart, Snapshot
-from sqlenrich.runner.backends.ledger import AGAIN
-from sqlenrich.runner.backends.queries import among, failed_hashes
-from sqlenrich.runner.model_choice import CLIENT_ENGINE, MOCK, ModelChoice, WantedModel, choose_model, wanted_model
 from sqlenrich.runner.next_commands import next_commands
 from sqlenrich.runner.notebook import default_observer
-from sqlenrich.runner.observer import Observer, Stopper
 from sqlenrich.runner.options import MODEL_OPTIONS, PLACE_OPTIONS, RetryOptions, caps_of, check_options, chosen
 from sqlenrich.runner.place import Output, RunPlaceOptions, of_target, place_of
 from sqlenrich.runner.repair_advice import advice_of
-from sqlenrich.runner.report import Report, counted
+from sqlenrich.runner.report import Report
 from sqlenrich.runner.session import Loop, Session, backend_of, choice_of, new_budget, settings_of
 from sqlenrich.runner.source import with_source_options
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.run_settings import Caps, Mock
 from sqlenrich.spec.settings import Config
+from sqlenrich.store.base import Backend, Counts, RunStart, Snapshot
+from sqlenrich.store.ledger import AGAIN
+from sqlenrich.store.queries import among, failed_hashes
 
 
 def retry(
@@ -76,7 +77,7 @@ def retry(
     backend = backend_of(place.output)
     backend.check_before_retry(enrichment)
     observer = observer or default_observer()
-    backend.watch(observer)
+    backend.watch(observer.note)
     with backend:
         last = backend.last_snapshot(enrichment.name)
         enrichment = same_snapshot(enrichment, last, config, backend)

@@ -8,19 +8,17 @@ import time
 from pathlib import Path
 from typing import Any, Unpack
 
+from sqlenrich.ask.model_choice import wanted_model
+from sqlenrich.ask.observer import Observer, Stopper
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, SqlenrichError, raising_first
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.compile import snapshot_digest
 from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.relations import shared_table
-from sqlenrich.runner.backends.base import Backend, Counts, Results, Snapshot
 from sqlenrich.runner.drift import Drift
-from sqlenrich.runner.inputs import Input, input_of
-from sqlenrich.runner.model_choice import wanted_model
 from sqlenrich.runner.next_commands import next_commands
 from sqlenrich.runner.notebook import default_observer
-from sqlenrich.runner.observer import Observer, Stopper
 from sqlenrich.runner.options import (
     MODEL_OPTIONS,
     PLACE_OPTIONS,
@@ -40,6 +38,8 @@ from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.run_settings import Caps, Mock
 from sqlenrich.spec.settings import Config
+from sqlenrich.store.base import Backend, Counts, Results, Snapshot
+from sqlenrich.store.inputs import Input, input_of
 
 
 def run(
@@ -62,7 +62,7 @@ def run(
     text), a DuckDB database (then the header's source names the table), or a table: a pandas or polars frame, an Arrow
     table or stream, a DuckDB relation, a list of dicts. Without it the source is a table of the output. ``output`` is
     a DuckDB database, or a CSV, Parquet or JSON lines file whose database lies in ``.sqlenrich/`` beside it, or a list
-    of these, or a backend such as :class:`~sqlenrich.runner.backends.dbapi.DbApiBackend`. Without it the tables are
+    of these, or a backend such as :class:`~sqlenrich.store.dbapi.DbApiBackend`. Without it the tables are
     temporary: they last as long as the report. ``model`` is an :class:`~sqlenrich.Endpoint`, a
     :class:`~sqlenrich.Mock`, a model's name or an alias, or None: what the settings name. ``caps`` end the run early;
     the same call goes on later. ``responses`` is the table of answers, ``tables`` the name that the tables get in place
@@ -105,7 +105,7 @@ def run(
         clock=clock,
         next=next_commands(enrichment, output, wanted, options),
     )
-    backend.watch(session.observer)
+    backend.watch(session.observer.note)
     with backend:
         file = None if tables else backend.file_name(session.enrichment)
         if not options.get("replace"):
@@ -207,7 +207,7 @@ def _unasked(counts: Counts) -> Results:
 
 def _import_client() -> None:
     """Import what is needed from the first call on: it takes 0.1 s."""
-    for module in ("sqlenrich.llm.client", "sqlenrich.runner.backends.duckdb.answers"):
+    for module in ("sqlenrich.llm.client", "sqlenrich.store.duckdb.answers"):
         importlib.import_module(module)
 
 
@@ -215,7 +215,7 @@ def _temporary(enrichment: Enrichment, input: Input) -> Backend:
     """Give a backend in a temporary folder, which its results keep alive. Raises ConfigError without an input."""
     if input is None and enrichment.query is None:
         raise ConfigError("which rows? Give the input, or an output that has the source")
-    from sqlenrich.runner.backends.duckdb.backend import TemporaryBackend
+    from sqlenrich.store.duckdb.backend import TemporaryBackend
 
     return TemporaryBackend()
 

@@ -12,36 +12,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import urlsplit
 
-from sqlenrich.core.errors import SqlenrichError
-from sqlenrich.plan.plan import Plan, Step
-from sqlenrich.plan.request import ResolvedModel
-from sqlenrich.runner.answer_judge import CAP, AnswerJudge, JudgePolicy
-from sqlenrich.runner.backends.base import Backend, Counts, Origin, Results, RunStart, Snapshot
-from sqlenrich.runner.drift import Drift
-from sqlenrich.runner.inputs import Input
-from sqlenrich.runner.model_choice import (
+from sqlenrich.ask.answer_judge import CAP, AnswerJudge, JudgePolicy
+from sqlenrich.ask.model_choice import (
     ModelChoice,
     WantedModel,
     choose_model,
     request_changes,
     sql_model,
 )
-from sqlenrich.runner.observer import NullObserver, Observer, PlanLine, Stopper
+from sqlenrich.ask.observer import NullObserver, Observer, PlanLine, Stopper
+from sqlenrich.ask.served_models import ModelPin, changes, pin_of, served_in_run, served_in_table
+from sqlenrich.core.errors import SqlenrichError
+from sqlenrich.plan.plan import Plan, Step
+from sqlenrich.plan.request import ResolvedModel
+from sqlenrich.runner.drift import Drift
 from sqlenrich.runner.place import Output
 from sqlenrich.runner.repair_advice import advice_of
 from sqlenrich.runner.report import Report
-from sqlenrich.runner.served_models import ModelPin, changes, pin_of, served_in_run, served_in_table
 from sqlenrich.runner.source import compile_source
 from sqlenrich.runner.usage import account
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.prices import Prices
 from sqlenrich.spec.run_settings import Caps
 from sqlenrich.spec.settings import Config, find_config, with_prices
+from sqlenrich.store.base import Backend, Counts, Origin, Results, RunStart, Snapshot
+from sqlenrich.store.inputs import Input
 
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.throttle.budget import Budget
-    from sqlenrich.runner.backends.warehouse import WarehouseBackend
     from sqlenrich.runner.shared_request import SharedRequest
+    from sqlenrich.store.warehouse import WarehouseBackend
 
 
 class Loop(Protocol):
@@ -128,7 +128,7 @@ class Session:
         if not self.model.asks_in_sql:
             if (found := self._spark_loop(plan)) is not None:
                 return found
-            from sqlenrich.runner.ask_loop import AskLoop
+            from sqlenrich.ask.client import AskLoop
 
             return AskLoop(
                 self.backend,
@@ -139,7 +139,7 @@ class Session:
                 self.judge,
                 on_request_change=self._request_changed,
             )
-        from sqlenrich.runner.sql_ask_loop import ChunkPolicy, SqlAskLoop
+        from sqlenrich.ask.statements import ChunkPolicy, SqlAskLoop
 
         return SqlAskLoop(
             cast("WarehouseBackend", self.backend),
@@ -169,8 +169,8 @@ class Session:
         """
         if self.backend.engine != "spark" or self.model.endpoint is None:
             return None
-        from sqlenrich.runner.backends.spark.backend import SparkBackend
-        from sqlenrich.runner.spark_ask_loop import SparkAskLoop, SparkChunkPolicy
+        from sqlenrich.ask.executors import SparkAskLoop, SparkChunkPolicy
+        from sqlenrich.store.spark.backend import SparkBackend
 
         if not isinstance(self.backend, SparkBackend):
             return None
@@ -317,7 +317,7 @@ def backend_of(output: Output) -> Backend:
     """Give the backend of an output: itself, or DuckDB for paths. Raises ConfigError for an unknown kind of file."""
     if not isinstance(output, str | Path | Sequence):
         return output
-    from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
+    from sqlenrich.store.duckdb.backend import DuckDBBackend
 
     return DuckDBBackend(output)
 

@@ -21,9 +21,9 @@ from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.limits import Limit
 
 if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
+    from sqlenrich.ask.model_choice import ModelChoice
     from sqlenrich.core.engine import ModelCall
     from sqlenrich.llm.endpoint.adaptations import RequestChange
-    from sqlenrich.runner.model_choice import ModelChoice
     from sqlenrich.spec.prices import Prices
 
 ENDPOINT, MOCK_MODEL, ENGINE = "endpoint", "mock", "engine"

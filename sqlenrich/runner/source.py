@@ -10,10 +10,10 @@ from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.plan.compile import compile_plan
 from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.request import ResolvedModel
-from sqlenrich.runner.backends.base import Backend
-from sqlenrich.runner.inputs import Input, TableInMemory, input_name
 from sqlenrich.runner.options import names_of
 from sqlenrich.spec.enrichment import Enrichment, SourceColumn
+from sqlenrich.store.base import Backend
+from sqlenrich.store.inputs import Input, TableInMemory, input_name
 
 
 def compile_source(

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlenrich.runner.observer import PlanLine
+from sqlenrich.ask.observer import PlanLine
 from sqlenrich.spec.prices import Price, money
 
 if TYPE_CHECKING:

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
+from sqlenrich.ask.model_choice import ModelChoice
+from sqlenrich.ask.output_forms import output_forms
 from sqlenrich.core.sql import equals
 from sqlenrich.core.tokens import BYTES_PER_TOKEN, tokens_beside
 from sqlenrich.core.turn import ROW_SYSTEM, sent_text, text_before
@@ -18,11 +20,9 @@ from sqlenrich.plan.model import engine_of
 from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.relations import symbol
 from sqlenrich.prompt.layout import layout
-from sqlenrich.runner.backends import queries
-from sqlenrich.runner.model_choice import ModelChoice
-from sqlenrich.runner.output_forms import output_forms
 from sqlenrich.schema.size import min_answer_bytes
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.store import queries
 
 LIMIT_PARAMS = ("max_tokens", "max_completion_tokens")
 STORED_SAMPLE = 1000

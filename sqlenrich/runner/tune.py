@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from sqlenrich.ask.model_choice import only_model
+from sqlenrich.ask.observer import NullObserver, Observer
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.core.text_table import table
 from sqlenrich.llm.messages import Request
-from sqlenrich.runner.model_choice import only_model
-from sqlenrich.runner.observer import NullObserver, Observer
 from sqlenrich.spec.settings import Config, find_config
 
 PROMPT = "{number}. Classify the customer message: my card has not arrived and I need it for a trip. Answer in a word."

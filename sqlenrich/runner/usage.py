@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 from sqlenrich.plan.plan import Plan
-from sqlenrich.runner.backends.base import Backend, ModelUsage
 from sqlenrich.spec.prices import Prices
+from sqlenrich.store.base import Backend, ModelUsage
 
 NO_PRICES = "no prices given (--prices)"
 PERCENTILES = (50, 95, 99)

@@ -18,19 +18,19 @@ from sqlenrich.core.sql import equals, literal
 from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.core.text_table import table
 from sqlenrich.plan.relations import RELATIONS
-from sqlenrich.runner.backends import queries
-from sqlenrich.runner.backends.base import ModelUsage
-from sqlenrich.runner.backends.ledger import LEDGER
-from sqlenrich.runner.backends.spark.backend import SparkBackend
-from sqlenrich.runner.backends.spark.ledger import LEDGER_LINES
-from sqlenrich.runner.backends.statement_ledger import CALL, STATEMENTS
-from sqlenrich.runner.backends.vendor_usage import VENDORS, Records, RunCalls, vendor_records
-from sqlenrich.runner.backends.warehouse import WarehouseBackend
 from sqlenrich.runner.estimate import duration
 from sqlenrich.runner.place import RunPlaceOptions, place_in
 from sqlenrich.runner.usage import cost_of
 from sqlenrich.spec.prices import Prices, money
 from sqlenrich.spec.settings import Config, find_config, with_prices
+from sqlenrich.store import queries
+from sqlenrich.store.base import ModelUsage
+from sqlenrich.store.ledger import LEDGER
+from sqlenrich.store.spark.backend import SparkBackend
+from sqlenrich.store.spark.ledger import LEDGER_LINES
+from sqlenrich.store.statement_ledger import CALL, STATEMENTS
+from sqlenrich.store.vendor_usage import VENDORS, Records, RunCalls, vendor_records
+from sqlenrich.store.warehouse import WarehouseBackend
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sqlenrich.runner.backends.duckdb.database import Database
-from sqlenrich.runner.backends.duckdb.source import SOURCE, open_source
+from sqlenrich.store.duckdb.database import Database
+from sqlenrich.store.duckdb.source import SOURCE, open_source
 from tests.support import runs
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.runs import GOOD, ask, call, rows, run, write_csv, write_prompt

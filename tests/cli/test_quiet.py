@@ -22,9 +22,9 @@ from sqlenrich.__main__ import main
 main()
 """
 SLOW_READING = """
-import sqlenrich.runner.backends.duckdb.source, time
-read = sqlenrich.runner.backends.duckdb.source.open_source
-sqlenrich.runner.backends.duckdb.source.open_source = lambda *given, **named: time.sleep(60)
+import sqlenrich.store.duckdb.source, time
+read = sqlenrich.store.duckdb.source.open_source
+sqlenrich.store.duckdb.source.open_source = lambda *given, **named: time.sleep(60)
 """
 
 

@@ -26,11 +26,11 @@ from sqlenrich.core.types import BIGINT, STRING, TIMESTAMP, Array, Scalar, Struc
 from sqlenrich.engines import ENGINES, engine_names, get_engine
 from sqlenrich.plan.plan import RESPONSES, STEPS
 from sqlenrich.plan.relations import symbol
-from sqlenrich.runner.backends.duckdb.types import portable_type
 from sqlenrich.schema import normalise
 from sqlenrich.spec.enrichment import SourceColumn
 from sqlenrich.spec.loader import templates
 from sqlenrich.spec.settings import Config
+from sqlenrich.store.duckdb.types import portable_type
 from tests.standins.grammar import check_sqlfluff, check_sqlglot
 from tests.support.hostile import NAMES, TEXTS
 

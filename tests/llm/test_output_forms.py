@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import sqlenrich as se
-from sqlenrich.runner.observer import NullObserver
+from sqlenrich.ask.observer import NullObserver
 from tests.support.networks import serving
 
 

@@ -17,13 +17,13 @@ import duckdb
 import pytest
 
 import sqlenrich as se
+from sqlenrich.ask.observer import NullObserver, PlanLine, Stopper
 from sqlenrich.core.text_table import cut, flat, from_difference, width_of
 from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, JSON, STRING, TIMESTAMP, Array, Coerced, Type
 from sqlenrich.quality.comparison.comparison import printed
 from sqlenrich.quality.comparison.metrics import label_value, values_equal
 from sqlenrich.quality.comparison.side import cost_of
 from sqlenrich.quality.statistics import sign_test, wilson_interval
-from sqlenrich.runner.observer import NullObserver, PlanLine, Stopper
 from sqlenrich.spec.prices import Price, Prices
 from sqlenrich.spec.settings import Config
 from tests.support.endpoint import ScriptedEndpoint

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import sqlenrich as se
+from sqlenrich.ask.observer import NullObserver, PlanLine
 from sqlenrich.quality.evaluation.evaluation import REFUSED, RequirementResult
 from sqlenrich.quality.evaluation.scores import confusion_matrix, value_scores
 from sqlenrich.quality.statistics import rows_to_tell, wilson_interval
-from sqlenrich.runner.observer import NullObserver, PlanLine
 from sqlenrich.spec.quality import Requirement
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.runs import call, rows, write_csv, write_prompt

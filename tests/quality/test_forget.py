@@ -15,8 +15,8 @@ import pytest
 
 import sqlenrich as se
 import sqlenrich.quality.forget.forgetting
-import sqlenrich.runner.backends.duckdb.backend
-from sqlenrich.runner.backends.duckdb.database import Policy
+import sqlenrich.store.duckdb.backend
+from sqlenrich.store.duckdb.database import Policy
 from tests.support import killed_forget
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.runs import Result, call, opened, rows, write_csv, write_prompt
@@ -44,7 +44,7 @@ def answer(prompt: str) -> str:
 def done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give a folder with a run without compression, and the files that it wrote."""
     plain = partial(Policy, compression="uncompressed")
-    monkeypatch.setattr(sqlenrich.runner.backends.duckdb.backend, "Policy", plain)
+    monkeypatch.setattr(sqlenrich.store.duckdb.backend, "Policy", plain)
     monkeypatch.setattr(sqlenrich.quality.forget.forgetting, "Policy", plain)
     folder = tmp_path / "done"
     folder.mkdir()
@@ -126,7 +126,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     answer of row 8.
     """
     plain = partial(Policy, compression="uncompressed")
-    duckdb_rooms = sqlenrich.runner.backends.duckdb
+    duckdb_rooms = sqlenrich.store.duckdb
     for module in (duckdb_rooms.backend, duckdb_rooms.database, sqlenrich.quality.forget.forgetting):
         monkeypatch.setattr(module, "Policy", plain)
     folder = tmp_path / "measured"

@@ -18,10 +18,10 @@ from sqlenrich.core.errors import RunError
 from sqlenrich.core.types import INSTANT, parse_type
 from sqlenrich.engines import ENGINES
 from sqlenrich.llm.messages import Answer
-from sqlenrich.runner.backends.base import Origin
-from sqlenrich.runner.backends.duckdb.backend import DuckDBBackend
-from sqlenrich.runner.backends.duckdb.database import Database, Policy, name_parts
-from sqlenrich.runner.backends.duckdb.types import portable_type
+from sqlenrich.store.base import Origin
+from sqlenrich.store.duckdb.backend import DuckDBBackend
+from sqlenrich.store.duckdb.database import Database, Policy, name_parts
+from sqlenrich.store.duckdb.types import portable_type
 from tests.support.runs import rows, run, write_prompt
 
 
@@ -160,7 +160,7 @@ def test_tables_are_the_same_in_slices_of_any_size(tmp_path: Path, slice_rows: i
 SPILLS = """
 import os, sys
 from pathlib import Path
-from sqlenrich.runner.backends.duckdb.database import Database
+from sqlenrich.store.duckdb.database import Database
 with Database(Path(sys.argv[1])) as database:
     database.db.execute("SET memory_limit = '24MiB'")
     database.db.execute("CREATE TEMP TABLE t AS SELECT uuid() AS a, uuid() AS b FROM range(2000000)")

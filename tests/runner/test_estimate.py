@@ -171,7 +171,7 @@ def test_what_is_sent_to_be_counted(tmp_path: Path, counter: Counter, monkeypatc
 def test_kept_prompts_and_those_made_again_are_the_same(
     tmp_path: Path, counter: Counter, monkeypatch: pytest.MonkeyPatch, below: str
 ) -> None:
-    monkeypatch.setattr("sqlenrich.runner.backends.duckdb.planned.KEPT_BELOW", below)
+    monkeypatch.setattr("sqlenrich.store.duckdb.planned.KEPT_BELOW", below)
     data = write_csv(tmp_path / "in.csv", [(n, f"b{n % 2000}") for n in range(4000)])
     told = plan(write_prompt(tmp_path), data, endpoint=counter.url, sample=4)["tokens_in"]
     assert told["sampled"] == 4

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import sqlenrich as se
-from sqlenrich.runner.backends.connections.bigquery.connection import BigQueryConnection
-from sqlenrich.runner.backends.connections.databricks.connection import DatabricksConnection
-from sqlenrich.runner.backends.connections.snowflake.connection import SnowflakeConnection
-from sqlenrich.runner.backends.jobs import JobRunner
-from sqlenrich.runner.backends.statement_ledger import Lease, StatementLedger
-from sqlenrich.runner.backends.warehouse import WarehouseBackend
+from sqlenrich.store.connections.bigquery.connection import BigQueryConnection
+from sqlenrich.store.connections.databricks.connection import DatabricksConnection
+from sqlenrich.store.connections.snowflake.connection import SnowflakeConnection
+from sqlenrich.store.jobs import JobRunner
+from sqlenrich.store.statement_ledger import Lease, StatementLedger
+from sqlenrich.store.warehouse import WarehouseBackend
 from tests.support.warehouse_runs import REQUESTS, ROWS, Recorder, quick_run, start_quick
 from tests.support.warehouses import SECRET, Standin
 

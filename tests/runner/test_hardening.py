@@ -12,9 +12,9 @@ import duckdb
 import pytest
 
 import sqlenrich as se
+from sqlenrich.ask.observer import NullObserver, PlanLine, Stopper
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.llm.endpoint.server_info import list_models
-from sqlenrich.runner.observer import NullObserver, PlanLine, Stopper
 from sqlenrich.spec.settings import Config
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.runs import GOOD, ask, call, opened, rows, run, write_csv, write_prompt

@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import sqlenrich as se
-from sqlenrich.runner.backends.duckdb.database import Database
-from sqlenrich.runner.backends.duckdb.source import SOURCE, open_source
-from sqlenrich.runner.inputs import input_of
+from sqlenrich.store.duckdb.database import Database
+from sqlenrich.store.duckdb.source import SOURCE, open_source
+from sqlenrich.store.inputs import input_of
 from tests.support.runs import call, write_csv, write_prompt
 
 ROWS = [(1, "a,b"), (2, "ü"), (3, None)]
@@ -270,7 +270,7 @@ def test_an_encoding_on_the_command_line() -> None:
 
 
 def test_the_given_table_of_other_databases(folder: Path) -> None:
-    from sqlenrich.runner.backends.dbapi import DbApiBackend
+    from sqlenrich.store.dbapi import DbApiBackend
 
     write_csv(folder / "in.csv", [(1, "a")])
     backend = DbApiBackend(duckdb.connect(), engine="duckdb", schema="main")

@@ -7,16 +7,16 @@ from typing import cast
 
 import pytest
 
-from sqlenrich.runner.backends.connections.base import (
+from sqlenrich.store.connections.base import (
     JobState,
     JobStatus,
     LostConnectionError,
     TransientError,
     WarehouseConnection,
 )
-from sqlenrich.runner.backends.jobs import JobConnection, JobPolicy, JobRunner, StatementFailedError
-from sqlenrich.runner.backends.statement_ledger import Lease, LeaseLostError, StatementLedger
-from sqlenrich.runner.backends.warehouse import WarehouseBackend
+from sqlenrich.store.jobs import JobConnection, JobPolicy, JobRunner, StatementFailedError
+from sqlenrich.store.statement_ledger import Lease, LeaseLostError, StatementLedger
+from sqlenrich.store.warehouse import WarehouseBackend
 
 FAST = JobPolicy(first_poll_s=0.0, longest_poll_s=0.0, first_delay_s=0.0, find_poll_s=0.0, heartbeat_s=99.0)
 RUNNING, DONE, UNKNOWN = JobStatus(JobState.RUNNING), JobStatus(JobState.DONE, 5), JobStatus(JobState.UNKNOWN)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import sqlenrich as se
+from sqlenrich.ask.observer import NullObserver, PlanLine
 from sqlenrich.engines import get_engine
 from sqlenrich.engines.shared.probes import JSON_TEXTS, REQUESTS
-from sqlenrich.runner.observer import NullObserver, PlanLine
 from sqlenrich.runner.probe_answers import leaves, value_at
 from sqlenrich.runner.probe_report import Result
 from sqlenrich.schema.checks.json_text import MISSING, parse_json

@@ -10,12 +10,12 @@ import duckdb
 import pytest
 
 import sqlenrich as se
+from sqlenrich.ask.answer_judge import AnswerJudge, JudgePolicy, StoredAnswer
+from sqlenrich.ask.observer import NullObserver
 from sqlenrich.llm.messages import Answer
-from sqlenrich.runner.answer_judge import AnswerJudge, JudgePolicy, StoredAnswer
-from sqlenrich.runner.backends.dbapi import DbApiBackend
-from sqlenrich.runner.observer import NullObserver
 from sqlenrich.runner.repair_advice import repair_advice
 from sqlenrich.runner.results import stored_advice
+from sqlenrich.store.dbapi import DbApiBackend
 from tests.support.endpoint import ScriptedEndpoint
 
 ROWS = 120

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import sqlenrich as se
+from sqlenrich.ask.observer import NullObserver, PlanLine, Stopper
 from sqlenrich.cli.progress import JsonLog, Progress
 from sqlenrich.core.errors import RunError
 from sqlenrich.llm.messages import Answer
-from sqlenrich.runner.observer import NullObserver, PlanLine, Stopper
 from sqlenrich.runner.report import Report
 from sqlenrich.runner.tally import Tally
 from sqlenrich.spec.prices import Price

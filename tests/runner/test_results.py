@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sqlenrich as se
-from sqlenrich.runner.observer import NullObserver, PlanLine
+from sqlenrich.ask.observer import NullObserver, PlanLine
 from tests.support.runs import call, rows, write_csv, write_prompt
 
 

@@ -17,10 +17,10 @@ import duckdb
 import pytest
 
 import sqlenrich as se
+from sqlenrich.ask.model_choice import WantedModel, choose_model
 from sqlenrich.llm.endpoint.policy import EndpointPolicy
 from sqlenrich.plan.pending_step import FEEDBACK, NO_FEEDBACK, NOT_RETRIABLE, RETRIABLE_REASONS, feedback_text
 from sqlenrich.plan.request import request_constant, request_hash
-from sqlenrich.runner.model_choice import WantedModel, choose_model
 from sqlenrich.schema import CODES, evaluate_checks
 from sqlenrich.spec.settings import Config
 from tests.support.endpoint import ScriptedEndpoint, Seen

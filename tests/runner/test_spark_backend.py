@@ -24,12 +24,12 @@ from sqlglot import exp
 
 import sqlenrich as se
 from sqlenrich.plan.plan import Plan
-from sqlenrich.runner.backends.base import RunStart, Snapshot
-from sqlenrich.runner.backends.spark.backend import SparkBackend, SparkPlace, SparkPolicy
-from sqlenrich.runner.backends.spark.pending import RANGE, PendingPart
 from sqlenrich.spark.desk import DeskPolicy
 from sqlenrich.spark.journal import Journal, Row
 from sqlenrich.spark.session import settings
+from sqlenrich.store.base import RunStart, Snapshot
+from sqlenrich.store.spark.backend import SparkBackend, SparkPlace, SparkPolicy
+from sqlenrich.store.spark.pending import RANGE, PendingPart
 from tests.standins.spark import spark_session
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.full_disk import fill_disk

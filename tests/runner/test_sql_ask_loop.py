@@ -13,16 +13,16 @@ from typing import Any, cast
 import pytest
 
 import sqlenrich as se
+from sqlenrich.ask.answer_judge import AnswerJudge
+from sqlenrich.ask.observer import Stopper
+from sqlenrich.ask.served_models import ModelPin
+from sqlenrich.ask.statements import REQUEST_TOKENS, ChunkPolicy, SqlAskLoop
 from sqlenrich.core.errors import RunError
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.throttle.budget import Budget
-from sqlenrich.runner.answer_judge import AnswerJudge
-from sqlenrich.runner.backends.base import Origin
-from sqlenrich.runner.backends.jobs import JobPolicy, JobRunner, Statement, StatementFailedError
-from sqlenrich.runner.backends.warehouse import AskedSoFar, RangeAnswer, RequestRange, WarehouseBackend
-from sqlenrich.runner.observer import Stopper
-from sqlenrich.runner.served_models import ModelPin
-from sqlenrich.runner.sql_ask_loop import REQUEST_TOKENS, ChunkPolicy, SqlAskLoop
+from sqlenrich.store.base import Origin
+from sqlenrich.store.jobs import JobPolicy, JobRunner, Statement, StatementFailedError
+from sqlenrich.store.warehouse import AskedSoFar, RangeAnswer, RequestRange, WarehouseBackend
 from tests.support.warehouse_runs import Recorder
 
 PROMPT_BYTES, MAX_TOKENS = 100, 20

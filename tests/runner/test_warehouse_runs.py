@@ -13,11 +13,11 @@ from typing import Any, cast
 import pytest
 
 import sqlenrich as se
-from sqlenrich.runner.backends.connections.base import JobState, TransientError, WarehouseConnection
-from sqlenrich.runner.backends.jobs import JobPolicy
-from sqlenrich.runner.backends.warehouse import WarehouseBackend
-from sqlenrich.runner.observer import Stopper
+from sqlenrich.ask.observer import Stopper
 from sqlenrich.runner.place import open_connection
+from sqlenrich.store.connections.base import JobState, TransientError, WarehouseConnection
+from sqlenrich.store.jobs import JobPolicy
+from sqlenrich.store.warehouse import WarehouseBackend
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.runs import rows as duckdb_rows
 from tests.support.warehouse_runs import REQUESTS, ROWS, enrich, quick_run, start

@@ -15,11 +15,11 @@ import pytest
 import sqlenrich as se
 from sqlenrich.plan.compile import compile_plan
 from sqlenrich.plan.plan import Plan
-from sqlenrich.runner.backends.dbapi import DbApiBackend
 from sqlenrich.runner.usage import account
 from sqlenrich.spec.loader import loads
 from sqlenrich.spec.prices import Price, Prices, money, read_prices
 from sqlenrich.spec.settings import Config, read_config
+from sqlenrich.store.dbapi import DbApiBackend
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.runs import ask, call, rows, run, write_csv, write_prompt
 

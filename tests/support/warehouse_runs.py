@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import sqlenrich as se
-from sqlenrich.runner.backends.jobs import JobPolicy
-from sqlenrich.runner.backends.warehouse import LeasePolicy, WarehouseBackend
-from sqlenrich.runner.observer import NullObserver, PlanLine
+from sqlenrich.ask.observer import NullObserver, PlanLine
 from sqlenrich.runner.place import open_connection
+from sqlenrich.store.jobs import JobPolicy
+from sqlenrich.store.warehouse import LeasePolicy, WarehouseBackend
 from tests.support.warehouses import Standin
 
 PROMPT = """---

@@ -18,9 +18,9 @@ from sqlenrich.core.printer import print_sql
 from sqlenrich.core.types import STRING
 from sqlenrich.engines import get_engine
 from sqlenrich.renderer.statements import create_if_missing
-from sqlenrich.runner.backends.connections.base import JobState, JobStatus, WarehouseConnection
-from sqlenrich.runner.backends.queries import insert_rows
 from sqlenrich.runner.place import open_connection
+from sqlenrich.store.connections.base import JobState, JobStatus, WarehouseConnection
+from sqlenrich.store.queries import insert_rows
 from tests.support.process import Process
 
 SECRET = "a-secret-that-nobody-sees"  # the password or token that the stand-ins don't check

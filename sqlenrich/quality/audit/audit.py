@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.plurals import counted
 from sqlenrich.core.text_repr import TextRepr
-from sqlenrich.runner.report import counted
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
 

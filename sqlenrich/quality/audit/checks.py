@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from sqlglot import exp
 
+from sqlenrich.ask.served_models import ModelPin, served_of
+from sqlenrich.core.plurals import counted
 from sqlenrich.core.text_table import shown
 from sqlenrich.plan.relations import RELATIONS
 from sqlenrich.quality.audit.differing_rows import DifferingRows, column_types, differing_rows
@@ -23,15 +25,13 @@ from sqlenrich.quality.audit.rebuilt_requests import (
     make_sent,
 )
 from sqlenrich.quality.stored_output import FORGOTTEN, FORGOTTEN_COLUMNS, FORGOTTEN_KINDS, RunLine, StoredOutput
-from sqlenrich.runner.backends import queries
-from sqlenrich.runner.backends.base import ModelUsage
-from sqlenrich.runner.backends.duckdb.answers_digest import ANSWERS_DIGEST, digest_text, digest_without
-from sqlenrich.runner.backends.duckdb.database import name_parts, quote, text
-from sqlenrich.runner.report import counted
-from sqlenrich.runner.served_models import ModelPin, served_of
 from sqlenrich.runner.shared_request import MOCK_MODEL
 from sqlenrich.runner.usage import PERCENTILES, cost_of
 from sqlenrich.spec.prices import Price, Prices
+from sqlenrich.store import queries
+from sqlenrich.store.base import ModelUsage
+from sqlenrich.store.duckdb.answers_digest import ANSWERS_DIGEST, digest_text, digest_without
+from sqlenrich.store.duckdb.database import name_parts, quote, text
 
 CLOCK = timedelta(minutes=1)
 """How far a clock may have been set while a run asked."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sqlenrich.quality.stored_output import StoredOutput
-from sqlenrich.runner.backends.duckdb.database import quote
+from sqlenrich.store.duckdb.database import quote
 
 MOST_READ = 500
 """The rows of each side that are read; all are counted."""

@@ -13,8 +13,8 @@ from sqlenrich.plan.compile import compile_judging
 from sqlenrich.plan.pending_step import FEEDBACK, NO_FEEDBACK
 from sqlenrich.plan.source_columns import BAD_VALUE
 from sqlenrich.quality.stored_output import RunLine, StoredOutput
-from sqlenrich.runner.backends.duckdb.database import quote, text
 from sqlenrich.runner.shared_request import ENGINE, MOCK_MODEL, SharedRequest
+from sqlenrich.store.duckdb.database import quote, text
 
 if TYPE_CHECKING:
     from sqlenrich.plan.plan import Step

@@ -24,9 +24,9 @@ from sqlenrich.quality.audit.rebuilt_requests import (
     rebuilt_requests,
 )
 from sqlenrich.quality.stored_output import StoredOutput
-from sqlenrich.runner.backends.duckdb.database import quote, text
 from sqlenrich.runner.shared_request import SharedRequest
 from sqlenrich.schema.checks.repairs import REPAIRS, kept_nulls, repaired_sql
+from sqlenrich.store.duckdb.database import quote, text
 
 _FACTS = (
     "run_id", "asked_at", "model", "sent_hash", "response", "call_error", "finish_reason", "tokens_in",

@@ -7,22 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
+from sqlenrich.ask.observer import NullObserver, Observer, Stopper
 from sqlenrich.core.errors import ConfigError, did_you_mean
 from sqlenrich.quality.comparison.comparison import NOT_ASKED, Comparison, Side
 from sqlenrich.quality.comparison.metrics import compute_metrics
 from sqlenrich.quality.comparison.sample import draw_sample, read_inputs
 from sqlenrich.quality.comparison.side import PreparedSide, drop_tables, prepare_side, read_side, run_side
-from sqlenrich.runner.backends.duckdb.files import database_path
-from sqlenrich.runner.inputs import input_name, input_of
-from sqlenrich.runner.observer import NullObserver, Observer, Stopper
 from sqlenrich.runner.options import SOURCE_OPTIONS, InputOptions, SourceOptions, check_options, chosen, names_of
-from sqlenrich.runner.scratch import scratch_folder
 from sqlenrich.runner.session import settings_of
 from sqlenrich.runner.source import with_source_options
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.prices import Prices
 from sqlenrich.spec.settings import Config
+from sqlenrich.store.duckdb.files import database_path
+from sqlenrich.store.inputs import input_name, input_of
+from sqlenrich.store.scratch import scratch_folder
 
 DATABASE = Path(".sqlenrich") / "compare.duckdb"
 DEFAULT_ROWS = 100

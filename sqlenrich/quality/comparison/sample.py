@@ -11,8 +11,8 @@ from sqlenrich.core.printer import print_sql
 from sqlenrich.core.types import BIGINT, Array, Struct, Type
 from sqlenrich.engines import get_engine
 from sqlenrich.plan.source_columns import SourceColumns
-from sqlenrich.runner.inputs import Input, input_name
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.store.inputs import Input, input_name
 
 SAMPLE_TABLE = "sample"
 
@@ -36,8 +36,8 @@ def draw_sample(
     """Write the sample into a new database; without a ``seed`` it has the first rows."""
     import duckdb
 
-    from sqlenrich.runner.backends.duckdb.database import Database, failure, quote, text
-    from sqlenrich.runner.backends.duckdb.source import SOURCE, open_source
+    from sqlenrich.store.duckdb.database import Database, failure, quote, text
+    from sqlenrich.store.duckdb.source import SOURCE, open_source
 
     a, b = files
     table, query = a.source or b.source, a.query or b.query
@@ -103,7 +103,7 @@ def unused_name(name: str, taken: Iterable[str]) -> str:
 
 def as_text(name: str, kind: Type) -> str:
     """Give the SQL of a column as text: an array or a struct as JSON."""
-    from sqlenrich.runner.backends.duckdb.database import quote
+    from sqlenrich.store.duckdb.database import quote
 
     column = quote(name)
     return f"CAST({f'to_json({column})' if isinstance(kind, Array | Struct) else column} AS VARCHAR)"
@@ -111,7 +111,7 @@ def as_text(name: str, kind: Type) -> str:
 
 def read_inputs(files: Sequence[Enrichment], sample: Sample, rows: Sequence[int]) -> dict[int, dict[str, str | None]]:
     """Give the columns that the prompts read, as text, for some rows. Names are those in the source."""
-    from sqlenrich.runner.backends.duckdb.database import Database, quote
+    from sqlenrich.store.duckdb.database import Database, quote
 
     used = (one.source_name(name) for one in files for name in one.prompt().columns)
     names = [name for name in dict.fromkeys(used) if name != sample.row_column and name in sample.types]

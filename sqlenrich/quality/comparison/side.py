@@ -11,6 +11,8 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlenrich.ask.model_choice import choose_model, wanted_model
+from sqlenrich.ask.observer import Observer, PlanLine, Stopper
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.core.names import column
 from sqlenrich.engines import get_engine
@@ -20,8 +22,6 @@ from sqlenrich.plan.relations import RELATIONS, symbol
 from sqlenrich.quality.comparison.comparison import RowResult, Side
 from sqlenrich.quality.comparison.metrics import json_value
 from sqlenrich.quality.comparison.sample import SAMPLE_TABLE, Sample
-from sqlenrich.runner.model_choice import choose_model, wanted_model
-from sqlenrich.runner.observer import Observer, PlanLine, Stopper
 from sqlenrich.runner.options import MODEL_OPTIONS, chosen
 from sqlenrich.runner.report import Report
 from sqlenrich.runner.run import run
@@ -73,7 +73,7 @@ def prepare_side(
     letter: str, enrichment: Enrichment, sample: Sample, responses: str | None, options: Mapping[str, Any]
 ) -> PreparedSide:
     """Compile a side over the sample. Nothing is asked. Raises as a run does."""
-    from sqlenrich.runner.backends.duckdb.database import Database
+    from sqlenrich.store.duckdb.database import Database
 
     tables = TABLES[letter]
     responses = responses or RELATIONS["responses"].format(enrichment.name)
@@ -120,7 +120,7 @@ def run_side(database: Path, side: PreparedSide, sample: Sample, observer: Obser
 
 def _copy_known_answers(database: Path, side: PreparedSide) -> None:
     """Copy the answers to a side's requests from the other tables of answers in the database."""
-    from sqlenrich.runner.backends.duckdb.database import Database
+    from sqlenrich.store.duckdb.database import Database
 
     call, names = side.plan.responses, list(RESPONSES)
     with Database(database) as db:
@@ -152,7 +152,7 @@ def _copy_known_answers(database: Path, side: PreparedSide) -> None:
 
 def drop_tables(database: Path, letters: Iterable[str]) -> None:
     """Drop the tables of some sides except those of the answers."""
-    from sqlenrich.runner.backends.duckdb.database import Database
+    from sqlenrich.store.duckdb.database import Database
 
     with Database(database) as db:
         for letter in letters:
@@ -164,7 +164,7 @@ def drop_tables(database: Path, letters: Iterable[str]) -> None:
 
 def read_side(database: Path, side: PreparedSide, report: Report, config: Config) -> tuple[dict[int, RowResult], Side]:
     """Give the result of each row of a side, and the side's figures. Raises RunError where another run interfered."""
-    from sqlenrich.runner.backends.duckdb.database import Database
+    from sqlenrich.store.duckdb.database import Database
 
     readings = side.enrichment.readings
     engine = get_engine("duckdb")

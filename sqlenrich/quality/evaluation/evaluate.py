@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Unpack
 
+from sqlenrich.ask.observer import NullObserver, Observer, Stopper
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.plurals import counted
 from sqlenrich.quality.comparison.compare import default_database
 from sqlenrich.quality.comparison.comparison import NO_INPUT, NOT_ASKED
 from sqlenrich.quality.comparison.side import ONLY, drop_tables, prepare_side, read_side, run_side
@@ -18,12 +20,7 @@ from sqlenrich.quality.evaluation.evaluation import Evaluation, FieldScore, Then
 from sqlenrich.quality.evaluation.lines import check_lines, evaluation_lines, keep_lines
 from sqlenrich.quality.evaluation.scores import check_requirements, judge, requirement_result, score_field
 from sqlenrich.quality.evaluation.truth import read_truth
-from sqlenrich.runner.backends.duckdb.files import database_path, outputs_of
-from sqlenrich.runner.inputs import Input, input_name, input_of
-from sqlenrich.runner.observer import NullObserver, Observer, Stopper
 from sqlenrich.runner.options import SOURCE_OPTIONS, InputOptions, SourceOptions, check_options, chosen
-from sqlenrich.runner.report import counted
-from sqlenrich.runner.scratch import scratch_folder
 from sqlenrich.runner.session import settings_of
 from sqlenrich.runner.source import with_source_options
 from sqlenrich.spec.enrichment import Enrichment
@@ -32,6 +29,9 @@ from sqlenrich.spec.prices import Prices
 from sqlenrich.spec.quality import Requirement, parse_requirement
 from sqlenrich.spec.run_settings import Mock
 from sqlenrich.spec.settings import Config
+from sqlenrich.store.duckdb.files import database_path, outputs_of
+from sqlenrich.store.inputs import Input, input_name, input_of
+from sqlenrich.store.scratch import scratch_folder
 
 
 class EvaluateOptions(SourceOptions, InputOptions, total=False):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sqlenrich.core.plurals import counted
 from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.core.text_table import padded, table, width_of
 from sqlenrich.quality.comparison.comparison import (
@@ -18,7 +19,7 @@ from sqlenrich.quality.comparison.comparison import (
     percent_with_interval,
 )
 from sqlenrich.quality.statistics import p_value_text, rows_to_tell, sign_test, wilson_interval
-from sqlenrich.runner.report import EXIT_OVER_LIMIT, counted
+from sqlenrich.runner.report import EXIT_OVER_LIMIT
 from sqlenrich.spec.quality import Requirement
 
 EXIT_FAILED = EXIT_OVER_LIMIT

@@ -59,7 +59,7 @@ def _json(value: Any) -> str:
 
 def check_lines(database: Path, name: str) -> None:
     """Refuse a table of evaluations that another version made. Raises ConfigError."""
-    from sqlenrich.runner.backends.duckdb.database import Database, quote
+    from sqlenrich.store.duckdb.database import Database, quote
 
     if not database.is_file():
         return
@@ -81,7 +81,7 @@ def keep_lines(
     """Store the lines; give the last evaluation of the same rows, and the scores with what changed since then."""
     import pyarrow as pa
 
-    from sqlenrich.runner.backends.duckdb.database import Database, quote
+    from sqlenrich.store.duckdb.database import Database, quote
 
     table = quote(RELATIONS["evaluations"].format(name))
     relations = side.plan.relations.renamed({"evaluations": table})

@@ -17,12 +17,12 @@ from sqlenrich.engines import get_engine
 from sqlenrich.plan.source_columns import SourceColumns
 from sqlenrich.quality.comparison.metrics import label_value
 from sqlenrich.quality.comparison.sample import SAMPLE_TABLE, Sample, as_text, unused_name
-from sqlenrich.runner.inputs import Input, input_name, is_url
 from sqlenrich.schema import value_test
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.store.inputs import Input, input_name, is_url
 
 if TYPE_CHECKING:
-    from sqlenrich.runner.backends.duckdb.database import Database
+    from sqlenrich.store.duckdb.database import Database
 
 EXPECTED = "expected_{}"
 """The column of labels of a field that names none."""
@@ -55,8 +55,8 @@ def read_truth(
     """
     import duckdb
 
-    from sqlenrich.runner.backends.duckdb.database import Database, failure
-    from sqlenrich.runner.backends.duckdb.source import open_source
+    from sqlenrich.store.duckdb.database import Database, failure
+    from sqlenrich.store.duckdb.source import open_source
 
     name = input_name(truth)
     _check_there(truth)
@@ -142,8 +142,8 @@ def _filter(enrichment: Enrichment, types: Mapping[str, Type]) -> list[str]:
 
 def _whole_rows(db: Database, enrichment: Enrichment, types: Mapping[str, Type], columns: Mapping[str, str]) -> Sample:
     """Make the sample from a file that holds the rows and their labels."""
-    from sqlenrich.runner.backends.duckdb.database import quote
-    from sqlenrich.runner.backends.duckdb.source import SOURCE
+    from sqlenrich.store.duckdb.database import quote
+    from sqlenrich.store.duckdb.source import SOURCE
 
     row = _row_column(enrichment, types)
     tests = " AND ".join([*_filter(enrichment, types), _labelled(columns, types)])
@@ -164,8 +164,8 @@ def _joined_rows(
     input: Input,
 ) -> tuple[Sample, tuple[str, ...]]:
     """Make the sample from the rows of the input whose key the file of labels has."""
-    from sqlenrich.runner.backends.duckdb.database import quote
-    from sqlenrich.runner.backends.duckdb.source import SOURCE, open_source
+    from sqlenrich.store.duckdb.database import quote
+    from sqlenrich.store.duckdb.source import SOURCE, open_source
 
     keys = list(map(enrichment.source_name, enrichment.key))
     if not keys:
@@ -232,7 +232,7 @@ def _read(
     columns: Mapping[str, str],
     texts: Mapping[str, str],
 ) -> Sample:
-    from sqlenrich.runner.backends.duckdb.database import quote
+    from sqlenrich.store.duckdb.database import quote
 
     names = (row, *texts)
     found = db.rows(f"SELECT {', '.join((quote(row), *texts.values()))} FROM {place} ORDER BY 1")
@@ -252,7 +252,7 @@ def _row_column(enrichment: Enrichment, types: Mapping[str, Type]) -> str:
 
 
 def _place(db: Database) -> str:
-    from sqlenrich.runner.backends.duckdb.database import quote
+    from sqlenrich.store.duckdb.database import quote
 
     return f"{quote(db.catalog())}.main.{SAMPLE_TABLE}"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 
 from sqlenrich.core.errors import RunError
-from sqlenrich.runner.backends.duckdb.database import Database, quote, reason, text
+from sqlenrich.store.duckdb.database import Database, quote, reason, text
 
 COPY = "sqlenrich_copy"
 """The name of the new file while it is attached."""

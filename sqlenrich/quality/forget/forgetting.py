@@ -22,9 +22,9 @@ from sqlenrich.quality.stored_output import (
     check_version,
     checked_key,
 )
-from sqlenrich.runner.backends.duckdb.database import Database, Policy, quote, text
-from sqlenrich.runner.backends.duckdb.files import Outputs, check_replaceable, outputs_of, quarantine_file, write_rows
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.store.duckdb.database import Database, Policy, quote, text
+from sqlenrich.store.duckdb.files import Outputs, check_replaceable, outputs_of, quarantine_file, write_rows
 
 MEMORY_MIB = 4096
 """The memory of the copy; what does not fit is on the disk until the end."""

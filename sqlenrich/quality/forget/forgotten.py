@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
+from sqlenrich.core.plurals import counted
 from sqlenrich.core.text_repr import TextRepr
-from sqlenrich.runner.report import counted
 
 
 @dataclass(frozen=True, repr=False)

@@ -15,9 +15,9 @@ from sqlenrich.plan.drift import MARKS
 from sqlenrich.plan.profiles import OWN_FIELDS, PROFILES
 from sqlenrich.quality.audit.trail import key_test
 from sqlenrich.quality.stored_output import FORGOTTEN_COLUMNS, StoredOutput
-from sqlenrich.runner.backends import queries
-from sqlenrich.runner.backends.duckdb.answers_digest import ANSWERS_DIGEST
-from sqlenrich.runner.backends.duckdb.database import quote, reason, text
+from sqlenrich.store import queries
+from sqlenrich.store.duckdb.answers_digest import ANSWERS_DIGEST
+from sqlenrich.store.duckdb.database import quote, reason, text
 
 ROWS, HASHES, LINES, LEVELS = (f"sqlenrich_forget_{name}" for name in ("rows", "hashes", "lines", "levels"))
 """Temporary tables: the rows to forget, the requests that go with them, the lines that tell of it, and the levels of

@@ -17,14 +17,14 @@ from sqlenrich.quality.comparison.comparison import printed
 from sqlenrich.quality.evaluation.evaluation import ValueScore
 from sqlenrich.quality.statistics import wilson_interval
 from sqlenrich.quality.stored_output import RunLine, StoredOutput
-from sqlenrich.runner.backends import queries
-from sqlenrich.runner.backends.base import ModelUsage
-from sqlenrich.runner.backends.ledger import LEDGER
 from sqlenrich.runner.drift import Drift, FieldDrift
 from sqlenrich.runner.report import NOT_COUNTED
 from sqlenrich.runner.usage import cost_of
 from sqlenrich.spec.prices import Prices, money
 from sqlenrich.spec.quality import Requirement
+from sqlenrich.store import queries
+from sqlenrich.store.base import ModelUsage
+from sqlenrich.store.ledger import LEDGER
 
 REFUSED = "(refused)"
 """What stands for the answer of a refused row."""
@@ -278,7 +278,7 @@ def read_spent(stored: StoredOutput, prices: Prices | None) -> dict[str, Spent]:
 
 def _stored_usage(stored: StoredOutput, run: RunLine) -> list[ModelUsage] | None:
     """Return what the stored answers of a run took; None where some of them are not there any more."""
-    from sqlenrich.runner.backends.duckdb.database import name_parts
+    from sqlenrich.store.duckdb.database import name_parts
 
     name = ".".join(map(stored.quoted, name_parts(run.responses)))
     told = ((run.report or {}).get("stored") or {}).get("answers")
@@ -293,7 +293,7 @@ def _stored_usage(stored: StoredOutput, run: RunLine) -> list[ModelUsage] | None
 
 def runs_sql(stored: StoredOutput) -> str:
     """Give the SELECT of the ledger."""
-    from sqlenrich.runner.backends.duckdb.database import text
+    from sqlenrich.store.duckdb.database import text
 
     return (
         f"SELECT run_id, started_at, ended_at, status, report FROM {LEDGER} "
@@ -310,7 +310,7 @@ def read_answers(stored: StoredOutput) -> tuple[Answers, ...]:
 
 
 def _of_profiles(stored: StoredOutput) -> tuple[Answers, ...]:
-    from sqlenrich.runner.backends.duckdb.database import text
+    from sqlenrich.store.duckdb.database import text
 
     table = stored.table("profiles")
     newest = f"SELECT MAX(run) FROM {table} WHERE field <> {text(MARKS)}"
@@ -424,7 +424,7 @@ def read_refusals(stored: StoredOutput, table: Table) -> Refusals:
     """Give a few refused rows of each reason: those with the smallest hashes."""
     if not table.refused:
         return Refusals()
-    from sqlenrich.runner.backends.duckdb.database import text
+    from sqlenrich.store.duckdb.database import text
 
     columns = [name for name in stored.shown_columns if name in (stored.columns(stored.table("quarantine")) or ())]
     key = ", ".join(f"{text(name)}, {stored.quoted(name)}" for name in columns)

@@ -25,7 +25,6 @@ from sqlenrich.quality.report.quality_report import QualityReport, Request
 from sqlenrich.quality.report.tiles import NO_PROFILE, tiles
 from sqlenrich.quality.review.estimate import review_estimate
 from sqlenrich.quality.stored_output import ALL_RUNS, StoredOutput, stored_results
-from sqlenrich.runner.backends.ledger import LEDGER
 from sqlenrich.runner.drift import Drift, why_not_compared
 from sqlenrich.runner.profiles import drift_query, drifts_of, profiled_runs
 from sqlenrich.runner.session import settings_of
@@ -33,6 +32,7 @@ from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
 from sqlenrich.spec.prices import Prices
 from sqlenrich.spec.settings import Config
+from sqlenrich.store.ledger import LEDGER
 
 DEFAULT_ROWS = 500
 ROW_BYTES = 400_000
@@ -134,7 +134,7 @@ def _request(stored: StoredOutput) -> Request:
     found = stored.rows(by_file)
     sql, shared = [by_file], None
     if "request" in (stored.columns(LEDGER) or ()) and stored.runs:
-        from sqlenrich.runner.backends.duckdb.database import text
+        from sqlenrich.store.duckdb.database import text
 
         sql.append(f"SELECT request FROM {LEDGER} WHERE run_id = {text(stored.runs[-1].run_id)}")
         shared = stored.rows(sql[-1])[0][0]

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from sqlenrich.core.plurals import counted
 from sqlenrich.quality.report.facts import Accuracy, Answers, RunFigures, Table
 from sqlenrich.quality.review.estimate import ReviewEstimate
 from sqlenrich.quality.review.review import share_text
 from sqlenrich.runner.drift import Drift
-from sqlenrich.runner.report import counted
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.prices import money
 

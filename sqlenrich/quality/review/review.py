@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlenrich.core.errors import ConfigError
+from sqlenrich.core.plurals import counted
 from sqlenrich.core.text_repr import TextRepr
 from sqlenrich.core.text_table import table
 from sqlenrich.quality.review.estimate import ReviewEstimate, ShareWrong, review_estimate
@@ -18,12 +19,11 @@ from sqlenrich.quality.review.sheet import check_reviewers, sheet_paths, write_s
 from sqlenrich.quality.review.truth import append_truth
 from sqlenrich.quality.review.verdicts import Taken, read_verdicts, standing_verdicts, store_verdicts
 from sqlenrich.quality.stored_output import stored_results
-from sqlenrich.runner.backends.duckdb.files import database_path
-from sqlenrich.runner.inputs import input_of
 from sqlenrich.runner.options import names_of
-from sqlenrich.runner.report import counted
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
+from sqlenrich.store.duckdb.files import database_path
+from sqlenrich.store.inputs import input_of
 
 WHOLE_ROW = "any field"
 

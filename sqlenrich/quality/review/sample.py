@@ -139,7 +139,7 @@ def _prompts(stored: StoredOutput, requests: list[str]) -> dict[str, str]:
 
 def _keys(stored: StoredOutput, requests: list[str]) -> dict[str, dict[str, Any]]:
     """Give the key and the kept columns of the first row of each request."""
-    from sqlenrich.runner.backends.duckdb.database import text
+    from sqlenrich.store.duckdb.database import text
 
     pairs = ", ".join(f"{text(name)}, {stored.quoted(name)}" for name in stored.shown_columns)
     sql = (

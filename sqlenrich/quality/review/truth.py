@@ -14,8 +14,8 @@ from sqlenrich.core.json import canonical_json, compact_json
 from sqlenrich.quality.review.sheet import choices_of, is_text
 from sqlenrich.quality.review.verdicts import RIGHT, UNSURE, Stands
 from sqlenrich.quality.stored_output import StoredOutput
-from sqlenrich.runner.inputs import Input, input_name
-from sqlenrich.runner.scratch import scratch_folder
+from sqlenrich.store.inputs import Input, input_name
+from sqlenrich.store.scratch import scratch_folder
 
 LABEL = "expected_{}"
 """The column of a field's right values where the header names none."""
@@ -120,8 +120,8 @@ def _source_rows(
 ) -> dict[tuple[str, ...], dict[str, str]]:
     """Give the rows of some keys, as texts: arrays and structs as JSON, NULL as an empty text."""
     from sqlenrich.core.types import Array, Struct
-    from sqlenrich.runner.backends.duckdb.database import Database, quote
-    from sqlenrich.runner.backends.duckdb.source import SOURCE, open_source
+    from sqlenrich.store.duckdb.database import Database, quote
+    from sqlenrich.store.duckdb.source import SOURCE, open_source
 
     enrichment = stored.enrichment
     with scratch_folder() as folder, Database(folder / "source.duckdb") as db:

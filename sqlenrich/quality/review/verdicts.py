@@ -219,7 +219,7 @@ def store_verdicts(database: Path, name: str, place: str, verdicts: Sequence[Ver
 
     Raises ConfigError where a table of that name is not of this version.
     """
-    from sqlenrich.runner.backends.duckdb.database import Database, quote
+    from sqlenrich.store.duckdb.database import Database, quote
 
     table = quote(REVIEWS.format(name))
     with Database(database) as db:
@@ -261,7 +261,7 @@ def _identity(one: Verdict) -> tuple[str, ...]:
 
 def verdicts_sql(stored: StoredOutput, run: str) -> str:
     """Give the SELECT of the verdicts on a sample."""
-    from sqlenrich.runner.backends.duckdb.database import text
+    from sqlenrich.store.duckdb.database import text
 
     names = "request_hash, answer_hash, field, reviewer, verdict, expected, of_run"
     return f"SELECT {names} FROM {stored.table('reviews')} WHERE of_run = {text(run)} ORDER BY ALL"

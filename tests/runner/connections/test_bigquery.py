@@ -29,21 +29,21 @@ from sqlenrich.plan.compile import compile_plan
 from sqlenrich.renderer.script import model_for
 from sqlenrich.renderer.statements import plan_statements
 from sqlenrich.renderer.tables import clean_up, guards
-from sqlenrich.runner.backends.connections.base import (
+from sqlenrich.spec.settings import Config
+from sqlenrich.store.connections.base import (
     ConnectPolicy,
     JobState,
     JobStatus,
     LostConnectionError,
     TransientError,
 )
-from sqlenrich.runner.backends.connections.bigquery.connection import (
+from sqlenrich.store.connections.bigquery.connection import (
     BigQueryConnection,
     open_bigquery,
     open_bigquery_default,
 )
-from sqlenrich.runner.backends.connections.bigquery.errors import is_transient
-from sqlenrich.runner.backends.connections.bigquery.labels import labels_of
-from sqlenrich.spec.settings import Config
+from sqlenrich.store.connections.bigquery.errors import is_transient
+from sqlenrich.store.connections.bigquery.labels import labels_of
 from tests.support.process import Process
 from tests.support.runs import rows as duckdb_rows
 from tests.support.warehouses import Standin, ended
@@ -153,7 +153,7 @@ def test_values_and_types_come_back(connected: BigQueryConnection) -> None:
 def test_precision_and_scale_are_a_columns_own() -> None:
     from google.cloud.bigquery import SchemaField
 
-    from sqlenrich.runner.backends.connections.bigquery.types import portable_type
+    from sqlenrich.store.connections.bigquery.types import portable_type
 
     cases = {(10, 2): Decimal(10, 2), (5, None): Decimal(5, 0), (None, None): Decimal(38, 9)}
     for (precision, scale), expected in cases.items():
@@ -263,7 +263,7 @@ def test_running_statements_are_found_by_their_tags(connected: BigQueryConnectio
 
 CLIENT = """
 import sys, time
-from sqlenrich.runner.backends.connections.bigquery.connection import open_bigquery
+from sqlenrich.store.connections.bigquery.connection import open_bigquery
 with open_bigquery({profile!r}) as connected:
     connected.submit({sql!r}, {{"run": "killed"}}, "killed")
     print("submitted", flush=True)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from sqlenrich.core.errors import ConfigError
-from sqlenrich.runner.backends.connections.base import ConnectPolicy, WarehouseConnection
-from sqlenrich.runner.backends.connections.bigquery.connection import open_bigquery
-from sqlenrich.runner.backends.connections.databricks.connection import open_databricks
-from sqlenrich.runner.backends.connections.snowflake.connection import open_snowflake
+from sqlenrich.store.connections.base import ConnectPolicy, WarehouseConnection
+from sqlenrich.store.connections.bigquery.connection import open_bigquery
+from sqlenrich.store.connections.databricks.connection import open_databricks
+from sqlenrich.store.connections.snowflake.connection import open_snowflake
 from tests.support.network import resetting, silent
 from tests.support.warehouses import SECRET, Standin
 

@@ -22,13 +22,13 @@ from sqlenrich.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, INSTANT, STRING,
 from sqlenrich.plan.compile import compile_plan
 from sqlenrich.renderer.script import model_for
 from sqlenrich.renderer.statements import plan_statements
-from sqlenrich.runner.backends.connections.base import JobState, JobStatus, TransientError
-from sqlenrich.runner.backends.connections.databricks.connection import (
+from sqlenrich.spec.settings import Config
+from sqlenrich.store.connections.base import JobState, JobStatus, TransientError
+from sqlenrich.store.connections.databricks.connection import (
     DatabricksConnection,
     open_databricks,
     open_databricks_named,
 )
-from sqlenrich.spec.settings import Config
 from tests.support.hostile import NAMES
 from tests.support.process import ROOT, Process
 from tests.support.warehouses import Standin, ended
@@ -175,7 +175,7 @@ def test_the_statement_of_a_client_that_was_killed_goes_on(
 
 CLIENT = """
 import json, signal, sys, time
-from sqlenrich.runner.backends.connections.databricks.connection import open_databricks
+from sqlenrich.store.connections.databricks.connection import open_databricks
 given = json.load(sys.stdin)
 with open_databricks(given["fields"]) as connection:
     print(connection.submit(given["sql"], given["tags"], "job"), flush=True)

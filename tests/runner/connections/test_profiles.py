@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sqlenrich.core.errors import ConfigError
-from sqlenrich.runner.backends.connections.profiles import read_profile
 from sqlenrich.runner.place import open_connection
+from sqlenrich.store.connections.profiles import read_profile
 
 PROFILES = """
 config: {send_anonymous_usage_stats: false}

@@ -27,16 +27,16 @@ from sqlenrich.plan.compile import compile_plan
 from sqlenrich.renderer.script import model_for
 from sqlenrich.renderer.statements import plan_statements
 from sqlenrich.renderer.tables import clean_up, guards
-from sqlenrich.runner.backends.connections.base import ConnectPolicy, JobState, JobStatus, TransientError
-from sqlenrich.runner.backends.connections.snowflake.connection import (
+from sqlenrich.spec.loader import templates
+from sqlenrich.spec.settings import Config
+from sqlenrich.store.connections.base import ConnectPolicy, JobState, JobStatus, TransientError
+from sqlenrich.store.connections.snowflake.connection import (
     SnowflakeConnection,
     open_snowflake,
     open_snowflake_named,
 )
-from sqlenrich.runner.backends.connections.snowflake.errors import is_transient
-from sqlenrich.runner.backends.connections.snowflake.settings import parameters
-from sqlenrich.spec.loader import templates
-from sqlenrich.spec.settings import Config
+from sqlenrich.store.connections.snowflake.errors import is_transient
+from sqlenrich.store.connections.snowflake.settings import parameters
 from tests.support.process import ROOT, Process
 from tests.support.warehouses import ENDS_S, Standin, ended
 
@@ -165,7 +165,7 @@ def test_a_statement_is_found_by_its_tags_and_cancelled(process: Process) -> Non
 
 CLIENT = """
     import sys
-    from sqlenrich.runner.backends.connections.snowflake.connection import open_snowflake
+    from sqlenrich.store.connections.snowflake.connection import open_snowflake
     import json
     with open_snowflake(json.loads(sys.argv[1])) as connection:
         print(connection.submit(sys.argv[2], json.loads(sys.argv[3]), "job-1"), flush=True)
@@ -390,7 +390,7 @@ def test_the_parameters_of_a_profile(given: Mapping[str, Any], expected: Mapping
 NAMED = """
     import sys
     from sqlenrich.core.errors import ConfigError
-    from sqlenrich.runner.backends.connections.snowflake.connection import open_snowflake_named
+    from sqlenrich.store.connections.snowflake.connection import open_snowflake_named
     try:
         with open_snowflake_named(sys.argv[1] or None) as connection:
             print(connection.place, connection.rows("SELECT 1 AS x"))

@@ -1,0 +1,298 @@
+"""The loop of a run whose executors ask: Spark inserts what the workers of its tasks answer."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from sqlenrich.ask.answer_judge import AnswerJudge, StoredAnswer
+from sqlenrich.ask.model_choice import ModelChoice
+from sqlenrich.ask.observer import Observer, Stopper
+from sqlenrich.ask.served_models import ModelPin, served_of
+from sqlenrich.core.errors import RunError, raising_first
+from sqlenrich.core.version import __version__
+from sqlenrich.llm.client import STOPPING
+from sqlenrich.llm.throttle.wait_times import share_of_time
+from sqlenrich.plan.plan import Plan, Step
+from sqlenrich.spark.assignment import Assignment
+from sqlenrich.spark.desk import Desk
+from sqlenrich.spark.journal import Journal
+from sqlenrich.spark.rows import SCHEMA
+from sqlenrich.spark.session import desk_place, mapped, slots
+from sqlenrich.spec.prices import Price
+from sqlenrich.store.base import Origin
+from sqlenrich.store.spark.backend import SparkBackend
+from sqlenrich.store.spark.pending import next_part, ranges_of, without
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PREFLIGHT_REQUESTS = 6
+POLL_S = 0.1
+_MISSING = re.compile(r"No module named '(sqlenrich[\w.]*|orjson|httptools|uvloop|pyarrow)'")
+
+
+@dataclass(frozen=True)
+class SparkChunkPolicy:
+    """How many requests a statement of Spark asks."""
+
+    rows: int | None = None
+    """A fixed number; None: what takes ``seconds`` at the measured rate."""
+    first: int = 50_000
+    seconds: float = 300.0
+    growth: int = 10
+    """A statement asks at most this many times the requests of the one before it."""
+
+
+@dataclass
+class SparkAskLoop:
+    """Asks the pending requests of calls in tasks of Spark, and counts.
+
+    A statement commits its answers at its end. Those of a statement that fails are in the journal.
+    """
+
+    backend: SparkBackend
+    plan: Plan
+    origin: Origin
+    observer: Observer
+    stopper: Stopper
+    judge: AnswerJudge
+    policy: SparkChunkPolicy = field(default_factory=SparkChunkPolicy)
+    pin: ModelPin | None = None
+    """Which models may answer; None: any."""
+    total: int = 0
+    calls: int = 0
+    retries: int = 0
+    stored: int = 0
+    _desk: Desk | None = None
+    _seen: int = 0
+    """The answers of this desk that are counted in ``stored``."""
+    _waits: list[Any] = field(default_factory=list)
+
+    def limit_shares(self) -> dict[str, float]:
+        """Give the share of the asking time in which each limit delayed requests."""
+        return share_of_time(self._waits)
+
+    def stop(self) -> None:
+        """Send nothing new and end; a second call abandons what is in flight."""
+        if self._desk is not None:
+            self._desk.stop()
+
+    def stopping(self) -> str:
+        """Tell what ends the run after a stop."""
+        return STOPPING
+
+    def waiting(self) -> str:
+        """Tell what the next answer waits for."""
+        busy = self._desk.busy() if self._desk is not None else 0
+        return f"{busy:,} tasks ask" if busy else "Spark starts its tasks"
+
+    def check(self, choice: ModelChoice) -> None:
+        """Find out whether executors have this Python's modules and reach the driver; nothing is asked or made."""
+        from sqlenrich.spark.tasks import NOTHING
+
+        session = self.backend.session
+        nothing = self.backend.spark.checked(lambda: session.range(0, 1, 1, 1).selectExpr(*NOTHING))
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="sqlenrich-")))
+            journal = stack.enter_context(Journal(folder / "check.journal"))
+            self._preflight(stack.enter_context(self._open_desk(choice, journal)), nothing)
+
+    def ask(self, choice: ModelChoice, call: Step, pending: int, *, repeat: bool, answered: bool = False) -> None:
+        """Ask the pending relation; with ``repeat`` again while a retryable failure is pending."""
+        with self._open_desk(choice, self.backend.journal) as desk:
+            self._seen = 0
+            self.stopper.watch(self)
+            try:
+                self._round(desk, choice, call, pending, preflight=answered or not self.stored)
+                while repeat and desk.counts.retryable and not self._over(desk):
+                    if not (pending := self.backend.refresh(self.plan, call, None, ordered=choice.prefix_order)):
+                        break
+                    desk.counts.retryable = 0
+                    before = desk.counts.calls - desk.counts.retries
+                    self._round(desk, choice, call, pending, preflight=False)
+                    desk.counts.retries += desk.counts.calls - desk.counts.retries - before
+            finally:
+                self.stopper.watch(None)
+
+    @contextmanager
+    def _open_desk(self, choice: ModelChoice, journal: Journal) -> Iterator[Desk]:
+        from sqlenrich.llm.endpoint.model import EndpointModel
+
+        assert isinstance(choice.model, EndpointModel)
+        host, announced = desk_place(self.backend.session)
+        price = getattr(choice.budget and choice.budget.price, "__self__", None)
+        with ExitStack() as stack:
+            desk = Desk(
+                journal,
+                choice.model.endpoint,
+                budget=choice.budget,
+                host=host,
+                announced=announced,
+                port=self.backend.where.desk_port,
+                policy=self.backend.where.desk_policy,
+            )
+            stack.callback(self._count, desk)  # once it is closed: what lost workers may have sent counts too
+            origin = {"run_id": self.origin.run_id, "version": self.origin.version}
+            desk.assignments["run"] = Assignment(
+                choice.model.endpoint,
+                choice.model.config,
+                {**origin, "fingerprint": self.origin.fingerprint},
+                {name: str(getattr(price, name)) for name in ("input", "cached", "output")}
+                if isinstance(price, Price)
+                else None,
+            )
+            self._desk = stack.enter_context(desk)
+            stack.callback(setattr, self, "_desk", None)
+            yield desk
+
+    def _count(self, desk: Desk) -> None:
+        self._tell(desk)
+        self.calls += desk.counts.calls
+        self.retries += desk.counts.retries
+        self._waits += desk.wait_times
+
+    def _over(self, desk: Desk) -> bool:
+        return desk.stopped or self.stopper.requested or desk.budget.budget.reached is not None
+
+    def _round(self, desk: Desk, choice: ModelChoice, call: Step, pending: int, *, preflight: bool) -> None:
+        """Ask all pending requests once, some a statement."""
+        self.total += pending
+        checked, whole = self.backend.spark.checked, self.backend.pending(call)
+        left, size = checked(partial(ranges_of, whole, pending)), self.policy.rows or self.policy.first
+        if preflight and left:
+            some = next_part(left, 1).of(whole)
+            self._preflight(desk, some.orderBy("request_hash").limit(PREFLIGHT_REQUESTS).coalesce(1))
+        while left and not self._over(desk):
+            few = self.judge.missing  # no more is paid for until one answer is accepted
+            most = few or size
+            part = next_part(left, most)
+            if (rows := part.rows) > most:  # one range
+                rows, part = most, replace(part, upto=checked(partial(part.bound, whole, most)))
+            began = time.monotonic()
+            self._statement(desk, call, part.of(whole), ordered=choice.prefix_order)
+            left = without(left, part, rows)
+            if few:
+                continue
+            rate = rows / max(time.monotonic() - began, 1e-3)
+            size = self.policy.rows or min(size * self.policy.growth, max(1, int(rate * self.policy.seconds)))
+
+    def _preflight(self, desk: Desk, requests: DataFrame) -> None:
+        """Ask requests in one task: can the executors ask? Raises RunError with what is to be mended."""
+        from sqlenrich.spark.tasks import PREFLIGHT, preflight
+
+        work = partial(preflight, address=desk.address, assignment="run")
+        told: list[Any] = []
+        asked = mapped(requests, work, PREFLIGHT)
+        self._wait(desk, lambda: told.extend(asked.collect()))
+        problem = next((row.problem for row in told if row.problem), None) or desk.fatal
+        if problem is not None:
+            raise RunError(problem)
+        if self.pin is not None:
+            try:
+                self.pin.check_first(served_of((*names, None, count) for names, count in desk.served.items()))
+            except RunError:
+                self.backend.store(self.plan, doubtful=True)  # what was answered is paid
+                raise
+
+    def _statement(self, desk: Desk, call: Step, requests: DataFrame, *, ordered: bool) -> None:
+        """Ask some requests in as many tasks as run at a time, and store the answers."""
+        from sqlenrich.spark.tasks import ask
+
+        count = slots(self.backend.session)
+        if ordered:
+            # Neighbours share a beginning, which the model then reads once.
+            requests = requests.repartitionByRange(count, "prompt").sortWithinPartitions("prompt")
+        else:
+            requests = requests.repartition(count)
+        answers = mapped(requests, partial(ask, address=desk.address, assignment="run"), SCHEMA)
+        failure: BaseException | None = None
+        while True:
+            lost = desk.counts.silent
+            try:
+                self._wait(desk, lambda: self.backend.tables.append(call.relations.table("responses"), answers))
+            except RunError as error:
+                if desk.counts.silent > lost and not self._over(desk):
+                    continue  # a lost worker failed it; what is told is in the journal and is not asked again
+                failure = error
+            except BaseException as error:
+                failure = error
+            break
+        if failure is None and not self._over(desk):
+            self.backend.journal.clear()
+            return
+        if failure is not None:
+            desk.drain()  # Spark lets the tasks of a failed statement ask on for a while
+        if desk.fatal is not None and (failure is None or isinstance(failure, Exception)):
+            failure = RunError(desk.fatal)
+        with raising_first(failure):
+            self.backend.store(self.plan, doubtful=True, held=desk.held)  # some answers may be in the journal alone
+
+    def _wait(self, desk: Desk, work: Callable[[], object]) -> None:
+        """Do work of Spark in a thread, and tell meanwhile what comes in. Raises RunError with one line.
+
+        Jobs that wait for lost workers alone are cancelled: Spark itself waits for a stopped process for ever.
+        """
+        context = self.backend.session.sparkContext
+        tag = f"sqlenrich-{uuid.uuid4().hex}"
+        failed: list[BaseException] = []
+
+        def done() -> None:
+            try:
+                context.addJobTag(tag)
+                self.backend.spark.checked(work)
+            except BaseException as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=done, name="sqlenrich-statement", daemon=True)
+        lost, asked_at = desk.counts.silent, time.monotonic()
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(POLL_S)
+                self._tell(desk)
+                if desk.busy() or desk.counts.silent == lost:
+                    asked_at = time.monotonic()
+                elif time.monotonic() - asked_at > desk.policy.silent_s:
+                    lost = desk.counts.silent
+                    context.cancelJobsWithTag(tag)
+        except BaseException:
+            desk.stop()
+            desk.stop()
+            thread.join()
+            raise
+        if failed:
+            raise _readable(failed[0])
+
+    def _tell(self, desk: Desk) -> None:
+        for note in desk.new_notes():
+            self.observer.note(note)
+        if (more := desk.counts.told - self._seen) > 0:
+            self._seen += more
+            self.stored += more
+            counts = desk.counts
+            self.judge.see([StoredAnswer(*answer) for answer in desk.new_answers()], more)
+            self.observer.refused(self.judge.refusals, estimated=self.judge.sampled)
+            if not desk.stopped and self.judge.ends_run(desk.budget.budget, self.total - self.stored):
+                desk.stop()
+            self.observer.progressed(more, self.total, counts.failed, counts.tokens_in, counts.tokens_out)
+
+
+def _readable(error: BaseException) -> BaseException:
+    """Give an error of a task that says what to do, where it is a known one."""
+    if found := _MISSING.search(str(error)):
+        module = found[1].split(".")[0]
+        return RunError(
+            f"{module} is not installed on the executors: install sqlenrich[spark]=={__version__} for their Python "
+            "(spark.archives, an image, or spark.pyspark.python)"
+        )
+    return error

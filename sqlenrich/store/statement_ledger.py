@@ -1,0 +1,232 @@
+"""The ledger of a warehouse run: who holds the lease, and which statement asks the model, so that none is sent twice.
+
+A run holds the lease of a table of answers: one line with a random id and the time at which it ends, by the clock of
+the warehouse. Each statement that asks has a line too. It asks under a condition: the lease is held, and its own line
+is open (:meth:`Lease.conditions`). A statement that starts after its run has lost the lease, or after its line was
+closed, asks nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlglot import exp, select
+
+from sqlenrich.core.engine import Engine
+from sqlenrich.core.errors import RunError
+from sqlenrich.core.names import identifier, relation
+from sqlenrich.core.printer import print_sql
+from sqlenrich.core.sql import Sql, case, equals, literal
+from sqlenrich.core.types import BIGINT, STRING, TIMESTAMP, Type
+from sqlenrich.renderer.statements import create_if_missing
+from sqlenrich.store.base import Connection
+
+STATEMENTS = "_sqlenrich_statements"
+LEASE, CALL = "lease", "call"
+"""The kinds of lines: the lease of a table of answers, a statement that asks the model."""
+OPEN, ENDED = "open", "ended"
+_COLUMNS: Mapping[str, Type] = {
+    "job_id": STRING,
+    "run_id": STRING,
+    "name": STRING,
+    "kind": STRING,
+    "state": STRING,
+    "statement_id": STRING,
+    "host": STRING,
+    "pid": BIGINT,
+    "began_at": TIMESTAMP,
+    "until_ms": BIGINT,
+}
+"""``name`` is the table of answers that the line is about; ``job_id`` of a lease is its random id. ``until_ms`` is when
+a lease ends, in milliseconds since 1970. All times are the warehouse's. Host and process are for people alone."""
+_ID_BYTES = 16
+
+
+class LeaseLostError(RunError):
+    """Another run has taken over the tables of this one."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A lease that has not ended."""
+
+    lease: str
+    run_id: str
+    host: str
+    pid: int
+    until_ms: int
+    left_s: float
+    """The seconds until it ends, unless it is renewed."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """The line of a statement that has not ended."""
+
+    job_id: str
+    run_id: str
+    statement_id: str | None
+
+
+@dataclass(frozen=True)
+class StatementLedger:
+    """The ledger in one table beside the results."""
+
+    connection: Connection
+    engine: Engine
+    table: str
+
+    def create(self) -> None:
+        """Make the table where it is missing."""
+        self.execute(create_if_missing(self.engine, self.relation(), _COLUMNS))
+
+    def insert(self, values: Mapping[str, str]) -> None:
+        """Write a line that begins now."""
+        known: dict[str, Sql] = {name: literal(value) for name, value in values.items()}
+        known |= {"state": literal(OPEN), "began_at": self.engine.now(), **this_process()}
+        empty = {name: exp.Cast(this=exp.Null(), to=self.engine.sql_type(kind)) for name, kind in _COLUMNS.items()}
+        row = select(*({**empty, **known}[name] for name in _COLUMNS))
+        names = [identifier(self.engine, name) for name in _COLUMNS]
+        self.execute(exp.Insert(this=exp.Schema(this=self.relation(), expressions=names), expression=row))
+
+    def update(self, where: Sql, values: Mapping[str, Any]) -> None:
+        """Change lines."""
+        self.execute(exp.update(self.relation(), dict(values), where=where))
+
+    def rows(self, where: Sql, *names: str | Sql) -> list[tuple[Any, ...]]:
+        """Give values of lines, the oldest line first."""
+        query = select(*names).from_(self.relation()).where(where).order_by("began_at", "job_id")
+        return self.connection.rows(print_sql(self.engine, query, pretty=False))
+
+    def close(self, run_id: str, unfinished: str | None = None) -> None:
+        """Mark the lines of a run as ended, its lease too, but for that of a statement which may still run."""
+        where = equals("run_id", run_id)
+        if unfinished is not None:
+            where = exp.and_(where, exp.Not(this=equals("job_id", unfinished)))
+        self.update(where, {"state": literal(ENDED)})
+
+    def open_calls(self, name: str) -> list[Line]:
+        """Give the lines of statements that ask for a table of answers and have not ended, the oldest first."""
+        where = exp.and_(equals("name", name), equals("kind", CALL), equals("state", OPEN))
+        return [Line(*row) for row in self.rows(where, "job_id", "run_id", "statement_id")]
+
+    def relation(self) -> exp.Table:
+        """Give the table."""
+        return relation(self.engine, self.table)
+
+    def execute(self, statement: Sql) -> None:
+        """Run a statement."""
+        self.connection.execute(print_sql(self.engine, statement, pretty=False))
+
+
+@dataclass
+class Lease:
+    """The right of one run to ask for a table of answers, and the lines of its statements, one after another.
+
+    The lines are marked as ended with their run: only the last statement of a run can be in doubt.
+    """
+
+    ledger: StatementLedger
+    run_id: str
+    name: str
+    lasts_s: float
+    id: str = field(default_factory=lambda: secrets.token_hex(_ID_BYTES))
+    unfinished: str | None = None
+    """The statement whose end is not seen."""
+
+    # The lease -------------------------------------------------------------------------------------------------------
+
+    def claim(self, *, take: bool) -> None:
+        """Take the lease if nobody holds it, or from whoever holds it (``take``). :meth:`holders` tells who has it.
+
+        One UPDATE compares and sets: of two at once, the warehouse runs one after the other or refuses one.
+        """
+        mine = exp.and_(equals("name", self.name), equals("kind", LEASE))
+        if not self.ledger.rows(mine, "job_id"):
+            self.ledger.insert({"job_id": "", "run_id": "", "name": self.name, "kind": LEASE})
+        values = {"job_id": literal(self.id), "run_id": literal(self.run_id), "state": literal(OPEN)}
+        values |= {"until_ms": self._end(), "began_at": self.ledger.engine.now(), **this_process()}
+        self.ledger.update(mine if take else exp.and_(mine, exp.Not(this=exp.paren(self._lives()))), values)
+
+    def holders(self) -> list[Holder]:
+        """Give the leases of the table of answers that have not ended: two where two runs made the first line."""
+        where = exp.and_(equals("name", self.name), equals("kind", LEASE), self._lives())
+        left = exp.Sub(this=exp.column("until_ms"), expression=self.ledger.engine.clock_ms())
+        rows = self.ledger.rows(where, "job_id", "run_id", "host", "pid", "until_ms", exp.alias_(left, "left_ms"))
+        lines = [
+            Holder(lease, run_id, host, int(pid), int(until), int(left) / 1000)
+            for lease, run_id, host, pid, until, left in rows
+        ]
+        return list({line.lease: line for line in lines}.values())
+
+    def renew(self) -> None:
+        """Put off the end. Raises LeaseLostError where another run has taken the lease."""
+        own = exp.and_(equals("job_id", self.id), equals("state", OPEN))
+        self.ledger.update(own, {"until_ms": self._end()})
+        lease = exp.and_(equals("name", self.name), equals("kind", LEASE))
+        runs = dict(self.ledger.rows(lease, "job_id", "run_id"))
+        if self.id not in runs:
+            by = f"run {next(iter(runs.values()))}" if runs else "another run"
+            raise LeaseLostError(
+                f"{self.ledger.connection.place}: {by} has taken over these tables: run {self.run_id} ends here and "
+                "leaves them as they are"
+            )
+
+    def close(self) -> None:
+        """End the lease and the run's lines."""
+        self.ledger.close(self.run_id, self.unfinished)
+
+    def conditions(self, job_id: str) -> list[Sql]:
+        """Give the conditions under which the statement of a submission may ask."""
+        held = exp.and_(equals("job_id", self.id), equals("kind", LEASE), self._lives())
+        own = exp.and_(equals("job_id", job_id), equals("kind", CALL), equals("state", OPEN))
+        return [exp.Exists(this=select("1").from_(self.ledger.relation()).where(where)) for where in (held, own)]
+
+    def _lives(self) -> Sql:
+        ends = exp.GT(this=exp.Coalesce(this=exp.column("until_ms"), expressions=[literal(0)]), expression=self._now())
+        return exp.and_(equals("state", OPEN), ends)
+
+    def _now(self) -> Sql:
+        return self.ledger.engine.clock_ms()
+
+    def _end(self) -> Sql:
+        return exp.Add(this=self._now(), expression=literal(round(self.lasts_s * 1000)))
+
+    # The statements --------------------------------------------------------------------------------------------------
+
+    def begin(self, job_id: str) -> None:
+        """Write the line of a statement that is about to be submitted."""
+        self.unfinished = job_id
+        self.ledger.insert({"job_id": job_id, "run_id": self.run_id, "name": self.name, "kind": CALL})
+
+    def submitted(self, job_id: str, statement_id: str) -> None:
+        """Store the warehouse's id of a statement, and put off the lease's end."""
+        line, own = equals("job_id", job_id), exp.and_(equals("job_id", self.id), equals("state", OPEN))
+        values = {
+            "statement_id": case((line, literal(statement_id)), default=exp.column("statement_id")),
+            "until_ms": case((line.copy(), exp.column("until_ms")), default=self._end()),
+        }
+        self.ledger.update(exp.or_(line.copy(), own), values)
+
+    def abandoned(self, job_id: str) -> None:
+        """Close the line of a submission whose answer was lost: what starts after this asks nothing."""
+        self.ledger.update(equals("job_id", job_id), {"state": literal(ENDED)})
+
+    def end(self, job_id: str) -> None:  # noqa: ARG002
+        """Record that the statement has ended."""
+        self.unfinished = None
+
+
+def this_process() -> dict[str, Sql]:
+    """Give what names this process to people. Nothing is decided by it."""
+    return {"host": literal(socket.gethostname()), "pid": literal(os.getpid())}
+
+
+def names_of(lines: Sequence[Line]) -> list[str]:
+    """Give the runs of some lines, each once."""
+    return list(dict.fromkeys(line.run_id for line in lines))

@@ -1,0 +1,309 @@
+"""A backend over a warehouse whose own function asks the model: each statement is a job that outlives this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, Self
+
+from sqlenrich.core.errors import ConfigError, RunError
+from sqlenrich.llm.messages import Answer, Request
+from sqlenrich.plan.plan import Plan, Step
+from sqlenrich.renderer.statements import read_answers
+from sqlenrich.store import queries
+from sqlenrich.store.base import Origin, Results, RunStart
+from sqlenrich.store.connections.base import JobState, WarehouseConnection
+from sqlenrich.store.jobs import JobConnection, JobPolicy, JobRunner, Statement
+from sqlenrich.store.ranged_call import RangedCall
+from sqlenrich.store.statement_ledger import (
+    STATEMENTS,
+    Holder,
+    Lease,
+    LeaseLostError,
+    Line,
+    StatementLedger,
+    names_of,
+)
+from sqlenrich.store.statements import StatementBackend, StatementPolicy
+
+
+@dataclass(frozen=True)
+class LeasePolicy:
+    """How long a run holds its tables without a sign of life, and how another one waits for that, in seconds."""
+
+    lasts_s: float = 90.0
+    """A run that has not renewed its lease for so long is dead for those that come after it."""
+    poll_s: float = 1.0
+    """How often a run that waits looks whether the lease was renewed."""
+
+
+class AskedSoFar(NamedTuple):
+    """What a run has asked: answers, failures among them, and tokens."""
+
+    answers: int
+    failed: int
+    repeatable: int
+    """The failures that may be repeated."""
+    uncounted: int
+    """The answers whose tokens are unknown."""
+    tokens_in: int
+    tokens_out: int
+
+
+class RangeAnswer(NamedTuple):
+    """An answer to a request of a range."""
+
+    response: str | None
+    call_error: str | None
+    finish_reason: str | None
+    raw: str | None
+    model: str
+    served_model: str | None
+
+
+class RequestRange(NamedTuple):
+    """Pending requests that follow each other: those with a hash after one, up to another."""
+
+    after: str
+    """Empty for the first."""
+    upto: str
+    requests: int
+    prompt_bytes: int
+
+
+class WarehouseBackend(StatementBackend):
+    """The tables in one schema of a warehouse, made by statements that run as jobs there.
+
+    ``schema`` qualifies the tables that are made. With ``take_over`` the run takes the tables from a run that holds
+    them, and cancels its statement; without, it waits for a dead run's lease to end, and for its statement. ``note``
+    receives lines for the user.
+    """
+
+    asks_in_sql = True
+
+    def __init__(
+        self,
+        connection: WarehouseConnection,
+        schema: str = "",
+        *,
+        take_over: bool = False,
+        jobs: JobPolicy | None = None,
+        statements: StatementPolicy | None = None,
+        policy: LeasePolicy | None = None,
+    ) -> None:
+        self.warehouse, self.take_over, self.policy = connection, take_over, policy or LeasePolicy()
+        self.jobs = JobRunner(connection, jobs)
+        self.statement = JobConnection(self.jobs)
+        super().__init__(self.statement, connection.engine, schema, statements)
+        self.calls = StatementLedger(JobConnection(self.jobs, "ledger"), self.dialect, self.named(STATEMENTS))
+        self.lease: Lease | None = None
+        self.note: Callable[[str], None] = lambda _: None
+        self.jobs.on_statement = lambda statement: self.note(statement.to_text())
+        self.jobs.note = lambda line: self.note(line)
+        # What is run for each chunk is printed once.
+        self._reading: tuple[Step, str] | None = None
+        self._asking: tuple[Step, RangedCall] | None = None
+
+    def __enter__(self) -> Self:
+        self.jobs.repeated(self.warehouse.__enter__)  # a warehouse may be starting
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self.jobs.heartbeat = lambda: None
+            if self.lease is not None:
+                with suppress(RunError):  # a connection that is gone leaves the lease, which ends by itself
+                    self.lease.close()
+        finally:
+            self.warehouse.__exit__(*error)
+
+    @property
+    def output(self) -> str:
+        """What the report calls the output."""
+        return self.schema if self.place in self.schema else f"{self.place} {self.schema}".strip()
+
+    def statements_run(self) -> list[dict[str, Any]]:
+        """Give the statements of the run."""
+        return [asdict(one) for one in self.jobs.statements]
+
+    def watch(self, note: Callable[[str], None]) -> None:
+        """Call this with a line for each statement."""
+        self.note = note
+
+    # The run and those before it -------------------------------------------------------------------------------------
+
+    def begin(self, start: RunStart, *, known: bool) -> None:
+        """Write a run's line; first of all refuse a second run on the same tables. Raises ConfigError."""
+        if self.lease is None:
+            self._claim(start)
+        super().begin(start, known=known)
+
+    def _claim(self, start: RunStart) -> None:
+        answers = self.named(start.snapshot.responses or start.name)
+        self.jobs.begin(start.run_id, {"app": "sqlenrich", "enrichment": start.name, "tables": answers})
+        self.calls.create()
+        lease = Lease(self.calls, start.run_id, answers, self.policy.lasts_s)
+        self._wait_for(lease)
+        self.lease, self.jobs.heartbeat = lease, self._renew
+        # What started before the lease was taken may still ask: nothing is asked beside it.
+        lines = [line for line in self.calls.open_calls(answers) if line.run_id != start.run_id]
+        for last in {line.run_id: line for line in lines}.values():
+            self._settle(last)
+        tags = {"app": "sqlenrich", "tables": answers}
+        for id in self.jobs.repeated(lambda: self.warehouse.running(tags)):
+            self._await(id, "a statement of an earlier run")
+        for run_id in names_of(lines):
+            self.calls.close(run_id)
+
+    def _wait_for(self, lease: Lease) -> None:
+        """Take the lease, once that of a dead run has ended. Raises ConfigError where the run that has it lives."""
+        first: Holder | None = None
+        while True:
+            holders = lease.holders()
+            if self.take_over or not holders:
+                lease.claim(take=self.take_over)
+                holders = lease.holders()
+            others = [holder for holder in holders if holder.lease != lease.id]
+            mine = len(others) < len(holders)
+            if mine and not others:
+                return
+            if mine:  # two runs made the first line at the same time: none of them asks
+                lease.close()
+            for holder in others:
+                if mine or (first is not None and (first.lease, first.until_ms) != (holder.lease, holder.until_ms)):
+                    raise ConfigError(f"{self.place}: {self._busy(holder, lease.name)}")
+                if first is None:
+                    first = holder
+                    self.note(
+                        f"run {holder.run_id} holds these tables: waiting up to {holder.left_s:,.0f} s for a sign of "
+                        "life (--take-over does not wait)"
+                    )
+            self.jobs.pause(self.policy.poll_s)
+
+    def _busy(self, holder: Holder, name: str) -> str:
+        """Give the line that refuses a second run."""
+        calls = [line for line in self.calls.open_calls(name) if line.run_id == holder.run_id]
+        asked = next((line.statement_id or line.job_id for line in reversed(calls)), None)
+        statement = f", statement {asked}" if asked else ""
+        return (
+            f"run {holder.run_id} works on these tables (host {holder.host}, process {holder.pid}{statement}); "
+            "wait for its end, or take them from it with --take-over"
+        )
+
+    def _renew(self) -> None:
+        """Renew the lease. Raises LeaseLostError."""
+        if self.lease is None:
+            return
+        try:
+            self.lease.renew()
+        except LeaseLostError:
+            raise
+        except RunError:  # of the network: the next heartbeat tells
+            return
+
+    def hold(self) -> None:
+        """Renew the lease now. Raises LeaseLostError where another run has taken it."""
+        if self.lease is not None:
+            self.lease.renew()
+
+    def _settle(self, line: Line) -> None:
+        """Wait for a statement that a dead run left behind, so that its answers are stored and not asked again."""
+        id = line.statement_id or self.jobs.find(line.job_id, self.warehouse.late_s)
+        if id is not None:
+            self._await(id, f"the statement of run {line.run_id}")
+
+    def _await(self, id: str, what: str) -> None:
+        if self.jobs.repeated(lambda: self.warehouse.status(id)).state not in (JobState.RUNNING, JobState.UNKNOWN):
+            return
+        if self.take_over:
+            self.note(f"cancelling {what}, {id}: its answers may be billed and are lost")
+            self.jobs.repeated(lambda: self.warehouse.cancel(id))
+        else:
+            self.note(f"waiting for {what}, {id}, which may still run (--take-over cancels it)")
+        self.jobs.wait(id)
+
+    # Steps -----------------------------------------------------------------------------------------------------------
+
+    def run_step(self, step: Step) -> None:
+        """Make the table of a step afresh."""
+        with self.statement.step(step.name):
+            super().run_step(step)
+
+    def refresh(self, plan: Plan, call: Step, limit: int | None, *, ordered: bool) -> int:
+        """Make the pending relation of a call afresh and give its count; stored answers are read first."""
+        self.read_stored(plan)
+        with self.statement.step("pending"):
+            return super().refresh(plan, call, limit, ordered=ordered)
+
+    def judge(self, plan: Plan, *, asked_by: str | None = None) -> None:
+        """Make ``checked`` afresh from all stored answers."""
+        self.read_stored(plan)
+        super().judge(plan, asked_by=asked_by)
+
+    def finish(self, plan: Plan, calls: Sequence[Step], *, partial: bool = True, unasked: int = 0) -> Results:
+        """Make ``checked``, ``enriched`` and ``quarantine``. Raises RunError if a row is unaccounted for."""
+        self.jobs.resume()
+        self.hold()
+        self.read_stored(plan)
+        return super().finish(plan, calls, partial=partial, unasked=unasked)
+
+    def read_stored(self, plan: Plan) -> None:
+        """Read the stored answers that no reading, or one with other facts, has read."""
+        call = plan.responses
+        if call.calls_in_sql and call.reading is not None and self.dialect.updates:
+            if self._reading is None or self._reading[0] is not call:
+                self._reading = call, read_answers(self.dialect, call)
+            self.connection.execute(self._reading[1])
+
+    def latencies(self, plan: Plan, run_id: str, shares: Sequence[int]) -> list[int] | None:
+        """Give percentiles of a run's latencies in milliseconds; None where the warehouse asks: it tells none."""
+        return None if plan.responses.calls_in_sql else super().latencies(plan, run_id, shares)
+
+    def check(self, sql: str) -> None:
+        """Compile a query without running it. Raises RunError with the warehouse's message."""
+        self.jobs.repeated(lambda: self.warehouse.check(sql))
+
+    # The calls of the model ------------------------------------------------------------------------------------------
+
+    def next_range(self, call: Step, after: str, most: int) -> RequestRange | None:
+        """Give the next ``most`` pending requests after a hash; None where there are none."""
+        query = queries.upper_bound(self.dialect, after, most)
+        last, count, size = self.connection.rows(call.relations.line(query))[0]
+        return None if last is None else RequestRange(after, str(last), int(count), int(size or 0))
+
+    def answers_of(self, call: Step, asked: RequestRange, most: int) -> list[RangeAnswer]:
+        """Give some answers to the requests of a range."""
+        query = queries.pending_answers(asked.after, asked.upto, most)
+        return [RangeAnswer(*row) for row in self.connection.rows(call.relations.line(query))]
+
+    def pending_request(self, call: Step, request_hash: str) -> Request:
+        """Give a pending request."""
+        return Request(*self.connection.rows(call.relations.line(queries.pending_request(request_hash)))[0])
+
+    def asked_so_far(self, plan: Plan, run_id: str) -> AskedSoFar:
+        """Give what a run has asked until now."""
+        return AskedSoFar(*(int(value or 0) for value in self.rows(plan, queries.asked_so_far(run_id))[0]))
+
+    def ask(self, call: Step, asked: RequestRange, chunk: str, tags: Mapping[str, str]) -> Statement:
+        """Ask the pending requests of a range that have no answer yet in one statement, under the lease."""
+        assert self.lease is not None
+        if self._asking is None or self._asking[0] is not call:
+            self._asking = call, RangedCall(self.dialect, call, self.lease.conditions)
+        text = self._asking[1]
+        return self.jobs.ask(
+            lambda job_id: text.between(asked.after, asked.upto, job_id), "responses", chunk, tags, self.lease
+        )
+
+    def unanswered(self, call: Step, asked: RequestRange) -> int:
+        """Give how many requests of a range have no answer."""
+        query = queries.unanswered(asked.after, asked.upto)
+        return int(self.connection.rows(call.relations.line(query))[0][0])
+
+    def append(self, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:
+        """Store at least one answer; where the lease is lost, too."""
+        try:
+            super().append(plan, answers, origin)
+        except LeaseLostError:
+            super().append(plan, answers, origin)  # they are paid
+            raise
