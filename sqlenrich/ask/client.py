@@ -1,21 +1,20 @@
-"""The loop of a run: pending requests go to an asker, each batch of its answers is stored."""
+"""The asker of an endpoint or of the mock model: a client in this process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from sqlenrich.ask.answer_judge import AnswerJudge
 from sqlenrich.ask.model_choice import ModelChoice, request_changes
-from sqlenrich.ask.observer import Observer, Stopper
-from sqlenrich.ask.served_models import ModelPin, served_of
+from sqlenrich.ask.progress import Progress
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan, Step
 from sqlenrich.store.base import Backend, Origin
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.client import Client
     from sqlenrich.llm.throttle.limiter import RateLimiter
 
@@ -26,57 +25,58 @@ BATCH_ROWS = 128
 """The answers of one commit where a model takes its time: requests keep going out while a batch is stored."""
 
 
-class Asker(Protocol):
-    """A stream of requests in, batches of answers out. A failed request is an answer with ``call_error``."""
-
-    def preflight(self, requests: Sequence[Request]) -> list[Answer]:
-        """Ask a few requests first. Raises RunError where all fail for a reason that is not theirs."""
-
-    def stream(self, requests: Iterator[Request]) -> Iterator[list[Answer]]:
-        """Ask all requests; give each batch of answers as soon as it is there."""
-
-    def stop(self) -> None:
-        """Ask nothing new and end; a second call abandons what is in flight. From any thread."""
-
-    @property
-    def stopped(self) -> bool:
-        """Whether it ended early."""
-
-    def new_warnings(self) -> list[str]:
-        """Give the warnings since the last call."""
-
-
 @dataclass
-class AskLoop:
-    """Asks the pending requests of calls, stores each answer, and counts."""
+class ClientAsker:
+    """Asks through :class:`~sqlenrich.llm.client.Client`, and stores its answers in batches."""
 
     backend: Backend
     plan: Plan
     origin: Origin
-    observer: Observer
-    stopper: Stopper
-    judge: AnswerJudge
-    total: int = 0
-    """The requests given to the asker."""
-    calls: int = 0
-    """The requests sent, retries included."""
-    retries: int = 0
-    stored: int = 0
-    """The answers stored."""
-    limiters: dict[int, RateLimiter] = field(default_factory=dict)
-    on_request_change: Callable[[ModelChoice], None] = lambda _: None
+    progress: Progress
+    on_request_change: Callable[[ModelChoice], None]
     """Called before the first answer to another form of the request is stored."""
-    pin: ModelPin | None = None
-    """Which models may answer; None: any."""
+    retryable: int = 0
+    left: int = 0
+    _calls: int = 0
+    """Those of the clients before this one."""
+    _retries: int = 0
+    _client: Client | None = None
+    _choice: ModelChoice | None = None
+    _call: Step | None = None
+    _few: bool = True
+    """Whether the next requests of the round are its first ones."""
+    _requests: Iterator[Request] = field(default_factory=lambda: iter(()))
+    _limiters: dict[int, RateLimiter] = field(default_factory=dict)
     _request_changes: dict[int, int] = field(default_factory=dict)
     """How often the requests of each model took another form, as far as that was told."""
 
-    def ask(self, choice: ModelChoice, call: Step, pending: int, *, repeat: bool, answered: bool = False) -> None:
-        """Ask the pending relation; with ``repeat`` again while a retryable failure is pending.
+    @property
+    def calls(self) -> int:
+        """The requests sent, retries included."""
+        return self._calls + (0 if self._client is None else self._client.stats.calls)
 
-        ``answered``: the endpoint answered these requests before. Otherwise those asked before failed, and are no
-        probes.
-        """
+    @property
+    def retries(self) -> int:
+        """The requests that the client sent again."""
+        return self._retries + (0 if self._client is None else self._client.stats.retries)
+
+    @property
+    def client(self) -> Client:
+        """The open client."""
+        assert self._client is not None
+        return self._client
+
+    @property
+    def ended(self) -> bool:
+        """Whether the client sends nothing more."""
+        return self.client.stopped
+
+    def check(self, choice: ModelChoice) -> None:
+        """Any process can ask: the first requests find out whether the endpoint answers."""
+
+    @contextmanager
+    def open(self, choice: ModelChoice) -> Iterator[None]:
+        """Open a client of the model for the context."""
         from sqlenrich.llm.client import Client
         from sqlenrich.llm.model import InstantModel
 
@@ -86,85 +86,77 @@ class AskLoop:
         with Client(
             choice.model, concurrency=choice.concurrency, batch_rows=batch_rows, budget=choice.budget
         ) as client:
-            self.stopper.watch(client)
             if client.limiter is not None:
-                self.limiters[id(client.limiter)] = client.limiter
-            before = replace(client.stats)  # a model that was asked before counts on
+                self._limiters[id(client.limiter)] = client.limiter
+            self._calls -= client.stats.calls  # a model that was asked before counts on
+            self._retries -= client.stats.retries
+            self._client, self._choice = client, choice
             try:
-                failed = self._round(client, choice, call, pending, preflight=True, answered=answered)
-                while repeat and not client.stopped and failed and (pending := self._refreshed(choice, call)):
-                    failed = self._further_round(client, choice, call, pending)
+                yield
             finally:
-                self._warn(client)
-                self.stopper.watch(None)
-                self.calls += client.stats.calls - before.calls
-                self.retries += client.stats.retries - before.retries
+                self._warn()
+                self._calls, self._retries, self._client = self.calls, self.retries, None
+
+    def begin(self, call: Step, pending: int) -> None:
+        """Begin a round."""
+        self.retryable, self.left, self._few = 0, pending, True
+        self._call, self._requests = call, self.backend.requests(call, pending)
+
+    def ask_first(self, *, answered: bool) -> None:
+        """Ask the first request, the last and some between: neighbours are alike, and may fail alike."""
+        assert self._call is not None
+        head = self.backend.spread(self._call, self.left, PREFLIGHT_REQUESTS)
+        # One that failed before would prove nothing.
+        answers = self.client.preflight([request for request in head if answered or request.attempt == 1])
+        self._store(answers)
+        self.progress.check_first((one.model, one.served_model, None, 1) for one in answers if one.call_error is None)
+        if asked := {answer.request_hash for answer in answers}:
+            self._requests = (request for request in self._requests if request.request_hash not in asked)
+
+    def ask(self, most: int | None) -> None:
+        """Ask a few requests, then, by a further call, all others: each batch tells whether to go on."""
+        few = most if self._few else None
+        self._few = False
+        for batch in self.client.stream(self._requests if few is None else islice(self._requests, few)):
+            self._store(batch)
+            self._warn()
+            if not self.client.stopped and self.progress.ends_run():
+                self.client.stop()
+        if few is None:
+            self.left = 0
 
     def limit_shares(self) -> dict[str, float]:
-        """Give the share of the asking time in which each limit delayed requests."""
+        """Return the share of the asking time in which each limit delayed requests."""
         from sqlenrich.llm.throttle.wait_times import share_of_time
 
-        return share_of_time([limiter.wait_times for limiter in self.limiters.values()])
+        return share_of_time([limiter.wait_times for limiter in self._limiters.values()])
 
-    def _refreshed(self, choice: ModelChoice, call: Step) -> int:
-        return self.backend.refresh(self.plan, call, None, ordered=choice.prefix_order)
+    def stop(self) -> None:
+        """Send nothing new and end; a second call abandons what is in flight."""
+        if (client := self._client) is not None:
+            client.stop()
 
-    def _further_round(self, client: Client, choice: ModelChoice, call: Step, pending: int) -> int:
-        """Ask again what failed: each request sent is a retry."""
-        first_sends = client.stats.calls - client.stats.retries
-        failed = self._round(client, choice, call, pending, preflight=False, answered=False)
-        self.retries += client.stats.calls - client.stats.retries - first_sends
-        return failed
+    def stopping(self) -> str:
+        """Return what ends the client after a stop."""
+        return "" if (client := self._client) is None else client.stopping()
 
-    def _round(
-        self, client: Asker, choice: ModelChoice, call: Step, pending: int, *, preflight: bool, answered: bool
-    ) -> int:
-        """Ask all pending requests once; give how many answers are retryable failures."""
-        self.total += pending
-        failed = 0
-        requests = self.backend.requests(call, pending)
-        if preflight:
-            # Neighbours are alike: three of them that fail would say nothing of the others.
-            head = self.backend.spread(call, pending, PREFLIGHT_REQUESTS)
-            answers = client.preflight([request for request in head if answered or request.attempt == 1])
-            failed += self._store(choice, answers)
-            self._check_pin(answers)
-            if asked := {answer.request_hash for answer in answers}:
-                requests = (request for request in requests if request.request_hash not in asked)
-        if few := self.judge.missing if preflight else 0:  # no more is paid for until one answer is accepted
-            failed += self._ask_all(client, choice, islice(requests, few))
-        if not client.stopped:
-            failed += self._ask_all(client, choice, requests)
-        return failed
+    def waiting(self) -> str:
+        """Return what the next answer waits for."""
+        return "" if (client := self._client) is None else client.waiting()
 
-    def _ask_all(self, client: Asker, choice: ModelChoice, requests: Iterator[Request]) -> int:
-        failed = 0
-        for batch in client.stream(requests):
-            failed += self._store(choice, batch)
-            self._warn(client)
-            if not client.stopped and self.judge.ends_run(choice.budget, self.total - self.stored):
-                client.stop()
-        return failed
-
-    def _check_pin(self, answers: Sequence[Answer]) -> None:
-        """Check the models of the first answers, which are stored. Raises RunError."""
-        if self.pin is not None:
-            named = [(one.model, one.served_model, None, 1) for one in answers if one.call_error is None]
-            self.pin.check_first(served_of(named))
-
-    def _store(self, choice: ModelChoice, answers: Sequence[Answer]) -> int:
+    def _store(self, answers: Sequence[Answer]) -> None:
         if not answers:
-            return 0
+            return
+        choice = self._choice
+        assert choice is not None
         if (changes := len(request_changes(choice))) != self._request_changes.get(id(choice.model), 0):
             self._request_changes[id(choice.model)] = changes
             self.on_request_change(choice)
         self.backend.append(self.plan, answers, self.origin)
-        self.stored += len(answers)
-        self.judge.see(answers)
-        self.observer.refused(self.judge.refusals, estimated=self.judge.sampled)
-        self.observer.answered(answers, self.total)
-        return sum(answer.retryable for answer in answers)
+        self.left -= len(answers)
+        self.retryable += sum(answer.retryable for answer in answers)
+        self.progress.answered(answers)
 
-    def _warn(self, client: Asker) -> None:
-        for line in client.new_warnings():
-            self.observer.note(line)
+    def _warn(self) -> None:
+        for line in self.client.new_warnings():
+            self.progress.observer.note(line)

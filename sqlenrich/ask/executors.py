@@ -1,4 +1,4 @@
-"""The loop of a run whose executors ask: Spark inserts what the workers of its tasks answer."""
+"""The asker of Spark: executors ask an endpoint, and Spark inserts what the workers of its tasks answer."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from sqlenrich.ask.answer_judge import AnswerJudge, StoredAnswer
+from sqlenrich.ask.answer_judge import StoredAnswer
 from sqlenrich.ask.model_choice import ModelChoice
-from sqlenrich.ask.observer import Observer, Stopper
-from sqlenrich.ask.served_models import ModelPin, served_of
+from sqlenrich.ask.observer import Stopper
+from sqlenrich.ask.progress import Progress
 from sqlenrich.core.errors import RunError, raising_first
 from sqlenrich.core.version import __version__
 from sqlenrich.llm.client import STOPPING
@@ -28,10 +28,9 @@ from sqlenrich.spark.desk import Desk
 from sqlenrich.spark.journal import Journal
 from sqlenrich.spark.rows import SCHEMA
 from sqlenrich.spark.session import desk_place, mapped, slots
-from sqlenrich.spec.prices import Price
 from sqlenrich.store.base import Origin
 from sqlenrich.store.spark.backend import SparkBackend
-from sqlenrich.store.spark.pending import next_part, ranges_of, without
+from sqlenrich.store.spark.pending import PendingRange, next_part, ranges_of, without
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -54,8 +53,8 @@ class SparkChunkPolicy:
 
 
 @dataclass
-class SparkAskLoop:
-    """Asks the pending requests of calls in tasks of Spark, and counts.
+class ExecutorAsker:
+    """Asks in tasks of Spark: its executors send the requests, and Spark inserts their answers.
 
     A statement commits its answers at its end. Those of a statement that fails are in the journal.
     """
@@ -63,23 +62,53 @@ class SparkAskLoop:
     backend: SparkBackend
     plan: Plan
     origin: Origin
-    observer: Observer
     stopper: Stopper
-    judge: AnswerJudge
+    progress: Progress
     policy: SparkChunkPolicy = field(default_factory=SparkChunkPolicy)
-    pin: ModelPin | None = None
-    """Which models may answer; None: any."""
-    total: int = 0
-    calls: int = 0
-    retries: int = 0
-    stored: int = 0
+    left: int = 0
+    _calls: int = 0
+    """Those of the desks before this one."""
+    _retries: int = 0
     _desk: Desk | None = None
+    _call: Step | None = None
+    _whole: DataFrame | None = None
+    """The pending requests of the round."""
+    _ranges: list[PendingRange] = field(default_factory=list)
+    """The ranges of them that were not asked yet."""
+    _size: int = 0
+    _ordered: bool = False
     _seen: int = 0
-    """The answers of this desk that are counted in ``stored``."""
+    """The answers of this desk that are counted."""
     _waits: list[Any] = field(default_factory=list)
 
+    @property
+    def calls(self) -> int:
+        """The requests that the workers sent; once a desk is closed, those too that lost workers may have sent."""
+        return self._calls + (0 if self._desk is None else self._desk.counts.calls)
+
+    @property
+    def retries(self) -> int:
+        """The requests that the workers sent again."""
+        return self._retries + (0 if self._desk is None else self._desk.counts.retries)
+
+    @property
+    def desk(self) -> Desk:
+        """The open desk."""
+        assert self._desk is not None
+        return self._desk
+
+    @property
+    def retryable(self) -> int:
+        """The failures of the round that may pass."""
+        return self.desk.counts.retryable
+
+    @property
+    def ended(self) -> bool:
+        """Whether no further statement is begun."""
+        return self.desk.stopped or self.stopper.requested or self.desk.budget.budget.reached is not None
+
     def limit_shares(self) -> dict[str, float]:
-        """Give the share of the asking time in which each limit delayed requests."""
+        """Return the share of the asking time in which each limit delayed requests."""
         return share_of_time(self._waits)
 
     def stop(self) -> None:
@@ -88,11 +117,11 @@ class SparkAskLoop:
             self._desk.stop()
 
     def stopping(self) -> str:
-        """Tell what ends the run after a stop."""
+        """Return what ends the run after a stop."""
         return STOPPING
 
     def waiting(self) -> str:
-        """Tell what the next answer waits for."""
+        """Return what the next answer waits for."""
         busy = self._desk.busy() if self._desk is not None else 0
         return f"{busy:,} tasks ask" if busy else "Spark starts its tasks"
 
@@ -107,22 +136,17 @@ class SparkAskLoop:
             journal = stack.enter_context(Journal(folder / "check.journal"))
             self._preflight(stack.enter_context(self._open_desk(choice, journal)), nothing)
 
-    def ask(self, choice: ModelChoice, call: Step, pending: int, *, repeat: bool, answered: bool = False) -> None:
-        """Ask the pending relation; with ``repeat`` again while a retryable failure is pending."""
+    @contextmanager
+    def open(self, choice: ModelChoice) -> Iterator[None]:
+        """Open the desk at which the executors' workers fetch requests and leave answers."""
         with self._open_desk(choice, self.backend.journal) as desk:
             self._seen = 0
-            self.stopper.watch(self)
+            self._ordered = choice.prefix_order
+            self._desk = desk
             try:
-                self._round(desk, choice, call, pending, preflight=answered or not self.stored)
-                while repeat and desk.counts.retryable and not self._over(desk):
-                    if not (pending := self.backend.refresh(self.plan, call, None, ordered=choice.prefix_order)):
-                        break
-                    desk.counts.retryable = 0
-                    before = desk.counts.calls - desk.counts.retries
-                    self._round(desk, choice, call, pending, preflight=False)
-                    desk.counts.retries += desk.counts.calls - desk.counts.retries - before
+                yield
             finally:
-                self.stopper.watch(None)
+                self._desk = None
 
     @contextmanager
     def _open_desk(self, choice: ModelChoice, journal: Journal) -> Iterator[Desk]:
@@ -130,7 +154,7 @@ class SparkAskLoop:
 
         assert isinstance(choice.model, EndpointModel)
         host, announced = desk_place(self.backend.session)
-        price = getattr(choice.budget and choice.budget.price, "__self__", None)
+        price = choice.price
         with ExitStack() as stack:
             desk = Desk(
                 journal,
@@ -147,44 +171,46 @@ class SparkAskLoop:
                 choice.model.endpoint,
                 choice.model.config,
                 {**origin, "fingerprint": self.origin.fingerprint},
-                {name: str(getattr(price, name)) for name in ("input", "cached", "output")}
-                if isinstance(price, Price)
-                else None,
+                {name: str(getattr(price, name)) for name in ("input", "cached", "output")} if price else None,
             )
-            self._desk = stack.enter_context(desk)
-            stack.callback(setattr, self, "_desk", None)
-            yield desk
+            yield stack.enter_context(desk)
 
     def _count(self, desk: Desk) -> None:
         self._tell(desk)
-        self.calls += desk.counts.calls
-        self.retries += desk.counts.retries
+        self._calls += desk.counts.calls
+        self._retries += desk.counts.retries
         self._waits += desk.wait_times
 
-    def _over(self, desk: Desk) -> bool:
-        return desk.stopped or self.stopper.requested or desk.budget.budget.reached is not None
+    def begin(self, call: Step, pending: int) -> None:
+        """Begin a round."""
+        checked, self._call, self.left = self.backend.spark.checked, call, pending
+        self._whole = whole = self.backend.pending(call)
+        self._ranges, self._size = checked(partial(ranges_of, whole, pending)), self.policy.rows or self.policy.first
+        self.desk.counts.retryable = 0
 
-    def _round(self, desk: Desk, choice: ModelChoice, call: Step, pending: int, *, preflight: bool) -> None:
-        """Ask all pending requests once, some a statement."""
-        self.total += pending
-        checked, whole = self.backend.spark.checked, self.backend.pending(call)
-        left, size = checked(partial(ranges_of, whole, pending)), self.policy.rows or self.policy.first
-        if preflight and left:
-            some = next_part(left, 1).of(whole)
-            self._preflight(desk, some.orderBy("request_hash").limit(PREFLIGHT_REQUESTS).coalesce(1))
-        while left and not self._over(desk):
-            few = self.judge.missing  # no more is paid for until one answer is accepted
-            most = few or size
-            part = next_part(left, most)
-            if (rows := part.rows) > most:  # one range
-                rows, part = most, replace(part, upto=checked(partial(part.bound, whole, most)))
-            began = time.monotonic()
-            self._statement(desk, call, part.of(whole), ordered=choice.prefix_order)
-            left = without(left, part, rows)
-            if few:
-                continue
+    def ask_first(self, *, answered: bool) -> None:  # noqa: ARG002
+        """Ask a few requests in one task."""
+        if self._ranges and self._whole is not None:
+            some = next_part(self._ranges, 1).of(self._whole)
+            self._preflight(self.desk, some.orderBy("request_hash").limit(PREFLIGHT_REQUESTS).coalesce(1))
+
+    def ask(self, most: int | None) -> None:
+        """Ask the next ranges of hashes in one statement."""
+        checked, whole, call = self.backend.spark.checked, self._whole, self._call
+        assert whole is not None
+        assert call is not None
+        size = most or self._size
+        part = next_part(self._ranges, size)
+        if (rows := part.rows) > size:  # one range
+            rows, part = size, replace(part, upto=checked(partial(part.bound, whole, size)))
+        began = time.monotonic()
+        self._statement(self.desk, call, part.of(whole), ordered=self._ordered)
+        self._ranges = without(self._ranges, part, rows)
+        self.left = sum(each.rows for each in self._ranges)
+        if most is None:
             rate = rows / max(time.monotonic() - began, 1e-3)
-            size = self.policy.rows or min(size * self.policy.growth, max(1, int(rate * self.policy.seconds)))
+            policy = self.policy
+            self._size = policy.rows or min(self._size * policy.growth, max(1, int(rate * policy.seconds)))
 
     def _preflight(self, desk: Desk, requests: DataFrame) -> None:
         """Ask requests in one task: can the executors ask? Raises RunError with what is to be mended."""
@@ -197,12 +223,11 @@ class SparkAskLoop:
         problem = next((row.problem for row in told if row.problem), None) or desk.fatal
         if problem is not None:
             raise RunError(problem)
-        if self.pin is not None:
-            try:
-                self.pin.check_first(served_of((*names, None, count) for names, count in desk.served.items()))
-            except RunError:
-                self.backend.store(self.plan, doubtful=True)  # what was answered is paid
-                raise
+        try:
+            self.progress.check_first((*names, None, count) for names, count in desk.served.items())
+        except RunError:
+            self.backend.store(self.plan, doubtful=True)  # what was answered is paid
+            raise
 
     def _statement(self, desk: Desk, call: Step, requests: DataFrame, *, ordered: bool) -> None:
         """Ask some requests in as many tasks as run at a time, and store the answers."""
@@ -221,13 +246,13 @@ class SparkAskLoop:
             try:
                 self._wait(desk, lambda: self.backend.tables.append(call.relations.table("responses"), answers))
             except RunError as error:
-                if desk.counts.silent > lost and not self._over(desk):
+                if desk.counts.silent > lost and not self.ended:
                     continue  # a lost worker failed it; what is told is in the journal and is not asked again
                 failure = error
             except BaseException as error:
                 failure = error
             break
-        if failure is None and not self._over(desk):
+        if failure is None and not self.ended:
             self.backend.journal.clear()
             return
         if failure is not None:
@@ -275,16 +300,20 @@ class SparkAskLoop:
 
     def _tell(self, desk: Desk) -> None:
         for note in desk.new_notes():
-            self.observer.note(note)
+            self.progress.observer.note(note)
         if (more := desk.counts.told - self._seen) > 0:
-            self._seen += more
-            self.stored += more
             counts = desk.counts
-            self.judge.see([StoredAnswer(*answer) for answer in desk.new_answers()], more)
-            self.observer.refused(self.judge.refusals, estimated=self.judge.sampled)
-            if not desk.stopped and self.judge.ends_run(desk.budget.budget, self.total - self.stored):
+            self._seen += more
+            self.progress.stored_elsewhere(
+                more,
+                [StoredAnswer(*answer) for answer in desk.new_answers()],
+                failed=0,
+                all_failed=counts.failed,
+                tokens_in=counts.tokens_in,
+                tokens_out=counts.tokens_out,
+            )
+            if not desk.stopped and self.progress.ends_run():
                 desk.stop()
-            self.observer.progressed(more, self.total, counts.failed, counts.tokens_in, counts.tokens_out)
 
 
 def _readable(error: BaseException) -> BaseException:

@@ -17,6 +17,7 @@ from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.renderer.script import model_for
 from sqlenrich.schema import value_test
 from sqlenrich.spec.enrichment import Enrichment
+from sqlenrich.spec.prices import Price
 from sqlenrich.spec.run_settings import Mock
 from sqlenrich.spec.settings import Config
 
@@ -94,6 +95,8 @@ class ModelChoice:
     """Whether requests with an equal beginning go one after another: most endpoints read such a beginning once."""
     endpoint: Endpoint | None = None
     """The endpoint with the concurrency that the caller names, None for the mock model."""
+    price: Price | None = None
+    """The price by which ``max_cost`` is counted; None without that cap."""
 
     @property
     def texts_per_call(self) -> int:
@@ -143,11 +146,10 @@ def sql_model(
     if wanted.mock is not None:
         raise ConfigError(f"{engine}: --mock invents answers, which no warehouse keeps; use it with a .duckdb output")
     resolved = model_for(enrichment, engine, config, wanted.name)
-    if budget is not None and budget.max_cost is not None:
-        set_prices(budget, config, resolved.name)
-        if enrichment.params.get("max_tokens") is None and enrichment.embedding is None:
-            raise ConfigError("max_cost needs the most that an answer may take: write params: {max_tokens: ...}")
-    return ModelChoice(None, resolved, 0, f" on {engine}", resolved, budget)
+    price = set_prices(budget, config, resolved.name)
+    if price is not None and enrichment.params.get("max_tokens") is None and enrichment.embedding is None:
+        raise ConfigError("max_cost needs the most that an answer may take: write params: {max_tokens: ...}")
+    return ModelChoice(None, resolved, 0, f" on {engine}", resolved, budget, price=price)
 
 
 def _mock(enrichment: Enrichment, mock: Mock, concurrency: int | None, budget: Budget | None) -> ModelChoice:
@@ -186,8 +188,7 @@ def _endpoint(
     taken = sorted({*own.params, *ours} & set(settings.extra_body))
     if taken:
         raise ConfigError(f"{', '.join(taken)} of {place}.extra_body is set by sqlenrich: write it under params")
-    if budget is not None and budget.max_cost is not None:
-        set_prices(budget, config, own.name)
+    price = set_prices(budget, config, own.name)
     # What an endpoint is always sent decides its answers too.
     resolved = replace(own, params={**own.params, **settings.extra_body})
     form, *fallbacks = output_forms(enrichment, resolved, settings)
@@ -205,7 +206,8 @@ def _endpoint(
     shared = enrichment.embedding is None and len(enrichment.prompt().columns) > 1
     ordered = wanted.prefix_order and settings.prefix_order and shared
     where = " and ".join(site.shown for site in asked.endpoint_urls)
-    return ModelChoice(asked, resolved, asked.limiter.max_concurrency, f" at {where}", own, budget, ordered, settings)
+    concurrency = asked.limiter.max_concurrency
+    return ModelChoice(asked, resolved, concurrency, f" at {where}", own, budget, ordered, settings, price)
 
 
 def _own_model(enrichment: Enrichment, config: Config, settings: Endpoint, name: str | None) -> ResolvedModel:
@@ -223,8 +225,13 @@ def _own_model(enrichment: Enrichment, config: Config, settings: Endpoint, name:
     return resolve_model(enrichment, get_engine(CLIENT_ENGINE), found, alias.params if alias is not None else None)
 
 
-def set_prices(budget: Budget, config: Config, model: str) -> None:
-    """Give the budget of a run what its model costs. Raises ConfigError where that is unknown."""
+def set_prices(budget: Budget | None, config: Config, model: str) -> Price | None:
+    """Give the budget of a run what its model costs, and return it; None without ``max_cost``.
+
+    Raises ConfigError where the price is unknown.
+    """
+    if budget is None or budget.max_cost is None:
+        return None
     if config.prices is None:
         raise ConfigError("max_cost needs prices: give --prices FILE, or write prices in sqlenrich.toml")
     price = config.prices.models.get(model)
@@ -234,6 +241,7 @@ def set_prices(budget: Budget, config: Config, model: str) -> None:
             f'max_cost needs the price of "{model}"{near}: write [models."{model}"] in {config.prices.path}'
         )
     budget.price = price.exact
+    return price
 
 
 def only_model(settings: Endpoint) -> str:

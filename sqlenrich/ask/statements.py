@@ -1,18 +1,17 @@
-"""The loop of a run whose model is asked by the warehouse's own function: a range of requests a statement."""
+"""The asker of a warehouse: its own function asks the model, a range of requests a statement."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import NamedTuple
 
-from sqlenrich.ask.answer_judge import AnswerJudge
 from sqlenrich.ask.model_choice import ModelChoice
-from sqlenrich.ask.observer import Observer, Stopper
-from sqlenrich.ask.served_models import ModelPin, served_of
+from sqlenrich.ask.progress import Progress
 from sqlenrich.core.errors import RunError
 from sqlenrich.core.plurals import counted
 from sqlenrich.llm.messages import Answer
@@ -53,8 +52,8 @@ class FailedRequest(NamedTuple):
 
 
 @dataclass
-class SqlAskLoop:
-    """Asks the pending requests of calls in statements of the warehouse, and counts.
+class StatementAsker:
+    """Asks in statements of the warehouse, whose own function asks the model.
 
     An INSERT is atomic: a statement that is lost loses its own answers alone. The ledger has a line before each
     submission, so that a later run finds a statement that this process left behind.
@@ -66,27 +65,32 @@ class SqlAskLoop:
     backend: WarehouseBackend
     plan: Plan
     origin: Origin
-    observer: Observer
-    stopper: Stopper
-    judge: AnswerJudge
+    progress: Progress
     policy: ChunkPolicy = field(default_factory=ChunkPolicy)
     max_tokens: int | None = None
     """The tokens that an answer has at most; what ``max_cost`` reckons with."""
-    pin: ModelPin | None = None
-    """Which models may answer; None: any."""
-    total: int = 0
     calls: int = 0
     """The requests that were asked, or may have been."""
     retries: int = 0
-    stored: int = 0
-    number: int = 0
-    """The statements so far."""
+    """None: the warehouse does not tell how often it repeats a request."""
+    retryable: int = 0
+    """The failures so far that may be repeated."""
+    left: int = 0
     stopped: bool = False
+    _budget: Budget | None = None
+    _call: Step | None = None
+    _rounds: int = 0
+    """The rounds in this context."""
+    _began: float = 0.0
+    _asked: int = 0
+    """The requests of the round that were asked."""
+    _after: str = ""
+    """The last hash that was asked in the round."""
+    _statements: int = 0
+    """The statements so far."""
     _size: int = 0
     _ends_at: float | None = None
     """When the statement in hand ends, at the rate of those before it."""
-    _repeatable: int = 0
-    """The failures so far that may be repeated."""
     _failed: int = 0
     """The failures so far."""
     _failing_since: float | None = None
@@ -98,8 +102,16 @@ class SqlAskLoop:
     _uncounted: Decimal = FREE
     """The most that all other statements may have cost; what counts where the warehouse reports no tokens."""
 
+    @property
+    def ended(self) -> bool:
+        """Whether no further statement is submitted."""
+        return self.stopped or (self._budget is not None and self._budget.reached is not None)
+
+    def check(self, choice: ModelChoice) -> None:
+        """The warehouse can ask: the first statement finds out whether the model answers."""
+
     def limit_shares(self) -> dict[str, float]:
-        """The warehouse does not tell which of its limits delayed requests."""
+        """Return nothing: the warehouse does not tell which of its limits delayed requests."""
         return {}
 
     # What a signal does ----------------------------------------------------------------------------------------------
@@ -108,83 +120,93 @@ class SqlAskLoop:
         """End after this statement; a second call cancels it: its answers may be billed and are lost."""
         if self.stopped:
             self.backend.jobs.cancel()
-            self.observer.note("cancelling the statement: its answers may be billed and are lost")
+            self.progress.observer.note("cancelling the statement: its answers may be billed and are lost")
             return
         self.stopped = True
 
     def stopping(self) -> str:
-        """Tell what ends the run after a stop, and how long it takes at the rate so far."""
+        """Return what ends the run after a stop, and how long it takes at the rate so far."""
         left = 0.0 if self._ends_at is None else self._ends_at - time.monotonic()
         duration = f", about {counted(round(left), 'second')}" if left >= 1 else ""
         return f"after this statement{duration} (again: cancel it, its answers are lost)"
 
     def waiting(self) -> str:
-        """Tell what the run waits for."""
-        return f"statement {self.number} runs in the warehouse"
+        """Return what the run waits for."""
+        return f"statement {self._statements} runs in the warehouse"
 
     # Asking ----------------------------------------------------------------------------------------------------------
 
-    def ask(self, choice: ModelChoice, call: Step, pending: int, *, repeat: bool, answered: bool = False) -> None:  # noqa: ARG002
-        """Ask the pending relation; with ``repeat`` again while a retryable failure is pending."""
-        budget = choice.budget
-        self.stopper.watch(self)
+    @contextmanager
+    def open(self, choice: ModelChoice) -> Iterator[None]:
+        """Ask within the model's budget. A statement that ``stop`` cancelled ends the context without an error."""
+        self._budget, self._rounds = choice.budget, 0
         try:
-            self._round(budget, call, pending, preflight=not self.stored)
-            while repeat and self._repeatable and not self._over(budget):
-                pending = self.backend.refresh(self.plan, call, None, ordered=False)
-                if not pending:
-                    return
-                self.backend.jobs.pause(self.policy.round_delay_s)
-                if self._over(budget):
-                    return
-                before = self.calls
-                self._round(budget, call, pending, preflight=False)
-                self.retries += self.calls - before
+            yield
         except StatementCancelledError:
             if not self.stopped:
                 raise
-        finally:
-            self.stopper.watch(None)
 
-    def _over(self, budget: Budget | None) -> bool:
-        return self.stopped or (budget is not None and budget.reached is not None)
+    def begin(self, call: Step, pending: int) -> None:
+        """Begin a round, a further one after a wait: its requests failed for a limit, or a service that was down."""
+        if self._rounds:
+            self.backend.jobs.pause(self.policy.round_delay_s)
+        self._rounds += 1
+        self._call, self.left, self._asked, self._after = call, pending, 0, ""
+        self._began = time.monotonic()
 
-    def _round(self, budget: Budget | None, call: Step, pending: int, *, preflight: bool) -> None:
-        """Ask the pending requests once, the lowest hashes first."""
-        self.total += pending
-        began, after, asked = time.monotonic(), "", 0
-        while asked < pending and not self._over(budget):
-            first = preflight and not asked
-            seconds_each = (time.monotonic() - began) / asked if asked else None
-            found = self.backend.next_range(call, after, self._next_size(pending - asked, seconds_each, first=first))
-            part = None if found is None else self._affordable(budget, call, found)
-            if part is None:
-                return
-            self._ends_at = None if seconds_each is None else time.monotonic() + seconds_each * part.requests
-            failures = self._ask_range(budget, call, part)
-            if first and len(failures) == part.requests:
-                raise failures[0].error
-            for failure in failures:
-                self._store_failure(call, failure)
-            self.backend.read_stored(self.plan)
-            asked += part.requests
-            answers = self.backend.answers_of(call, part, JUDGED)
-            if first and asked < pending:
-                self._check_preflight(answers)
-            self._account(budget, answers)
-            self.judge.ends_run(budget, self.total - self.stored)
-            after = part.upto
+    def ask_first(self, *, answered: bool) -> None:  # noqa: ARG002
+        """Ask the lowest hashes in one statement."""
+        self._ask_next(self._first_size(), first=True)
 
-    def _next_size(self, left: int, seconds_each: float | None, *, first: bool) -> int:
+    def ask(self, most: int | None) -> None:
+        """Ask the next hashes in one statement."""
+        self._ask_next(self._next_size(most), first=False)
+
+    def _first_size(self) -> int:
+        self._size = self.policy.preflight if self.left > self.policy.preflight else self._by_policy(None)
+        return min(self._size, self.left, self.progress.judge.missing or self.left)
+
+    def _next_size(self, most: int | None) -> int:
         """Give how many requests the next statement asks."""
-        if first and left > self.policy.preflight:
-            self._size = self.policy.preflight
-        elif self.policy.rows is not None:
-            self._size = self.policy.rows
-        else:
-            by_rate = self.policy.seconds / (seconds_each or 1.0)
-            self._size = max(1, min(round(by_rate), self.policy.growth * max(self._size, self.policy.preflight)))
-        return min(self._size, left, self.judge.missing or left)
+        self._size = self._by_policy(self._seconds_each())
+        return min(self._size, self.left, most or self.left)
+
+    def _seconds_each(self) -> float | None:
+        return (time.monotonic() - self._began) / self._asked if self._asked else None
+
+    def _by_policy(self, seconds_each: float | None) -> int:
+        policy = self.policy
+        if policy.rows is not None:
+            return policy.rows
+        return max(
+            1, min(round(policy.seconds / (seconds_each or 1.0)), policy.growth * max(self._size, policy.preflight))
+        )
+
+    def _ask_next(self, size: int, *, first: bool) -> None:
+        """Ask a range of hashes and account for what the warehouse stored of it."""
+        call, budget, seconds_each = self._call, self._budget, self._seconds_each()
+        assert call is not None
+        found = self.backend.next_range(call, self._after, size)
+        part = None if found is None else self._affordable(budget, call, found)
+        if part is None:
+            self.left = 0
+            return
+        self._ends_at = None if seconds_each is None else time.monotonic() + seconds_each * part.requests
+        failures = self._ask_range(budget, call, part)
+        if first and len(failures) == part.requests:
+            raise failures[0].error
+        for failure in failures:
+            self._store_failure(call, failure)
+        self.backend.read_stored(self.plan)
+        self._asked += part.requests
+        self.left -= part.requests
+        answers = self.backend.answers_of(call, part, JUDGED)
+        if first and self.left:
+            self._check_preflight(answers)
+        self._account(budget, answers)
+        self._after = part.upto
+        if self.progress.ends_run():
+            self.stopped = True
 
     def _affordable(self, budget: Budget | None, call: Step, wanted: RequestRange) -> RequestRange | None:
         """Give the part of a range that the caps allow, by what its requests cost at most; None: a cap is reached."""
@@ -239,11 +261,11 @@ class SqlAskLoop:
                     raise
                 if again.requests > 1 and error.asked:
                     requests = counted(again.requests, "request")
-                    self.observer.note(f"{requests} of a failed statement are asked in two halves: {error}")
+                    self.progress.observer.note(f"{requests} of a failed statement are asked in two halves: {error}")
                     return self._ask_halves(budget, call, again)
                 if not repeated:
                     return [FailedRequest(again.upto, error)]
-                self.observer.note(f"{error}: again")
+                self.progress.observer.note(f"{error}: again")
             else:
                 if whole:
                     self._failing_since = None
@@ -279,7 +301,7 @@ class SqlAskLoop:
     def _ask_halves(self, budget: Budget | None, call: Step, part: RequestRange) -> list[FailedRequest]:
         failures: list[FailedRequest] = []
         left, after, size = part.requests, part.after, part.requests // 2
-        while left > 0 and not self._over(budget):
+        while left > 0 and not self.ended:
             found = self.backend.next_range(call, after, min(size, left))
             half = None if found is None else self._affordable(budget, call, found)
             if half is None:
@@ -293,8 +315,8 @@ class SqlAskLoop:
 
         False where it asked nothing although a request has no answer: it started too late. Raises LeaseLostError.
         """
-        self.number += 1
-        done = self.backend.ask(call, part, str(self.number), {"version": self.origin.version or ""})
+        self._statements += 1
+        done = self.backend.ask(call, part, str(self._statements), {"version": self.origin.version or ""})
         if done.rows:
             self.calls += done.rows - part.requests
         elif self.backend.unanswered(call, part):
@@ -327,12 +349,16 @@ class SqlAskLoop:
     def _account(self, budget: Budget | None, answers: Sequence[RangeAnswer]) -> None:
         """Count what was stored, judge some of its answers, and show progress."""
         found = self.backend.asked_so_far(self.plan, self.origin.run_id)
-        new, self.stored = found.answers - self.stored, found.answers
-        self._repeatable = found.repeatable
-        self.judge.see(answers, new - (found.failed - self._failed))
+        self.retryable = found.repeatable
+        self.progress.stored_elsewhere(
+            found.answers - self.progress.stored,
+            answers,
+            failed=found.failed - self._failed,
+            all_failed=found.failed,
+            tokens_in=found.tokens_in,
+            tokens_out=found.tokens_out,
+        )
         self._failed = found.failed
-        self.observer.refused(self.judge.refusals, estimated=self.judge.sampled)
-        self.observer.progressed(new, self.total, found.failed, found.tokens_in, found.tokens_out)
         if budget is not None:
             budget.calls = self.calls
             if budget.price is not None:
@@ -347,6 +373,4 @@ class SqlAskLoop:
             raise RunError(f"{place}: the first {requests} all failed: CALL_ERROR {rows[0].call_error}")
         if rows and all(row.call_error is None and row.response is None for row in rows):
             raise RunError(f"{place}: UNREADABLE {UNREADABLE}{str(rows[0].raw)[:UNREAD_SHOWN]}")
-        if self.pin is not None:
-            named = ((row.model, row.served_model, None, 1) for row in rows if row.call_error is None)
-            self.pin.check_first(served_of(named))
+        self.progress.check_first((row.model, row.served_model, None, 1) for row in rows if row.call_error is None)

@@ -10,6 +10,7 @@ from typing import NamedTuple, Unpack
 
 from sqlenrich.ask.model_choice import CLIENT_ENGINE, MOCK, ModelChoice, WantedModel, choose_model, wanted_model
 from sqlenrich.ask.observer import Observer, Stopper
+from sqlenrich.ask.rounds import Rounds
 from sqlenrich.core.embedding import DEFAULT_ALIASES
 from sqlenrich.core.endpoint import Endpoint
 from sqlenrich.core.errors import ConfigError, SqlenrichError, raising_first
@@ -27,7 +28,7 @@ from sqlenrich.runner.options import MODEL_OPTIONS, PLACE_OPTIONS, RetryOptions,
 from sqlenrich.runner.place import Output, RunPlaceOptions, of_target, place_of
 from sqlenrich.runner.repair_advice import advice_of
 from sqlenrich.runner.report import Report
-from sqlenrich.runner.session import Loop, Session, backend_of, choice_of, new_budget, settings_of
+from sqlenrich.runner.session import Session, backend_of, choice_of, new_budget, settings_of
 from sqlenrich.runner.source import with_source_options
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import enrichment_of
@@ -122,11 +123,11 @@ def _retry(
     steps = [call.step for call in calls]
     check_tables_of_last_run(backend, plan)
     start = session.start(last, plan, [(call.model.resolved, call.constant) for call in calls], retry=True)
-    loop = session.ask_loop(plan)
+    rounds = session.rounds(plan)
     backend.begin(start, known=True)
     # The last run may have been killed, or the checks be others: the stored answers decide, not an old verdict.
     backend.judge(plan)
-    loop.pin = session.pin(plan)
+    rounds.progress.pin = session.pin(plan)
     rows, distinct = backend.size(plan)
     refused = backend.count(steps)
     most = enrichment.max_attempts if max_attempts is None else max_attempts
@@ -139,37 +140,37 @@ def _retry(
     failure: SqlenrichError | None = None
     session.confirm(counts, cached)
     try:
-        _ask_until_done(session, loop, calls, start, counts.pending)
+        _ask_until_done(session, rounds, calls, start, counts.pending)
     except SqlenrichError as error:
         failure = error
     with raising_first(failure):
         results = backend.finish(plan, steps, partial=False, unasked=unasked)
         return session.close(
-            start, plan, counts, results, loop, failure, cached=cached, unasked=unasked, publish=results.published
+            start, plan, counts, results, rounds, failure, cached=cached, unasked=unasked, publish=results.published
         )
 
 
-def _ask_until_done(session: Session, loop: Loop, calls: Sequence[Call], start: RunStart, pending: int) -> None:
+def _ask_until_done(session: Session, rounds: Rounds, calls: Sequence[Call], start: RunStart, pending: int) -> None:
     backend, most = session.backend, session.caps.max_rows
     while pending and not _over(session):
-        asked = _ask_round(session, loop, calls)
-        if loop.total > asked:
-            loop.retries += asked
-        backend.judge(loop.plan, asked_by=start.run_id)
+        asked = _ask_round(session, rounds, calls)
+        if rounds.progress.total > asked:
+            rounds.repeats += asked
+        backend.judge(rounds.plan, asked_by=start.run_id)
         left = backend.count([call.step for call in calls])
-        pending = left if most is None else min(left, most - loop.total)
+        pending = left if most is None else min(left, most - rounds.progress.total)
 
 
-def _ask_round(session: Session, loop: Loop, calls: Sequence[Call]) -> int:
+def _ask_round(session: Session, rounds: Rounds, calls: Sequence[Call]) -> int:
     """Ask all calls once; give how many requests that were. No request is in two of them."""
-    before, most = loop.total, session.caps.max_rows
+    before, most = rounds.progress.total, session.caps.max_rows
     for choice, step, answered, _ in calls:
-        left = None if most is None else most - loop.total
+        left = None if most is None else most - rounds.progress.total
         if not _over(session) and (
-            pending := session.backend.refresh(loop.plan, step, left, ordered=choice.prefix_order)
+            pending := session.backend.refresh(rounds.plan, step, left, ordered=choice.prefix_order)
         ):
-            loop.ask(choice, step, pending, repeat=False, answered=answered)
-    return loop.total - before
+            rounds.ask(choice, step, pending, repeat=False, answered=answered)
+    return rounds.progress.total - before
 
 
 def _over(session: Session) -> bool:

@@ -144,9 +144,9 @@ def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool,
     before = backend.rows_before(plan)
     beside = _checked_key(session.enrichment) if incremental else None
     ordered = session.model.prefix_order
-    loop = session.ask_loop(plan)
+    rounds = session.rounds(plan)
     counts = backend.prepare(plan, start, limit=caps.max_rows, ordered=ordered, beside=beside)
-    loop.pin = session.pin(plan)
+    rounds.progress.pin = session.pin(plan)
     if before is not None and counts.rows < before:
         session.observer.note(
             f"warning: {session.name} and {session.name}_quarantine shrink from {before:,} rows to {counts.rows:,}"
@@ -159,18 +159,18 @@ def _run(session: Session, plan: Plan, snapshot: Snapshot, *, incremental: bool,
     confirmed = session.confirm(counts, cached)
     if confirmed and counts.pending:
         try:
-            loop.ask(session.model, plan.responses, counts.pending, repeat=caps.max_rows is None)
+            rounds.ask(session.model, plan.responses, counts.pending, repeat=caps.max_rows is None)
         except SqlenrichError as error:
             failure = error
     with raising_first(failure):
         # A run without an answer leaves the tables of an earlier run as they were.
         failed = not confirmed or failure is not None
-        unanswered = failed and not loop.stored and backend.exists(plan.step("enriched"))
+        unanswered = failed and not rounds.progress.stored and backend.exists(plan.step("enriched"))
         results = _unasked(counts) if unanswered else backend.finish(plan, [plan.responses], partial=partial)
-        drift = _watched_answers(session, plan) if results.published and loop.stored else None
+        drift = _watched_answers(session, plan) if results.published and rounds.progress.stored else None
         try:
             report = session.close(
-                start, plan, counts, results, loop, failure, cached=cached, publish=results.published, drift=drift
+                start, plan, counts, results, rounds, failure, cached=cached, publish=results.published, drift=drift
             )
         finally:
             if not session.enrichment.keep_prompts:

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from sqlenrich.ask.answer_judge import CAP, AnswerJudge, JudgePolicy
+from sqlenrich.ask.asker import Asker
 from sqlenrich.ask.model_choice import (
     ModelChoice,
     WantedModel,
@@ -21,9 +22,11 @@ from sqlenrich.ask.model_choice import (
     sql_model,
 )
 from sqlenrich.ask.observer import NullObserver, Observer, PlanLine, Stopper
+from sqlenrich.ask.progress import Progress
+from sqlenrich.ask.rounds import Rounds
 from sqlenrich.ask.served_models import ModelPin, changes, pin_of, served_in_run, served_in_table
 from sqlenrich.core.errors import SqlenrichError
-from sqlenrich.plan.plan import Plan, Step
+from sqlenrich.plan.plan import Plan
 from sqlenrich.plan.request import ResolvedModel
 from sqlenrich.runner.drift import Drift
 from sqlenrich.runner.place import Output
@@ -42,30 +45,6 @@ if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.throttle.budget import Budget
     from sqlenrich.runner.shared_request import SharedRequest
     from sqlenrich.store.warehouse import WarehouseBackend
-
-
-class Loop(Protocol):
-    """What asks the pending requests of calls and stores the answers: a client's loop, or a warehouse's."""
-
-    plan: Plan
-    total: int
-    """The requests given to the model."""
-    calls: int
-    """The requests sent, retries included."""
-    retries: int
-    stored: int
-    """The answers stored."""
-    pin: ModelPin | None
-    """Which models may answer; None: any."""
-
-    def ask(self, choice: ModelChoice, call: Step, pending: int, *, repeat: bool, answered: bool = False) -> None:
-        """Ask the pending relation; with ``repeat`` again while a retryable failure is pending.
-
-        ``answered``: the model answered these requests before.
-        """
-
-    def limit_shares(self) -> dict[str, float]:
-        """Give the share of the asking time in which each limit delayed requests."""
 
 
 @dataclass
@@ -123,34 +102,35 @@ class Session:
         )
         return plan
 
-    def ask_loop(self, plan: Plan) -> Loop:
-        """Give the loop that asks: a client's, or the warehouse's own function in statements."""
-        if not self.model.asks_in_sql:
-            if (found := self._spark_loop(plan)) is not None:
-                return found
-            from sqlenrich.ask.client import AskLoop
+    def rounds(self, plan: Plan) -> Rounds:
+        """Return what asks the calls of a plan. Raises RunError, before any table is made, where nothing can ask."""
+        progress = Progress(self.observer, self.judge)
+        asker = self._asker(plan, progress)
+        asker.check(self.model)
+        return Rounds(asker, self.backend, plan, self.stopper, progress)
 
-            return AskLoop(
-                self.backend,
+    def _asker(self, plan: Plan, progress: Progress) -> Asker:
+        if self.model.asks_in_sql:
+            from sqlenrich.ask.statements import ChunkPolicy, StatementAsker
+
+            return StatementAsker(
+                cast("WarehouseBackend", self.backend),
                 plan,
                 self.origin,
-                self.observer,
-                self.stopper,
-                self.judge,
-                on_request_change=self._request_changed,
+                progress,
+                ChunkPolicy(self.chunk_rows),
+                self.enrichment.params.get("max_tokens") if self.enrichment.embedding is None else 0,
             )
-        from sqlenrich.ask.statements import ChunkPolicy, SqlAskLoop
+        if self.backend.engine == "spark" and self.model.endpoint is not None:
+            from sqlenrich.ask.executors import ExecutorAsker, SparkChunkPolicy
+            from sqlenrich.store.spark.backend import SparkBackend
 
-        return SqlAskLoop(
-            cast("WarehouseBackend", self.backend),
-            plan,
-            self.origin,
-            self.observer,
-            self.stopper,
-            self.judge,
-            ChunkPolicy(self.chunk_rows),
-            self.enrichment.params.get("max_tokens") if self.enrichment.embedding is None else 0,
-        )
+            if isinstance(self.backend, SparkBackend):
+                policy = SparkChunkPolicy(self.chunk_rows)
+                return ExecutorAsker(self.backend, plan, self.origin, self.stopper, progress, policy)
+        from sqlenrich.ask.client import ClientAsker
+
+        return ClientAsker(self.backend, plan, self.origin, progress, self._request_changed)
 
     def pin(self, plan: Plan) -> ModelPin | None:
         """Return the pin of the header, once the prompts are made."""
@@ -161,23 +141,6 @@ class Session:
         """The pin of the header; None for the mock model, which stands for any model."""
         is_mock = self.model.endpoint is None and not self.model.asks_in_sql
         return None if is_mock else self.enrichment.pin_model
-
-    def _spark_loop(self, plan: Plan) -> Loop | None:
-        """Give the loop that lets Spark's executors ask an endpoint; None for the mock, and on any other backend.
-
-        Raises RunError, before any table is made, where executors can't.
-        """
-        if self.backend.engine != "spark" or self.model.endpoint is None:
-            return None
-        from sqlenrich.ask.executors import SparkAskLoop, SparkChunkPolicy
-        from sqlenrich.store.spark.backend import SparkBackend
-
-        if not isinstance(self.backend, SparkBackend):
-            return None
-        policy = SparkChunkPolicy(self.chunk_rows)
-        loop = SparkAskLoop(self.backend, plan, self.origin, self.observer, self.stopper, self.judge, policy)
-        loop.check(self.model)
-        return loop
 
     def start(
         self, snapshot: Snapshot, plan: Plan, calls: Iterable[tuple[ResolvedModel, str]], *, retry: bool = False
@@ -238,7 +201,7 @@ class Session:
         plan: Plan,
         counts: Counts,
         results: Results,
-        loop: Loop,
+        rounds: Rounds,
         failure: SqlenrichError | None,
         *,
         cached: int,
@@ -256,8 +219,8 @@ class Session:
             rows_in=counts.rows,
             distinct_requests=counts.distinct,
             cached=cached,
-            calls=loop.calls,
-            retries=loop.retries,
+            calls=rounds.calls,
+            retries=rounds.retries,
             enriched=results.enriched,
             quarantined=results.quarantined,
             pending=results.pending + unasked,
@@ -272,7 +235,7 @@ class Session:
             published=publish,
             declined=self.declined,
             stopped_at=self._cap_reached(results.pending),
-            limits=loop.limit_shares(),
+            limits=rounds.asker.limit_shares(),
             served=[one._asdict() for one in served],
             served_changes=changes(served),
             pin_problem=pin or None,
@@ -288,7 +251,7 @@ class Session:
             self.backend.publish(plan)
         status = "failed" if failure is not None else "stopped" if report.stopped or report.pending else "done"
         digest = self.backend.answers_digest(plan, self.run_id)
-        stored = {"answers": loop.stored, "digest": digest, "tables": publish}
+        stored = {"answers": rounds.progress.stored, "digest": digest, "tables": publish}
         self.backend.record(start, status, {**report.to_dict(), "stored": stored})
         if failure is not None:
             raise failure

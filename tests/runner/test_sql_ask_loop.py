@@ -15,8 +15,10 @@ import pytest
 import sqlenrich as se
 from sqlenrich.ask.answer_judge import AnswerJudge
 from sqlenrich.ask.observer import Stopper
+from sqlenrich.ask.progress import Progress
+from sqlenrich.ask.rounds import Rounds
 from sqlenrich.ask.served_models import ModelPin
-from sqlenrich.ask.statements import REQUEST_TOKENS, ChunkPolicy, SqlAskLoop
+from sqlenrich.ask.statements import REQUEST_TOKENS, ChunkPolicy, StatementAsker
 from sqlenrich.core.errors import RunError
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.throttle.budget import Budget
@@ -108,15 +110,17 @@ class Warehouse:
 
 def asked(
     warehouse: Warehouse, budget: Budget | None = None, rows: int | None = 8, pin: ModelPin | None = None
-) -> SqlAskLoop:
+) -> Rounds:
     """Ask all requests once, and again what may be repeated."""
     plan, origin = cast(Any, SimpleNamespace(model="m")), Origin("r", None, "f")
     backend = cast(WarehouseBackend, warehouse)
     judge = AnswerJudge(JUDGED_BY)
-    loop = SqlAskLoop(backend, plan, origin, Recorder(), warehouse.stopper, judge, ChunkPolicy(rows), MAX_TOKENS, pin)
-    choice = cast(Any, SimpleNamespace(budget=budget))
-    loop.ask(choice, cast(Any, None), len(warehouse.left), repeat=True)
-    return loop
+    progress = Progress(Recorder(), judge, pin)
+    asker = StatementAsker(backend, plan, origin, progress, ChunkPolicy(rows), MAX_TOKENS)
+    rounds = Rounds(asker, backend, plan, warehouse.stopper, progress)
+    choice = cast(Any, SimpleNamespace(budget=budget, prefix_order=False))
+    rounds.ask(choice, cast(Any, "the call"), len(warehouse.left), repeat=True)
+    return rounds
 
 
 @pytest.mark.parametrize(
@@ -127,7 +131,7 @@ def test_the_first_statement_is_the_preflight_and_later_ones_grow(
 ) -> None:
     warehouse = Warehouse(requests, set())
     loop = asked(warehouse, rows=rows)
-    assert (warehouse.statements, loop.calls, loop.stored) == (statements, requests, requests)
+    assert (warehouse.statements, loop.calls, loop.progress.stored) == (statements, requests, requests)
     assert warehouse.paused == []
 
 
@@ -145,7 +149,7 @@ def test_a_model_that_is_not_pinned_ends_a_run_after_its_first_statement(
     warehouse = Warehouse(20, set())
     pin = ModelPin(wanted, "m", earlier)
     if problem is None:
-        assert asked(warehouse, pin=pin).stored == 20
+        assert asked(warehouse, pin=pin).progress.stored == 20
         return
     with pytest.raises(RunError, match=re.escape(problem)):
         asked(warehouse, pin=pin)
