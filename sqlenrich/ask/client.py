@@ -78,11 +78,9 @@ class ClientAsker:
     def open(self, choice: ModelChoice) -> Iterator[None]:
         """Open a client of the model for the context."""
         from sqlenrich.llm.client import Client
-        from sqlenrich.llm.model import InstantModel
 
         assert choice.model is not None
-        instant = isinstance(choice.model, InstantModel) and choice.model.instant
-        batch_rows = COMMIT_ROWS if instant else BATCH_ROWS
+        batch_rows = BATCH_ROWS if choice.model.traits.answers is None else COMMIT_ROWS
         with Client(
             choice.model, concurrency=choice.concurrency, batch_rows=batch_rows, budget=choice.budget
         ) as client:

@@ -101,7 +101,7 @@ class ModelChoice:
     @property
     def texts_per_call(self) -> int:
         """How many requests go with one call at most."""
-        return getattr(self.model, "batch", 1)
+        return 1 if self.model is None else self.model.traits.batch
 
     @property
     def asks_in_sql(self) -> bool:

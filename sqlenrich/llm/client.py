@@ -16,17 +16,7 @@ from typing import Any, TypeVar
 from sqlenrich.core.loop_thread import LoopThread
 from sqlenrich.llm.health import EndpointHealth, Stopped
 from sqlenrich.llm.messages import Answer, Request
-from sqlenrich.llm.model import (
-    BatchingModel,
-    CanaryModel,
-    HealthReportingModel,
-    InstantModel,
-    Model,
-    ProbingModel,
-    RateLimitedModel,
-    TimeoutModel,
-    WarningModel,
-)
+from sqlenrich.llm.model import Model
 from sqlenrich.llm.stats import ClientStats
 from sqlenrich.llm.stream import Stream, StreamContext, StreamEnd, StreamPolicy
 from sqlenrich.llm.throttle.budget import Budget
@@ -75,20 +65,20 @@ class Client:
         if concurrency < 1 or unstored < 1 or batch_rows < 1:
             raise ValueError("concurrency, unstored and batch_rows must be at least 1")
         self.model = model
-        self.limiter = model.limiter if isinstance(model, RateLimitedModel) else None
-        self._together = model.batch if isinstance(model, BatchingModel) else 1
+        self.traits = model.traits
+        self.limiter = self.traits.limiter
+        self._together = self.traits.batch
         self.concurrency = concurrency if self.limiter is None else self.limiter.max_concurrency * self._together
         self.budget = budget
-        self.warnings = model.warnings if isinstance(model, WarningModel) else []
-        self.reports_health = isinstance(model, HealthReportingModel)
-        self.health = model.health if isinstance(model, HealthReportingModel) else EndpointHealth()
-        timeout_s = model.timeout_s if isinstance(model, TimeoutModel) else 0.0
+        self.warnings = [] if self.traits.warnings is None else self.traits.warnings
+        self.reports_health = self.traits.health is not None
+        self.health = self.traits.health or EndpointHealth()
         self.policy = replace(
             policy,
             unstored=unstored,
             batch_rows=min(batch_rows, self.concurrency + unstored),
             batch_s=policy.batch_s if batch_s is None else batch_s,
-            give_up_s=give_up_s or max(policy.give_up_s, timeout_s),
+            give_up_s=give_up_s or max(policy.give_up_s, self.traits.timeout_s),
         )
         self._stats = ClientStats()
         self._stops = 0
@@ -176,8 +166,8 @@ class Client:
         stored.
         Raises, after all answers are given: RunError where the run cannot go on, and whatever ``requests`` raises.
         """
-        if isinstance(self.model, InstantModel) and self.model.instant:
-            return self._instant(self.model, iter(requests))
+        if self.traits.answers is not None:
+            return self._instant(self.traits.answers, iter(requests))
         return self._stream(iter(requests))
 
     def stop(self) -> None:
@@ -246,7 +236,7 @@ class Client:
             warnings=self.warnings,
             reports_health=self.reports_health,
             first=not self._streams,
-            canary=self.model.canary_answers if isinstance(self.model, CanaryModel) else None,
+            canary=self.traits.canary_answers,
             concurrency=self._concurrency_now,
             stopped=lambda: self.stopped,
             count=self.count,
@@ -294,7 +284,9 @@ class Client:
         finally:
             self._leave(stream)
 
-    def _instant(self, model: InstantModel, requests: Iterator[Request]) -> Iterator[list[Answer]]:
+    def _instant(
+        self, answer: Callable[[list[Request]], list[Answer]], requests: Iterator[Request]
+    ) -> Iterator[list[Answer]]:
         """Answer in the caller's thread: nothing waits, so an event loop would only cost time."""
         while not self.stopped:
             until = time.monotonic() + self.policy.batch_s
@@ -308,7 +300,7 @@ class Client:
                 chunk = [request for request in chunk if self.budget.spend_call()]
             if not chunk:
                 return
-            answers = model.answers(chunk)
+            answers = answer(chunk)
             self.count(answers)
             self._stats.exposed_peak = max(self._stats.exposed_peak, len(answers))
             yield answers
@@ -328,7 +320,7 @@ class Client:
         try:
             if self.stopped:
                 raise Stopped
-            if isinstance(self.model, InstantModel) and self.model.instant:
+            if self.traits.answers is not None:
                 answer = await self._counted(request)
             elif self.limiter is not None:
                 answer = await self.model.ask(request)
@@ -355,8 +347,8 @@ class Client:
             if self.limiter is not None:
                 self.limiter.resume()
         try:
-            if isinstance(self.model, ProbingModel):
-                await self.model.probe(requests, answers)
+            if self.traits.probe is not None:
+                await self.traits.probe(requests, answers)
                 return
             for request in requests[:PROBES]:
                 if self.budget is not None and not self.budget.spend_call():

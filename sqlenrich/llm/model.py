@@ -1,15 +1,41 @@
-"""The contract of a model: it answers one request at a time. Further protocols say what else a model offers."""
+"""The contract of a model: it answers one request at a time, and its traits say what else it offers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from sqlenrich.llm.messages import Answer, Request
 
 if TYPE_CHECKING:
     from sqlenrich.llm.health import EndpointHealth
     from sqlenrich.llm.throttle.limiter import RateLimiter
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a model offers besides its answers. A default says that it does not offer it."""
+
+    limiter: RateLimiter | None = None
+    """Decides when each request is sent, and how many at a time."""
+    health: EndpointHealth | None = None
+    """Reports each try as it happens, not only the final answer."""
+    timeout_s: float = 0.0
+    """The longest wait for an answer, in seconds."""
+    batch: int = 1
+    """The requests of a stream that go with one call, at most."""
+    warnings: list[str] | None = None
+    """Lines for a person that nobody took yet; who takes them removes them."""
+    probe: Callable[[Sequence[Request], list[Answer]], Awaitable[None]] | None = None
+    """Asks one request after another until one is answered; appends to the answers as they come.
+
+    Raises RunError where no request of a run would succeed. Without requests it finds out whether anybody listens.
+    """
+    canary_answers: Callable[[], Awaitable[bool]] | None = None
+    """Whether a request that was answered before is answered now, while the requests in flight fail."""
+    answers: Callable[[list[Request]], list[Answer]] | None = None
+    """Answers requests in their order without waiting: the client asks it in the caller's thread."""
 
 
 class Model(Protocol):
@@ -21,6 +47,11 @@ class Model(Protocol):
 
     name: str
 
+    @property
+    def traits(self) -> Traits:
+        """What else it offers."""
+        ...
+
     async def open(self) -> None:
         """Make what the model needs while a client is open, such as its connections."""
 
@@ -28,74 +59,5 @@ class Model(Protocol):
         """Release all of it; nothing is asked afterwards."""
 
     async def ask(self, request: Request) -> Answer:
-        """Give the answer to one request. The model decides how often it tries again."""
-        ...
-
-
-@runtime_checkable
-class HealthReportingModel(Protocol):
-    """A model that reports each try as it happens, not only the final answer."""
-
-    health: EndpointHealth
-
-
-@runtime_checkable
-class RateLimitedModel(Protocol):
-    """A model with a rate limiter: it decides when each request is sent, and how many at a time."""
-
-    limiter: RateLimiter
-
-
-@runtime_checkable
-class WarningModel(Protocol):
-    """A model with warnings for a person, one line each."""
-
-    @property
-    def warnings(self) -> list[str]:
-        """The lines that nobody took yet; who takes them removes them."""
-        ...
-
-
-@runtime_checkable
-class ProbingModel(Protocol):
-    """A model with its own way to find out, by few requests, whether a run can start."""
-
-    async def probe(self, requests: Sequence[Request], answers: list[Answer]) -> None:
-        """Ask one request after another until one is answered; append to ``answers`` as they come.
-
-        Raises RunError where no request of a run would succeed. Without requests it finds out whether anybody listens.
-        """
-
-
-@runtime_checkable
-class CanaryModel(Protocol):
-    """A model that can say whether its endpoint works while the requests in flight fail."""
-
-    async def canary_answers(self) -> bool:
-        """Whether a request that was answered before is answered now."""
-        ...
-
-
-@runtime_checkable
-class TimeoutModel(Protocol):
-    """A model that waits at most ``timeout_s`` seconds for an answer."""
-
-    timeout_s: float
-
-
-@runtime_checkable
-class BatchingModel(Protocol):
-    """A model that sends up to ``batch`` requests of a stream with one another."""
-
-    batch: int
-
-
-@runtime_checkable
-class InstantModel(Protocol):
-    """A model that answers without waiting while ``instant`` is true: the client asks it in the caller's thread."""
-
-    instant: bool
-
-    def answers(self, requests: list[Request]) -> list[Answer]:
-        """Give the answers to ``requests``, in their order."""
+        """Return the answer to one request. The model decides how often it tries again."""
         ...

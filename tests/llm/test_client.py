@@ -20,6 +20,7 @@ from sqlenrich.llm.endpoint.model import EndpointModel
 from sqlenrich.llm.endpoint.policy import EndpointPolicy
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.mock.model import MockModel
+from sqlenrich.llm.model import Traits
 from sqlenrich.llm.stream import Stream, StreamPolicy
 from tests.support.endpoint import ScriptedEndpoint
 from tests.support.models import endpoint_model
@@ -42,6 +43,7 @@ class FakeModel:
     """Asks what ``act`` does; knows what is in stream and what was sent."""
 
     name = "fake"
+    traits = Traits()
 
     def __init__(self, act: Callable[[Request], Awaitable[str | None]]) -> None:
         self.act = act

@@ -630,7 +630,7 @@ def test_a_limit_that_is_found_is_noted() -> None:
     asked._notices.quota_found(0, "rpm", 600)
     asked._notices.quota_found(0, "input_tpm", 80_000)
     begin = "http://user.example/v1 allows about"
-    assert asked.warnings == [
+    assert asked.traits.warnings == [
         f"{begin} 600 requests a minute; rpm = 600 in its settings begins there",
         f"{begin} 80,000 input tokens a minute; input_tpm = 80000 in its settings begins there",
     ]

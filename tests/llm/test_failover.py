@@ -141,7 +141,9 @@ def test_a_server_that_cuts_without_a_word(counted: int, warned: bool) -> None:
         asked = model(server)
         for _ in range(5):
             asked._notices.count_tokens(0, ("x" * 20_000,), counted)
-        assert [("counts 100 tokens for a prompt of about 5,000" in line) for line in asked.warnings] == [True] * warned
+        assert [("counts 100 tokens for a prompt of about 5,000" in line) for line in asked.traits.warnings or ()] == [
+            True
+        ] * warned
 
 
 @pytest.mark.parametrize("concurrency", [8, None])

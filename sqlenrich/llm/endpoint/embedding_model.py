@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlenrich.core.embedding import Embedding
@@ -19,6 +19,7 @@ from sqlenrich.llm.endpoint.request_config import RequestConfig
 from sqlenrich.llm.endpoint.response import Completion, Fault, load_object
 from sqlenrich.llm.health import Stopped
 from sqlenrich.llm.messages import Answer, Request
+from sqlenrich.llm.model import Traits
 
 BYTES_PER_NUMBER = 25
 """The longest text of a double, and a comma."""
@@ -64,6 +65,11 @@ class EmbeddingModel(EndpointModel):
         answer_bytes = BYTES_PER_NUMBER * self.embedding.dimensions
         self.batch = max(1, min(endpoint.embed_batch, MOST_BODY_BYTES // answer_bytes))
         self._filling: _Batch | None = None
+
+    @property
+    def traits(self) -> Traits:
+        """What the client uses of it."""
+        return replace(super().traits, batch=self.batch)
 
     def new_body(self) -> EmbeddingBody:
         """Give the writer of bodies."""

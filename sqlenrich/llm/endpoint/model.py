@@ -26,6 +26,7 @@ from sqlenrich.llm.endpoint.request_config import RequestConfig
 from sqlenrich.llm.endpoint.response import Completion, Fault, request_id
 from sqlenrich.llm.health import OUTAGE_S, EndpointHealth
 from sqlenrich.llm.messages import Answer, Request
+from sqlenrich.llm.model import Traits
 from sqlenrich.llm.throttle.budget import Budget
 from sqlenrich.llm.throttle.endpoint_state import EndpointState, Permit
 from sqlenrich.llm.throttle.limiter import RateLimiter
@@ -57,7 +58,6 @@ class EndpointModel:
         self.name = config.model
         self.endpoint = endpoint
         self.config = config
-        self.timeout_s = endpoint.timeout
         self.health = EndpointHealth(policy.health)
         self._body = self.new_body()
         self._connections = Connections(endpoint, self._body.page, transport)
@@ -88,9 +88,16 @@ class EndpointModel:
         return f"EndpointModel({', '.join(url.shown for url in self.endpoint_urls)!r}, model={self.name!r})"
 
     @property
-    def warnings(self) -> list[str]:
-        """The lines for a person that nobody took yet."""
-        return self._notices.lines
+    def traits(self) -> Traits:
+        """What the client uses of it."""
+        return Traits(
+            limiter=self.limiter,
+            health=self.health,
+            timeout_s=self.endpoint.timeout,
+            warnings=self._notices.lines,
+            probe=self.probe,
+            canary_answers=self.canary_answers,
+        )
 
     def body(self, prompt: str) -> bytes:
         """Give the exact bytes of the request for a prompt."""

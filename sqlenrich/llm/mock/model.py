@@ -16,6 +16,7 @@ from sqlenrich.core.embedding import Embedding
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.llm.mock.draw import Draw
 from sqlenrich.llm.mock.sampler import MakeValidator, sampler
+from sqlenrich.llm.model import Traits
 
 FAILURES = ("bad_json", "missing_field", "error", "refusal", "truncation")
 NAME = "mock"
@@ -55,7 +56,7 @@ class MockModel:
         if math.fsum(shares.values()) > 1:
             raise ValueError("the shares of failures add up to more than 1")
         self.latency_s = latency_s
-        self.instant = latency_s <= 0
+        self.traits = Traits(answers=None if latency_s > 0 else self.answers)
         self._failure_limits = _failure_limits(shares)
         self._seed = f"{seed}\x00".encode()
         self._make = sampler(schema, validator) if embedding is None else partial(_unit_vector, embedding)
