@@ -13,7 +13,7 @@ import json
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, Type
 from sqlenrich.dbt.client_call import ANSWER, ASK, CONSTANT
 from sqlenrich.llm.client import Client
 from sqlenrich.llm.messages import Answer, Request
-from sqlenrich.plan.request import request_constant
+from sqlenrich.plan.request import request_constant, request_hash
 from sqlenrich.runner.model_choice import ModelChoice, WantedModel, choose_model, wanted_model
 from sqlenrich.schema.json_schema import hint_text
 from sqlenrich.spec.enrichment import Enrichment
@@ -101,8 +101,14 @@ class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
         rows = list(zip(*columns, strict=True))
         found: dict[tuple[str, int], Answer] = {}
         for call in dict.fromkeys(row[0] for row in rows):
+            asked = self.of(call)
+            if any(request_hash(asked.constant, prompt) != hash_ for of, hash_, _, prompt in rows if of == call):
+                raise ConfigError(
+                    f"sqlenrich: the requests were made for another model than {asked.choice.resolved.name}, so "
+                    "nothing was asked: build NAME_prompts, NAME_pending and NAME_responses together"
+                )
             requests = [Request(hash_, attempt, prompt) for of, hash_, attempt, prompt in rows if of == call]
-            found |= {(one.request_hash, one.attempt): one for one in self.answers(self.of(call), requests)}
+            found |= {(one.request_hash, one.attempt): one for one in self.answers(asked, requests)}
         kind = pa.struct([(name, ARROW[type_]) for name, type_ in ANSWER.items()])
         return pa.array([_fields(found.get((hash_, attempt))) for _, hash_, attempt, _ in rows], kind)
 
@@ -131,11 +137,15 @@ class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
         """Give the model of a call. Raises ConfigError where the settings name none."""
         with self.lock:
             if call not in self.asked:
-                self.asked[call] = self.choose(json.loads(call))
+                alias, brace, facts = call.partition("{")
+                self.asked[call] = self.choose(json.loads(brace + facts), alias)
             return self.asked[call]
 
-    def choose(self, facts: Mapping[str, Any]) -> Asked:
-        """Choose the model as ``sqlenrich run`` does: equal requests then have equal hashes."""
+    def choose(self, facts: Mapping[str, Any], alias: str = "") -> Asked:
+        """Choose the model as ``sqlenrich run`` does: equal requests then have equal hashes.
+
+        ``alias`` is the model that ``sqlenrich_model`` names, before that of the config. The mock has no other models.
+        """
         enrichment = Enrichment(
             facts["name"],
             "",
@@ -149,7 +159,16 @@ class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
             turns=tuple(Turn(*turn) for turn in facts.get("turns", ())),
             embedding=Embedding(**facts["embedding"]) if "embedding" in facts else None,
         )
-        choice = choose_model(enrichment, find_config(None, *_project()), _wanted(self.config))
+        settings, wanted = find_config(None, *_project()), _wanted(self.config)
+        if alias and wanted.mock is None:
+            known = [name for name in settings.models if settings.model(name, "endpoint") is not None]
+            if alias not in (*known, enrichment.model):
+                raise settings.of_file(
+                    f'{enrichment.name}: sqlenrich_model is "{alias}", but no model of this name has an endpoint; '
+                    f"there are: {', '.join(dict.fromkeys((enrichment.model, *known)))}"
+                )
+            wanted = replace(wanted, name=alias)
+        choice = choose_model(enrichment, settings, wanted)
         hint = hint_text(enrichment.schema) if enrichment.hint == "always" else None
         return Asked(
             choice, request_constant(choice.resolved, enrichment.schema, hint, enrichment.turns, enrichment.embedding)

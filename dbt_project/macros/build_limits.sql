@@ -88,7 +88,9 @@
 
 {#- What the properties of a node say of its requests: model, tokens_beside, max_tokens. -#}
 {% macro call_of(node) -%}
-  {{ return((node.config.meta or {}).get('sqlenrich_call', {}).get(target.type)) }}
+  {%- set call = (node.config.meta or {}).get('sqlenrich_call', {}).get(target.type) -%}
+  {%- set alias = sqlenrich.chosen('sqlenrich_model', node.name[:-10]) -%}
+  {{ return(call.get('models', {}).get(alias, call) if call and alias else call) }}
 {%- endmacro %}
 
 {#- The prices of a node's model. A sqlenrich_prices with input and output is that of every model; none where it is missing. -#}
