@@ -20,9 +20,11 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from dbt.adapters.duckdb.connections import DuckDBConnectionManager
 from dbt.adapters.duckdb.plugins import BasePlugin
 from dbt.adapters.events.logging import AdapterLogger
 from dbt.flags import get_flags
+from dbt_common.invocation import get_invocation_id
 
 from sqlenrich.core.embedding import Embedding
 from sqlenrich.core.errors import ConfigError, SqlenrichError, did_you_mean
@@ -78,15 +80,34 @@ class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
         self.config = plugin_config
         self.asked: dict[str, Asked] = {}
         self.lock = threading.Lock()
+        self.asking = 0
+        self.stopped = ""
+        """The invocation of dbt that was interrupted. The next one in this process asks again."""
         weakref.finalize(self, _close, self.asked)
 
     def configure_connection(self, conn: duckdb.DuckDBPyConnection) -> None:
-        """Make the functions."""
+        """Make the functions, and learn when dbt cancels its queries: that is how it ends a build early."""
+        environment = DuckDBConnectionManager.env()
+        cancel = environment.cancel
+        environment.cancel = lambda connection: self.stop() or cancel(connection)
         answer = duckdb.struct_type({name: DUCKDB[kind] for name, kind in ANSWER.items()})
         options: dict[str, Any] = {"type": "arrow", "null_handling": "special"}
         text, number = (duckdb.sqltype(DUCKDB[kind]) for kind in (STRING, BIGINT))
         conn.create_function(ASK, self.ask, [text, text, number, text], answer, side_effects=True, **options)
         conn.create_function(CONSTANT, self.constants, [text], text, **options)
+
+    def stop(self) -> bool:
+        """Send nothing more in this build. Return whether answers are on their way: these are paid for and are stored.
+
+        An interrupted query would lose them.
+        """
+        with self.lock:
+            if self.stopped != get_invocation_id():
+                self.stopped = get_invocation_id()
+                for one in self.asked.values():
+                    if one.client is not None:
+                        one.client.stop()
+            return self.asking > 0
 
     def constants(self, calls: pa.Array) -> pa.Array:
         """Give the constant of each call."""
@@ -116,22 +137,32 @@ class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
         """Ask a model. What stops it is logged; the answers until then stay."""
         found: list[Answer] = []
         try:
-            client = self.client(asked)
-            for batch in client.stream(iter(requests)):
-                found += batch
-                for warning in client.new_warnings():
-                    logger.warning(f"sqlenrich: {warning}")
+            with self.lock:
+                if self.stopped == get_invocation_id():
+                    return found
+                client = self.client(asked)
+                self.asking += 1
+            try:
+                for batch in client.stream(iter(requests)):
+                    found += batch
+                    for warning in client.new_warnings():
+                        logger.warning(f"sqlenrich: {warning}")
+            finally:
+                with self.lock:
+                    self.asking -= 1
         except (SqlenrichError, OSError) as error:
             logger.error(f"sqlenrich: {error}")
         return found
 
     def client(self, asked: Asked) -> Client:
-        """Give the open client of a model."""
-        with self.lock:
-            if asked.client is None:
-                assert asked.choice.model is not None  # a client asks
-                asked.client = Client(asked.choice.model, concurrency=asked.choice.concurrency).__enter__()
-            return asked.client
+        """Give the open client of a model. Call it with the lock."""
+        if asked.client is not None and asked.client.stopped:  # by an earlier build of this process
+            asked.client.__exit__(None, None, None)
+            asked.client = None
+        if asked.client is None:
+            assert asked.choice.model is not None  # a client asks
+            asked.client = Client(asked.choice.model, concurrency=asked.choice.concurrency).__enter__()
+        return asked.client
 
     def of(self, call: str) -> Asked:
         """Give the model of a call. Raises ConfigError where the settings name none."""
