@@ -13,16 +13,18 @@ import json
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+from dbt.adapters.duckdb.connections import DuckDBConnectionManager
 from dbt.adapters.duckdb.plugins import BasePlugin
 from dbt.adapters.events.logging import AdapterLogger
 from dbt.flags import get_flags
+from dbt_common.invocation import get_invocation_id
 
 from sqlenrich.ask.model_choice import ModelChoice, WantedModel, choose_model, wanted_model
 from sqlenrich.core.embedding import Embedding
@@ -32,7 +34,7 @@ from sqlenrich.core.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, Type
 from sqlenrich.dbt.client_call import ANSWER, ASK, CONSTANT
 from sqlenrich.llm.client import Client
 from sqlenrich.llm.messages import Answer, Request
-from sqlenrich.plan.request import request_constant
+from sqlenrich.plan.request import request_constant, request_hash
 from sqlenrich.schema.json_schema import hint_text
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.settings import find_config
@@ -78,15 +80,34 @@ class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
         self.config = plugin_config
         self.asked: dict[str, Asked] = {}
         self.lock = threading.Lock()
+        self.asking = 0
+        self.stopped = ""
+        """The invocation of dbt that was interrupted. The next one in this process asks again."""
         weakref.finalize(self, _close, self.asked)
 
     def configure_connection(self, conn: duckdb.DuckDBPyConnection) -> None:
-        """Make the functions."""
+        """Make the functions, and learn when dbt cancels its queries: that is how it ends a build early."""
+        environment = DuckDBConnectionManager.env()
+        cancel = environment.cancel
+        environment.cancel = lambda connection: self.stop() or cancel(connection)
         answer = duckdb.struct_type({name: DUCKDB[kind] for name, kind in ANSWER.items()})
         options: dict[str, Any] = {"type": "arrow", "null_handling": "special"}
         text, number = (duckdb.sqltype(DUCKDB[kind]) for kind in (STRING, BIGINT))
         conn.create_function(ASK, self.ask, [text, text, number, text], answer, side_effects=True, **options)
         conn.create_function(CONSTANT, self.constants, [text], text, **options)
+
+    def stop(self) -> bool:
+        """Send nothing more in this build. Return whether answers are on their way: these are paid for and are stored.
+
+        An interrupted query would lose them.
+        """
+        with self.lock:
+            if self.stopped != get_invocation_id():
+                self.stopped = get_invocation_id()
+                for one in self.asked.values():
+                    if one.client is not None:
+                        one.client.stop()
+            return self.asking > 0
 
     def constants(self, calls: pa.Array) -> pa.Array:
         """Give the constant of each call."""
@@ -101,8 +122,14 @@ class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
         rows = list(zip(*columns, strict=True))
         found: dict[tuple[str, int], Answer] = {}
         for call in dict.fromkeys(row[0] for row in rows):
+            asked = self.of(call)
+            if any(request_hash(asked.constant, prompt) != hash_ for of, hash_, _, prompt in rows if of == call):
+                raise ConfigError(
+                    f"sqlenrich: the requests were made for another model than {asked.choice.resolved.name}, so "
+                    "nothing was asked: build NAME_prompts, NAME_pending and NAME_responses together"
+                )
             requests = [Request(hash_, attempt, prompt) for of, hash_, attempt, prompt in rows if of == call]
-            found |= {(one.request_hash, one.attempt): one for one in self.answers(self.of(call), requests)}
+            found |= {(one.request_hash, one.attempt): one for one in self.answers(asked, requests)}
         kind = pa.struct([(name, ARROW[type_]) for name, type_ in ANSWER.items()])
         return pa.array([_fields(found.get((hash_, attempt))) for _, hash_, attempt, _ in rows], kind)
 
@@ -110,32 +137,46 @@ class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
         """Ask a model. What stops it is logged; the answers until then stay."""
         found: list[Answer] = []
         try:
-            client = self.client(asked)
-            for batch in client.stream(iter(requests)):
-                found += batch
-                for warning in client.new_warnings():
-                    logger.warning(f"sqlenrich: {warning}")
+            with self.lock:
+                if self.stopped == get_invocation_id():
+                    return found
+                client = self.client(asked)
+                self.asking += 1
+            try:
+                for batch in client.stream(iter(requests)):
+                    found += batch
+                    for warning in client.new_warnings():
+                        logger.warning(f"sqlenrich: {warning}")
+            finally:
+                with self.lock:
+                    self.asking -= 1
         except (SqlenrichError, OSError) as error:
             logger.error(f"sqlenrich: {error}")
         return found
 
     def client(self, asked: Asked) -> Client:
-        """Give the open client of a model."""
-        with self.lock:
-            if asked.client is None:
-                assert asked.choice.model is not None  # a client asks
-                asked.client = Client(asked.choice.model, concurrency=asked.choice.concurrency).__enter__()
-            return asked.client
+        """Give the open client of a model. Call it with the lock."""
+        if asked.client is not None and asked.client.stopped:  # by an earlier build of this process
+            asked.client.__exit__(None, None, None)
+            asked.client = None
+        if asked.client is None:
+            assert asked.choice.model is not None  # a client asks
+            asked.client = Client(asked.choice.model, concurrency=asked.choice.concurrency).__enter__()
+        return asked.client
 
     def of(self, call: str) -> Asked:
         """Give the model of a call. Raises ConfigError where the settings name none."""
         with self.lock:
             if call not in self.asked:
-                self.asked[call] = self.choose(json.loads(call))
+                alias, brace, facts = call.partition("{")
+                self.asked[call] = self.choose(json.loads(brace + facts), alias)
             return self.asked[call]
 
-    def choose(self, facts: Mapping[str, Any]) -> Asked:
-        """Choose the model as ``sqlenrich run`` does: equal requests then have equal hashes."""
+    def choose(self, facts: Mapping[str, Any], alias: str = "") -> Asked:
+        """Choose the model as ``sqlenrich run`` does: equal requests then have equal hashes.
+
+        ``alias`` is the model that ``sqlenrich_model`` names, before that of the config. The mock has no other models.
+        """
         enrichment = Enrichment(
             facts["name"],
             "",
@@ -149,7 +190,16 @@ class Plugin(BasePlugin):  # type: ignore[misc]  # dbt-duckdb has no types
             turns=tuple(Turn(*turn) for turn in facts.get("turns", ())),
             embedding=Embedding(**facts["embedding"]) if "embedding" in facts else None,
         )
-        choice = choose_model(enrichment, find_config(None, *_project()), _wanted(self.config))
+        settings, wanted = find_config(None, *_project()), _wanted(self.config)
+        if alias and wanted.mock is None:
+            known = [name for name in settings.models if settings.model(name, "endpoint") is not None]
+            if alias not in (*known, enrichment.model):
+                raise settings.of_file(
+                    f'{enrichment.name}: sqlenrich_model is "{alias}", but no model of this name has an endpoint; '
+                    f"there are: {', '.join(dict.fromkeys((enrichment.model, *known)))}"
+                )
+            wanted = replace(wanted, name=alias)
+        choice = choose_model(enrichment, settings, wanted)
         hint = hint_text(enrichment.schema) if enrichment.hint == "always" else None
         return Asked(
             choice, request_constant(choice.resolved, enrichment.schema, hint, enrichment.turns, enrichment.embedding)

@@ -23,12 +23,27 @@
 {%- endmacro %}
 
 {#- Refuses a node that would ask too much together with the other nodes of the build. Its copy is emptied, so that a node
-    that asks less can go on. -#}
+    that asks less can go on. Of nodes that count at the same time the first by its name waits until the others gave up. -#}
 {% macro check_build(answers, asking, pending) -%}
   {%- set limits = sqlenrich.build_limits() -%}
   {%- if limits -%}
-    {%- set asked = sqlenrich.asked_by_build(asking) -%}
-    {%- for what, most in limits.items() if asked.own[what] + asked.others[what] > most -%}
+    {%- set found = namespace(asked=none, over='', waits=true) -%}
+    {%- for look in range(50) if found.waits -%}
+      {%- set found.asked = sqlenrich.asked_by_build(asking) -%}
+      {%- set found.over = '' -%}
+      {%- for what, most in limits.items() if found.asked.own[what] + found.asked.others[what] > most -%}
+        {%- set found.over = what -%}
+      {%- endfor -%}
+      {%- set alone = found.over and found.asked.own[found.over] > limits[found.over] -%}
+      {%- set found.waits = found.over and found.asked.first and not alone -%}
+      {%- if found.waits -%}
+        {#- A transaction does not see what the others gave up since it began. -#}
+        {{ adapter.commit() }}
+        {%- call statement('look_' ~ look) -%} select {{ look }} as look {%- endcall -%}
+      {%- endif -%}
+    {%- endfor -%}
+    {%- if found.over -%}
+      {%- set what, asked = found.over, found.asked -%}
       {%- for text in sqlenrich.create_asking(asking, sqlenrich.pending_of_build(pending) ~ ' where 1 = 0') -%}
         {%- do run_query(text) -%}
       {%- endfor -%}
@@ -41,7 +56,7 @@
         ~ ' is ' ~ var('sqlenrich_max_build_' ~ what) ~ ': nothing was asked here. To pay for them: --vars "{sqlenrich_max_build_'
         ~ what ~ ': ' ~ (sqlenrich.money(total) if what == 'cost' else total) ~ '}"'
       ) }}
-    {%- endfor -%}
+    {%- endif -%}
   {%- endif -%}
 {%- endmacro %}
 
@@ -56,7 +71,8 @@
   {{ return((parts if parts == amount * 10000 else parts + 1) / 10000) }}
 {%- endmacro %}
 
-{#- What the node of ``asking`` would ask, and what the other nodes of this build asked or are about to ask. -#}
+{#- What the node of ``asking`` would ask, and what the other nodes of this build asked or are about to ask: not those that
+    the limits refuse by themselves. ``first``: no other one has a name before that of this node. -#}
 {% macro asked_by_build(asking) -%}
   {%- set priced = 'cost' in sqlenrich.build_limits() -%}
   {%- set bytes_of = {'duckdb': 'strlen', 'bigquery': 'byte_length'} -%}
@@ -69,12 +85,19 @@
       ~ invocation_id ~ "'"
     ) -%}
   {%- endfor -%}
-  {%- set asked = {'own': {'requests': 0, 'cost': 0}, 'others': {'requests': 0, 'cost': 0}} -%}
+  {%- set limits = sqlenrich.build_limits() -%}
+  {%- set asked = {'own': {'requests': 0, 'cost': 0}, 'others': {'requests': 0, 'cost': 0}, 'first': true} -%}
   {%- for row in run_query(counts | join(" union all ")).rows -%}
     {%- set node, whose = nodes[row[0] | int] -%}
     {%- set requests = row[1] | int -%}
     {%- set cost = sqlenrich.cost_of(node, requests, (row[2] or 0) | int) if priced and requests > 0 else 0 -%}
-    {%- do asked[whose].update({'requests': asked[whose].requests + requests, 'cost': asked[whose].cost + cost}) -%}
+    {%- set refused = requests > limits.get('requests', requests) or cost > limits.get('cost', cost) -%}
+    {%- if whose == 'own' or not refused -%}
+      {%- do asked[whose].update({'requests': asked[whose].requests + requests, 'cost': asked[whose].cost + cost}) -%}
+    {%- endif -%}
+    {%- if whose == 'others' and requests > 0 and not refused and node.unique_id < model.unique_id -%}
+      {%- do asked.update({'first': false}) -%}
+    {%- endif -%}
   {%- endfor -%}
   {{ return(asked) }}
 {%- endmacro %}
@@ -88,7 +111,9 @@
 
 {#- What the properties of a node say of its requests: model, tokens_beside, max_tokens. -#}
 {% macro call_of(node) -%}
-  {{ return((node.config.meta or {}).get('sqlenrich_call', {}).get(target.type)) }}
+  {%- set call = (node.config.meta or {}).get('sqlenrich_call', {}).get(target.type) -%}
+  {%- set alias = sqlenrich.chosen('sqlenrich_model', node.name[:-10]) -%}
+  {{ return(call.get('models', {}).get(alias, call) if call and alias else call) }}
 {%- endmacro %}
 
 {#- The prices of a node's model. A sqlenrich_prices with input and output is that of every model; none where it is missing. -#}

@@ -4,13 +4,20 @@
   {{ return(var('sqlenrich_mock_sql', false)) }}
 {%- endmacro %}
 
+{#- What the functions are told of a request: the model's alias that sqlenrich_model chooses, and the facts of the enrichment. -#}
+{% macro told(call, name) -%}
+  {%- set alias = sqlenrich.chosen('sqlenrich_model', name) -%}
+  {{- "'" ~ alias | replace("'", "''") ~ "' || " ~ call if alias else call -}}
+{%- endmacro %}
+
 {#- What precedes each prompt in its hash. -#}
-{% macro constant(call) -%}
+{% macro constant(call, name) -%}
+  {%- set call = sqlenrich.told(call, name) -%}
   {%- if sqlenrich.uses_mock_sql() -%}sha256({{ call }}){%- else -%}sqlenrich_constant({{ call }}){%- endif -%}
 {%- endmacro %}
 
 {#- The answer to a request, NULL for one that was not asked. -#}
-{% macro ask(call) -%}
+{% macro ask(call, name) -%}
   {%- if sqlenrich.uses_mock_sql() -%}
     struct_pack(
       response := json_extract_string({{ call }}, '$.sample'),
@@ -28,6 +35,6 @@
       served_fingerprint := cast(null as varchar)
     )
   {%- else -%}
-    sqlenrich_ask({{ call }}, request_hash, attempt, prompt)
+    sqlenrich_ask({{ sqlenrich.told(call, name) }}, request_hash, attempt, prompt)
   {%- endif -%}
 {%- endmacro %}

@@ -112,7 +112,8 @@
   {{ return(requests) }}
 {%- endmacro %}
 
-{#- Refuses to ask where NAME_pending was made over another table of answers: it would be paid for again. -#}
+{#- Refuses to ask where NAME_pending was made over another table of answers: it would be paid for again; or for another
+    model, whose hashes the answers would get. -#}
 {% macro check_pending(answers, pending, asking) -%}
   {%- set name = model.name[:-10] -%}
   {%- set node = graph.nodes['model.' ~ model.package_name ~ '.' ~ name ~ '_pending'] -%}
@@ -130,11 +131,20 @@
       {%- set problem.text = 'the answers to ' ~ stored ~ ' of its requests are stored' -%}
     {%- endif -%}
   {%- endif -%}
-  {%- if problem.text -%}
+  {%- set found = namespace(text=' does not read ' ~ answers ~ ' (' ~ problem.text ~ ')' if problem.text else '') -%}
+  {%- set constant = (model.config.meta or {}).get('sqlenrich_constant') -%}
+  {%- if constant and not found.text -%}
+    {%- set hash = 'to_hex(sha256(' ~ constant ~ ' || prompt))' if target.type == 'bigquery' else 'sha2(' ~ constant ~ ' || prompt, 256)' -%}
+    {%- set others = run_query("select count(*) as others from " ~ asking ~ " where request_hash <> " ~ hash).rows[0][0] | int -%}
+    {%- if others > 0 -%}
+      {%- set found.text = ' was made for another model (' ~ others ~ ' of its requests have other hashes)' -%}
+    {%- endif -%}
+  {%- endif -%}
+  {%- if found.text -%}
     {%- do sqlenrich.release_lock(answers, asking) -%}
     {{ adapter.commit() }}
     {{ exceptions.raise_compiler_error(
-      'sqlenrich: ' ~ pending ~ ' does not read ' ~ answers ~ ' (' ~ problem.text ~ '), so nothing was asked: build '
+      'sqlenrich: ' ~ pending ~ found.text ~ ', so nothing was asked: build '
       ~ name ~ '_prompts, ' ~ name ~ '_pending and ' ~ name ~ '_responses together'
     ) }}
   {%- endif -%}

@@ -99,4 +99,5 @@ def answers_of_client(engine: Engine, enrichment: Enrichment, run_id: Sql) -> ex
 def client_pieces(engine: Engine, enrichment: Enrichment) -> dict[str, str]:
     """Give the Jinja of both functions: with ``sqlenrich_mock_sql`` the package gives SQL in their place."""
     call = string(print_sql(engine, literal(compact_json(call_facts(enrichment)))))
-    return {name: f"{{{{ sqlenrich.{name.removeprefix('sqlenrich_')}({call}) }}}}" for name in (ASK, CONSTANT)}
+    given = f"{call}, {string(enrichment.name)}"
+    return {name: f"{{{{ sqlenrich.{name.removeprefix('sqlenrich_')}({given}) }}}}" for name in (ASK, CONSTANT)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 
 from sqlglot import exp
@@ -52,6 +52,14 @@ def filled(printed: str, pieces: Mapping[str, str], number: int = 0) -> str:
 
 def _mark(role: str, number: int) -> str:
     return f"\ue000{role}{number}\ue001"
+
+
+def chosen(forms: Sequence[tuple[str, str]]) -> str:
+    """Give a template of which a condition chooses the form; one form needs none."""
+    if len(forms) == 1:
+        return forms[0][1]
+    written = [f"{{%- {'elif' if n else 'if'} {test} -%}}\n{text}" for n, (test, text) in enumerate(forms)]
+    return "\n".join([*written, "{%- endif -%}"])
 
 
 def arms(templates: Mapping[str, str], default: str) -> str:

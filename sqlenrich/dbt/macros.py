@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.errors import UnsupportedError
+from sqlenrich.core.json import compact_json
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql, case
 from sqlenrich.core.version import __version__
 from sqlenrich.dbt.client_call import CLIENT_COLUMNS, answers_of_client, client_pieces, with_constant_of_client
-from sqlenrich.dbt.jinja import arms, macro, string, template
+from sqlenrich.dbt.jinja import arms, chosen, macro, string, template
+from sqlenrich.dbt.variants import Variants, model_macro, other_models
 from sqlenrich.engines import ENGINES, get_engine
 from sqlenrich.plan.compile import compile_plan
 from sqlenrich.plan.plan import Plan
@@ -53,10 +56,10 @@ def macro_name(enrichment: str, step: str) -> str:
     return f"{enrichment}__{step}"
 
 
-def dbt_plan(enrichment: Enrichment, engine: str, config: Config) -> Plan:
-    """Compile the plan of an engine. Raises UnsupportedError for what the engine can't do."""
+def dbt_plan(enrichment: Enrichment, engine: str, config: Config, name: str | None = None) -> Plan:
+    """Compile the plan of an engine, of a model's alias. Raises UnsupportedError for what the engine can't do."""
     # The plugin chooses a client's model when it asks.
-    model = model_for(enrichment, engine, config) if get_engine(engine).call is not None else ResolvedModel("")
+    model = model_for(enrichment, engine, config, name) if get_engine(engine).call is not None else ResolvedModel("")
     return compile_plan(enrichment, engine, {"source": _SOURCE}, model=model)
 
 
@@ -73,14 +76,45 @@ def plans(
     return found
 
 
-def enrichment_macros(enrichment: Enrichment, plans: Mapping[str, Plan | UnsupportedError]) -> str:
-    """Give the text of the macros of an enrichment."""
-    texts = {engine: _templates(plan, enrichment) for engine, plan in plans.items()}
+def other_plans(
+    enrichment: Enrichment, config: Config, plans: Mapping[str, Plan | UnsupportedError]
+) -> dict[str, dict[str, Plan]]:
+    """Compile the plans of the other models by engine and alias. What an engine can't ask is left out."""
+    found: dict[str, dict[str, Plan]] = {}
+    for engine, plan in plans.items():
+        if isinstance(plan, Plan) and plan.responses.calls_in_sql:
+            for alias in other_models(enrichment, engine, config):
+                with suppress(UnsupportedError):
+                    found.setdefault(engine, {})[alias] = dbt_plan(enrichment, engine, config, alias)
+    return found
+
+
+def enrichment_macros(
+    enrichment: Enrichment,
+    plans: Mapping[str, Plan | UnsupportedError],
+    others: Mapping[str, Mapping[str, Plan]] | None = None,
+) -> str:
+    """Give the text of the macros of an enrichment. ``others``: its plans of other models, by engine and alias."""
+    values: dict[str, dict[str, dict[str, str]]] = {}
+    texts: dict[str, dict[str, str]] = {}
+    for name, plan in plans.items():
+        if isinstance(plan, Plan) and plan.responses.calls_in_sql:
+            by_alias = {enrichment.model: plan, **(others or {}).get(name, {})}
+            variants = Variants(get_engine(name), model_macro(enrichment.name), by_alias)
+            texts[name] = _templates(plan, enrichment, variants)
+            values[name] = variants.table()
+        else:
+            texts[name] = _templates(plan, enrichment)
     unknown = _refusal(string(f"sqlenrich: {enrichment.name} has no SQL for this adapter; it has for: ")
                        + f" ~ {string(', '.join(texts))}")  # fmt: skip
     facts = macro_name(enrichment.name, "facts")
     made_for = f"{{{{- sqlenrich.made_for({FACTS}('made_by'), {string(enrichment.name)}) -}}}}\n"
-    written = [macro(facts, "name", _facts(enrichment, texts))]
+    model = ", ".join((string(enrichment.name), string(enrichment.model), _listed(values), "value"))
+    of_model = f"{{{{- sqlenrich.of_model({model}) -}}}}"
+    written = [
+        macro(facts, "name", _facts(enrichment, texts)),
+        macro(model_macro(enrichment.name), "value", of_model),
+    ]
     for step, arguments in ARGUMENTS.items():
         body = arms({engine: found[step] for engine, found in texts.items()}, unknown)
         body = (made_for if step == "prompts" else "") + body
@@ -90,17 +124,35 @@ def enrichment_macros(enrichment: Enrichment, plans: Mapping[str, Plan | Unsuppo
     return "\n".join(written)
 
 
-def _templates(plan: Plan | UnsupportedError, enrichment: Enrichment) -> dict[str, str]:
+def _listed(values: Mapping[str, Mapping[str, Mapping[str, str]]]) -> str:
+    """Return the values by adapter and alias as a mapping of Jinja, with a line for each alias."""
+    lines = []
+    for engine, by_alias in values.items():
+        aliases = ",\n    ".join(f"{string(alias)}: {compact_json(known)}" for alias, known in by_alias.items())
+        lines.append(f"{string(engine)}: {{\n    {aliases}\n  }}")
+    return "{\n  " + ",\n  ".join(lines) + "\n}"
+
+
+def _templates(
+    plan: Plan | UnsupportedError, enrichment: Enrichment, variants: Variants | None = None
+) -> dict[str, str]:
     if isinstance(plan, UnsupportedError):
         return dict.fromkeys(ARGUMENTS, _refusal(string(f"sqlenrich: {enrichment.name}: {plan}")))
     engine = get_engine(plan.engine)
     pieces = {"run_id": RUN_ID, **{name: f"{{{{ {FACTS}('{name}') }}}}" for name in ORIGIN}}
     if not plan.responses.calls_in_sql:
         pieces |= client_pieces(engine, enrichment)
-    return {
-        step: template(engine, query, {**{role: f"{{{{ {role} }}}}" for role in ARGUMENTS[step]}, **pieces})
-        for step, query in _queries(plan, engine, enrichment).items()
-    }
+    found = {}
+    by_alias = {"": plan} if variants is None else variants.plans
+    queries = {alias: _queries(one, engine, enrichment) for alias, one in by_alias.items()}
+    for step in ARGUMENTS:
+        of_step = {alias: known[step] for alias, known in queries.items()}
+        forms = [("", of_step[""])] if variants is None else variants.forms(step, of_step)
+        if variants is not None:
+            pieces |= variants.pieces
+        roles = {role: f"{{{{ {role} }}}}" for role in ARGUMENTS[step]}
+        found[step] = chosen([(test, template(engine, query, {**roles, **pieces})) for test, query in forms])
+    return found
 
 
 def answer_columns(plan: Plan) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlenrich.dbt.macros import macro_name
+from sqlenrich.dbt.variants import CONSTANT, model_macro
 from sqlenrich.plan.relations import RELATIONS
 
 LINE = 120
@@ -66,7 +67,14 @@ def model_files(name: str, family: Family, source: str) -> dict[str, str]:
             [relation("prompts"), f"sqlenrich.stored_responses({responses}, '{answers}')"],
             ["materialized='view'", f"pre_hook={pre_hook}"],
         ),
-        "responses": "{{ config(materialized='sqlenrich_responses') }}\n"
+        # Which model the files ask, for the refusal of requests that were made for another one.
+        "responses": _call(
+            "config",
+            [
+                "materialized='sqlenrich_responses'",
+                f"meta={{'sqlenrich_constant': {model_macro(name)}('{CONSTANT}')}}",
+            ],
+        )
         + _call("sqlenrich.asked_or_shown", [asked, family.ref("prompts", name)]),
         "checked": model(
             "checked",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlenrich.core.errors import UnsupportedError
@@ -73,6 +73,8 @@ class Member:
     enrichment: Enrichment
     family: Family
     plans: Mapping[str, Plan | UnsupportedError]
+    others: Mapping[str, Mapping[str, Plan]] = field(default_factory=dict)
+    """The plans of other models, by engine and alias."""
 
     def plan(self) -> Plan:
         """Give the plan of any engine: their columns are equal. Raises the refusal where every engine refuses."""
@@ -101,6 +103,8 @@ def node_properties(member: Member) -> list[dict[str, Any]]:
             entry |= _keyed(member)
         if step == "responses":
             calls = {engine: _call(member, plan) for engine, plan in member.plans.items() if isinstance(plan, Plan)}
+            for engine, others in member.others.items():
+                calls[engine]["models"] = {alias: _call(member, plan) for alias, plan in others.items()}
             entry["config"]["meta"] = {CALL: calls}
         if step == "pending":
             limit = f"{{{{ var('sqlenrich_max_requests', {DEFAULT_MAX_REQUESTS}) }}}}"

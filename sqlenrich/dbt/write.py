@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlenrich.core.errors import ConfigError, SpecError, UnsupportedError, did_you_mean
 from sqlenrich.core.version import __version__
-from sqlenrich.dbt.macros import enrichment_macros, plans
+from sqlenrich.dbt.macros import enrichment_macros, other_plans, plans
 from sqlenrich.dbt.models import Family, model_files
 from sqlenrich.dbt.own_properties import merged_properties
 from sqlenrich.dbt.project import Project, Written, find_project, write_files
@@ -147,7 +147,8 @@ def _group_files(
         enrichment = given.with_all_kept(None)
         family = Family(group.base, number)
         config = find_config(enrichment.path, project.root)
-        members.append(Member(enrichment, family, plans(enrichment, config, chosen or ENGINES)))
+        compiled = plans(enrichment, config, chosen or ENGINES)
+        members.append(Member(enrichment, family, compiled, other_plans(enrichment, config, compiled)))
     texts: dict[str, str] = {}
     for member in members:
         enrichment = member.enrichment
@@ -155,7 +156,9 @@ def _group_files(
         head = _head(project, enrichment, options)
         called = _source_call(enrichment, source)
         macros = project.macros / FOLDER / f"{enrichment.name}.sql"
-        texts[_place(project, macros)] = f"{{#- {head} -#}}\n{enrichment_macros(enrichment, member.plans)}"
+        texts[_place(project, macros)] = (
+            f"{{#- {head} -#}}\n{enrichment_macros(enrichment, member.plans, member.others)}"
+        )
         models, brief = project.models / FOLDER / enrichment.name, _head(project, enrichment, options, brief=True)
         for file, text in model_files(enrichment.name, member.family, called).items():
             # A line that sqlfluff does not find too long.

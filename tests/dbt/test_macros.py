@@ -12,13 +12,14 @@ import jinja2
 import pytest
 
 import sqlenrich as se
-from sqlenrich.dbt.macros import ARGUMENTS, enrichment_macros, macro_name, plans
+from sqlenrich.dbt.macros import ARGUMENTS, enrichment_macros, macro_name, other_plans, plans
 from sqlenrich.engines import ENGINES
+from sqlenrich.plan.compile import compile_plan
 from sqlenrich.plan.plan import Plan
-from sqlenrich.renderer.script import step_sql
+from sqlenrich.renderer.script import model_for, step_sql
 from sqlenrich.spec.enrichment import Enrichment
 from sqlenrich.spec.loader import templates
-from sqlenrich.spec.settings import Config
+from sqlenrich.spec.settings import Config, ModelAlias
 from tests.support.dbt_sql import HOSTILE, judged_rows, same_layout
 
 RUN_ID = {"snowflake": "CAST(SYSDATE() AS VARCHAR)"}
@@ -26,12 +27,15 @@ RUN_ID = {"snowflake": "CAST(SYSDATE() AS VARCHAR)"}
 PARTS = 6
 
 
-def rendered(enrichment: Enrichment, engine: str, plan: Plan, text: str) -> dict[str, str]:
-    """Give each macro of an engine as Jinja renders it."""
+def rendered(enrichment: Enrichment, engine: str, plan: Plan, text: str, alias: str = "") -> dict[str, str]:
+    """Give each macro of an engine as Jinja renders it, for a model's alias."""
     package = SimpleNamespace(
         made_for=lambda *_: "",
-        constant=lambda call: f"sqlenrich_constant({call})",
-        ask=lambda call: f"sqlenrich_ask({call})",
+        constant=lambda call, _: f"sqlenrich_constant({call})",
+        ask=lambda call, _: f"sqlenrich_ask({call})",
+        of_model=lambda _, own, models, value: models[engine][alias or own].get(value, ""),
+        model_dataset=lambda written: written,
+        model_connection=lambda written: written,
     )
     known = {"target": SimpleNamespace(type=engine), "invocation_id": "RUN", "sqlenrich": package}
     module: Any = jinja2.Environment().from_string(text, globals=known).module
@@ -41,12 +45,14 @@ def rendered(enrichment: Enrichment, engine: str, plan: Plan, text: str) -> dict
     }
 
 
-def check(enrichment: Enrichment) -> None:
-    compiled = plans(enrichment, Config())
-    text = enrichment_macros(enrichment, compiled)
+def check(enrichment: Enrichment, config: Config | None = None, alias: str = "") -> None:
+    settings = config or Config()
+    compiled = plans(enrichment, settings)
+    text = enrichment_macros(enrichment, compiled, other_plans(enrichment, settings, compiled))
     for engine in ENGINES:
-        plan = se.compile_plan(enrichment, engine)
-        found = rendered(enrichment, engine, plan, text)
+        model = model_for(enrichment, engine, settings, alias or None)
+        plan = compile_plan(enrichment, engine, model=model)
+        found = rendered(enrichment, engine, plan, text, alias)
         client = not plan.responses.calls_in_sql
         for step in ARGUMENTS:
             if client and step in ("prompts", "responses"):
@@ -64,6 +70,28 @@ def check(enrichment: Enrichment) -> None:
 @pytest.mark.parametrize("name", templates())
 def test_a_ready_made_enrichment_equals_its_script(name: str) -> None:
     check(se.load(name))
+
+
+MODELS = {
+    "cheap": {
+        "snowflake": ModelAlias("mistral-7b"),
+        "databricks": ModelAlias("system.ai.gpt-oss-20b", {"max_tokens": 90}),
+        "bigquery": ModelAlias("lab.flash"),
+        "spark": ModelAlias("small"),
+    },
+    "thinking": {  # models without sampling parameters, another function of BigQuery
+        "snowflake": ModelAlias("openai-gpt-5"),
+        "databricks": ModelAlias("system.ai.gpt-5"),
+        "bigquery": ModelAlias("gemini-2.5-pro"),
+        "spark": ModelAlias("o3"),
+    },
+}
+
+
+@pytest.mark.parametrize("alias", ["", *MODELS])
+def test_each_model_equals_the_script_that_names_it(alias: str) -> None:
+    """One prompt file, and a variable that chooses the model."""
+    check(se.load("support_ticket"), Config(models=MODELS), alias)
 
 
 def test_a_system_of_the_row_equals_its_script() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import sqlenrich as se
 from tests.support.dbt_projects import CONSUMER, ROWS, DbtProject, copy_consumer, dbt_command
 from tests.support.warehouses import Standin, standin
 
@@ -115,6 +116,36 @@ def test_a_statement_that_fails_is_halved(warehouse: Warehouse) -> None:
     assert error == "CALL_ERROR"
     assert "failed" in detail
     running.set(poison="")
+
+
+def test_a_variable_chooses_the_model_and_its_dataset(warehouse: Warehouse) -> None:
+    """One prompt file. An unknown model is refused, and so are requests that were made for another one."""
+    running, project, engine = warehouse.standin, warehouse.project, warehouse.standin.engine
+    names = {"snowflake": "mistral-large2", "databricks": "system.ai.gpt-oss-20b", "bigquery": "other.gemini"}
+    settings = "".join(
+        f"[models.{alias}]\n" + "".join(f'{name} = "{model}{end}"\n' for name, model in names.items())
+        for alias, end in (("cheap", ""), ("dear", "x"))
+    )
+    (project.folder / "sqlenrich.toml").write_text(settings, encoding="utf-8")
+    se.write_dbt([se.load(project.prompt)], project.folder)
+    before = warehouse.calls()
+    assert project.dbt("seed").success
+    prices = {names[engine]: {"input": 1, "output": 2}}
+    limited = project.dbt("run", sqlenrich_model="cheap", sqlenrich_max_build_cost=0.01, sqlenrich_prices=prices)
+    assert f"would ask {ROWS} requests for about 0.0" in limited.message["tickets_responses"]
+    built = project.dbt("run", sqlenrich_model={"dev": "cheap"}, sqlenrich_model_dataset="sqlenrich")
+    assert built.success, built.message
+    assert warehouse.calls() - before == ROWS
+    assert set(running.rows("tickets", "_model")) == {(names[engine],)}
+    unknown = project.dbt("run", sqlenrich_model={"tickets": "lost"})
+    refusal = f"the files know no such model on {engine}; they know: default, cheap, dear"
+    assert refusal in str(unknown.message)
+    assert project.dbt("run", "--select", "tickets_prompts", "tickets_pending", sqlenrich_model="dear").success
+    alone = project.dbt("run", "--select", "tickets_responses", sqlenrich_model="cheap")
+    assert (
+        f"was made for another model ({ROWS} of its requests have other hashes)" in alone.message["tickets_responses"]
+    )
+    assert warehouse.calls() - before == ROWS
 
 
 def test_two_builds_at_the_same_time(tmp_path: Path) -> None:

@@ -7,6 +7,23 @@
 }[name] -}}
 {%- endmacro %}
 
+{% macro call_summary__model(value) -%}
+{{- sqlenrich.of_model("call_summary", "default", {
+  "databricks": {
+    "default": {"constant":"'74cce9fdd62a9d57fdbb0f4355ac272e7d89057fe366b561c5c486e08319cab5'"}
+  },
+  "snowflake": {
+    "default": {"constant":"'980c2734b8ede73cdeaec63fea1418fd599151e8e3f6a7d7cffb74f79ceaf871'"}
+  },
+  "bigquery": {
+    "default": {"constant":"'534619c4687655f141bc8ff513c6d417449aac19cffbbead12a3a3df66e6e180'"}
+  },
+  "spark": {
+    "default": {"constant":"'fc034450353df447c0487d8c9e2e2b2bf11794039267aedf47f1513fed91656f'"}
+  }
+}, value) -}}
+{%- endmacro %}
+
 {% macro call_summary__prompts(source) -%}
 {%- set facts_of = call_summary__facts -%}
 {{- sqlenrich.made_for(facts_of('made_by'), "call_summary") -}}
@@ -18,8 +35,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN SHA2('74cce9fdd62a9d57fdbb0f4355ac272e7d89057fe366b561c5c486e08319cab5' || `prompt`, 256) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN SHA2({{ call_summary__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
 {%- elif target.type == 'snowflake' -%}
 WITH rendered AS (
   SELECT id,
@@ -28,8 +44,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT id, CASE WHEN _no_input THEN COALESCE(prompt, '') ELSE prompt END AS prompt,
-  CASE WHEN NOT _no_input THEN SHA2('980c2734b8ede73cdeaec63fea1418fd599151e8e3f6a7d7cffb74f79ceaf871' || prompt, 256) END AS request_hash
-FROM rendered
+  CASE WHEN NOT _no_input THEN SHA2({{ call_summary__model('constant') }} || prompt, 256) END AS request_hash FROM rendered
 {%- elif target.type == 'bigquery' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -38,8 +53,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('534619c4687655f141bc8ff513c6d417449aac19cffbbead12a3a3df66e6e180' || `prompt`)) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256({{ call_summary__model('constant') }} || `prompt`)) END AS `request_hash` FROM rendered
 {%- elif target.type == 'spark' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -48,8 +62,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN SHA2('fc034450353df447c0487d8c9e2e2b2bf11794039267aedf47f1513fed91656f' || `prompt`, 256) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN SHA2({{ call_summary__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
 {%- elif target.type == 'duckdb' -%}
 WITH rendered AS (
   SELECT "id",
@@ -58,7 +71,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"call_summary\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"summary\":{\"description\":\"English, at most 60 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":600},\"outcome\":{\"description\":\"How the call ended\",\"type\":[\"string\"],\"enum\":[\"resolved\",\"follow_up\",\"escalated\",\"unresolved\",\"cancelled\",\"no_contact\",\"other\"]},\"action_items\":{\"description\":\"Agreed steps after the call\",\"type\":[\"array\"],\"maxItems\":8,\"items\":{\"type\":[\"object\"],\"properties\":{\"who\":{\"description\":\"Who does it\",\"type\":[\"string\"],\"enum\":[\"agent\",\"customer\",\"other_team\",\"third_party\"]},\"what\":{\"description\":\"English, at most 20 words, with any deadline\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":160}},\"required\":[\"who\",\"what\"],\"additionalProperties\":false}}},\"required\":[\"summary\",\"outcome\",\"action_items\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":900},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"summary\\\":\\\"call_summary\\\",\\\"outcome\\\":\\\"no_contact\\\",\\\"action_items\\\":[{\\\"who\\\":\\\"agent\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"customer\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"other_team\\\",\\\"what\\\":\\\"call_summary\\\"}]}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"call_summary\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"summary\":{\"description\":\"English, at most 60 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":600},\"outcome\":{\"description\":\"How the call ended\",\"type\":[\"string\"],\"enum\":[\"resolved\",\"follow_up\",\"escalated\",\"unresolved\",\"cancelled\",\"no_contact\",\"other\"]},\"action_items\":{\"description\":\"Agreed steps after the call\",\"type\":[\"array\"],\"maxItems\":8,\"items\":{\"type\":[\"object\"],\"properties\":{\"who\":{\"description\":\"Who does it\",\"type\":[\"string\"],\"enum\":[\"agent\",\"customer\",\"other_team\",\"third_party\"]},\"what\":{\"description\":\"English, at most 20 words, with any deadline\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":160}},\"required\":[\"who\",\"what\"],\"additionalProperties\":false}}},\"required\":[\"summary\",\"outcome\",\"action_items\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":900},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"summary\\\":\\\"call_summary\\\",\\\"outcome\\\":\\\"no_contact\\\",\\\"action_items\\\":[{\\\"who\\\":\\\"agent\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"customer\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"other_team\\\",\\\"what\\\":\\\"call_summary\\\"}]}\"}'", "call_summary") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: call_summary has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -130,7 +143,7 @@ FROM {{ pending }}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
+FROM AI.GENERATE_TEXT(MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
   STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"summary":{"type":"STRING","description":"English, at most 60 words"},"outcome":{"type":"STRING","description":"How the call ended","enum":["resolved","follow_up","escalated","unresolved","cancelled","no_contact","other"]},"action_items":{"type":"ARRAY","description":"Agreed steps after the call","items":{"type":"OBJECT","properties":{"who":{"type":"STRING","description":"Who does it","enum":["agent","customer","other_team","third_party"]},"what":{"type":"STRING","description":"English, at most 20 words, with any deadline"}},"propertyOrdering":["who","what"],"required":["who","what"]},"maxItems":8}},"propertyOrdering":["summary","outcome","action_items"],"required":["summary","outcome","action_items"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2948}}' AS model_params)) AS answer
 {%- elif target.type == 'spark' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
@@ -159,7 +172,7 @@ FROM (SELECT `request_hash`, `attempt`,
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
   a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", a."request_id", a."served_model", a."served_fingerprint",
   {{ facts_of('version') }} AS "version", {{ facts_of('fingerprint') }} AS "fingerprint", '{{ invocation_id }}' AS "run_id"
-FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"call_summary\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"summary\":{\"description\":\"English, at most 60 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":600},\"outcome\":{\"description\":\"How the call ended\",\"type\":[\"string\"],\"enum\":[\"resolved\",\"follow_up\",\"escalated\",\"unresolved\",\"cancelled\",\"no_contact\",\"other\"]},\"action_items\":{\"description\":\"Agreed steps after the call\",\"type\":[\"array\"],\"maxItems\":8,\"items\":{\"type\":[\"object\"],\"properties\":{\"who\":{\"description\":\"Who does it\",\"type\":[\"string\"],\"enum\":[\"agent\",\"customer\",\"other_team\",\"third_party\"]},\"what\":{\"description\":\"English, at most 20 words, with any deadline\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":160}},\"required\":[\"who\",\"what\"],\"additionalProperties\":false}}},\"required\":[\"summary\",\"outcome\",\"action_items\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":900},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"summary\\\":\\\"call_summary\\\",\\\"outcome\\\":\\\"no_contact\\\",\\\"action_items\\\":[{\\\"who\\\":\\\"agent\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"customer\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"other_team\\\",\\\"what\\\":\\\"call_summary\\\"}]}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
+FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"call_summary\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"summary\":{\"description\":\"English, at most 60 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":600},\"outcome\":{\"description\":\"How the call ended\",\"type\":[\"string\"],\"enum\":[\"resolved\",\"follow_up\",\"escalated\",\"unresolved\",\"cancelled\",\"no_contact\",\"other\"]},\"action_items\":{\"description\":\"Agreed steps after the call\",\"type\":[\"array\"],\"maxItems\":8,\"items\":{\"type\":[\"object\"],\"properties\":{\"who\":{\"description\":\"Who does it\",\"type\":[\"string\"],\"enum\":[\"agent\",\"customer\",\"other_team\",\"third_party\"]},\"what\":{\"description\":\"English, at most 20 words, with any deadline\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":160}},\"required\":[\"who\",\"what\"],\"additionalProperties\":false}}},\"required\":[\"summary\",\"outcome\",\"action_items\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":900},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"summary\\\":\\\"call_summary\\\",\\\"outcome\\\":\\\"no_contact\\\",\\\"action_items\\\":[{\\\"who\\\":\\\"agent\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"customer\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"third_party\\\",\\\"what\\\":\\\"call_summary\\\"},{\\\"who\\\":\\\"other_team\\\",\\\"what\\\":\\\"call_summary\\\"}]}\"}'", "call_summary") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: call_summary has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}

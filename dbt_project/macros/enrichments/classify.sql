@@ -7,6 +7,23 @@
 }[name] -}}
 {%- endmacro %}
 
+{% macro classify__model(value) -%}
+{{- sqlenrich.of_model("classify", "default", {
+  "databricks": {
+    "default": {"constant":"'a90ff8117c7f80914e8a3ab271259de9d95d56838ff9bc141efc3b9781f4c18e'"}
+  },
+  "snowflake": {
+    "default": {"constant":"'e99f073bb6e8b557be906f4e3250199e377c0bc351d11552ec80e67642fef31f'"}
+  },
+  "bigquery": {
+    "default": {"constant":"'4e93c9f5ebf2ab7547b30e449769c865ffcd38bdcac087c7e8f0f2812b5e0e0d'"}
+  },
+  "spark": {
+    "default": {"constant":"'018baba5b552ae8dce656ebc4a9267e48897cb7fb82cd0086bf77d0e09a3cd91'"}
+  }
+}, value) -}}
+{%- endmacro %}
+
 {% macro classify__prompts(source) -%}
 {%- set facts_of = classify__facts -%}
 {{- sqlenrich.made_for(facts_of('made_by'), "classify") -}}
@@ -18,8 +35,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN SHA2('a90ff8117c7f80914e8a3ab271259de9d95d56838ff9bc141efc3b9781f4c18e' || `prompt`, 256) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN SHA2({{ classify__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
 {%- elif target.type == 'snowflake' -%}
 WITH rendered AS (
   SELECT id,
@@ -28,8 +44,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT id, CASE WHEN _no_input THEN COALESCE(prompt, '') ELSE prompt END AS prompt,
-  CASE WHEN NOT _no_input THEN SHA2('e99f073bb6e8b557be906f4e3250199e377c0bc351d11552ec80e67642fef31f' || prompt, 256) END AS request_hash
-FROM rendered
+  CASE WHEN NOT _no_input THEN SHA2({{ classify__model('constant') }} || prompt, 256) END AS request_hash FROM rendered
 {%- elif target.type == 'bigquery' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -38,8 +53,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('4e93c9f5ebf2ab7547b30e449769c865ffcd38bdcac087c7e8f0f2812b5e0e0d' || `prompt`)) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256({{ classify__model('constant') }} || `prompt`)) END AS `request_hash` FROM rendered
 {%- elif target.type == 'spark' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -48,8 +62,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN SHA2('018baba5b552ae8dce656ebc4a9267e48897cb7fb82cd0086bf77d0e09a3cd91' || `prompt`, 256) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN SHA2({{ classify__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
 {%- elif target.type == 'duckdb' -%}
 WITH rendered AS (
   SELECT "id",
@@ -58,7 +71,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"classify\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"label\":{\"description\":\"The one label that fits best\",\"type\":[\"string\"],\"enum\":[\"bug\",\"feature_request\",\"delivery\",\"billing\",\"praise\",\"other\"]},\"quote\":{\"description\":\"Words of the text that decide the label, copied exactly\",\"type\":[\"string\"],\"maxLength\":200}},\"required\":[\"label\",\"quote\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":200},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"label\\\":\\\"delivery\\\",\\\"quote\\\":\\\"classify\\\"}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"classify\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"label\":{\"description\":\"The one label that fits best\",\"type\":[\"string\"],\"enum\":[\"bug\",\"feature_request\",\"delivery\",\"billing\",\"praise\",\"other\"]},\"quote\":{\"description\":\"Words of the text that decide the label, copied exactly\",\"type\":[\"string\"],\"maxLength\":200}},\"required\":[\"label\",\"quote\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":200},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"label\\\":\\\"delivery\\\",\\\"quote\\\":\\\"classify\\\"}\"}'", "classify") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: classify has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -130,7 +143,7 @@ FROM {{ pending }}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
+FROM AI.GENERATE_TEXT(MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
   STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"label":{"type":"STRING","description":"The one label that fits best","enum":["bug","feature_request","delivery","billing","praise","other"]},"quote":{"type":"STRING","description":"Words of the text that decide the label, copied exactly"}},"propertyOrdering":["label","quote"],"required":["label","quote"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2248}}' AS model_params)) AS answer
 {%- elif target.type == 'spark' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
@@ -159,7 +172,7 @@ FROM (SELECT `request_hash`, `attempt`,
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
   a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", a."request_id", a."served_model", a."served_fingerprint",
   {{ facts_of('version') }} AS "version", {{ facts_of('fingerprint') }} AS "fingerprint", '{{ invocation_id }}' AS "run_id"
-FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"classify\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"label\":{\"description\":\"The one label that fits best\",\"type\":[\"string\"],\"enum\":[\"bug\",\"feature_request\",\"delivery\",\"billing\",\"praise\",\"other\"]},\"quote\":{\"description\":\"Words of the text that decide the label, copied exactly\",\"type\":[\"string\"],\"maxLength\":200}},\"required\":[\"label\",\"quote\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":200},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"label\\\":\\\"delivery\\\",\\\"quote\\\":\\\"classify\\\"}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
+FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"classify\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"label\":{\"description\":\"The one label that fits best\",\"type\":[\"string\"],\"enum\":[\"bug\",\"feature_request\",\"delivery\",\"billing\",\"praise\",\"other\"]},\"quote\":{\"description\":\"Words of the text that decide the label, copied exactly\",\"type\":[\"string\"],\"maxLength\":200}},\"required\":[\"label\",\"quote\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":200},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"label\\\":\\\"delivery\\\",\\\"quote\\\":\\\"classify\\\"}\"}'", "classify") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: classify has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}

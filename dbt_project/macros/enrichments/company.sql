@@ -7,6 +7,23 @@
 }[name] -}}
 {%- endmacro %}
 
+{% macro company__model(value) -%}
+{{- sqlenrich.of_model("company", "default", {
+  "databricks": {
+    "default": {"constant":"'72415eac4d49c08f5f101008e37031e4c4554d795c327cfd9aab0ea1754633bf'"}
+  },
+  "snowflake": {
+    "default": {"constant":"'2ec239424247ed4ba1ee04dcfbe855dfb7be61fc9e44b1828f1e4ab43e2d2ae3'"}
+  },
+  "bigquery": {
+    "default": {"constant":"'355f6e499f575b7766cbc419d0922b08dca7c7c7ba71f1f361559d72330e3472'"}
+  },
+  "spark": {
+    "default": {"constant":"'892648a3f9d7ec186a8025cf205872626c26b6ca28b38e8615e935b43437ad28'"}
+  }
+}, value) -}}
+{%- endmacro %}
+
 {% macro company__prompts(source) -%}
 {%- set facts_of = company__facts -%}
 {{- sqlenrich.made_for(facts_of('made_by'), "company") -}}
@@ -18,8 +35,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN SHA2('72415eac4d49c08f5f101008e37031e4c4554d795c327cfd9aab0ea1754633bf' || `prompt`, 256) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN SHA2({{ company__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
 {%- elif target.type == 'snowflake' -%}
 WITH rendered AS (
   SELECT id,
@@ -28,8 +44,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT id, CASE WHEN _no_input THEN COALESCE(prompt, '') ELSE prompt END AS prompt,
-  CASE WHEN NOT _no_input THEN SHA2('2ec239424247ed4ba1ee04dcfbe855dfb7be61fc9e44b1828f1e4ab43e2d2ae3' || prompt, 256) END AS request_hash
-FROM rendered
+  CASE WHEN NOT _no_input THEN SHA2({{ company__model('constant') }} || prompt, 256) END AS request_hash FROM rendered
 {%- elif target.type == 'bigquery' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -38,8 +53,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('355f6e499f575b7766cbc419d0922b08dca7c7c7ba71f1f361559d72330e3472' || `prompt`)) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256({{ company__model('constant') }} || `prompt`)) END AS `request_hash` FROM rendered
 {%- elif target.type == 'spark' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -48,8 +62,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN SHA2('892648a3f9d7ec186a8025cf205872626c26b6ca28b38e8615e935b43437ad28' || `prompt`, 256) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN SHA2({{ company__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
 {%- elif target.type == 'duckdb' -%}
 WITH rendered AS (
   SELECT "id",
@@ -58,7 +71,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"company\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"industry\":{\"description\":\"By what it sells\",\"type\":[\"string\"],\"enum\":[\"software\",\"it_services\",\"financial_services\",\"insurance\",\"healthcare\",\"pharma_biotech\",\"manufacturing\",\"construction\",\"real_estate\",\"retail\",\"wholesale\",\"food_beverage\",\"hospitality_travel\",\"transport_logistics\",\"energy_utilities\",\"agriculture\",\"telecom\",\"media_marketing\",\"education\",\"professional_services\",\"personal_services\",\"public_nonprofit\",\"other\",\"unknown\"]},\"b2b\":{\"description\":\"Whether it sells mainly to organisations\",\"type\":[\"boolean\"]},\"what_they_do\":{\"description\":\"English, at most 12 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":120}},\"required\":[\"industry\",\"b2b\",\"what_they_do\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":150},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"industry\\\":\\\"unknown\\\",\\\"b2b\\\":false,\\\"what_they_do\\\":\\\"company\\\"}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"company\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"industry\":{\"description\":\"By what it sells\",\"type\":[\"string\"],\"enum\":[\"software\",\"it_services\",\"financial_services\",\"insurance\",\"healthcare\",\"pharma_biotech\",\"manufacturing\",\"construction\",\"real_estate\",\"retail\",\"wholesale\",\"food_beverage\",\"hospitality_travel\",\"transport_logistics\",\"energy_utilities\",\"agriculture\",\"telecom\",\"media_marketing\",\"education\",\"professional_services\",\"personal_services\",\"public_nonprofit\",\"other\",\"unknown\"]},\"b2b\":{\"description\":\"Whether it sells mainly to organisations\",\"type\":[\"boolean\"]},\"what_they_do\":{\"description\":\"English, at most 12 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":120}},\"required\":[\"industry\",\"b2b\",\"what_they_do\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":150},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"industry\\\":\\\"unknown\\\",\\\"b2b\\\":false,\\\"what_they_do\\\":\\\"company\\\"}\"}'", "company") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: company has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -130,7 +143,7 @@ FROM {{ pending }}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
+FROM AI.GENERATE_TEXT(MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
   STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"industry":{"type":"STRING","description":"By what it sells","enum":["software","it_services","financial_services","insurance","healthcare","pharma_biotech","manufacturing","construction","real_estate","retail","wholesale","food_beverage","hospitality_travel","transport_logistics","energy_utilities","agriculture","telecom","media_marketing","education","professional_services","personal_services","public_nonprofit","other","unknown"]},"b2b":{"type":"BOOLEAN","description":"Whether it sells mainly to organisations"},"what_they_do":{"type":"STRING","description":"English, at most 12 words"}},"propertyOrdering":["industry","b2b","what_they_do"],"required":["industry","b2b","what_they_do"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2198}}' AS model_params)) AS answer
 {%- elif target.type == 'spark' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
@@ -159,7 +172,7 @@ FROM (SELECT `request_hash`, `attempt`,
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
   a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", a."request_id", a."served_model", a."served_fingerprint",
   {{ facts_of('version') }} AS "version", {{ facts_of('fingerprint') }} AS "fingerprint", '{{ invocation_id }}' AS "run_id"
-FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"company\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"industry\":{\"description\":\"By what it sells\",\"type\":[\"string\"],\"enum\":[\"software\",\"it_services\",\"financial_services\",\"insurance\",\"healthcare\",\"pharma_biotech\",\"manufacturing\",\"construction\",\"real_estate\",\"retail\",\"wholesale\",\"food_beverage\",\"hospitality_travel\",\"transport_logistics\",\"energy_utilities\",\"agriculture\",\"telecom\",\"media_marketing\",\"education\",\"professional_services\",\"personal_services\",\"public_nonprofit\",\"other\",\"unknown\"]},\"b2b\":{\"description\":\"Whether it sells mainly to organisations\",\"type\":[\"boolean\"]},\"what_they_do\":{\"description\":\"English, at most 12 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":120}},\"required\":[\"industry\",\"b2b\",\"what_they_do\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":150},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"industry\\\":\\\"unknown\\\",\\\"b2b\\\":false,\\\"what_they_do\\\":\\\"company\\\"}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
+FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"company\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"industry\":{\"description\":\"By what it sells\",\"type\":[\"string\"],\"enum\":[\"software\",\"it_services\",\"financial_services\",\"insurance\",\"healthcare\",\"pharma_biotech\",\"manufacturing\",\"construction\",\"real_estate\",\"retail\",\"wholesale\",\"food_beverage\",\"hospitality_travel\",\"transport_logistics\",\"energy_utilities\",\"agriculture\",\"telecom\",\"media_marketing\",\"education\",\"professional_services\",\"personal_services\",\"public_nonprofit\",\"other\",\"unknown\"]},\"b2b\":{\"description\":\"Whether it sells mainly to organisations\",\"type\":[\"boolean\"]},\"what_they_do\":{\"description\":\"English, at most 12 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":120}},\"required\":[\"industry\",\"b2b\",\"what_they_do\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":150},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"industry\\\":\\\"unknown\\\",\\\"b2b\\\":false,\\\"what_they_do\\\":\\\"company\\\"}\"}'", "company") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: company has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}

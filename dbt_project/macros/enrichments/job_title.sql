@@ -7,6 +7,23 @@
 }[name] -}}
 {%- endmacro %}
 
+{% macro job_title__model(value) -%}
+{{- sqlenrich.of_model("job_title", "default", {
+  "databricks": {
+    "default": {"constant":"'1141088585b588b5dd129b20042274e78564468086fc6817145bf176dd19e64a'"}
+  },
+  "snowflake": {
+    "default": {"constant":"'6f7b29d328c7d405a0cbb374914be92300db674bbcc8c26ae7f549b4cc2ffe9d'"}
+  },
+  "bigquery": {
+    "default": {"constant":"'b812e944d760ee4a896eeedfacb39adde779846b64b7d41dd93927e4331066bb'"}
+  },
+  "spark": {
+    "default": {"constant":"'78629a83fd837fb5e184cbd247b2d2cf7ad9397821df91143542ad51f4425f54'"}
+  }
+}, value) -}}
+{%- endmacro %}
+
 {% macro job_title__prompts(source) -%}
 {%- set facts_of = job_title__facts -%}
 {{- sqlenrich.made_for(facts_of('made_by'), "job_title") -}}
@@ -18,8 +35,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN SHA2('1141088585b588b5dd129b20042274e78564468086fc6817145bf176dd19e64a' || `prompt`, 256) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN SHA2({{ job_title__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
 {%- elif target.type == 'snowflake' -%}
 WITH rendered AS (
   SELECT id,
@@ -28,8 +44,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT id, CASE WHEN _no_input THEN COALESCE(prompt, '') ELSE prompt END AS prompt,
-  CASE WHEN NOT _no_input THEN SHA2('6f7b29d328c7d405a0cbb374914be92300db674bbcc8c26ae7f549b4cc2ffe9d' || prompt, 256) END AS request_hash
-FROM rendered
+  CASE WHEN NOT _no_input THEN SHA2({{ job_title__model('constant') }} || prompt, 256) END AS request_hash FROM rendered
 {%- elif target.type == 'bigquery' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -38,8 +53,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('b812e944d760ee4a896eeedfacb39adde779846b64b7d41dd93927e4331066bb' || `prompt`)) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256({{ job_title__model('constant') }} || `prompt`)) END AS `request_hash` FROM rendered
 {%- elif target.type == 'spark' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -48,8 +62,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN SHA2('78629a83fd837fb5e184cbd247b2d2cf7ad9397821df91143542ad51f4425f54' || `prompt`, 256) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN SHA2({{ job_title__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
 {%- elif target.type == 'duckdb' -%}
 WITH rendered AS (
   SELECT "id",
@@ -58,7 +71,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"job_title\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"function\":{\"description\":\"Field of work\",\"type\":[\"string\"],\"enum\":[\"engineering\",\"data\",\"it\",\"product\",\"design\",\"marketing\",\"sales\",\"customer_service\",\"finance\",\"hr\",\"legal\",\"operations\",\"healthcare\",\"education\",\"research\",\"administration\",\"general_management\",\"other\",\"unknown\"]},\"seniority\":{\"description\":\"Level in the organisation\",\"type\":[\"string\"],\"enum\":[\"trainee\",\"junior\",\"mid\",\"senior\",\"lead\",\"manager\",\"director\",\"vp\",\"executive\",\"unknown\"]}},\"required\":[\"function\",\"seniority\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":60},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"function\\\":\\\"product\\\",\\\"seniority\\\":\\\"senior\\\"}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"job_title\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"function\":{\"description\":\"Field of work\",\"type\":[\"string\"],\"enum\":[\"engineering\",\"data\",\"it\",\"product\",\"design\",\"marketing\",\"sales\",\"customer_service\",\"finance\",\"hr\",\"legal\",\"operations\",\"healthcare\",\"education\",\"research\",\"administration\",\"general_management\",\"other\",\"unknown\"]},\"seniority\":{\"description\":\"Level in the organisation\",\"type\":[\"string\"],\"enum\":[\"trainee\",\"junior\",\"mid\",\"senior\",\"lead\",\"manager\",\"director\",\"vp\",\"executive\",\"unknown\"]}},\"required\":[\"function\",\"seniority\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":60},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"function\\\":\\\"product\\\",\\\"seniority\\\":\\\"senior\\\"}\"}'", "job_title") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: job_title has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -130,7 +143,7 @@ FROM {{ pending }}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
+FROM AI.GENERATE_TEXT(MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
   STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"function":{"type":"STRING","description":"Field of work","enum":["engineering","data","it","product","design","marketing","sales","customer_service","finance","hr","legal","operations","healthcare","education","research","administration","general_management","other","unknown"]},"seniority":{"type":"STRING","description":"Level in the organisation","enum":["trainee","junior","mid","senior","lead","manager","director","vp","executive","unknown"]}},"propertyOrdering":["function","seniority"],"required":["function","seniority"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2108}}' AS model_params)) AS answer
 {%- elif target.type == 'spark' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
@@ -159,7 +172,7 @@ FROM (SELECT `request_hash`, `attempt`,
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
   a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", a."request_id", a."served_model", a."served_fingerprint",
   {{ facts_of('version') }} AS "version", {{ facts_of('fingerprint') }} AS "fingerprint", '{{ invocation_id }}' AS "run_id"
-FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"job_title\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"function\":{\"description\":\"Field of work\",\"type\":[\"string\"],\"enum\":[\"engineering\",\"data\",\"it\",\"product\",\"design\",\"marketing\",\"sales\",\"customer_service\",\"finance\",\"hr\",\"legal\",\"operations\",\"healthcare\",\"education\",\"research\",\"administration\",\"general_management\",\"other\",\"unknown\"]},\"seniority\":{\"description\":\"Level in the organisation\",\"type\":[\"string\"],\"enum\":[\"trainee\",\"junior\",\"mid\",\"senior\",\"lead\",\"manager\",\"director\",\"vp\",\"executive\",\"unknown\"]}},\"required\":[\"function\",\"seniority\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":60},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"function\\\":\\\"product\\\",\\\"seniority\\\":\\\"senior\\\"}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
+FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"job_title\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"function\":{\"description\":\"Field of work\",\"type\":[\"string\"],\"enum\":[\"engineering\",\"data\",\"it\",\"product\",\"design\",\"marketing\",\"sales\",\"customer_service\",\"finance\",\"hr\",\"legal\",\"operations\",\"healthcare\",\"education\",\"research\",\"administration\",\"general_management\",\"other\",\"unknown\"]},\"seniority\":{\"description\":\"Level in the organisation\",\"type\":[\"string\"],\"enum\":[\"trainee\",\"junior\",\"mid\",\"senior\",\"lead\",\"manager\",\"director\",\"vp\",\"executive\",\"unknown\"]}},\"required\":[\"function\",\"seniority\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":60},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"function\\\":\\\"product\\\",\\\"seniority\\\":\\\"senior\\\"}\"}'", "job_title") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: job_title has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}

@@ -7,6 +7,23 @@
 }[name] -}}
 {%- endmacro %}
 
+{% macro pii__model(value) -%}
+{{- sqlenrich.of_model("pii", "default", {
+  "databricks": {
+    "default": {"constant":"'68570d17b55daad4fba6f0558ba31f4ae5d3422d03b7f1dafe46a513be501d98'"}
+  },
+  "snowflake": {
+    "default": {"constant":"'9e050aba6b933efa08e60e45f887e1379562c606775eaabf7702f076dc88cc57'"}
+  },
+  "bigquery": {
+    "default": {"constant":"'5c15b661c1b69a84b9851c28b644e945a2ce5657d88c41af38ad0fb44352fb1b'"}
+  },
+  "spark": {
+    "default": {"constant":"'cc5057411a829771d123794bf17965aeda709786ea84e26547f1a1404a3e9c71'"}
+  }
+}, value) -}}
+{%- endmacro %}
+
 {% macro pii__prompts(source) -%}
 {%- set facts_of = pii__facts -%}
 {{- sqlenrich.made_for(facts_of('made_by'), "pii") -}}
@@ -18,8 +35,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN SHA2('68570d17b55daad4fba6f0558ba31f4ae5d3422d03b7f1dafe46a513be501d98' || `prompt`, 256) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN SHA2({{ pii__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
 {%- elif target.type == 'snowflake' -%}
 WITH rendered AS (
   SELECT id,
@@ -28,8 +44,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT id, CASE WHEN _no_input THEN COALESCE(prompt, '') ELSE prompt END AS prompt,
-  CASE WHEN NOT _no_input THEN SHA2('9e050aba6b933efa08e60e45f887e1379562c606775eaabf7702f076dc88cc57' || prompt, 256) END AS request_hash
-FROM rendered
+  CASE WHEN NOT _no_input THEN SHA2({{ pii__model('constant') }} || prompt, 256) END AS request_hash FROM rendered
 {%- elif target.type == 'bigquery' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -38,8 +53,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('5c15b661c1b69a84b9851c28b644e945a2ce5657d88c41af38ad0fb44352fb1b' || `prompt`)) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256({{ pii__model('constant') }} || `prompt`)) END AS `request_hash` FROM rendered
 {%- elif target.type == 'spark' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -48,8 +62,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN SHA2('cc5057411a829771d123794bf17965aeda709786ea84e26547f1a1404a3e9c71' || `prompt`, 256) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN SHA2({{ pii__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
 {%- elif target.type == 'duckdb' -%}
 WITH rendered AS (
   SELECT "id",
@@ -58,7 +71,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"pii\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"has_pii\":{\"description\":\"Whether entities holds anything\",\"type\":[\"boolean\"]},\"entities\":{\"description\":\"Every piece of personal data, in order\",\"type\":[\"array\"],\"maxItems\":50,\"items\":{\"type\":[\"object\"],\"properties\":{\"type\":{\"description\":\"Kind of data\",\"type\":[\"string\"],\"enum\":[\"person_name\",\"email\",\"phone\",\"postal_address\",\"date_of_birth\",\"national_id\",\"bank_account\",\"payment_card\",\"ip_address\",\"username\",\"other\"]},\"text\":{\"description\":\"Copied exactly from the text\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"type\",\"text\"],\"additionalProperties\":false}}},\"required\":[\"has_pii\",\"entities\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":2000},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"has_pii\\\":false,\\\"entities\\\":[{\\\"type\\\":\\\"date_of_birth\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"postal_address\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"national_id\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"payment_card\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"other\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"email\\\",\\\"text\\\":\\\"pii\\\"}]}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"pii\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"has_pii\":{\"description\":\"Whether entities holds anything\",\"type\":[\"boolean\"]},\"entities\":{\"description\":\"Every piece of personal data, in order\",\"type\":[\"array\"],\"maxItems\":50,\"items\":{\"type\":[\"object\"],\"properties\":{\"type\":{\"description\":\"Kind of data\",\"type\":[\"string\"],\"enum\":[\"person_name\",\"email\",\"phone\",\"postal_address\",\"date_of_birth\",\"national_id\",\"bank_account\",\"payment_card\",\"ip_address\",\"username\",\"other\"]},\"text\":{\"description\":\"Copied exactly from the text\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"type\",\"text\"],\"additionalProperties\":false}}},\"required\":[\"has_pii\",\"entities\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":2000},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"has_pii\\\":false,\\\"entities\\\":[{\\\"type\\\":\\\"date_of_birth\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"postal_address\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"national_id\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"payment_card\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"other\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"email\\\",\\\"text\\\":\\\"pii\\\"}]}\"}'", "pii") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: pii has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -130,7 +143,7 @@ FROM {{ pending }}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
+FROM AI.GENERATE_TEXT(MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
   STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"has_pii":{"type":"BOOLEAN","description":"Whether entities holds anything"},"entities":{"type":"ARRAY","description":"Every piece of personal data, in order","items":{"type":"OBJECT","properties":{"type":{"type":"STRING","description":"Kind of data","enum":["person_name","email","phone","postal_address","date_of_birth","national_id","bank_account","payment_card","ip_address","username","other"]},"text":{"type":"STRING","description":"Copied exactly from the text"}},"propertyOrdering":["type","text"],"required":["type","text"]},"maxItems":50}},"propertyOrdering":["has_pii","entities"],"required":["has_pii","entities"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":4048}}' AS model_params)) AS answer
 {%- elif target.type == 'spark' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
@@ -159,7 +172,7 @@ FROM (SELECT `request_hash`, `attempt`,
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
   a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", a."request_id", a."served_model", a."served_fingerprint",
   {{ facts_of('version') }} AS "version", {{ facts_of('fingerprint') }} AS "fingerprint", '{{ invocation_id }}' AS "run_id"
-FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"pii\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"has_pii\":{\"description\":\"Whether entities holds anything\",\"type\":[\"boolean\"]},\"entities\":{\"description\":\"Every piece of personal data, in order\",\"type\":[\"array\"],\"maxItems\":50,\"items\":{\"type\":[\"object\"],\"properties\":{\"type\":{\"description\":\"Kind of data\",\"type\":[\"string\"],\"enum\":[\"person_name\",\"email\",\"phone\",\"postal_address\",\"date_of_birth\",\"national_id\",\"bank_account\",\"payment_card\",\"ip_address\",\"username\",\"other\"]},\"text\":{\"description\":\"Copied exactly from the text\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"type\",\"text\"],\"additionalProperties\":false}}},\"required\":[\"has_pii\",\"entities\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":2000},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"has_pii\\\":false,\\\"entities\\\":[{\\\"type\\\":\\\"date_of_birth\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"postal_address\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"national_id\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"payment_card\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"other\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"email\\\",\\\"text\\\":\\\"pii\\\"}]}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
+FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"pii\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"has_pii\":{\"description\":\"Whether entities holds anything\",\"type\":[\"boolean\"]},\"entities\":{\"description\":\"Every piece of personal data, in order\",\"type\":[\"array\"],\"maxItems\":50,\"items\":{\"type\":[\"object\"],\"properties\":{\"type\":{\"description\":\"Kind of data\",\"type\":[\"string\"],\"enum\":[\"person_name\",\"email\",\"phone\",\"postal_address\",\"date_of_birth\",\"national_id\",\"bank_account\",\"payment_card\",\"ip_address\",\"username\",\"other\"]},\"text\":{\"description\":\"Copied exactly from the text\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"type\",\"text\"],\"additionalProperties\":false}}},\"required\":[\"has_pii\",\"entities\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":2000},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"has_pii\\\":false,\\\"entities\\\":[{\\\"type\\\":\\\"date_of_birth\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"postal_address\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"national_id\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"payment_card\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"other\\\",\\\"text\\\":\\\"pii\\\"},{\\\"type\\\":\\\"email\\\",\\\"text\\\":\\\"pii\\\"}]}\"}'", "pii") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: pii has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}

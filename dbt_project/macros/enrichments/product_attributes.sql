@@ -7,6 +7,23 @@
 }[name] -}}
 {%- endmacro %}
 
+{% macro product_attributes__model(value) -%}
+{{- sqlenrich.of_model("product_attributes", "default", {
+  "databricks": {
+    "default": {"constant":"'49926368df2c43695aac2b80bb26a61b45a7f44b235370ab1f729c8ffe33436c'"}
+  },
+  "snowflake": {
+    "default": {"constant":"'eb42f1b75494fb48810ae8dd0233fa000cffab3db04bdba670fab8773c2ae1bc'"}
+  },
+  "bigquery": {
+    "default": {"constant":"'4639ce1a722e86d40113f193ca4851eb10c7bc4f78a33f6e283b426386fa17c3'"}
+  },
+  "spark": {
+    "default": {"constant":"'17e41caa757ac65c0a8d73a49fe9e1e3f6d80aeabe89231534e9fd701618b37f'"}
+  }
+}, value) -}}
+{%- endmacro %}
+
 {% macro product_attributes__prompts(source) -%}
 {%- set facts_of = product_attributes__facts -%}
 {{- sqlenrich.made_for(facts_of('made_by'), "product_attributes") -}}
@@ -18,8 +35,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN SHA2('49926368df2c43695aac2b80bb26a61b45a7f44b235370ab1f729c8ffe33436c' || `prompt`, 256) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN SHA2({{ product_attributes__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
 {%- elif target.type == 'snowflake' -%}
 WITH rendered AS (
   SELECT id,
@@ -28,8 +44,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT id, CASE WHEN _no_input THEN COALESCE(prompt, '') ELSE prompt END AS prompt,
-  CASE WHEN NOT _no_input THEN SHA2('eb42f1b75494fb48810ae8dd0233fa000cffab3db04bdba670fab8773c2ae1bc' || prompt, 256) END AS request_hash
-FROM rendered
+  CASE WHEN NOT _no_input THEN SHA2({{ product_attributes__model('constant') }} || prompt, 256) END AS request_hash FROM rendered
 {%- elif target.type == 'bigquery' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -38,8 +53,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('4639ce1a722e86d40113f193ca4851eb10c7bc4f78a33f6e283b426386fa17c3' || `prompt`)) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256({{ product_attributes__model('constant') }} || `prompt`)) END AS `request_hash` FROM rendered
 {%- elif target.type == 'spark' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -48,8 +62,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN SHA2('17e41caa757ac65c0a8d73a49fe9e1e3f6d80aeabe89231534e9fd701618b37f' || `prompt`, 256) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN SHA2({{ product_attributes__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
 {%- elif target.type == 'duckdb' -%}
 WITH rendered AS (
   SELECT "id",
@@ -58,7 +71,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"product_attributes\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"brand\":{\"description\":\"Maker''s brand as usually written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":60},\"category\":{\"description\":\"What the product itself is\",\"type\":[\"string\"],\"enum\":[\"clothing\",\"shoes\",\"bags_accessories\",\"electronics\",\"home_kitchen\",\"furniture\",\"beauty_health\",\"food_drink\",\"toys_games\",\"sports_outdoors\",\"tools_garden\",\"books_media\",\"pets\",\"other\"]},\"color\":{\"description\":\"Main color\",\"type\":[\"string\"],\"enum\":[\"black\",\"white\",\"grey\",\"silver\",\"gold\",\"beige\",\"brown\",\"red\",\"pink\",\"purple\",\"blue\",\"green\",\"yellow\",\"orange\",\"multicolor\",\"transparent\",\"other\"]},\"material\":{\"description\":\"Main material, English, lower case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"size\":{\"description\":\"Size as written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"pack_count\":{\"description\":\"Equal pieces sold together\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":10000},\"attributes\":{\"description\":\"Further stated facts\",\"type\":[\"array\"],\"maxItems\":12,\"items\":{\"type\":[\"object\"],\"properties\":{\"name\":{\"description\":\"English, snake_case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"value\":{\"description\":\"As stated, with its unit\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":80}},\"required\":[\"name\",\"value\"],\"additionalProperties\":false}}},\"required\":[\"category\",\"attributes\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":700},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"brand\\\":\\\"product_attributes\\\",\\\"category\\\":\\\"pets\\\",\\\"color\\\":\\\"other\\\",\\\"pack_count\\\":463,\\\"attributes\\\":[{\\\"name\\\":\\\"product_attributes\\\",\\\"value\\\":\\\"product_attributes\\\"}]}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"product_attributes\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"brand\":{\"description\":\"Maker''s brand as usually written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":60},\"category\":{\"description\":\"What the product itself is\",\"type\":[\"string\"],\"enum\":[\"clothing\",\"shoes\",\"bags_accessories\",\"electronics\",\"home_kitchen\",\"furniture\",\"beauty_health\",\"food_drink\",\"toys_games\",\"sports_outdoors\",\"tools_garden\",\"books_media\",\"pets\",\"other\"]},\"color\":{\"description\":\"Main color\",\"type\":[\"string\"],\"enum\":[\"black\",\"white\",\"grey\",\"silver\",\"gold\",\"beige\",\"brown\",\"red\",\"pink\",\"purple\",\"blue\",\"green\",\"yellow\",\"orange\",\"multicolor\",\"transparent\",\"other\"]},\"material\":{\"description\":\"Main material, English, lower case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"size\":{\"description\":\"Size as written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"pack_count\":{\"description\":\"Equal pieces sold together\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":10000},\"attributes\":{\"description\":\"Further stated facts\",\"type\":[\"array\"],\"maxItems\":12,\"items\":{\"type\":[\"object\"],\"properties\":{\"name\":{\"description\":\"English, snake_case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"value\":{\"description\":\"As stated, with its unit\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":80}},\"required\":[\"name\",\"value\"],\"additionalProperties\":false}}},\"required\":[\"category\",\"attributes\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":700},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"brand\\\":\\\"product_attributes\\\",\\\"category\\\":\\\"pets\\\",\\\"color\\\":\\\"other\\\",\\\"pack_count\\\":463,\\\"attributes\\\":[{\\\"name\\\":\\\"product_attributes\\\",\\\"value\\\":\\\"product_attributes\\\"}]}\"}'", "product_attributes") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: product_attributes has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -130,7 +143,7 @@ FROM {{ pending }}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
+FROM AI.GENERATE_TEXT(MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
   STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"brand":{"type":"STRING","description":"Maker\'s brand as usually written"},"category":{"type":"STRING","description":"What the product itself is","enum":["clothing","shoes","bags_accessories","electronics","home_kitchen","furniture","beauty_health","food_drink","toys_games","sports_outdoors","tools_garden","books_media","pets","other"]},"color":{"type":"STRING","description":"Main color","enum":["black","white","grey","silver","gold","beige","brown","red","pink","purple","blue","green","yellow","orange","multicolor","transparent","other"]},"material":{"type":"STRING","description":"Main material, English, lower case"},"size":{"type":"STRING","description":"Size as written"},"pack_count":{"type":"INTEGER","description":"Equal pieces sold together","minimum":1,"maximum":10000},"attributes":{"type":"ARRAY","description":"Further stated facts","items":{"type":"OBJECT","properties":{"name":{"type":"STRING","description":"English, snake_case"},"value":{"type":"STRING","description":"As stated, with its unit"}},"propertyOrdering":["name","value"],"required":["name","value"]},"maxItems":12}},"propertyOrdering":["brand","category","color","material","size","pack_count","attributes"],"required":["category","attributes"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2748}}' AS model_params)) AS answer
 {%- elif target.type == 'spark' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
@@ -159,7 +172,7 @@ FROM (SELECT `request_hash`, `attempt`,
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
   a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", a."request_id", a."served_model", a."served_fingerprint",
   {{ facts_of('version') }} AS "version", {{ facts_of('fingerprint') }} AS "fingerprint", '{{ invocation_id }}' AS "run_id"
-FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"product_attributes\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"brand\":{\"description\":\"Maker''s brand as usually written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":60},\"category\":{\"description\":\"What the product itself is\",\"type\":[\"string\"],\"enum\":[\"clothing\",\"shoes\",\"bags_accessories\",\"electronics\",\"home_kitchen\",\"furniture\",\"beauty_health\",\"food_drink\",\"toys_games\",\"sports_outdoors\",\"tools_garden\",\"books_media\",\"pets\",\"other\"]},\"color\":{\"description\":\"Main color\",\"type\":[\"string\"],\"enum\":[\"black\",\"white\",\"grey\",\"silver\",\"gold\",\"beige\",\"brown\",\"red\",\"pink\",\"purple\",\"blue\",\"green\",\"yellow\",\"orange\",\"multicolor\",\"transparent\",\"other\"]},\"material\":{\"description\":\"Main material, English, lower case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"size\":{\"description\":\"Size as written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"pack_count\":{\"description\":\"Equal pieces sold together\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":10000},\"attributes\":{\"description\":\"Further stated facts\",\"type\":[\"array\"],\"maxItems\":12,\"items\":{\"type\":[\"object\"],\"properties\":{\"name\":{\"description\":\"English, snake_case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"value\":{\"description\":\"As stated, with its unit\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":80}},\"required\":[\"name\",\"value\"],\"additionalProperties\":false}}},\"required\":[\"category\",\"attributes\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":700},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"brand\\\":\\\"product_attributes\\\",\\\"category\\\":\\\"pets\\\",\\\"color\\\":\\\"other\\\",\\\"pack_count\\\":463,\\\"attributes\\\":[{\\\"name\\\":\\\"product_attributes\\\",\\\"value\\\":\\\"product_attributes\\\"}]}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
+FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"product_attributes\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"brand\":{\"description\":\"Maker''s brand as usually written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":60},\"category\":{\"description\":\"What the product itself is\",\"type\":[\"string\"],\"enum\":[\"clothing\",\"shoes\",\"bags_accessories\",\"electronics\",\"home_kitchen\",\"furniture\",\"beauty_health\",\"food_drink\",\"toys_games\",\"sports_outdoors\",\"tools_garden\",\"books_media\",\"pets\",\"other\"]},\"color\":{\"description\":\"Main color\",\"type\":[\"string\"],\"enum\":[\"black\",\"white\",\"grey\",\"silver\",\"gold\",\"beige\",\"brown\",\"red\",\"pink\",\"purple\",\"blue\",\"green\",\"yellow\",\"orange\",\"multicolor\",\"transparent\",\"other\"]},\"material\":{\"description\":\"Main material, English, lower case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"size\":{\"description\":\"Size as written\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"pack_count\":{\"description\":\"Equal pieces sold together\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":10000},\"attributes\":{\"description\":\"Further stated facts\",\"type\":[\"array\"],\"maxItems\":12,\"items\":{\"type\":[\"object\"],\"properties\":{\"name\":{\"description\":\"English, snake_case\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":40},\"value\":{\"description\":\"As stated, with its unit\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":80}},\"required\":[\"name\",\"value\"],\"additionalProperties\":false}}},\"required\":[\"category\",\"attributes\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":700},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"brand\\\":\\\"product_attributes\\\",\\\"category\\\":\\\"pets\\\",\\\"color\\\":\\\"other\\\",\\\"pack_count\\\":463,\\\"attributes\\\":[{\\\"name\\\":\\\"product_attributes\\\",\\\"value\\\":\\\"product_attributes\\\"}]}\"}'", "product_attributes") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: product_attributes has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}

@@ -7,6 +7,23 @@
 }[name] -}}
 {%- endmacro %}
 
+{% macro review_aspects__model(value) -%}
+{{- sqlenrich.of_model("review_aspects", "default", {
+  "databricks": {
+    "default": {"constant":"'10106ba184b10f36964ef8e3ae8928f64870a79c9e26de2d8494060d8b8f0499'"}
+  },
+  "snowflake": {
+    "default": {"constant":"'dac3777666bd12ca9c6cb58ff2de93e4e7aa728d09adf812d9f2705619518262'"}
+  },
+  "bigquery": {
+    "default": {"constant":"'0d72c29a3afd413cef54517cbe63f3a9862e962942924f58ae811fe546b2fa62'"}
+  },
+  "spark": {
+    "default": {"constant":"'fa467df9e36600489f5d52f875ff12c989d77bae7e44a81b38cb297a1c9a855f'"}
+  }
+}, value) -}}
+{%- endmacro %}
+
 {% macro review_aspects__prompts(source) -%}
 {%- set facts_of = review_aspects__facts -%}
 {{- sqlenrich.made_for(facts_of('made_by'), "review_aspects") -}}
@@ -18,8 +35,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN SHA2('10106ba184b10f36964ef8e3ae8928f64870a79c9e26de2d8494060d8b8f0499' || `prompt`, 256) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN SHA2({{ review_aspects__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
 {%- elif target.type == 'snowflake' -%}
 WITH rendered AS (
   SELECT id,
@@ -28,8 +44,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT id, CASE WHEN _no_input THEN COALESCE(prompt, '') ELSE prompt END AS prompt,
-  CASE WHEN NOT _no_input THEN SHA2('dac3777666bd12ca9c6cb58ff2de93e4e7aa728d09adf812d9f2705619518262' || prompt, 256) END AS request_hash
-FROM rendered
+  CASE WHEN NOT _no_input THEN SHA2({{ review_aspects__model('constant') }} || prompt, 256) END AS request_hash FROM rendered
 {%- elif target.type == 'bigquery' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -38,8 +53,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('0d72c29a3afd413cef54517cbe63f3a9862e962942924f58ae811fe546b2fa62' || `prompt`)) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256({{ review_aspects__model('constant') }} || `prompt`)) END AS `request_hash` FROM rendered
 {%- elif target.type == 'spark' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -48,8 +62,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN SHA2('fa467df9e36600489f5d52f875ff12c989d77bae7e44a81b38cb297a1c9a855f' || `prompt`, 256) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN SHA2({{ review_aspects__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
 {%- elif target.type == 'duckdb' -%}
 WITH rendered AS (
   SELECT "id",
@@ -58,7 +71,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"review_aspects\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"overall\":{\"description\":\"The writer''s verdict on the whole\",\"type\":[\"string\"],\"enum\":[\"positive\",\"negative\",\"mixed\",\"neutral\"]},\"aspects\":{\"description\":\"Every aspect that is judged, each once\",\"type\":[\"array\"],\"maxItems\":10,\"items\":{\"type\":[\"object\"],\"properties\":{\"aspect\":{\"description\":\"What is judged\",\"type\":[\"string\"],\"enum\":[\"quality\",\"durability\",\"ease_of_use\",\"design\",\"size_fit\",\"price\",\"delivery\",\"packaging\",\"customer_service\",\"other\"]},\"sentiment\":{\"description\":\"How it is judged\",\"type\":[\"string\"],\"enum\":[\"positive\",\"negative\",\"mixed\"]},\"quote\":{\"description\":\"Words that show it, copied exactly\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"aspect\",\"sentiment\",\"quote\"],\"additionalProperties\":false}}},\"required\":[\"overall\",\"aspects\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":900},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"overall\\\":\\\"negative\\\",\\\"aspects\\\":[{\\\"aspect\\\":\\\"price\\\",\\\"sentiment\\\":\\\"mixed\\\",\\\"quote\\\":\\\"review_aspects\\\"},{\\\"aspect\\\":\\\"other\\\",\\\"sentiment\\\":\\\"negative\\\",\\\"quote\\\":\\\"review_aspects\\\"}]}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"review_aspects\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"overall\":{\"description\":\"The writer''s verdict on the whole\",\"type\":[\"string\"],\"enum\":[\"positive\",\"negative\",\"mixed\",\"neutral\"]},\"aspects\":{\"description\":\"Every aspect that is judged, each once\",\"type\":[\"array\"],\"maxItems\":10,\"items\":{\"type\":[\"object\"],\"properties\":{\"aspect\":{\"description\":\"What is judged\",\"type\":[\"string\"],\"enum\":[\"quality\",\"durability\",\"ease_of_use\",\"design\",\"size_fit\",\"price\",\"delivery\",\"packaging\",\"customer_service\",\"other\"]},\"sentiment\":{\"description\":\"How it is judged\",\"type\":[\"string\"],\"enum\":[\"positive\",\"negative\",\"mixed\"]},\"quote\":{\"description\":\"Words that show it, copied exactly\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"aspect\",\"sentiment\",\"quote\"],\"additionalProperties\":false}}},\"required\":[\"overall\",\"aspects\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":900},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"overall\\\":\\\"negative\\\",\\\"aspects\\\":[{\\\"aspect\\\":\\\"price\\\",\\\"sentiment\\\":\\\"mixed\\\",\\\"quote\\\":\\\"review_aspects\\\"},{\\\"aspect\\\":\\\"other\\\",\\\"sentiment\\\":\\\"negative\\\",\\\"quote\\\":\\\"review_aspects\\\"}]}\"}'", "review_aspects") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: review_aspects has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -130,7 +143,7 @@ FROM {{ pending }}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
+FROM AI.GENERATE_TEXT(MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
   STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"overall":{"type":"STRING","description":"The writer\'s verdict on the whole","enum":["positive","negative","mixed","neutral"]},"aspects":{"type":"ARRAY","description":"Every aspect that is judged, each once","items":{"type":"OBJECT","properties":{"aspect":{"type":"STRING","description":"What is judged","enum":["quality","durability","ease_of_use","design","size_fit","price","delivery","packaging","customer_service","other"]},"sentiment":{"type":"STRING","description":"How it is judged","enum":["positive","negative","mixed"]},"quote":{"type":"STRING","description":"Words that show it, copied exactly"}},"propertyOrdering":["aspect","sentiment","quote"],"required":["aspect","sentiment","quote"]},"maxItems":10}},"propertyOrdering":["overall","aspects"],"required":["overall","aspects"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2948}}' AS model_params)) AS answer
 {%- elif target.type == 'spark' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
@@ -159,7 +172,7 @@ FROM (SELECT `request_hash`, `attempt`,
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
   a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", a."request_id", a."served_model", a."served_fingerprint",
   {{ facts_of('version') }} AS "version", {{ facts_of('fingerprint') }} AS "fingerprint", '{{ invocation_id }}' AS "run_id"
-FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"review_aspects\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"overall\":{\"description\":\"The writer''s verdict on the whole\",\"type\":[\"string\"],\"enum\":[\"positive\",\"negative\",\"mixed\",\"neutral\"]},\"aspects\":{\"description\":\"Every aspect that is judged, each once\",\"type\":[\"array\"],\"maxItems\":10,\"items\":{\"type\":[\"object\"],\"properties\":{\"aspect\":{\"description\":\"What is judged\",\"type\":[\"string\"],\"enum\":[\"quality\",\"durability\",\"ease_of_use\",\"design\",\"size_fit\",\"price\",\"delivery\",\"packaging\",\"customer_service\",\"other\"]},\"sentiment\":{\"description\":\"How it is judged\",\"type\":[\"string\"],\"enum\":[\"positive\",\"negative\",\"mixed\"]},\"quote\":{\"description\":\"Words that show it, copied exactly\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"aspect\",\"sentiment\",\"quote\"],\"additionalProperties\":false}}},\"required\":[\"overall\",\"aspects\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":900},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"overall\\\":\\\"negative\\\",\\\"aspects\\\":[{\\\"aspect\\\":\\\"price\\\",\\\"sentiment\\\":\\\"mixed\\\",\\\"quote\\\":\\\"review_aspects\\\"},{\\\"aspect\\\":\\\"other\\\",\\\"sentiment\\\":\\\"negative\\\",\\\"quote\\\":\\\"review_aspects\\\"}]}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
+FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"review_aspects\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"overall\":{\"description\":\"The writer''s verdict on the whole\",\"type\":[\"string\"],\"enum\":[\"positive\",\"negative\",\"mixed\",\"neutral\"]},\"aspects\":{\"description\":\"Every aspect that is judged, each once\",\"type\":[\"array\"],\"maxItems\":10,\"items\":{\"type\":[\"object\"],\"properties\":{\"aspect\":{\"description\":\"What is judged\",\"type\":[\"string\"],\"enum\":[\"quality\",\"durability\",\"ease_of_use\",\"design\",\"size_fit\",\"price\",\"delivery\",\"packaging\",\"customer_service\",\"other\"]},\"sentiment\":{\"description\":\"How it is judged\",\"type\":[\"string\"],\"enum\":[\"positive\",\"negative\",\"mixed\"]},\"quote\":{\"description\":\"Words that show it, copied exactly\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"aspect\",\"sentiment\",\"quote\"],\"additionalProperties\":false}}},\"required\":[\"overall\",\"aspects\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":900},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"overall\\\":\\\"negative\\\",\\\"aspects\\\":[{\\\"aspect\\\":\\\"price\\\",\\\"sentiment\\\":\\\"mixed\\\",\\\"quote\\\":\\\"review_aspects\\\"},{\\\"aspect\\\":\\\"other\\\",\\\"sentiment\\\":\\\"negative\\\",\\\"quote\\\":\\\"review_aspects\\\"}]}\"}'", "review_aspects") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: review_aspects has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}

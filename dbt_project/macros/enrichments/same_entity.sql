@@ -7,6 +7,23 @@
 }[name] -}}
 {%- endmacro %}
 
+{% macro same_entity__model(value) -%}
+{{- sqlenrich.of_model("same_entity", "default", {
+  "databricks": {
+    "default": {"constant":"'7aa7e6708a74d1e8501bdf0e682c9705663d6e98fc9b0016ca9b7e0b7fc058d8'"}
+  },
+  "snowflake": {
+    "default": {"constant":"'e60647d23220c04f782929b827dbfe83ff94d8cc4b4534138749a67f628f3b28'"}
+  },
+  "bigquery": {
+    "default": {"constant":"'7e2a61903cf6cd22c34c2fe11742bb5bef681d92f0b83936426301dd3244fb11'"}
+  },
+  "spark": {
+    "default": {"constant":"'212b010d58124a1a0ca97ac285d2e291ad3c5408eea0c153c3591a0ceed59ba9'"}
+  }
+}, value) -}}
+{%- endmacro %}
+
 {% macro same_entity__prompts(source) -%}
 {%- set facts_of = same_entity__facts -%}
 {{- sqlenrich.made_for(facts_of('made_by'), "same_entity") -}}
@@ -18,8 +35,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN SHA2('7aa7e6708a74d1e8501bdf0e682c9705663d6e98fc9b0016ca9b7e0b7fc058d8' || `prompt`, 256) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN SHA2({{ same_entity__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
 {%- elif target.type == 'snowflake' -%}
 WITH rendered AS (
   SELECT id,
@@ -28,8 +44,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT id, CASE WHEN _no_input THEN COALESCE(prompt, '') ELSE prompt END AS prompt,
-  CASE WHEN NOT _no_input THEN SHA2('e60647d23220c04f782929b827dbfe83ff94d8cc4b4534138749a67f628f3b28' || prompt, 256) END AS request_hash
-FROM rendered
+  CASE WHEN NOT _no_input THEN SHA2({{ same_entity__model('constant') }} || prompt, 256) END AS request_hash FROM rendered
 {%- elif target.type == 'bigquery' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -38,8 +53,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('7e2a61903cf6cd22c34c2fe11742bb5bef681d92f0b83936426301dd3244fb11' || `prompt`)) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256({{ same_entity__model('constant') }} || `prompt`)) END AS `request_hash` FROM rendered
 {%- elif target.type == 'spark' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -48,8 +62,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN SHA2('212b010d58124a1a0ca97ac285d2e291ad3c5408eea0c153c3591a0ceed59ba9' || `prompt`, 256) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN SHA2({{ same_entity__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
 {%- elif target.type == 'duckdb' -%}
 WITH rendered AS (
   SELECT "id",
@@ -58,7 +71,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"same_entity\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"same\":{\"description\":\"Whether both are the same\",\"type\":[\"boolean\"]},\"deciding_fields\":{\"description\":\"Fields that settle it\",\"type\":[\"array\"],\"maxItems\":4,\"items\":{\"type\":[\"string\"],\"enum\":[\"name\",\"address\",\"phone\",\"website\"]}},\"reason\":{\"description\":\"English, at most 20 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"same\",\"deciding_fields\",\"reason\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":150},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"same\\\":true,\\\"deciding_fields\\\":[\\\"name\\\",\\\"phone\\\"],\\\"reason\\\":\\\"same_entity\\\"}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"same_entity\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"same\":{\"description\":\"Whether both are the same\",\"type\":[\"boolean\"]},\"deciding_fields\":{\"description\":\"Fields that settle it\",\"type\":[\"array\"],\"maxItems\":4,\"items\":{\"type\":[\"string\"],\"enum\":[\"name\",\"address\",\"phone\",\"website\"]}},\"reason\":{\"description\":\"English, at most 20 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"same\",\"deciding_fields\",\"reason\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":150},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"same\\\":true,\\\"deciding_fields\\\":[\\\"name\\\",\\\"phone\\\"],\\\"reason\\\":\\\"same_entity\\\"}\"}'", "same_entity") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: same_entity has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -130,7 +143,7 @@ FROM {{ pending }}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
+FROM AI.GENERATE_TEXT(MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
   STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"same":{"type":"BOOLEAN","description":"Whether both are the same"},"deciding_fields":{"type":"ARRAY","description":"Fields that settle it","items":{"type":"STRING","enum":["name","address","phone","website"]},"maxItems":4},"reason":{"type":"STRING","description":"English, at most 20 words"}},"propertyOrdering":["same","deciding_fields","reason"],"required":["same","deciding_fields","reason"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2198}}' AS model_params)) AS answer
 {%- elif target.type == 'spark' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
@@ -159,7 +172,7 @@ FROM (SELECT `request_hash`, `attempt`,
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
   a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", a."request_id", a."served_model", a."served_fingerprint",
   {{ facts_of('version') }} AS "version", {{ facts_of('fingerprint') }} AS "fingerprint", '{{ invocation_id }}' AS "run_id"
-FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"same_entity\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"same\":{\"description\":\"Whether both are the same\",\"type\":[\"boolean\"]},\"deciding_fields\":{\"description\":\"Fields that settle it\",\"type\":[\"array\"],\"maxItems\":4,\"items\":{\"type\":[\"string\"],\"enum\":[\"name\",\"address\",\"phone\",\"website\"]}},\"reason\":{\"description\":\"English, at most 20 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"same\",\"deciding_fields\",\"reason\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":150},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"same\\\":true,\\\"deciding_fields\\\":[\\\"name\\\",\\\"phone\\\"],\\\"reason\\\":\\\"same_entity\\\"}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
+FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"same_entity\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"same\":{\"description\":\"Whether both are the same\",\"type\":[\"boolean\"]},\"deciding_fields\":{\"description\":\"Fields that settle it\",\"type\":[\"array\"],\"maxItems\":4,\"items\":{\"type\":[\"string\"],\"enum\":[\"name\",\"address\",\"phone\",\"website\"]}},\"reason\":{\"description\":\"English, at most 20 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"same\",\"deciding_fields\",\"reason\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":150},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"same\\\":true,\\\"deciding_fields\\\":[\\\"name\\\",\\\"phone\\\"],\\\"reason\\\":\\\"same_entity\\\"}\"}'", "same_entity") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: same_entity has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}

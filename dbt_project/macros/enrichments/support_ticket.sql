@@ -7,6 +7,23 @@
 }[name] -}}
 {%- endmacro %}
 
+{% macro support_ticket__model(value) -%}
+{{- sqlenrich.of_model("support_ticket", "default", {
+  "databricks": {
+    "default": {"constant":"'18392bbc41669e2288b05ea59ded6556c70987f223c8e448c5275220a43192af'"}
+  },
+  "snowflake": {
+    "default": {"constant":"'7b271214de730ecd5c67189b02d42e763da211b297348ac54f742ed0cd23e695'"}
+  },
+  "bigquery": {
+    "default": {"constant":"'509753c96ff6a1d5d2d41b2150b9c614bc8771e83b7d2cf63865c07149194258'"}
+  },
+  "spark": {
+    "default": {"constant":"'206078fa5f21534017d13df057c4189e8ef54070ff86b5b37f0d1035b953db2c'"}
+  }
+}, value) -}}
+{%- endmacro %}
+
 {% macro support_ticket__prompts(source) -%}
 {%- set facts_of = support_ticket__facts -%}
 {{- sqlenrich.made_for(facts_of('made_by'), "support_ticket") -}}
@@ -18,8 +35,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN SHA2('18392bbc41669e2288b05ea59ded6556c70987f223c8e448c5275220a43192af' || `prompt`, 256) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN SHA2({{ support_ticket__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
 {%- elif target.type == 'snowflake' -%}
 WITH rendered AS (
   SELECT id,
@@ -28,8 +44,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT id, CASE WHEN _no_input THEN COALESCE(prompt, '') ELSE prompt END AS prompt,
-  CASE WHEN NOT _no_input THEN SHA2('7b271214de730ecd5c67189b02d42e763da211b297348ac54f742ed0cd23e695' || prompt, 256) END AS request_hash
-FROM rendered
+  CASE WHEN NOT _no_input THEN SHA2({{ support_ticket__model('constant') }} || prompt, 256) END AS request_hash FROM rendered
 {%- elif target.type == 'bigquery' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -38,8 +53,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('509753c96ff6a1d5d2d41b2150b9c614bc8771e83b7d2cf63865c07149194258' || `prompt`)) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256({{ support_ticket__model('constant') }} || `prompt`)) END AS `request_hash` FROM rendered
 {%- elif target.type == 'spark' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -48,8 +62,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN SHA2('206078fa5f21534017d13df057c4189e8ef54070ff86b5b37f0d1035b953db2c' || `prompt`, 256) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN SHA2({{ support_ticket__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
 {%- elif target.type == 'duckdb' -%}
 WITH rendered AS (
   SELECT "id",
@@ -58,7 +71,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"support_ticket\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"intent\":{\"description\":\"What the customer wants\",\"type\":[\"string\"],\"enum\":[\"how_to\",\"bug\",\"outage\",\"billing\",\"refund\",\"account_access\",\"cancellation\",\"feature_request\",\"complaint\",\"other\"]},\"urgency\":{\"description\":\"1 nothing to do, 5 emergency\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":5},\"product\":{\"description\":\"Product concerned; leave out if none is named or clear\",\"type\":[\"string\"],\"enum\":[\"web_app\",\"mobile_app\",\"api\",\"card_reader\"]},\"needs_human\":{\"description\":\"Whether a person must act or decide\",\"type\":[\"boolean\"]},\"summary\":{\"description\":\"One English sentence, at most 25 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"intent\",\"urgency\",\"needs_human\",\"summary\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":250},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"intent\\\":\\\"outage\\\",\\\"urgency\\\":2,\\\"needs_human\\\":true,\\\"summary\\\":\\\"support_ticket\\\"}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"support_ticket\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"intent\":{\"description\":\"What the customer wants\",\"type\":[\"string\"],\"enum\":[\"how_to\",\"bug\",\"outage\",\"billing\",\"refund\",\"account_access\",\"cancellation\",\"feature_request\",\"complaint\",\"other\"]},\"urgency\":{\"description\":\"1 nothing to do, 5 emergency\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":5},\"product\":{\"description\":\"Product concerned; leave out if none is named or clear\",\"type\":[\"string\"],\"enum\":[\"web_app\",\"mobile_app\",\"api\",\"card_reader\"]},\"needs_human\":{\"description\":\"Whether a person must act or decide\",\"type\":[\"boolean\"]},\"summary\":{\"description\":\"One English sentence, at most 25 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"intent\",\"urgency\",\"needs_human\",\"summary\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":250},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"intent\\\":\\\"outage\\\",\\\"urgency\\\":2,\\\"needs_human\\\":true,\\\"summary\\\":\\\"support_ticket\\\"}\"}'", "support_ticket") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: support_ticket has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -130,7 +143,7 @@ FROM {{ pending }}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
+FROM AI.GENERATE_TEXT(MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
   STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"intent":{"type":"STRING","description":"What the customer wants","enum":["how_to","bug","outage","billing","refund","account_access","cancellation","feature_request","complaint","other"]},"urgency":{"type":"INTEGER","description":"1 nothing to do, 5 emergency","minimum":1,"maximum":5},"product":{"type":"STRING","description":"Product concerned; leave out if none is named or clear","enum":["web_app","mobile_app","api","card_reader"]},"needs_human":{"type":"BOOLEAN","description":"Whether a person must act or decide"},"summary":{"type":"STRING","description":"One English sentence, at most 25 words"}},"propertyOrdering":["intent","urgency","product","needs_human","summary"],"required":["intent","urgency","needs_human","summary"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2298}}' AS model_params)) AS answer
 {%- elif target.type == 'spark' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
@@ -159,7 +172,7 @@ FROM (SELECT `request_hash`, `attempt`,
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
   a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", a."request_id", a."served_model", a."served_fingerprint",
   {{ facts_of('version') }} AS "version", {{ facts_of('fingerprint') }} AS "fingerprint", '{{ invocation_id }}' AS "run_id"
-FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"support_ticket\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"intent\":{\"description\":\"What the customer wants\",\"type\":[\"string\"],\"enum\":[\"how_to\",\"bug\",\"outage\",\"billing\",\"refund\",\"account_access\",\"cancellation\",\"feature_request\",\"complaint\",\"other\"]},\"urgency\":{\"description\":\"1 nothing to do, 5 emergency\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":5},\"product\":{\"description\":\"Product concerned; leave out if none is named or clear\",\"type\":[\"string\"],\"enum\":[\"web_app\",\"mobile_app\",\"api\",\"card_reader\"]},\"needs_human\":{\"description\":\"Whether a person must act or decide\",\"type\":[\"boolean\"]},\"summary\":{\"description\":\"One English sentence, at most 25 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"intent\",\"urgency\",\"needs_human\",\"summary\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":250},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"intent\\\":\\\"outage\\\",\\\"urgency\\\":2,\\\"needs_human\\\":true,\\\"summary\\\":\\\"support_ticket\\\"}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
+FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"support_ticket\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"intent\":{\"description\":\"What the customer wants\",\"type\":[\"string\"],\"enum\":[\"how_to\",\"bug\",\"outage\",\"billing\",\"refund\",\"account_access\",\"cancellation\",\"feature_request\",\"complaint\",\"other\"]},\"urgency\":{\"description\":\"1 nothing to do, 5 emergency\",\"type\":[\"integer\"],\"minimum\":1,\"maximum\":5},\"product\":{\"description\":\"Product concerned; leave out if none is named or clear\",\"type\":[\"string\"],\"enum\":[\"web_app\",\"mobile_app\",\"api\",\"card_reader\"]},\"needs_human\":{\"description\":\"Whether a person must act or decide\",\"type\":[\"boolean\"]},\"summary\":{\"description\":\"One English sentence, at most 25 words\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":200}},\"required\":[\"intent\",\"urgency\",\"needs_human\",\"summary\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":250},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"intent\\\":\\\"outage\\\",\\\"urgency\\\":2,\\\"needs_human\\\":true,\\\"summary\\\":\\\"support_ticket\\\"}\"}'", "support_ticket") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: support_ticket has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}

@@ -7,6 +7,23 @@
 }[name] -}}
 {%- endmacro %}
 
+{% macro transaction__model(value) -%}
+{{- sqlenrich.of_model("transaction", "default", {
+  "databricks": {
+    "default": {"constant":"'ffac0acf7e575de18ab10891b5eae1a84ff7940ea3ac7c6fba8a043efd1ecfac'"}
+  },
+  "snowflake": {
+    "default": {"constant":"'1958ae652b41078caba3c1a283df989cf51fddf333ae236832e81c76242271fa'"}
+  },
+  "bigquery": {
+    "default": {"constant":"'028fb570bfc3df488de7694b72046ec61c4bd5879b91645ca001cb58f4d87ffd'"}
+  },
+  "spark": {
+    "default": {"constant":"'82ce3fb8d90194d9edb99563f6bc6adbe0ceef90a125bdb51d7bdbbe6623cd1b'"}
+  }
+}, value) -}}
+{%- endmacro %}
+
 {% macro transaction__prompts(source) -%}
 {%- set facts_of = transaction__facts -%}
 {{- sqlenrich.made_for(facts_of('made_by'), "transaction") -}}
@@ -20,8 +37,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN SHA2('ffac0acf7e575de18ab10891b5eae1a84ff7940ea3ac7c6fba8a043efd1ecfac' || `prompt`, 256) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN SHA2({{ transaction__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
 {%- elif target.type == 'snowflake' -%}
 WITH rendered AS (
   SELECT id,
@@ -32,8 +48,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT id, CASE WHEN _no_input THEN COALESCE(prompt, '') ELSE prompt END AS prompt,
-  CASE WHEN NOT _no_input THEN SHA2('1958ae652b41078caba3c1a283df989cf51fddf333ae236832e81c76242271fa' || prompt, 256) END AS request_hash
-FROM rendered
+  CASE WHEN NOT _no_input THEN SHA2({{ transaction__model('constant') }} || prompt, 256) END AS request_hash FROM rendered
 {%- elif target.type == 'bigquery' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -44,8 +59,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256('028fb570bfc3df488de7694b72046ec61c4bd5879b91645ca001cb58f4d87ffd' || `prompt`)) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN TO_HEX(SHA256({{ transaction__model('constant') }} || `prompt`)) END AS `request_hash` FROM rendered
 {%- elif target.type == 'spark' -%}
 WITH rendered AS (
   SELECT `id`,
@@ -56,8 +70,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT `id`, CASE WHEN `_no_input` THEN COALESCE(`prompt`, '') ELSE `prompt` END AS `prompt`,
-  CASE WHEN NOT `_no_input` THEN SHA2('82ce3fb8d90194d9edb99563f6bc6adbe0ceef90a125bdb51d7bdbbe6623cd1b' || `prompt`, 256) END AS `request_hash`
-FROM rendered
+  CASE WHEN NOT `_no_input` THEN SHA2({{ transaction__model('constant') }} || `prompt`, 256) END AS `request_hash` FROM rendered
 {%- elif target.type == 'duckdb' -%}
 WITH rendered AS (
   SELECT "id",
@@ -68,7 +81,7 @@ WITH rendered AS (
   FROM {{ source }} AS source
 )
 SELECT "id", CASE WHEN "_no_input" THEN COALESCE("prompt", '') ELSE "prompt" END AS "prompt",
-  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"transaction\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"merchant\":{\"description\":\"Clean name, or unknown\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":60},\"category\":{\"description\":\"What the money was for\",\"type\":[\"string\"],\"enum\":[\"groceries\",\"restaurants\",\"transport\",\"fuel\",\"travel\",\"shopping\",\"entertainment\",\"software\",\"utilities\",\"telecom\",\"housing\",\"health\",\"insurance\",\"education\",\"taxes\",\"fees\",\"loan\",\"cash\",\"transfer\",\"income\",\"refund\",\"donation\",\"other\"]},\"is_recurring\":{\"description\":\"Whether a contract makes it repeat\",\"type\":[\"boolean\"]},\"country\":{\"description\":\"ISO 3166 alpha-2; leave out if not shown\",\"type\":[\"string\"],\"pattern\":\"^[A-Z]{2}$\"}},\"required\":[\"merchant\",\"category\",\"is_recurring\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":120},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"merchant\\\":\\\"transaction\\\",\\\"category\\\":\\\"utilities\\\",\\\"is_recurring\\\":true,\\\"country\\\":\\\"XO\\\"}\"}'") }}) || "prompt") END AS "request_hash" FROM rendered
+  CASE WHEN NOT "_no_input" THEN SHA256((SELECT {{ sqlenrich.constant("'{\"name\":\"transaction\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"merchant\":{\"description\":\"Clean name, or unknown\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":60},\"category\":{\"description\":\"What the money was for\",\"type\":[\"string\"],\"enum\":[\"groceries\",\"restaurants\",\"transport\",\"fuel\",\"travel\",\"shopping\",\"entertainment\",\"software\",\"utilities\",\"telecom\",\"housing\",\"health\",\"insurance\",\"education\",\"taxes\",\"fees\",\"loan\",\"cash\",\"transfer\",\"income\",\"refund\",\"donation\",\"other\"]},\"is_recurring\":{\"description\":\"Whether a contract makes it repeat\",\"type\":[\"boolean\"]},\"country\":{\"description\":\"ISO 3166 alpha-2; leave out if not shown\",\"type\":[\"string\"],\"pattern\":\"^[A-Z]{2}$\"}},\"required\":[\"merchant\",\"category\",\"is_recurring\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":120},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"merchant\\\":\\\"transaction\\\",\\\"category\\\":\\\"utilities\\\",\\\"is_recurring\\\":true,\\\"country\\\":\\\"XO\\\"}\"}'", "transaction") }}) || "prompt") END AS "request_hash" FROM rendered
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: transaction has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
@@ -140,7 +153,7 @@ FROM {{ pending }}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`, 'sqlenrich.gemini' AS `model`, {{ facts_of('version') }} AS `version`,
   {{ facts_of('fingerprint') }} AS `fingerprint`, '{{ invocation_id }}' AS `run_id`, CURRENT_TIMESTAMP() AS `asked_at`,
   TO_JSON_STRING((SELECT AS STRUCT answer.* EXCEPT (request_hash, attempt, prompt))) AS `raw`
-FROM AI.GENERATE_TEXT(MODEL `sqlenrich`.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
+FROM AI.GENERATE_TEXT(MODEL {{ sqlenrich.model_dataset("`sqlenrich`") }}.`gemini`, (SELECT request_hash, attempt, prompt FROM {{ pending }}),
   STRUCT('{"generation_config":{"response_mime_type":"application/json","response_schema":{"type":"OBJECT","properties":{"merchant":{"type":"STRING","description":"Clean name, or unknown"},"category":{"type":"STRING","description":"What the money was for","enum":["groceries","restaurants","transport","fuel","travel","shopping","entertainment","software","utilities","telecom","housing","health","insurance","education","taxes","fees","loan","cash","transfer","income","refund","donation","other"]},"is_recurring":{"type":"BOOLEAN","description":"Whether a contract makes it repeat"},"country":{"type":"STRING","description":"ISO 3166 alpha-2; leave out if not shown"}},"propertyOrdering":["merchant","category","is_recurring","country"],"required":["merchant","category","is_recurring"]},"thinking_config":{"thinking_level":"LOW"},"temperature":0,"max_output_tokens":2168}}' AS model_params)) AS answer
 {%- elif target.type == 'spark' -%}
 SELECT `request_hash`, `attempt`, `request_hash` AS `sent_hash`,
@@ -169,7 +182,7 @@ FROM (SELECT `request_hash`, `attempt`,
 SELECT "request_hash", "attempt", "request_hash" AS "sent_hash", a."response", a."call_error", a."retryable", a."finish_reason", a."model",
   a."tokens_in", a."tokens_cached", a."tokens_out", a."latency_ms", a."asked_at", a."request_id", a."served_model", a."served_fingerprint",
   {{ facts_of('version') }} AS "version", {{ facts_of('fingerprint') }} AS "fingerprint", '{{ invocation_id }}' AS "run_id"
-FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"transaction\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"merchant\":{\"description\":\"Clean name, or unknown\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":60},\"category\":{\"description\":\"What the money was for\",\"type\":[\"string\"],\"enum\":[\"groceries\",\"restaurants\",\"transport\",\"fuel\",\"travel\",\"shopping\",\"entertainment\",\"software\",\"utilities\",\"telecom\",\"housing\",\"health\",\"insurance\",\"education\",\"taxes\",\"fees\",\"loan\",\"cash\",\"transfer\",\"income\",\"refund\",\"donation\",\"other\"]},\"is_recurring\":{\"description\":\"Whether a contract makes it repeat\",\"type\":[\"boolean\"]},\"country\":{\"description\":\"ISO 3166 alpha-2; leave out if not shown\",\"type\":[\"string\"],\"pattern\":\"^[A-Z]{2}$\"}},\"required\":[\"merchant\",\"category\",\"is_recurring\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":120},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"merchant\\\":\\\"transaction\\\",\\\"category\\\":\\\"utilities\\\",\\\"is_recurring\\\":true,\\\"country\\\":\\\"XO\\\"}\"}'") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
+FROM (SELECT "request_hash", "attempt", {{ sqlenrich.ask("'{\"name\":\"transaction\",\"schema\":{\"type\":[\"object\"],\"properties\":{\"merchant\":{\"description\":\"Clean name, or unknown\",\"type\":[\"string\"],\"minLength\":1,\"maxLength\":60},\"category\":{\"description\":\"What the money was for\",\"type\":[\"string\"],\"enum\":[\"groceries\",\"restaurants\",\"transport\",\"fuel\",\"travel\",\"shopping\",\"entertainment\",\"software\",\"utilities\",\"telecom\",\"housing\",\"health\",\"insurance\",\"education\",\"taxes\",\"fees\",\"loan\",\"cash\",\"transfer\",\"income\",\"refund\",\"donation\",\"other\"]},\"is_recurring\":{\"description\":\"Whether a contract makes it repeat\",\"type\":[\"boolean\"]},\"country\":{\"description\":\"ISO 3166 alpha-2; leave out if not shown\",\"type\":[\"string\"],\"pattern\":\"^[A-Z]{2}$\"}},\"required\":[\"merchant\",\"category\",\"is_recurring\"],\"additionalProperties\":false},\"model\":\"default\",\"params\":{\"temperature\":0,\"max_tokens\":120},\"engine_params\":{\"duckdb\":{},\"endpoint\":{}},\"hint\":\"auto\",\"repairs\":[\"trim\",\"reasoning\",\"fence\"],\"sample\":\"{\\\"merchant\\\":\\\"transaction\\\",\\\"category\\\":\\\"utilities\\\",\\\"is_recurring\\\":true,\\\"country\\\":\\\"XO\\\"}\"}'", "transaction") }} AS "a" FROM {{ pending }}) AS asked WHERE "a" IS NOT NULL
 {%- else -%}
 {{ sqlenrich.refused("sqlenrich: transaction has no SQL for this adapter; it has for: " ~ "databricks, snowflake, bigquery, spark, duckdb") }}
 {%- endif -%}
