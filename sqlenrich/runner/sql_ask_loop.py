@@ -166,7 +166,7 @@ class SqlAskLoop:
                 raise failures[0].error
             for failure in failures:
                 self._store_failure(call, failure)
-            self.backend.read_stored(self.plan)
+            self.backend.read_stored(self.plan, part)
             asked += part.requests
             answers = self.backend.answers_of(call, part, JUDGED)
             if first and asked < pending:

@@ -13,6 +13,7 @@ import secrets
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlglot import exp, select
@@ -138,6 +139,8 @@ class Lease:
     id: str = field(default_factory=lambda: secrets.token_hex(_ID_BYTES))
     unfinished: str | None = None
     """The statement whose end is not seen."""
+    since: datetime | None = None
+    """When it was taken, in UTC by the clock of the warehouse: the run's answers are no older."""
 
     # The lease -------------------------------------------------------------------------------------------------------
 
@@ -162,7 +165,10 @@ class Lease:
             Holder(lease, run_id, host, int(pid), int(until), int(left) / 1000)
             for lease, run_id, host, pid, until, left in rows
         ]
-        return list({line.lease: line for line in lines}.values())
+        found = {line.lease: line for line in lines}
+        if self.since is None and self.id in found:
+            self.since = datetime.fromtimestamp(found[self.id].until_ms / 1000 - self.lasts_s, UTC)
+        return list(found.values())
 
     def renew(self) -> None:
         """Put off the end. Raises LeaseLostError where another run has taken the lease."""
