@@ -23,7 +23,7 @@ from sqlenrich.runner.backends.base import ModelUsage
 from sqlenrich.runner.backends.ledger import LEDGER
 from sqlenrich.runner.backends.spark.backend import SparkBackend
 from sqlenrich.runner.backends.spark.ledger import LEDGER_LINES
-from sqlenrich.runner.backends.statement_ledger import CALL, STATEMENTS
+from sqlenrich.runner.backends.statement_ledger import CALL, STATEMENTS, SUBMITTED
 from sqlenrich.runner.backends.vendor_usage import VENDORS, Records, RunCalls, vendor_records
 from sqlenrich.runner.backends.warehouse import WarehouseBackend
 from sqlenrich.runner.estimate import duration
@@ -299,9 +299,9 @@ def _statements(backend: WarehouseBackend | SparkBackend, runs: Sequence[_Run]) 
     table_name, found = backend.named(STATEMENTS), dict[str, list[str]]()
     if backend.connection.columns(table_name) is None:
         return found
-    asked = equals("kind", CALL)
+    asked = exp.and_(equals("kind", CALL), equals("state", SUBMITTED))
     query = select("run_id", "statement_id").from_(relation(backend.dialect, table_name))
-    query = query.where(asked, "statement_id IS NOT NULL", _of(runs)).order_by("began_at", "statement_id")
+    query = query.where(asked, _of(runs)).order_by("began_at", "statement_id")
     for run_id, id in backend.connection.rows(print_sql(backend.dialect, query)):
         found.setdefault(run_id, []).append(str(id))
     return found

@@ -14,7 +14,7 @@ from sqlenrich.runner.backends.connections.base import (
     TransientError,
     WarehouseConnection,
 )
-from sqlenrich.runner.backends.jobs import JobConnection, JobPolicy, JobRunner, StatementFailedError
+from sqlenrich.runner.backends.jobs import JobConnection, JobPolicy, JobRunner, Statement, StatementFailedError
 from sqlenrich.runner.backends.statement_ledger import Lease, LeaseLostError, StatementLedger
 from sqlenrich.runner.backends.warehouse import WarehouseBackend
 
@@ -72,7 +72,7 @@ class Lines:
     def abandoned(self, job_id: str) -> None:
         self.told.append(f"abandoned {job_id[-1]}")
 
-    def end(self, job_id: str) -> None:
+    def end(self, job_id: str, statement: Statement | None) -> None:  # noqa: ARG002
         self.told.append(f"end {job_id[-1]}")
 
 

@@ -25,7 +25,6 @@ from sqlenrich.runner.backends.statement_ledger import (
     LeaseLostError,
     Line,
     StatementLedger,
-    names_of,
 )
 from sqlenrich.runner.backends.statements import StatementBackend, StatementPolicy
 from sqlenrich.runner.observer import Observer
@@ -102,7 +101,7 @@ class WarehouseBackend(StatementBackend):
         self.calls = StatementLedger(JobConnection(self.jobs, "ledger"), self.dialect, self.named(STATEMENTS))
         self.lease: Lease | None = None
         self.note: Callable[[str], None] = lambda _: None
-        self.jobs.on_statement = lambda statement: self.note(statement.to_text())
+        self.jobs.on_statement = self._ran
         self.jobs.note = lambda line: self.note(line)
         # What is run for each chunk is printed once.
         self._reading: tuple[Step, RangedReading] | None = None
@@ -125,6 +124,16 @@ class WarehouseBackend(StatementBackend):
     def output(self) -> str:
         """What the report calls the output."""
         return self.schema if self.place in self.schema else f"{self.place} {self.schema}".strip()
+
+    def _ran(self, statement: Statement) -> None:
+        """Tell a statement that has succeeded; one that asks is written by :meth:`Lease.end`."""
+        self.note(statement.to_text())
+        if self.lease is not None and statement.chunk is None:
+            self.lease.ran(statement)
+
+    def record(self, start: RunStart, status: str, facts: Mapping[str, Any]) -> None:
+        """Complete a run's line of the ledger. Its statements are lines of their own: there may be thousands."""
+        super().record(start, status, {name: value for name, value in facts.items() if name != "statements"})
 
     def statements_run(self) -> list[dict[str, Any]]:
         """Give the statements of the run."""
@@ -156,8 +165,7 @@ class WarehouseBackend(StatementBackend):
         tags = {"app": "sqlenrich", "tables": answers}
         for id in self.jobs.repeated(lambda: self.warehouse.running(tags)):
             self._await(id, "a statement of an earlier run")
-        for run_id in names_of(lines):
-            self.calls.close(run_id)
+        self.calls.close(answers, lines)
 
     def _wait_for(self, lease: Lease) -> None:
         """Take the lease, once that of a dead run has ended. Raises ConfigError where the run that has it lives."""
