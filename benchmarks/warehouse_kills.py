@@ -41,7 +41,6 @@ LEASE_S = 2.0
 """How long the lease of a killed run holds up the next one."""
 POLL_S = 0.005
 LEDGER = "_sqlenrich_statements"
-NO_ID = "kind = 'call' AND state = 'open' AND statement_id IS NULL"
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,12 @@ def until(true: Callable[[], bool], process: BaseProcess) -> None:
 
 def without_id(place: Standin) -> int:
     """Give how many statements of dead runs have no id in the ledger."""
-    return len(place.rows(LEDGER, "job_id", where=NO_ID)) if LEDGER in place.tables() else 0
+    if LEDGER not in place.tables():
+        return 0
+    states: dict[str, set[str]] = {}
+    for id, state in place.rows(LEDGER, "job_id", "state", where="kind = 'call'"):
+        states.setdefault(id, set()).add(state)
+    return sum(found == {"open"} for found in states.values())
 
 
 def phases(kills: int, chance: random.Random) -> list[str]:

@@ -197,7 +197,7 @@ class StatementAsker:
             raise failures[0].error
         for failure in failures:
             self._store_failure(call, failure)
-        self.backend.read_stored(self.plan)
+        self.backend.read_stored(self.plan, part)
         self._asked += part.requests
         self.left -= part.requests
         answers = self.backend.answers_of(call, part, JUDGED)

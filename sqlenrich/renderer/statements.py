@@ -144,15 +144,20 @@ def reading_statements(engine: Engine, step: Step) -> list[Statement]:
     return [Statement(READ_TITLE, read_answers(engine, step))]
 
 
-def read_answers(engine: Engine, step: Step, *, all_rows: bool = False) -> str:
-    """Give the UPDATE that reads stored answers: those of this run's prompts, or all. It asks nothing."""
+def read_answers(engine: Engine, step: Step, *, all_rows: bool = False, among: Sequence[Sql] | None = None) -> str:
+    """Give the UPDATE that reads stored answers: those of this run's prompts, or all. It asks nothing.
+
+    ``among`` are conditions on the answers in place of this run's prompts.
+    """
     assert step.reading is not None
     reader = exp.Coalesce(this=column(engine, "read_by"), expressions=[literal("")])
     conditions: list[Sql] = [
         exp.Not(this=exp.Is(this=column(engine, "raw"), expression=exp.Null())),
         exp.NEQ(this=reader, expression=step.reading["read_by"].copy()),
     ]
-    if not all_rows:
+    if among is not None:
+        conditions += among
+    elif not all_rows:
         hashes = exp.select(column(engine, "request_hash")).from_(step.relations.table("prompts"))
         conditions.append(exp.In(this=column(engine, "request_hash"), query=hashes.subquery()))
     where = print_sql(engine, exp.Where(this=exp.and_(*conditions))).lstrip()
@@ -174,6 +179,22 @@ def create_table_as(engine: Engine, step: Step, role: str, query: Sql, *, pretty
     select = step.relations.bound(query)
     create = engine.create_table_as if role in RESULTS else engine.create_work_table or engine.create_table_as
     return [print_sql(engine, made, pretty=pretty) for made in create(step.relations.table(role), select)]
+
+
+def create_pending(engine: Engine, step: Step, query: exp.Select) -> list[str]:
+    """Give the statements that create the pending relation anew, so that a range of its hashes is read alone.
+
+    It is clustered by the hash as the table of answers is; where the engine clusters none, its rows are sorted.
+    """
+    clusters = [one for one in engine.responses_properties() if isinstance(one, exp.ClusterProperty)]
+    if not clusters:
+        return create_table_as(engine, step, "pending", query.order_by("request_hash"))
+    made = engine.create_table_as(step.relations.table("pending"), step.relations.bound(query))
+    for one in made:
+        if isinstance(one, exp.Create):
+            given = one.args.get("properties")
+            one.set("properties", exp.Properties(expressions=[*(given.expressions if given else ()), *clusters]))
+    return [print_sql(engine, one) for one in made]
 
 
 def insert_into(engine: Engine, step: Step) -> str:

@@ -28,7 +28,7 @@ from sqlenrich.store.base import ModelUsage
 from sqlenrich.store.ledger import LEDGER
 from sqlenrich.store.spark.backend import SparkBackend
 from sqlenrich.store.spark.ledger import LEDGER_LINES
-from sqlenrich.store.statement_ledger import CALL, STATEMENTS
+from sqlenrich.store.statement_ledger import CALL, STATEMENTS, SUBMITTED
 from sqlenrich.store.vendor_usage import VENDORS, Records, RunCalls, vendor_records
 from sqlenrich.store.warehouse import WarehouseBackend
 
@@ -299,9 +299,9 @@ def _statements(backend: WarehouseBackend | SparkBackend, runs: Sequence[_Run]) 
     table_name, found = backend.named(STATEMENTS), dict[str, list[str]]()
     if backend.connection.columns(table_name) is None:
         return found
-    asked = equals("kind", CALL)
+    asked = exp.and_(equals("kind", CALL), equals("state", SUBMITTED))
     query = select("run_id", "statement_id").from_(relation(backend.dialect, table_name))
-    query = query.where(asked, "statement_id IS NOT NULL", _of(runs)).order_by("began_at", "statement_id")
+    query = query.where(asked, _of(runs)).order_by("began_at", "statement_id")
     for run_id, id in backend.connection.rows(print_sql(backend.dialect, query)):
         found.setdefault(run_id, []).append(str(id))
     return found

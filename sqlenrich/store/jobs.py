@@ -92,8 +92,8 @@ class Journal(Protocol):
     def abandoned(self, job_id: str) -> None:
         """Its answer was lost: it may run, and if it starts later it must do nothing."""
 
-    def end(self, job_id: str) -> None:
-        """It has ended."""
+    def end(self, job_id: str, statement: Statement | None) -> None:
+        """It has ended, and is a statement where it has succeeded."""
 
 
 class JobRunner:
@@ -167,11 +167,12 @@ class JobRunner:
         began = time.monotonic()
         job_id, id = self._submit_once(sql, {**tags, "step": step, "chunk": chunk}, journal)
         status = self.wait(id, cancellable=True, counted=True)
+        done = self._finished(id, step, chunk, status, began) if status.state is JobState.DONE else None
         if status.state is not JobState.UNKNOWN:
-            journal.end(job_id)
-        if status.state is JobState.DONE:
-            return self._finished(id, step, chunk, status, began)
-        raise self._failure(step, id, status)
+            journal.end(job_id, done)
+        if done is None:
+            raise self._failure(step, id, status)
+        return done
 
     def _submit_once(self, sql: Callable[[str], str], tags: Mapping[str, str], journal: Journal) -> tuple[str, str]:
         """Submit a statement; give its job id and its id.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from sqlglot import exp, select
 
 from sqlenrich.core.engine import Engine
 from sqlenrich.core.names import column, identifier
 from sqlenrich.core.sql import Sql, case, equals, func, literal, utc_time
-from sqlenrich.core.types import Type
+from sqlenrich.core.types import TIMESTAMP, Type
 from sqlenrich.plan.plan import RESPONSES, Step
 from sqlenrich.plan.relations import Symbol, symbol
 from sqlenrich.spec.limits import TOO_LONG
@@ -28,6 +29,8 @@ NOT_ASKED = "NOT_ASKED"
 """The reason of a row that no run has asked."""
 BYTE_LENGTH = {"bigquery": "BYTE_LENGTH", "duckdb": "STRLEN"}
 """The function for a text's bytes where it is not OCTET_LENGTH."""
+PROMPT_BYTES = "prompt_bytes"
+"""The column of a warehouse's pending relation with the bytes of the prompt: a range of requests reads no prompt."""
 
 
 def byte_length(engine: Engine, text: Sql) -> Sql:
@@ -255,58 +258,96 @@ def percentiles(values: exp.Query, shares: Sequence[int]) -> exp.Select:
     return select(*least).from_("running").with_("counted", as_=counted).with_("running", as_=running)
 
 
-def page(after: str | None, count: int) -> exp.Select:
+def pending_with_bytes(engine: Engine, pending: exp.Query) -> exp.Select:
+    """The requests of a pending query and the bytes of their prompts."""
+    length = exp.alias_(byte_length(engine, exp.column("prompt")), PROMPT_BYTES)
+    return select("*", length).from_(pending.subquery("pending"))
+
+
+AFTER_ALL = "g"
+"""A text that follows all hashes."""
+
+
+def page(call: Step, after: str | None, count: int) -> exp.Select:
     """The next pending requests in the order of their hashes."""
-    found = select("*").from_(symbol("pending")).order_by("request_hash").limit(count)
+    found = _requests(call).order_by("request_hash").limit(count)
     return found if after is None else found.where(exp.GT(this=exp.column("request_hash"), expression=literal(after)))
 
 
-def nth(place: int) -> exp.Select:
-    """The pending request at a place in the order of the hashes."""
-    return select("*").from_(symbol("pending")).order_by("request_hash").limit(1).offset(place)
+def nth_hash(place: int) -> exp.Select:
+    """The hash at a place in the order of the pending hashes."""
+    return select("request_hash").from_(symbol("pending")).order_by("request_hash").limit(1).offset(place)
 
 
-def upper_bound(engine: Engine, after: str, count: int) -> exp.Select:
+def pending_requests(call: Step, hashes: Sequence[str]) -> exp.Select:
+    """The pending requests of some hashes, in their order."""
+    found = exp.In(this=exp.column("request_hash"), expressions=[literal(one) for one in hashes])
+    return _requests(call).where(found).order_by("request_hash")
+
+
+def _requests(call: Step) -> exp.Select:
+    """The pending requests, without other columns that a backend adds."""
+    assert call.pending is not None
+    return select(*call.pending.named_selects).from_(symbol("pending"))
+
+
+def upper_bound(after: str, count: int) -> exp.Select:
     """The last hash of the next pending requests, their number, and the bytes of their prompts."""
-    length = byte_length(engine, exp.column("prompt"))
-    found = select("request_hash", exp.alias_(length, "bytes")).from_(symbol("pending"))
+    found = select("request_hash", PROMPT_BYTES).from_(symbol("pending"))
     found = found.where(exp.GT(this=exp.column("request_hash"), expression=literal(after)))
     found = found.order_by("request_hash").limit(count)
-    return select("MAX(request_hash)", "COUNT(*)", "SUM(bytes)").from_(found.subquery("following"))
+    return select("MAX(request_hash)", "COUNT(*)", f"SUM({PROMPT_BYTES})").from_(found.subquery("following"))
 
 
-def pending_request(request_hash: str) -> exp.Select:
-    """The pending request of a hash."""
-    found = equals("request_hash", request_hash)
-    return select("*").from_(symbol("pending")).where(found)
-
-
-def pending_answers(after: str, upto: str, most: int) -> exp.Select:
+def pending_answers(after: str, upto: str, since: Since, most: int) -> exp.Select:
     """The stored answers to a range of pending requests: text, error, finish reason, raw, models."""
-    within = _within(after, upto, "p")
     columns = ("response", "call_error", "finish_reason", "raw", "model", "served_model")
     found = select(*(f"r.{name}" for name in columns)).from_(symbol("responses", "r"))
-    return found.join(symbol("pending", "p"), on=_same_attempt()).where(*within).order_by("r.request_hash").limit(most)
+    found = found.join(symbol("pending", "p"), on=_same_attempt())
+    found = found.where(*within(after, upto, "p"), *within(after, upto, "r"), *since.conditions("r"))
+    return found.order_by("r.request_hash").limit(most)
 
 
-def asked_so_far(run_id: str) -> exp.Select:
+def asked_so_far(run_id: str, since: Since) -> exp.Select:
     """Of a run: answers, failures, failures that may be repeated, answers without token counts, tokens in and out."""
     failed, repeatable = "COUNT(call_error)", "SUM(CASE WHEN retryable THEN 1 ELSE 0 END)"
     columns = ("COUNT(*)", failed, repeatable, UNCOUNTED, "SUM(tokens_in)", "SUM(tokens_out)")
-    return select(*columns).from_(symbol("responses")).where(equals("run_id", run_id))
+    return select(*columns).from_(symbol("responses")).where(equals("run_id", run_id), *since.conditions())
 
 
-def unanswered(after: str, upto: str) -> exp.Select:
+@dataclass(frozen=True)
+class Since:
+    """The stored answers that a run may have written, by their time.
+
+    A warehouse that keeps rows of a day together then reads no older ones. A day more is read: a client whose clock is
+    wrong may have stored some. Without a time these are all answers.
+    """
+
+    engine: Engine
+    at: datetime | None = None
+
+    def conditions(self, alias: str | None = None) -> list[Sql]:
+        """Return the conditions on a row of ``responses``."""
+        if self.at is None:
+            return []
+        day = utc_time((self.at - timedelta(days=1)).replace(microsecond=0), self.engine.sql_type(TIMESTAMP))
+        return [exp.GTE(this=exp.column("asked_at", alias), expression=day)]
+
+
+def _lacks_answer(after: str, upto: str, since: Since) -> exp.Not:
+    """That a row of ``p`` in a range has no answer of its attempt; only rows of the range and the time are read."""
+    found = select("1").from_(symbol("responses", "r"))
+    found = found.where(_same_attempt(), *within(after, upto, "r"), *since.conditions("r"))
+    return exp.Not(this=exp.Exists(this=found))
+
+
+def unanswered(after: str, upto: str, since: Since) -> exp.Select:
     """How many pending requests of a range of hashes have no answer of their attempt."""
-    answered = select("1").from_(symbol("responses", "r")).where(_same_attempt())
-    return (
-        select("COUNT(*)")
-        .from_(symbol("pending", "p"))
-        .where(*_within(after, upto), exp.Not(this=exp.Exists(this=answered)))
-    )
+    pending = symbol("pending", "p")
+    return select("COUNT(*)").from_(pending).where(*within(after, upto), _lacks_answer(after, upto, since))
 
 
-def ranged(call: exp.Query, after: str, upto: str, conditions: Sequence[Sql] = ()) -> exp.Query:
+def ranged(call: exp.Query, after: str, upto: str, since: Since, conditions: Sequence[Sql] = ()) -> exp.Query:
     """The query of a call over a range of hashes, without the requests whose attempt is answered already.
 
     A statement that is repeated after a lost connection then asks nothing again, and none asks where one of
@@ -316,12 +357,12 @@ def ranged(call: exp.Query, after: str, upto: str, conditions: Sequence[Sql] = (
     reader = pending.find_ancestor(exp.Select)
     assert isinstance(reader, exp.Select)
     pending.set("alias", exp.TableAlias(this=exp.to_identifier("p")))
-    answered = select("1").from_(symbol("responses", "r")).where(_same_attempt())
-    reader.where(*_within(after, upto), exp.Not(this=exp.Exists(this=answered)), *conditions, copy=False)
+    reader.where(*within(after, upto), _lacks_answer(after, upto, since), *conditions, copy=False)
     return call
 
 
-def _within(after: str, upto: str, alias: str | None = None) -> tuple[Sql, Sql]:
+def within(after: str, upto: str, alias: str | None = None) -> tuple[Sql, Sql]:
+    """That the hash of a row is after one, up to another."""
     hash_ = exp.column("request_hash", alias)
     return exp.GT(this=hash_, expression=literal(after)), exp.LTE(this=hash_.copy(), expression=literal(upto))
 

@@ -1,4 +1,4 @@
-"""The statement by which a warehouse asks the pending requests of a range of hashes."""
+"""The statements by which a warehouse asks the pending requests of a range of hashes, and reads their answers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlenrich.core.engine import Engine
-from sqlenrich.core.sql import Sql
+from sqlenrich.core.sql import Sql, equals
 from sqlenrich.plan.plan import Step
-from sqlenrich.renderer.statements import insert_into
-from sqlenrich.store.queries import ranged
+from sqlenrich.renderer.statements import insert_into, read_answers
+from sqlenrich.store.queries import Since, ranged, within
 
 HASH_BYTES = 32
 
@@ -24,13 +24,26 @@ class RangedCall:
     under which the statement of a submission may ask.
     """
 
-    def __init__(self, engine: Engine, call: Step, conditions: Callable[[str], Sequence[Sql]]) -> None:
+    def __init__(self, engine: Engine, call: Step, since: Since, conditions: Callable[[str], Sequence[Sql]]) -> None:
         self._after, self._upto, self._job = (secrets.token_hex(HASH_BYTES) for _ in range(3))
         query = call.query.copy()
         assert isinstance(query, exp.Query)
-        asked = ranged(query, self._after, self._upto, conditions(self._job))
+        asked = ranged(query, self._after, self._upto, since, conditions(self._job))
         self._sql = insert_into(engine, replace(call, query=asked))
 
     def between(self, after: str, upto: str, job_id: str) -> str:
         """Give the statement of a submission for the hashes after one (all, where it is empty) up to another."""
         return self._sql.replace(self._after, after).replace(self._upto, upto).replace(self._job, job_id)
+
+
+class RangedReading:
+    """The UPDATE that reads the answers of one run in a range of hashes, laid out once as :class:`RangedCall`."""
+
+    def __init__(self, engine: Engine, call: Step, since: Since, run_id: str) -> None:
+        self._after, self._upto = (secrets.token_hex(HASH_BYTES) for _ in range(2))
+        own = [*within(self._after, self._upto), *since.conditions(), equals("run_id", run_id)]
+        self._sql = read_answers(engine, call, among=own)
+
+    def between(self, after: str, upto: str) -> str:
+        """Give the statement for the hashes after one (all, where it is empty) up to another."""
+        return self._sql.replace(self._after, after).replace(self._upto, upto)

@@ -1,9 +1,11 @@
 """The ledger of a warehouse run: who holds the lease, and which statement asks the model, so that none is sent twice.
 
 A run holds the lease of a table of answers: one line with a random id and the time at which it ends, by the clock of
-the warehouse. Each statement that asks has a line too. It asks under a condition: the lease is held, and its own line
-is open (:meth:`Lease.conditions`). A statement that starts after its run has lost the lease, or after its line was
-closed, asks nothing.
+the warehouse. It is the only line that changes. Each statement has a line for each change of its state: lines are
+appended, so that runs of several enrichments that share the ledger change no row of each other.
+
+A statement asks under a condition: the lease is held, and its own line is open (:meth:`Lease.conditions`). A statement
+that starts after its run has lost the lease, or after its line was closed, asks nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import secrets
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlglot import exp, select
@@ -22,14 +25,16 @@ from sqlenrich.core.errors import RunError
 from sqlenrich.core.names import identifier, relation
 from sqlenrich.core.printer import print_sql
 from sqlenrich.core.sql import Sql, case, equals, literal
-from sqlenrich.core.types import BIGINT, STRING, TIMESTAMP, Type
+from sqlenrich.core.types import BIGINT, DOUBLE, STRING, TIMESTAMP, Type
 from sqlenrich.renderer.statements import create_if_missing
 from sqlenrich.store.base import Connection
+from sqlenrich.store.jobs import Statement
 
 STATEMENTS = "_sqlenrich_statements"
-LEASE, CALL = "lease", "call"
-"""The kinds of lines: the lease of a table of answers, a statement that asks the model."""
-OPEN, ENDED = "open", "ended"
+LEASE, CALL, STEP = "lease", "call", "step"
+"""The kinds of lines: the lease of a table of answers, a statement that asks the model, one that makes a table."""
+OPEN, SUBMITTED, ENDED = "open", "submitted", "ended"
+"""The states of a lease (open, ended) and of a statement: about to be submitted, known to the warehouse, ended."""
 _COLUMNS: Mapping[str, Type] = {
     "job_id": STRING,
     "run_id": STRING,
@@ -41,10 +46,18 @@ _COLUMNS: Mapping[str, Type] = {
     "pid": BIGINT,
     "began_at": TIMESTAMP,
     "until_ms": BIGINT,
+    "step": STRING,
+    "chunk": STRING,
+    "written": BIGINT,
+    "seconds": DOUBLE,
+    "link": STRING,
 }
-"""``name`` is the table of answers that the line is about; ``job_id`` of a lease is its random id. ``until_ms`` is when
-a lease ends, in milliseconds since 1970. All times are the warehouse's. Host and process are for people alone."""
+"""``name`` is the table of answers that the line is about; ``job_id`` of a lease is its random id. ``began_at`` is when
+the line was written. ``until_ms`` is when a lease ends, in milliseconds since 1970. All times are the warehouse's. Host
+and process are for people alone. The last five are those of a statement that has succeeded: ``written`` are its rows,
+where the warehouse tells."""
 _ID_BYTES = 16
+Constant = str | int | float | None
 
 
 class LeaseLostError(RunError):
@@ -85,14 +98,20 @@ class StatementLedger:
         """Make the table where it is missing."""
         self.execute(create_if_missing(self.engine, self.relation(), _COLUMNS))
 
-    def insert(self, values: Mapping[str, str]) -> None:
-        """Write a line that begins now."""
-        known: dict[str, Sql] = {name: literal(value) for name, value in values.items()}
-        known |= {"state": literal(OPEN), "began_at": self.engine.now(), **this_process()}
+    def insert(self, lines: Sequence[Mapping[str, Constant]]) -> None:
+        """Append lines that begin now."""
+        rows = [self._row(line) for line in lines]
+        self._append(rows[0] if len(rows) == 1 else exp.union(*rows, distinct=False))
+
+    def _row(self, values: Mapping[str, Constant]) -> exp.Select:
+        known: dict[str, Sql] = {name: literal(value) for name, value in values.items() if value is not None}
+        known |= {"began_at": self.engine.now(), **this_process()}
         empty = {name: exp.Cast(this=exp.Null(), to=self.engine.sql_type(kind)) for name, kind in _COLUMNS.items()}
-        row = select(*({**empty, **known}[name] for name in _COLUMNS))
+        return select(*(exp.alias_({**empty, **known}[name], name) for name in _COLUMNS))
+
+    def _append(self, rows: exp.Query) -> None:
         names = [identifier(self.engine, name) for name in _COLUMNS]
-        self.execute(exp.Insert(this=exp.Schema(this=self.relation(), expressions=names), expression=row))
+        self.execute(exp.Insert(this=exp.Schema(this=self.relation(), expressions=names), expression=rows))
 
     def update(self, where: Sql, values: Mapping[str, Any]) -> None:
         """Change lines."""
@@ -103,17 +122,25 @@ class StatementLedger:
         query = select(*names).from_(self.relation()).where(where).order_by("began_at", "job_id")
         return self.connection.rows(print_sql(self.engine, query, pretty=False))
 
-    def close(self, run_id: str, unfinished: str | None = None) -> None:
-        """Mark the lines of a run as ended, its lease too, but for that of a statement which may still run."""
-        where = equals("run_id", run_id)
-        if unfinished is not None:
-            where = exp.and_(where, exp.Not(this=equals("job_id", unfinished)))
-        self.update(where, {"state": literal(ENDED)})
+    def close(self, name: str, calls: Sequence[Line]) -> None:
+        """Mark statements as ended."""
+        if calls:
+            shared = {"name": name, "kind": CALL, "state": ENDED}
+            self.insert([{"job_id": line.job_id, "run_id": line.run_id, **shared} for line in calls])
 
     def open_calls(self, name: str) -> list[Line]:
-        """Give the lines of statements that ask for a table of answers and have not ended, the oldest first."""
-        where = exp.and_(equals("name", name), equals("kind", CALL), equals("state", OPEN))
-        return [Line(*row) for row in self.rows(where, "job_id", "run_id", "statement_id")]
+        """Give the statements that ask for a table of answers and have not ended, the oldest first."""
+        ends = case((equals("state", ENDED), literal(1)), default=literal(0))
+        by_job = (
+            select("job_id", "MAX(run_id) AS run_id", "MAX(statement_id) AS statement_id", "MIN(began_at) AS began_at")
+            .select(exp.alias_(exp.Sum(this=ends), "ends"))
+            .from_(self.relation())
+            .where(equals("name", name), equals("kind", CALL))
+            .group_by("job_id")
+        )
+        query = select("job_id", "run_id", "statement_id").from_(by_job.subquery("jobs")).where("ends = 0")
+        rows = self.connection.rows(print_sql(self.engine, query.order_by("began_at", "job_id"), pretty=False))
+        return [Line(*row) for row in rows]
 
     def relation(self) -> exp.Table:
         """Give the table."""
@@ -128,7 +155,8 @@ class StatementLedger:
 class Lease:
     """The right of one run to ask for a table of answers, and the lines of its statements, one after another.
 
-    The lines are marked as ended with their run: only the last statement of a run can be in doubt.
+    That a statement has ended is written with the line of the next one, or at the end of the run: only the last
+    statement of a run can be in doubt.
     """
 
     ledger: StatementLedger
@@ -136,8 +164,10 @@ class Lease:
     name: str
     lasts_s: float
     id: str = field(default_factory=lambda: secrets.token_hex(_ID_BYTES))
-    unfinished: str | None = None
-    """The statement whose end is not seen."""
+    ended: list[dict[str, Constant]] = field(default_factory=list)
+    """The lines of statements that have ended, not written yet."""
+    since: datetime | None = None
+    """When it was taken, in UTC by the clock of the warehouse: the run's answers are no older."""
 
     # The lease -------------------------------------------------------------------------------------------------------
 
@@ -148,7 +178,7 @@ class Lease:
         """
         mine = exp.and_(equals("name", self.name), equals("kind", LEASE))
         if not self.ledger.rows(mine, "job_id"):
-            self.ledger.insert({"job_id": "", "run_id": "", "name": self.name, "kind": LEASE})
+            self.ledger.insert([{"job_id": "", "run_id": "", "name": self.name, "kind": LEASE, "state": OPEN}])
         values = {"job_id": literal(self.id), "run_id": literal(self.run_id), "state": literal(OPEN)}
         values |= {"until_ms": self._end(), "began_at": self.ledger.engine.now(), **this_process()}
         self.ledger.update(mine if take else exp.and_(mine, exp.Not(this=exp.paren(self._lives()))), values)
@@ -162,7 +192,10 @@ class Lease:
             Holder(lease, run_id, host, int(pid), int(until), int(left) / 1000)
             for lease, run_id, host, pid, until, left in rows
         ]
-        return list({line.lease: line for line in lines}.values())
+        found = {line.lease: line for line in lines}
+        if self.since is None and self.id in found:
+            self.since = datetime.fromtimestamp(found[self.id].until_ms / 1000 - self.lasts_s, UTC)
+        return list(found.values())
 
     def renew(self) -> None:
         """Put off the end. Raises LeaseLostError where another run has taken the lease."""
@@ -178,14 +211,19 @@ class Lease:
             )
 
     def close(self) -> None:
-        """End the lease and the run's lines."""
-        self.ledger.close(self.run_id, self.unfinished)
+        """Write the lines of the statements that have ended, and end the lease."""
+        if self.ended:
+            self.ledger.insert(self.ended)
+            self.ended = []
+        self.ledger.update(exp.and_(equals("job_id", self.id), equals("kind", LEASE)), {"state": literal(ENDED)})
 
     def conditions(self, job_id: str) -> list[Sql]:
         """Give the conditions under which the statement of a submission may ask."""
         held = exp.and_(equals("job_id", self.id), equals("kind", LEASE), self._lives())
         own = exp.and_(equals("job_id", job_id), equals("kind", CALL), equals("state", OPEN))
-        return [exp.Exists(this=select("1").from_(self.ledger.relation()).where(where)) for where in (held, own)]
+        ended = exp.and_(equals("job_id", job_id), equals("kind", CALL), equals("state", ENDED))
+        tests = [exp.Exists(this=select("1").from_(self.ledger.relation()).where(each)) for each in (held, own, ended)]
+        return [*tests[:2], exp.Not(this=tests[2])]
 
     def _lives(self) -> Sql:
         ends = exp.GT(this=exp.Coalesce(this=exp.column("until_ms"), expressions=[literal(0)]), expression=self._now())
@@ -200,26 +238,28 @@ class Lease:
     # The statements --------------------------------------------------------------------------------------------------
 
     def begin(self, job_id: str) -> None:
-        """Write the line of a statement that is about to be submitted."""
-        self.unfinished = job_id
-        self.ledger.insert({"job_id": job_id, "run_id": self.run_id, "name": self.name, "kind": CALL})
+        """Write the line of a statement that is about to be submitted, and those that have ended since the last one."""
+        ended, self.ended = self.ended, []
+        self.ledger.insert([*ended, self._line(CALL, OPEN, job_id)])
 
     def submitted(self, job_id: str, statement_id: str) -> None:
-        """Store the warehouse's id of a statement, and put off the lease's end."""
-        line, own = equals("job_id", job_id), exp.and_(equals("job_id", self.id), equals("state", OPEN))
-        values = {
-            "statement_id": case((line, literal(statement_id)), default=exp.column("statement_id")),
-            "until_ms": case((line.copy(), exp.column("until_ms")), default=self._end()),
-        }
-        self.ledger.update(exp.or_(line.copy(), own), values)
+        """Store the warehouse's id of a statement."""
+        self.ledger.insert([{**self._line(CALL, SUBMITTED, job_id), "statement_id": statement_id}])
 
     def abandoned(self, job_id: str) -> None:
         """Close the line of a submission whose answer was lost: what starts after this asks nothing."""
-        self.ledger.update(equals("job_id", job_id), {"state": literal(ENDED)})
+        self.ledger.insert([self._line(CALL, ENDED, job_id)])
 
-    def end(self, job_id: str) -> None:  # noqa: ARG002
-        """Record that the statement has ended."""
-        self.unfinished = None
+    def end(self, job_id: str, statement: Statement | None) -> None:
+        """Record that a statement that asks has ended, and what it was where it has succeeded."""
+        self.ended.append(self._line(CALL, ENDED, job_id) | ({} if statement is None else _facts(statement)))
+
+    def ran(self, statement: Statement) -> None:
+        """Record that a statement that makes a table has succeeded."""
+        self.ended.append(self._line(STEP, ENDED, None) | _facts(statement))
+
+    def _line(self, kind: str, state: str, job_id: str | None) -> dict[str, Constant]:
+        return {"job_id": job_id, "run_id": self.run_id, "name": self.name, "kind": kind, "state": state}
 
 
 def this_process() -> dict[str, Sql]:
@@ -227,6 +267,12 @@ def this_process() -> dict[str, Sql]:
     return {"host": literal(socket.gethostname()), "pid": literal(os.getpid())}
 
 
-def names_of(lines: Sequence[Line]) -> list[str]:
-    """Give the runs of some lines, each once."""
-    return list(dict.fromkeys(line.run_id for line in lines))
+def _facts(statement: Statement) -> dict[str, Constant]:
+    return {
+        "statement_id": statement.id,
+        "step": statement.step,
+        "chunk": statement.chunk,
+        "written": statement.rows,
+        "seconds": statement.seconds,
+        "link": statement.link,
+    }

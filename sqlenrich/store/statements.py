@@ -213,9 +213,13 @@ class StatementBackend:
         query = call.pending
         if limit is not None:
             query = exp.select("*").from_(query.subquery("pending")).order_by("request_hash").limit(limit)
+        self.make_pending(call, query)
+        return self.number(plan, queries.count_rows("pending"))
+
+    def make_pending(self, call: Step, query: exp.Query) -> None:
+        """Make the pending relation of a call afresh."""
         for sql in create_table_as(self.dialect, call, "pending", query):
             self.connection.execute(sql)
-        return self.number(plan, queries.count_rows("pending"))
 
     def judge(self, plan: Plan, *, asked_by: str | None = None) -> None:  # noqa: ARG002
         """Make ``checked`` afresh: all of it, which is right for every ``asked_by``."""
@@ -281,7 +285,7 @@ class StatementBackend:
         """Give the pending requests, a page at a time."""
         last: str | None = None
         while True:
-            rows = self.connection.rows(call.relations.line(queries.page(last, self.statements.page_rows)))
+            rows = self.connection.rows(call.relations.line(queries.page(call, last, self.statements.page_rows)))
             yield from (Request(*row) for row in rows)
             if len(rows) < self.statements.page_rows:
                 return
@@ -289,8 +293,13 @@ class StatementBackend:
 
     def spread(self, call: Step, count: int, most: int) -> list[Request]:
         """Give a few pending requests: the first, the last and those evenly between."""
-        found = (self.connection.rows(call.relations.line(queries.nth(place))) for place in evenly(count, most))
-        return [Request(*row) for rows in found for row in rows]
+        found = (self.connection.rows(call.relations.line(queries.nth_hash(place))) for place in evenly(count, most))
+        hashes = [str(row[0]) for rows in found for row in rows]
+        if not hashes:
+            return []
+        return [
+            Request(*row) for row in self.connection.rows(call.relations.line(queries.pending_requests(call, hashes)))
+        ]
 
     def append(self, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:
         """Store at least one answer and commit."""

@@ -7,15 +7,17 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Self
 
+from sqlglot import exp
+
 from sqlenrich.core.errors import ConfigError, RunError
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan, Step
-from sqlenrich.renderer.statements import read_answers
+from sqlenrich.renderer.statements import create_pending, read_answers
 from sqlenrich.store import queries
 from sqlenrich.store.base import Origin, Results, RunStart
 from sqlenrich.store.connections.base import JobState, WarehouseConnection
 from sqlenrich.store.jobs import JobConnection, JobPolicy, JobRunner, Statement
-from sqlenrich.store.ranged_call import RangedCall
+from sqlenrich.store.ranged_call import RangedCall, RangedReading
 from sqlenrich.store.statement_ledger import (
     STATEMENTS,
     Holder,
@@ -23,7 +25,6 @@ from sqlenrich.store.statement_ledger import (
     LeaseLostError,
     Line,
     StatementLedger,
-    names_of,
 )
 from sqlenrich.store.statements import StatementBackend, StatementPolicy
 
@@ -99,10 +100,10 @@ class WarehouseBackend(StatementBackend):
         self.calls = StatementLedger(JobConnection(self.jobs, "ledger"), self.dialect, self.named(STATEMENTS))
         self.lease: Lease | None = None
         self.note: Callable[[str], None] = lambda _: None
-        self.jobs.on_statement = lambda statement: self.note(statement.to_text())
+        self.jobs.on_statement = self._ran
         self.jobs.note = lambda line: self.note(line)
         # What is run for each chunk is printed once.
-        self._reading: tuple[Step, str] | None = None
+        self._reading: tuple[Step, RangedReading] | None = None
         self._asking: tuple[Step, RangedCall] | None = None
 
     def __enter__(self) -> Self:
@@ -122,6 +123,16 @@ class WarehouseBackend(StatementBackend):
     def output(self) -> str:
         """What the report calls the output."""
         return self.schema if self.place in self.schema else f"{self.place} {self.schema}".strip()
+
+    def _ran(self, statement: Statement) -> None:
+        """Tell a statement that has succeeded; one that asks is written by :meth:`Lease.end`."""
+        self.note(statement.to_text())
+        if self.lease is not None and statement.chunk is None:
+            self.lease.ran(statement)
+
+    def record(self, start: RunStart, status: str, facts: Mapping[str, Any]) -> None:
+        """Complete a run's line of the ledger. Its statements are lines of their own: there may be thousands."""
+        super().record(start, status, {name: value for name, value in facts.items() if name != "statements"})
 
     def statements_run(self) -> list[dict[str, Any]]:
         """Give the statements of the run."""
@@ -153,8 +164,7 @@ class WarehouseBackend(StatementBackend):
         tags = {"app": "sqlenrich", "tables": answers}
         for id in self.jobs.repeated(lambda: self.warehouse.running(tags)):
             self._await(id, "a statement of an earlier run")
-        for run_id in names_of(lines):
-            self.calls.close(run_id)
+        self.calls.close(answers, lines)
 
     def _wait_for(self, lease: Lease) -> None:
         """Take the lease, once that of a dead run has ended. Raises ConfigError where the run that has it lives."""
@@ -248,13 +258,31 @@ class WarehouseBackend(StatementBackend):
         self.read_stored(plan)
         return super().finish(plan, calls, partial=partial, unasked=unasked)
 
-    def read_stored(self, plan: Plan) -> None:
-        """Read the stored answers that no reading, or one with other facts, has read."""
+    def make_pending(self, call: Step, query: exp.Query) -> None:
+        """Make the pending relation in the order of its hashes, so that a chunk reads its own part."""
+        for sql in create_pending(self.dialect, call, queries.pending_with_bytes(self.dialect, query)):
+            self.connection.execute(sql)
+
+    def read_stored(self, plan: Plan, part: RequestRange | None = None) -> None:
+        """Read the stored answers that no reading, or one with other facts, has read.
+
+        The first time those of all runs; then those that this run has stored, of all requests or of a range.
+        """
         call = plan.responses
-        if call.calls_in_sql and call.reading is not None and self.dialect.updates:
-            if self._reading is None or self._reading[0] is not call:
-                self._reading = call, read_answers(self.dialect, call)
-            self.connection.execute(self._reading[1])
+        if not (call.calls_in_sql and call.reading is not None and self.dialect.updates):
+            return
+        if self.lease is None:
+            self.connection.execute(read_answers(self.dialect, call))
+        elif self._reading is None or self._reading[0] is not call:
+            self.connection.execute(read_answers(self.dialect, call))
+            self._reading = call, RangedReading(self.dialect, call, self._since(), self.lease.run_id)
+        else:
+            after, upto = ("", queries.AFTER_ALL) if part is None else (part.after, part.upto)
+            self.connection.execute(self._reading[1].between(after, upto))
+
+    def _since(self) -> queries.Since:
+        """Return the time of what this run stores."""
+        return queries.Since(self.dialect, None if self.lease is None else self.lease.since)
 
     def latencies(self, plan: Plan, run_id: str, shares: Sequence[int]) -> list[int] | None:
         """Give percentiles of a run's latencies in milliseconds; None where the warehouse asks: it tells none."""
@@ -268,28 +296,30 @@ class WarehouseBackend(StatementBackend):
 
     def next_range(self, call: Step, after: str, most: int) -> RequestRange | None:
         """Give the next ``most`` pending requests after a hash; None where there are none."""
-        query = queries.upper_bound(self.dialect, after, most)
+        query = queries.upper_bound(after, most)
         last, count, size = self.connection.rows(call.relations.line(query))[0]
         return None if last is None else RequestRange(after, str(last), int(count), int(size or 0))
 
     def answers_of(self, call: Step, asked: RequestRange, most: int) -> list[RangeAnswer]:
         """Give some answers to the requests of a range."""
-        query = queries.pending_answers(asked.after, asked.upto, most)
+        query = queries.pending_answers(asked.after, asked.upto, self._since(), most)
         return [RangeAnswer(*row) for row in self.connection.rows(call.relations.line(query))]
 
     def pending_request(self, call: Step, request_hash: str) -> Request:
         """Give a pending request."""
-        return Request(*self.connection.rows(call.relations.line(queries.pending_request(request_hash)))[0])
+        query = queries.pending_requests(call, [request_hash])
+        return Request(*self.connection.rows(call.relations.line(query))[0])
 
     def asked_so_far(self, plan: Plan, run_id: str) -> AskedSoFar:
         """Give what a run has asked until now."""
-        return AskedSoFar(*(int(value or 0) for value in self.rows(plan, queries.asked_so_far(run_id))[0]))
+        found = self.rows(plan, queries.asked_so_far(run_id, self._since()))[0]
+        return AskedSoFar(*(int(value or 0) for value in found))
 
     def ask(self, call: Step, asked: RequestRange, chunk: str, tags: Mapping[str, str]) -> Statement:
         """Ask the pending requests of a range that have no answer yet in one statement, under the lease."""
         assert self.lease is not None
         if self._asking is None or self._asking[0] is not call:
-            self._asking = call, RangedCall(self.dialect, call, self.lease.conditions)
+            self._asking = call, RangedCall(self.dialect, call, self._since(), self.lease.conditions)
         text = self._asking[1]
         return self.jobs.ask(
             lambda job_id: text.between(asked.after, asked.upto, job_id), "responses", chunk, tags, self.lease
@@ -297,7 +327,7 @@ class WarehouseBackend(StatementBackend):
 
     def unanswered(self, call: Step, asked: RequestRange) -> int:
         """Give how many requests of a range have no answer."""
-        query = queries.unanswered(asked.after, asked.upto)
+        query = queries.unanswered(asked.after, asked.upto, self._since())
         return int(self.connection.rows(call.relations.line(query))[0][0])
 
     def append(self, plan: Plan, answers: Sequence[Answer], origin: Origin) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -39,8 +40,8 @@ def ids_are_stored(place: Standin) -> bool:
     """Whether the ledger has the id of each statement."""
     if LEDGER not in place.tables():
         return False
-    found = place.rows(LEDGER, "statement_id", where="kind = 'call'")
-    return bool(found) and all(row[0] for row in found)
+    found = Counter(state for (state,) in place.rows(LEDGER, "state", where="kind = 'call'"))
+    return 0 < found["open"] == found["submitted"]
 
 
 def no_such_process(*_: Any) -> None:

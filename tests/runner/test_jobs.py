@@ -14,7 +14,7 @@ from sqlenrich.store.connections.base import (
     TransientError,
     WarehouseConnection,
 )
-from sqlenrich.store.jobs import JobConnection, JobPolicy, JobRunner, StatementFailedError
+from sqlenrich.store.jobs import JobConnection, JobPolicy, JobRunner, Statement, StatementFailedError
 from sqlenrich.store.statement_ledger import Lease, LeaseLostError, StatementLedger
 from sqlenrich.store.warehouse import WarehouseBackend
 
@@ -72,7 +72,7 @@ class Lines:
     def abandoned(self, job_id: str) -> None:
         self.told.append(f"abandoned {job_id[-1]}")
 
-    def end(self, job_id: str) -> None:
+    def end(self, job_id: str, statement: Statement | None) -> None:  # noqa: ARG002
         self.told.append(f"end {job_id[-1]}")
 
 

@@ -243,3 +243,20 @@ def test_a_run_ends_where_all_first_answers_are_refused(place: Standin, client: 
         report = enrich(place, model=model, stop_after_refused=10)
     assert (report.calls, report.stopped_at, report.exit_status) == (10, "stop_after_refused", 4)
     assert report.to_text().count("  BAD_JSON: the text is not one JSON document: ") == 2
+
+
+def test_statements_are_lines_of_a_table_and_no_part_of_the_report_that_is_stored(place: Standin) -> None:
+    """A report of thousands of statements would be longer than a warehouse takes in one statement."""
+    report = quick_run(place, chunk_rows=6)
+    ended = f"run_id = '{report.run_id}' AND state = 'ended' AND kind <> 'lease'"
+    names = ("statement_id", "step", "chunk", "written", "seconds", "link")
+    stored = place.rows("_sqlenrich_statements", *names, where=ended)
+    told = [
+        (one["id"], one["step"], one["chunk"], one["rows"], one["seconds"], one["link"]) for one in report.statements
+    ]
+    assert folded(stored) == folded(told)
+    assert sum(one["step"] == "responses" for one in report.statements) == 6
+    ((written,),) = place.rows("_sqlenrich_runs", "report")
+    assert "statements" not in json.loads(written)
+    used = se.usage(engine=place.engine, profile="standin", output=place.schema)
+    assert [run.statements for run in used.runs] == [6]
