@@ -14,6 +14,7 @@ import pytest
 
 import sqlenrich as se
 from sqlenrich.runner.backends.connections.base import JobState, TransientError, WarehouseConnection
+from sqlenrich.runner.backends.connections.snowflake.connection import SnowflakeConnection
 from sqlenrich.runner.backends.jobs import JobPolicy
 from sqlenrich.runner.backends.warehouse import WarehouseBackend
 from sqlenrich.runner.observer import Stopper
@@ -243,3 +244,56 @@ def test_a_run_ends_where_all_first_answers_are_refused(place: Standin, client: 
         report = enrich(place, model=model, stop_after_refused=10)
     assert (report.calls, report.stopped_at, report.exit_status) == (10, "stop_after_refused", 4)
     assert report.to_text().count("  BAD_JSON: the text is not one JSON document: ") == 2
+
+
+MISSING = (("tickets_responses", ("INSERT", "UPDATE")), ("tickets_quarantine", ("INSERT", "UPDATE", "CREATE")))
+
+
+def test_a_right_that_the_end_needs_is_missed_before_anything_is_asked(place: Standin) -> None:
+    enrich(place, max_rows=5)
+    asked = len(place.prompts())
+    for table, words in MISSING:
+        place.set(denied={table: list(words)})
+        told = rf"(?i){table}.*: the run could not write \S*{table}\S* at its end, so nothing was asked; it needs "
+        with pytest.raises(se.ConfigError, match=told):
+            enrich(place)
+    assert len(place.prompts()) == asked
+
+
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
+def test_a_table_keeps_the_policies_that_were_set_on_it(place: Standin) -> None:
+    """And a run that would lose one says so before it asks. The role may write the tables, which others own."""
+    place.set(answers_fail=FAILURES)
+    enrich(place)
+    tables = {name: f"{place.schema}.{name}" for name in ("tickets_prompts", "tickets", "tickets_quarantine")}
+    place.execute(
+        f"ALTER TABLE {tables['tickets_prompts']} MODIFY COLUMN prompt SET MASKING POLICY mask_text",
+        f"ALTER TABLE {tables['tickets']} ADD ROW ACCESS POLICY own_region ON (channel)",
+        f"ALTER TABLE {tables['tickets_quarantine']} MODIFY COLUMN prompt SET MASKING POLICY mask_text",
+    )
+
+    def policies() -> list[list[str]]:
+        with place.connected() as connection:
+            return [cast(SnowflakeConnection, connection).policies(name) for name in tables.values()]
+
+    found = policies()
+    assert found == [["masking policy MASK_TEXT"], ["row access policy OWN_REGION"], ["masking policy MASK_TEXT"]]
+    place.set(denied={name: ["CREATE", "ALTER", "DROP"] for name in tables})
+    again = enrich(place)
+    assert (again.calls, again.exit_status) == (0, 0)
+    assert policies() == found
+    place.set(denied={})
+    rows, asked = place.rows("tickets_quarantine", "id"), len(place.prompts())
+    file = place.folder / "tickets.prompt"
+    file.write_text(file.read_text().replace("  required:", "    note: {type: string}\n  required:"))
+    with pytest.raises(se.ConfigError, match="would lose its row access policy OWN_REGION: drop it, run again"):
+        enrich(place)
+    assert (place.rows("tickets_quarantine", "id"), len(place.prompts())) == (rows, asked)
+    place.execute(f"DROP TABLE IF EXISTS {tables['tickets']}", f"DROP TABLE IF EXISTS {tables['tickets_quarantine']}")
+    assert enrich(place).pending == 0
+
+
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
+def test_a_session_without_a_database_reads_the_history_of_the_results(place: Standin) -> None:
+    place.write_profile(database="", schema="")
+    assert enrich(place).enriched == len(ROWS)

@@ -179,7 +179,12 @@ def _select(query: exp.Select, environment: Environment, outer: Scope | None) ->
     if distinct and distinct.args.get("on"):
         raise SnowflakeError("not known: DISTINCT ON")
 
+    limit = query.args.get("limit")
+    reads_nothing = limit is not None and limit.expression.name == "0"
+
     def run(row: Row) -> list[Row]:
+        if reads_nothing:
+            return []
         found = source(row)
         if test is not None:
             found = [each for each in found if test(each)]
