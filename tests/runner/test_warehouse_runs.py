@@ -236,8 +236,6 @@ def test_a_target_names_the_place(place: Standin) -> None:
 
 @pytest.mark.parametrize("client", [False, True], ids=["the own function", "a client"])
 def test_a_run_ends_where_all_first_answers_are_refused(place: Standin, client: bool) -> None:
-    if client and place.engine == "snowflake":
-        return  # this stand-in does not know the window function by which a client's latencies are counted
     place.set(answers_fail={"bad_json": 1.0})
     with ScriptedEndpoint(content="Sure: {}") as server:
         model = se.Endpoint(server.url, model="m", concurrency=4) if client else None
@@ -297,3 +295,17 @@ def test_a_table_keeps_the_policies_that_were_set_on_it(place: Standin) -> None:
 def test_a_session_without_a_database_reads_the_history_of_the_results(place: Standin) -> None:
     place.write_profile(database="", schema="")
     assert enrich(place).enriched == len(ROWS)
+
+
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
+def test_the_newest_run_is_compared_with_the_one_before(place: Standin) -> None:
+    prompt = place.folder / "tickets.prompt"
+    days = [[{"id": str(n), "channel": "web", "body": f"day {day} text {n}"} for n in range(200)] for day in (1, 2)]
+    for rows in days:
+        place.load(rows)
+        report = enrich(place)
+    assert (report.enriched, report.calls) == (200, 200)
+    found = se.drift(prompt, engine=place.engine, profile="standin", output=place.schema)
+    assert found.run == report.run_id
+    compared = {one.field: (one.new_rows, one.old_rows, one.alarm) for one in found.fields}
+    assert (compared["intent"], compared["urgency"]) == ((200, 200, False), (200, 200, False))
