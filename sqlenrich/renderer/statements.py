@@ -205,6 +205,13 @@ def insert_into(engine: Engine, step: Step) -> str:
     return f"INSERT INTO {line if len(line) <= WIDTH else print_sql(engine, into)}\n{step.sql}"
 
 
+def overwrite_table(engine: Engine, step: Step) -> str:
+    """Give the statement that replaces the rows of a step's table, which keeps its columns and what is set on them."""
+    names = [identifier(engine, name) for name in step.selected]
+    into = exp.Schema(this=step.relations.table(step.name), expressions=names)
+    return print_sql(engine, exp.Insert(this=into, expression=step.relations.bound(step.query), overwrite=True))
+
+
 def create_responses(engine: Engine, table: exp.Table, columns: Mapping[str, Type]) -> Sql:
     """Give the statement that creates the table of answers if it is missing."""
     create = create_if_missing(engine, table, columns)

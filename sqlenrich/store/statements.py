@@ -60,6 +60,8 @@ class StatementBackend:
         self.connection, self.engine, self.schema = connection, engine, schema
         self.dialect: Engine = get_engine(engine)
         self.ledger = Ledger(connection, self.dialect, self.named(LEDGER))
+        self.present: dict[str, Sequence[str]] = {}
+        """The tables that the last check has found, each with its columns."""
 
     def __enter__(self) -> Self:
         return self
@@ -275,7 +277,10 @@ class StatementBackend:
         """Give the counts of the result tables. Raises RunError if a row is unaccounted for."""
         rows, good, bad = (self.number(plan, queries.count_rows(r)) for r in ("prompts", "enriched", "quarantine"))
         if rows != good + bad:
-            raise RunError(f"{rows} rows in, but {good} enriched and {bad} quarantined: please report this")
+            raise RunError(
+                f"{rows} rows in, but {good} enriched and {bad} quarantined: does a row policy of these tables hide "
+                "rows from this role? Else please report this"
+            )
         _, reasons = self._reasons(plan, queries.reasons("quarantine"))
         return Results(good, bad, reasons, pending)
 
@@ -384,6 +389,7 @@ class StatementBackend:
         found = self.connection.columns(table)
         if found is None:
             return
+        self.present[table] = tuple(found)
         present, wanted = {name.lower() for name in found}, {name.lower() for name in columns}
         if not wanted & _MARKS <= present:
             whose = "is not sqlenrich's" if not present & _MARKS else "is not one of this enrichment"

@@ -10,14 +10,22 @@ from typing import Any, NamedTuple, Self
 from sqlglot import exp
 
 from sqlenrich.core.errors import ConfigError, RunError
+from sqlenrich.core.names import identifier
+from sqlenrich.core.printer import print_sql
 from sqlenrich.llm.messages import Answer, Request
 from sqlenrich.plan.plan import Plan, Step
-from sqlenrich.renderer.statements import create_pending, read_answers
+from sqlenrich.renderer.statements import JUDGED, create_pending, overwrite_table, read_answers
 from sqlenrich.store import queries
 from sqlenrich.store.base import Origin, Results, RunStart
-from sqlenrich.store.connections.base import JobState, WarehouseConnection
+from sqlenrich.store.connections.base import (
+    JobState,
+    OverwritingConnection,
+    TransientError,
+    WarehouseConnection,
+)
 from sqlenrich.store.jobs import JobConnection, JobPolicy, JobRunner, Statement
 from sqlenrich.store.ranged_call import RangedCall, RangedReading
+from sqlenrich.store.rights import RIGHTS, Attempt
 from sqlenrich.store.statement_ledger import (
     STATEMENTS,
     Holder,
@@ -99,6 +107,9 @@ class WarehouseBackend(StatementBackend):
         super().__init__(self.statement, connection.engine, schema, statements)
         self.calls = StatementLedger(JobConnection(self.jobs, "ledger"), self.dialect, self.named(STATEMENTS))
         self.lease: Lease | None = None
+        self._tried = False
+        if isinstance(connection, OverwritingConnection):
+            connection.home = schema
         self.note: Callable[[str], None] = lambda _: None
         self.jobs.on_statement = self._ran
         self.jobs.note = lambda line: self.note(line)
@@ -238,13 +249,74 @@ class WarehouseBackend(StatementBackend):
     def run_step(self, step: Step) -> None:
         """Make the table of a step afresh."""
         with self.statement.step(step.name):
-            super().run_step(step)
+            if not self._overwrite(step):
+                super().run_step(step)
+
+    def _overwrite(self, step: Step) -> bool:
+        """Put the rows of a step into its table where its columns stay; False where the table has to be made.
+
+        Raises ConfigError where that loses a policy.
+        """
+        store = self.warehouse
+        if not isinstance(store, OverwritingConnection):
+            return False
+        query = step.relations.bound(step.query)
+        assert isinstance(query, exp.Query)
+        if self.jobs.repeated(lambda: store.fits(step.relation, query)):
+            self.connection.execute(overwrite_table(self.dialect, step))
+            return True
+        self._keep_policies(store, step.relation)
+        return False
+
+    def _keep_policies(self, store: OverwritingConnection, table: str) -> None:
+        """Refuse to replace a table that carries policies. Raises ConfigError."""
+        if found := self.jobs.repeated(lambda: store.policies(table)):
+            raise ConfigError(
+                f"{self.place}: the columns of {table} change, so it has to be replaced and would lose its "
+                f"{', '.join(found)}: drop it, run again, and set the policies on the new table; no answer is lost"
+            )
 
     def refresh(self, plan: Plan, call: Step, limit: int | None, *, ordered: bool) -> int:
-        """Make the pending relation of a call afresh and give its count; stored answers are read first."""
+        """Make the pending relation of a call afresh and give its count; stored answers are read first.
+
+        Raises ConfigError where the role lacks a right that the run needs at its end.
+        """
+        if not self._tried:
+            self._try_rights(plan)
+            self._tried = True
         self.read_stored(plan)
         with self.statement.step("pending"):
             return super().refresh(plan, call, limit, ordered=ordered)
+
+    def _try_rights(self, plan: Plan) -> None:
+        """Try what the end of the run does to the tables that are there. Raises ConfigError."""
+        rights = RIGHTS.get(self.engine)
+        if rights is None:
+            return
+        self._try(plan.responses, rights.answers)
+        for step in (plan.step(name) for name in JUDGED):
+            known = self.present.get(step.relation)
+            if known is None:
+                continue
+            stays = [name.lower() for name in known] == [name.lower() for name in step.columns]
+            if not stays and isinstance(self.warehouse, OverwritingConnection):
+                self._keep_policies(self.warehouse, step.relation)
+            self._try(step, rights.rows if stays else rights.columns, known[0])
+
+    def _try(self, step: Step, attempts: Sequence[Attempt], first: str = "") -> None:
+        """Try statements that change nothing over the table of a step. Raises ConfigError with the right to grant."""
+        rights, name = RIGHTS[self.engine], identifier(self.dialect, first or next(iter(step.columns)))
+        for attempt in attempts:
+            sql = print_sql(self.dialect, attempt(step.relations.table(step.name), name), pretty=False)
+            try:
+                self.connection.execute(sql) if rights.runs else self.check(sql)
+            except (TransientError, LeaseLostError):
+                raise
+            except RunError as error:
+                raise ConfigError(
+                    f"{error}: the run could not write {step.relation} at its end, so nothing was asked; "
+                    f"it needs {rights.needs}"
+                ) from None
 
     def judge(self, plan: Plan, *, asked_by: str | None = None) -> None:
         """Make ``checked`` afresh from all stored answers."""

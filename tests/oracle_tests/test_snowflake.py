@@ -205,7 +205,7 @@ REFUSED = {
     "REGEXP_REPLACE('abc', 'a|ab', '')": "matches 'ab' in two ways",
     "REGEXP_SUBSTR('xabc', 'a?(ab)?', 2)": "matches 'ab' in two ways",
     "REGEXP_INSTR('a', '\\\\t')": "is not supported",
-    "MAX(1) OVER (ORDER BY 1)": "not known",
+    "MAX(1) OVER (ORDER BY 1 ROWS UNBOUNDED PRECEDING)": "not known",
     "AI_COMPLETE(model => 'm', prompt => 'p')": "only with show_details => TRUE",
     "AI_COMPLETE('m', 'p')": "are not known here",
 }
@@ -255,6 +255,12 @@ QUERIES = {
         (10, 2), (20, 1), (30, 1), (40, 1),
     ],
     "SELECT n, ROW_NUMBER() OVER (ORDER BY at DESC NULLS LAST, n) FROM b": [(10, 3), (20, 4), (30, 2), (40, 1)],
+    "SELECT n, DENSE_RANK() OVER (ORDER BY id NULLS FIRST), SUM(n) OVER (ORDER BY id NULLS FIRST) FROM b": [
+        (10, 2, 70), (20, 2, 70), (30, 3, 100), (40, 1, 40),
+    ],
+    "SELECT n > 20 AS many, SUM(n), POWER(2, 3), SQRT(4) FROM b GROUP BY n > 20": [
+        (False, 30, 8.0, 2.0), (True, 70, 8.0, 2.0),
+    ],
     "SELECT n, MAX(n) OVER (PARTITION BY id) FROM b": [(10, 20), (20, 20), (30, 30), (40, 40)],
     "SELECT name FROM a WHERE EXISTS(SELECT 1 FROM b AS c WHERE c.id = a.id)": [("x",)],
     "SELECT name FROM a WHERE NOT id IN (SELECT id FROM b WHERE NOT id IS NULL)": [("y",), ("y",)],

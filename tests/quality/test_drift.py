@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import sqlenrich as se
+from sqlenrich.core.names import identifier
 from sqlenrich.core.sql import literal
 from sqlenrich.engines import ENGINES, get_engine
 from sqlenrich.plan.drift import COLUMNS, drift, field_threshold, run_sigma, runs
@@ -58,6 +59,11 @@ def filled(engine: str, lines: Sequence[tuple[Any, ...]], sql: str) -> list[tupl
             given = pa.table(dict(zip(PROFILES, zip(*lines, strict=True), strict=True)))  # noqa: F841
             db.execute("INSERT INTO t_profiles SELECT * FROM given")
             return db.execute(sql).fetchall()
+    if engine == "snowflake":
+        from tests.standins import snowflake
+
+        typed = {identifier(words, name).sql("snowflake"): kind for name, kind in kinds.items()}
+        return snowflake.rows(sql, {"t_profiles": (typed, list(lines))})
     from tests.standins import spark
 
     shape = ", ".join(f"`{name}` {kind}" for name, kind in kinds.items())
@@ -70,9 +76,9 @@ def filled(engine: str, lines: Sequence[tuple[Any, ...]], sql: str) -> list[tupl
 
 
 MARKED = {"bigquery": pytest.mark.zetasql, "spark": pytest.mark.spark}
-RUN_BY = [pytest.param(engine, marks=MARKED.get(engine, ())) for engine in ("duckdb", "bigquery", "spark")]
-SEEDS = {"duckdb": 25, "bigquery": 6, "spark": 1}
-MOST_RUNS = {"duckdb": 45, "bigquery": 8, "spark": 20}
+RUN_BY = [pytest.param(engine, marks=MARKED.get(engine, ())) for engine in ("duckdb", "bigquery", "snowflake", "spark")]
+SEEDS = {"duckdb": 25, "bigquery": 6, "snowflake": 3, "spark": 1}
+MOST_RUNS = {"duckdb": 45, "bigquery": 8, "snowflake": 8, "spark": 20}
 """GoogleSQL's reference evaluator joins by nested loops."""
 
 

@@ -16,6 +16,7 @@ import sqlenrich as se
 from sqlenrich.ask.observer import Stopper
 from sqlenrich.runner.place import open_connection
 from sqlenrich.store.connections.base import JobState, TransientError, WarehouseConnection
+from sqlenrich.store.connections.snowflake.connection import SnowflakeConnection
 from sqlenrich.store.jobs import JobPolicy
 from sqlenrich.store.warehouse import WarehouseBackend
 from tests.support.endpoint import ScriptedEndpoint
@@ -235,8 +236,6 @@ def test_a_target_names_the_place(place: Standin) -> None:
 
 @pytest.mark.parametrize("client", [False, True], ids=["the own function", "a client"])
 def test_a_run_ends_where_all_first_answers_are_refused(place: Standin, client: bool) -> None:
-    if client and place.engine == "snowflake":
-        return  # this stand-in does not know the window function by which a client's latencies are counted
     place.set(answers_fail={"bad_json": 1.0})
     with ScriptedEndpoint(content="Sure: {}") as server:
         model = se.Endpoint(server.url, model="m", concurrency=4) if client else None
@@ -260,3 +259,70 @@ def test_statements_are_lines_of_a_table_and_no_part_of_the_report_that_is_store
     assert "statements" not in json.loads(written)
     used = se.usage(engine=place.engine, profile="standin", output=place.schema)
     assert [run.statements for run in used.runs] == [6]
+
+
+MISSING = (("tickets_responses", ("INSERT", "UPDATE")), ("tickets_quarantine", ("INSERT", "UPDATE", "CREATE")))
+
+
+def test_a_right_that_the_end_needs_is_missed_before_anything_is_asked(place: Standin) -> None:
+    enrich(place, max_rows=5)
+    asked = len(place.prompts())
+    for table, words in MISSING:
+        place.set(denied={table: list(words)})
+        told = rf"(?i){table}.*: the run could not write \S*{table}\S* at its end, so nothing was asked; it needs "
+        with pytest.raises(se.ConfigError, match=told):
+            enrich(place)
+    assert len(place.prompts()) == asked
+
+
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
+def test_a_table_keeps_the_policies_that_were_set_on_it(place: Standin) -> None:
+    """And a run that would lose one says so before it asks. The role may write the tables, which others own."""
+    place.set(answers_fail=FAILURES)
+    enrich(place)
+    tables = {name: f"{place.schema}.{name}" for name in ("tickets_prompts", "tickets", "tickets_quarantine")}
+    place.execute(
+        f"ALTER TABLE {tables['tickets_prompts']} MODIFY COLUMN prompt SET MASKING POLICY mask_text",
+        f"ALTER TABLE {tables['tickets']} ADD ROW ACCESS POLICY own_region ON (channel)",
+        f"ALTER TABLE {tables['tickets_quarantine']} MODIFY COLUMN prompt SET MASKING POLICY mask_text",
+    )
+
+    def policies() -> list[list[str]]:
+        with place.connected() as connection:
+            return [cast(SnowflakeConnection, connection).policies(name) for name in tables.values()]
+
+    found = policies()
+    assert found == [["masking policy MASK_TEXT"], ["row access policy OWN_REGION"], ["masking policy MASK_TEXT"]]
+    place.set(denied={name: ["CREATE", "ALTER", "DROP"] for name in tables})
+    again = enrich(place)
+    assert (again.calls, again.exit_status) == (0, 0)
+    assert policies() == found
+    place.set(denied={})
+    rows, asked = place.rows("tickets_quarantine", "id"), len(place.prompts())
+    file = place.folder / "tickets.prompt"
+    file.write_text(file.read_text().replace("  required:", "    note: {type: string}\n  required:"))
+    with pytest.raises(se.ConfigError, match="would lose its row access policy OWN_REGION: drop it, run again"):
+        enrich(place)
+    assert (place.rows("tickets_quarantine", "id"), len(place.prompts())) == (rows, asked)
+    place.execute(f"DROP TABLE IF EXISTS {tables['tickets']}", f"DROP TABLE IF EXISTS {tables['tickets_quarantine']}")
+    assert enrich(place).pending == 0
+
+
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
+def test_a_session_without_a_database_reads_the_history_of_the_results(place: Standin) -> None:
+    place.write_profile(database="", schema="")
+    assert enrich(place).enriched == len(ROWS)
+
+
+@pytest.mark.parametrize("warehouse", ["snowflake"], indirect=True)
+def test_the_newest_run_is_compared_with_the_one_before(place: Standin) -> None:
+    prompt = place.folder / "tickets.prompt"
+    days = [[{"id": str(n), "channel": "web", "body": f"day {day} text {n}"} for n in range(200)] for day in (1, 2)]
+    for rows in days:
+        place.load(rows)
+        report = enrich(place)
+    assert (report.enriched, report.calls) == (200, 200)
+    found = se.drift(prompt, engine=place.engine, profile="standin", output=place.schema)
+    assert found.run == report.run_id
+    compared = {one.field: (one.new_rows, one.old_rows, one.alarm) for one in found.fields}
+    assert (compared["intent"], compared["urgency"]) == ((200, 200, False), (200, 200, False))

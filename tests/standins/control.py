@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +14,21 @@ was lost, its reply ends in the middle, a proxy sends it twice."""
 ASKED = "asked"
 """A statement that fails after it has asked."""
 LATE_S = 0.7
+Denied = Mapping[str, Sequence[str]]
+"""The first words of the statements that a role may not run, by the name of their table in lower case."""
+_WRITES = re.compile(
+    r"(?is)\s*(?:/\*.*?\*/\s*)*(INSERT(?: OVERWRITE)?(?: INTO)?|UPDATE|DELETE FROM|ALTER TABLE"
+    r"|DROP TABLE(?: IF EXISTS)?|CREATE OR REPLACE (?:TRANSIENT )?TABLE)\s+([\w.`\"]+)"
+)
+
+
+def denied_table(sql: str, denied: Denied) -> str:
+    """The name of the table that a statement may not write; else an empty text."""
+    if not denied or (found := _WRITES.match(sql)) is None:
+        return ""
+    words = {found[1].split()[0].upper()} | ({"DELETE"} if "OVERWRITE" in found[1].upper() else set())
+    name = re.sub(r"[`\"]", "", found[2]).rpartition(".")[2].lower()
+    return name if words & set(denied.get(name, ())) else ""
 
 
 class Once:

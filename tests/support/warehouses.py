@@ -34,7 +34,7 @@ SOURCES = {"snowflake": "RAW.PUBLIC.MESSAGES", "bigquery": "standin.raw.messages
 ENDS_S = 60.0
 ASKING = '"step": "responses"'
 """In the comment before a statement of Databricks."""
-NO_FAULTS = {"fail": {}, "delay": 0.0, "poison": "", "answers": "", "answers_fail": {}, "model": ""}
+NO_FAULTS = {"fail": {}, "delay": 0.0, "poison": "", "answers": "", "answers_fail": {}, "model": "", "denied": {}}
 
 
 @dataclass

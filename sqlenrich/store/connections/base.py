@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
+
+from sqlglot import exp
 
 from sqlenrich.core.errors import RunError
 from sqlenrich.core.types import Type
@@ -155,3 +157,17 @@ class WarehouseConnection(Protocol):
 
     def link(self, id: str) -> str | None:
         """Give the address of a statement's page in the warehouse's console; None where it has none."""
+
+
+@runtime_checkable
+class OverwritingConnection(Protocol):
+    """A warehouse where a table loses its policies when it is replaced, and keeps them when it takes other rows."""
+
+    home: str
+    """The schema of the results."""
+
+    def fits(self, table: str, query: exp.Query) -> bool:
+        """Tell whether a table that is there has the columns of a query."""
+
+    def policies(self, table: str) -> list[str]:
+        """Return the kind and the name of each policy that a table carries."""

@@ -3,7 +3,8 @@
 HTTP and HTTPS on one port, since the client takes HTTPS alone and a test reads the logs more simply. Pages for tests:
 ``/calls`` (every call of the model), ``/statements`` (every statement), ``/certificate`` (the file to trust), a POST of
 ``{"fail": {KIND: SHARE}, "delay": S, "answers": FILE, "answers_fail": {KIND: SHARE}, "poison": TEXT,
-"model": "obedient", "history_late": S, "history_hides": [FIELD]}`` to ``/settings``, which sets all of them; that model
+"model": "obedient", "history_late": S, "history_hides": [FIELD],
+"denied": {TABLE: [VERB]}}`` to ``/settings``, which sets all of them; that model
 does what a prompt asks. A POST of ``{"kinds": [...]}`` to ``/once`` lets one statement that asks each meet these
 faults. A POST to ``/calls`` clears it, one to ``/clear`` the settings too.
 """
@@ -237,6 +238,7 @@ class Server(ThreadingHTTPServer):
         """Change the failures, the delay, the poison, and the prompt file that answers fit."""
         self.service.fail = settings.get("fail", {})
         self.service.statements.history_late_s = settings.get("history_late", 0.0)
+        self.service.statements.denied = settings.get("denied", {})
         self.history_hides = settings.get("history_hides", [])
         self.model.delay_s, self.model.poison = settings.get("delay", 0.0), settings.get("poison", "")
         self.model.obeys = settings.get("model") == "obedient"

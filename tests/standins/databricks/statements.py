@@ -15,6 +15,7 @@ import sqlglot
 from sqlglot import exp
 
 from tests.standins import spark
+from tests.standins.control import Denied, denied_table
 from tests.standins.databricks.objects import Objects
 
 Types = list[tuple[str, str]]
@@ -79,6 +80,7 @@ class Statements:
         self._objects = Objects()
         self.fail_after: Callable[[], str] = lambda: ""
         self.history_late_s = 0.0
+        self.denied: Denied = {}
         session = spark.spark_session()
         session.catalog.setCurrentCatalog("mem")
         for name, value in _SETTINGS.items():
@@ -131,6 +133,10 @@ class Statements:
         session = spark.spark_session()
         session.sparkContext.setJobGroup(str(made.id), "statement", interruptOnCancel=True)
         try:
+            if name := denied_table(made.sql, self.denied):
+                raise RuntimeError(
+                    f"[INSUFFICIENT_PERMISSIONS] User does not have MODIFY on Table '{name}'. SQLSTATE: 42501"
+                )
             sql = self._objects.rewritten(made.sql)
             if ASKS in made.tags and (message := self.fail_after()):
                 session.sql(_query_of(sql)).collect()

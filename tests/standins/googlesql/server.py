@@ -62,13 +62,14 @@ ANSWER = '{"label":"a"}'
 
 SETTINGS: Mapping[str, Any] = {
     "fail": {}, "delay": 0.0, "token": "", "poison": "", "answers": "", "answers_fail": {}, "list_all": True,
-    "model": "",
+    "model": "", "denied": {},
 }  # fmt: skip
 """``fail``: fault to share of requests. ``delay``: seconds of a statement with model calls. ``token``: the only one
 that is taken, any where it is empty. ``poison``: a text in a prompt that fails its statement. ``answers``: a prompt
 file, for which the answers are those of ``run --mock``, with the failures ``answers_fail``; empty: one answer.
 ``list_all``: whether the jobs of all users may be listed. ``model``: ``obedient``, which does what a prompt asks, or
-``elsewhere``, the same with its answers at unknown places, instead."""
+``elsewhere``, the same with its answers at unknown places, instead. ``denied``: what the
+user may not write."""
 DEFAULT_MAX_TOKENS = 1024
 
 
@@ -146,7 +147,7 @@ class Server(ThreadingHTTPServer):
 
     def _apply(self) -> None:
         control = self.control
-        self.warehouse.delay_s = control["delay"]
+        self.warehouse.delay_s, self.warehouse.denied = control["delay"], control["denied"]
         self.log.poison = control["poison"]
         self.log.answer = answer_of(control["answers"], control["answers_fail"])
         model = {"": None, "obedient": obedient, "elsewhere": elsewhere}[control["model"]]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.standins.control import Denied, denied_table
 from tests.standins.googlesql import calls, rest
 from tests.standins.googlesql.analyzer import Analyzed, GoogleSQL
 from tests.standins.googlesql.answers import Model, Reply
@@ -89,6 +90,7 @@ class Warehouse:
         self.datasets: dict[str, dict[str, Table]] = {}
         self.jobs: dict[str, Job] = {}
         self.lock = threading.RLock()
+        self.denied: Denied = {}
 
     def table(self, dataset: str, name: str) -> Table | None:
         """A table, None where it is not there."""
@@ -106,6 +108,7 @@ class Warehouse:
 
     def dry_run(self, sql: str, dataset: str | None) -> str:
         """The kind of a statement that is right. Raises JobError."""
+        self._check_rights(sql)
         try:
             raw, statements = self.oracle.parse(sql)
             with self.lock:
@@ -132,7 +135,13 @@ class Warehouse:
             job.error = JobError("invalid", f"the stand-in failed: {type(error).__name__}: {error}")
         job.end()
 
+    def _check_rights(self, sql: str) -> None:
+        if name := denied_table(sql, self.denied):
+            told = f"Access Denied: Table {name}: Permission bigquery.tables.updateData denied on table {name}"
+            raise JobError("accessDenied", told)
+
     def _run(self, job: Job, dataset: str | None) -> None:
+        self._check_rights(job.sql)
         raw, statements = self.oracle.parse(job.sql)
         if statements[0].kind == "BeginEndBlock":
             with self.lock:

@@ -64,6 +64,18 @@ def sign(name: str, arguments: list[Node]) -> Node:
     return strict(NUMBER, lambda x: (x > 0) - (x < 0), *_numeric(name, arguments))
 
 
+@typed("POWER POW")
+def power(name: str, arguments: list[Node]) -> Node:
+    """A FLOAT, whatever the numbers are."""
+    return strict(FLOAT, lambda x, y: float(x) ** float(y), *_numeric(name, arguments))
+
+
+@typed("SQRT")
+def root(name: str, arguments: list[Node]) -> Node:
+    """A FLOAT."""
+    return strict(FLOAT, lambda x: math.sqrt(float(x)), *_numeric(name, arguments))
+
+
 @typed("ROUND")
 def rounded(name: str, arguments: list[Node]) -> Node:
     """Halves away from zero; ``'HALF_TO_EVEN'`` for a fixed-point number alone; a scale that is no constant fails."""

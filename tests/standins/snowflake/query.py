@@ -179,7 +179,12 @@ def _select(query: exp.Select, environment: Environment, outer: Scope | None) ->
     if distinct and distinct.args.get("on"):
         raise SnowflakeError("not known: DISTINCT ON")
 
+    limit = query.args.get("limit")
+    reads_nothing = limit is not None and limit.expression.name == "0"
+
     def run(row: Row) -> list[Row]:
+        if reads_nothing:
+            return []
         found = source(row)
         if test is not None:
             found = [each for each in found if test(each)]
@@ -328,10 +333,17 @@ def _grouping(query: exp.Select, scope: Scope) -> tuple[Scope, Callable[[list[Ro
     if group is not None and any(value for key, value in group.args.items() if key != "expressions"):
         raise SnowflakeError(f"not known: {group.sql('snowflake')}")
     trees = group.expressions if group is not None else []
-    if any(not isinstance(tree, exp.Column) for tree in trees):
-        raise SnowflakeError("GROUP BY: only columns are known here")
     keys = [node(tree, scope) for tree in trees]
-    inner = replace(scope, grouped={scope.find(tree)[0] for tree in trees}, windows=[], aggregates={})
+    computed = {tree: f"#g{n}" for n, tree in enumerate(trees) if not isinstance(tree, exp.Column)}
+    inner = replace(
+        scope,
+        grouped={scope.find(tree)[0] for tree in trees if isinstance(tree, exp.Column)},
+        grouped_trees={
+            tree: (computed[tree], key.type) for tree, key in zip(trees, keys, strict=True) if tree in computed
+        },
+        windows=[],
+        aggregates={},
+    )
 
     def run(found: list[Row], row: Row) -> list[Row]:
         groups = Groups([key.type for key in keys])
@@ -341,6 +353,7 @@ def _grouping(query: exp.Select, scope: Scope) -> tuple[Scope, Callable[[list[Ro
         for members in groups.all if keys else [found]:
             one = dict(members[0]) if members else dict(row)
             one |= {key: of(members) for key, of in inner.aggregates.items()}
+            one |= {computed[tree]: key.value(one) for tree, key in zip(trees, keys, strict=True) if tree in computed}
             made.append(one)
         return made
 

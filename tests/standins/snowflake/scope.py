@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,6 +50,8 @@ class Scope:
     grouped: set[str] | None = None
     windows: list[Callable[[list[Row]], None]] = field(default_factory=list)
     aggregates: dict[str, Callable[[list[Row]], Any]] = field(default_factory=dict)
+    grouped_trees: dict[exp.Expr, tuple[str, SqlType]] = field(default_factory=dict)
+    """The expressions of GROUP BY, each with the place of its value."""
     outer_names: set[str] = field(default_factory=set)
     """The columns of the query around that it names."""
 
@@ -83,6 +86,9 @@ CALLS: dict[str, Callable[[Any, Scope], Node]] = {}
 
 def node(tree: exp.Expr, scope: Scope) -> Node:
     """The typed node of a tree."""
+    if scope.grouped_trees and tree in scope.grouped_trees:
+        place, kind = scope.grouped_trees[tree]
+        return Node(kind, operator.itemgetter(place))
     build = BUILDERS.get(type(tree))
     if build is None:
         raise SnowflakeError(f"not known: {type(tree).__name__}: {tree.sql('snowflake')[:200]}")

@@ -31,7 +31,7 @@ from sqlenrich.spec.loader import load
 from tests.standins.control import ASKED, LATE_S, LOST, Control, Once
 from tests.standins.snowflake.calls import Model, elsewhere, obedient
 from tests.standins.snowflake.values import SqlType
-from tests.standins.snowflake.warehouse import Answer, Statement, Warehouse, wire
+from tests.standins.snowflake.warehouse import DATABASE, Answer, Statement, Warehouse, wire
 
 FAULTS = ("throttle", "restart", "reset", "session", "statement", "asked")
 """A request that is refused as too many, one that meets a restart, one whose answer is lost (the first of two after it
@@ -48,13 +48,15 @@ SETTINGS: Mapping[str, Any] = {
     "usage": True,
     "history_late": 0.0,
     "running_as": "RUNNING",
+    "denied": {},
 }
 """``fail``: fault to share of requests. ``delay``: seconds that a statement with model calls takes. ``password``: the
 only one that is taken, any where it is empty. ``poison``: a text in a prompt that fails its statement. ``answers``: a
 prompt file, for which the answers are those of ``run --mock``, with the failures ``answers_fail``; empty: the same
 answer to all. ``model``: ``obedient``, which does what a prompt asks, or ``elsewhere``, the same with its answers at
 unknown places, instead. ``usage``: whether the view of usage may be read. ``history_late``: seconds for
-which a statement is missing from the history. ``running_as``: the status of one that runs."""
+which a statement is missing from the history. ``running_as``: the status of one that runs. ``denied``: what
+the role may not write."""
 MODELS = {"": None, "obedient": Model(obedient), "elsewhere": Model(elsewhere)}
 WAIT_S = 45.0
 """How long a request waits for its result before it says that the statement is in progress."""
@@ -107,7 +109,7 @@ class Server(ThreadingHTTPServer):
     def _apply(self) -> None:
         control = self.control
         self.warehouse.delay_s, self.warehouse.history_late_s = control["delay"], control["history_late"]
-        self.warehouse.running_as = control["running_as"]
+        self.warehouse.running_as, self.warehouse.denied = control["running_as"], control["denied"]
         self.warehouse.poison = control["poison"]
         self.warehouse.model = MODELS[control["model"]]
         self.warehouse.usage_granted = control["usage"]
@@ -203,9 +205,11 @@ class Handler(BaseHTTPRequestHandler):
             return _failure("390100", "Incorrect username or password was specified.", {"nextAction": "RETRY_LOGIN"})
         token = str(uuid.uuid4())
         self.server.sessions[token] = dict(data.get("SESSION_PARAMETERS") or {})
-        self.server.logins.append(self.server.sessions[token])
+        self.server.logins.append(dict(self.server.sessions[token]))
         given = [{"name": name, "value": value} for name, value in self.server.sessions[token].items()]
         known = {"AUTOCOMMIT": True, "PYTHON_CONNECTOR_QUERY_RESULT_FORMAT": "JSON", "CLIENT_TELEMETRY_ENABLED": False}
+        (database,) = parse_qs(urlsplit(self.path).query).get("databaseName", [""])
+        self.server.sessions[token][DATABASE] = database
         place = dict.fromkeys(("databaseName", "schemaName", "warehouseName", "roleName"))
         return _success(
             {

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from tests.standins.snowflake.equality import Groups
 from tests.standins.snowflake.nodes import Node, same
 from tests.standins.snowflake.scope import BUILDERS, CALLS, Row, Scope, node
 from tests.standins.snowflake.values import NUMBER, SnowflakeError, SqlType, order
@@ -68,50 +69,49 @@ def _aggregate(tree: exp.Expr, scope: Scope) -> Node:
 
 
 def _window(tree: exp.Expr, scope: Scope) -> Node:
-    """ROW_NUMBER in an order, equal rows in reverse, as they may be numbered; an aggregate over a whole partition."""
+    """ROW_NUMBER and DENSE_RANK in an order; an aggregate over a partition, with an order over its rows until then.
+
+    ROW_NUMBER numbers equal rows in reverse, as they may be numbered. An aggregate with an order has the frame that
+    Snowflake takes where none is written: up to the current row and those equal to it.
+    """
     function, ordered = tree.this, tree.args.get("order")
     parts = [node(part, scope) for part in tree.args.get("partition_by") or ()]
     name = function.name.upper() if isinstance(function, exp.Anonymous) else ""
-    if tree.args.get("spec") or (name == "ROW_NUMBER") is (ordered is None) or name not in {*AGGREGATES, "ROW_NUMBER"}:
+    ranks = name in ("ROW_NUMBER", "DENSE_RANK")
+    if tree.args.get("spec") or (ranks and ordered is None) or not (ranks or name in AGGREGATES):
         raise SnowflakeError(f"not known: {tree.sql('snowflake')[:200]}")
     key = f"#w{len(scope.windows)}"
-    if name == "ROW_NUMBER":
-        terms = (
-            [(node(term.this, scope), bool(term.args.get("desc")), term) for term in ordered.expressions]
-            if ordered
-            else []
-        )
-        made: SqlType = NUMBER
-    else:
-        made, of = _aggregated(function, scope)
+    terms = [(node(term.this, scope), term) for term in ordered.expressions] if ordered else []
+    made, of = (NUMBER, len) if ranks else _aggregated(function, scope)
 
-    def number(rows: list[Row]) -> None:
+    def in_order(rows: list[Row]) -> list[list[Row]]:
+        """Groups of equal rows."""
         found = rows[::-1]
-        for value, descending, term in reversed(terms):
+        for value, term in reversed(terms):
             missing = [row for row in found if value.value(row) is None]
             others = [row for row in found if value.value(row) is not None]
-            others.sort(key=lambda row: order(value.value(row)), reverse=descending)
+            others.sort(key=lambda row: order(value.value(row)), reverse=bool(term.args.get("desc")))
             found = missing + others if term.args.get("nulls_first") else others + missing
-        for place, row in enumerate(found, 1):
-            row[key] = place
+        peers: list[list[Row]] = []
+        for row in found:
+            if peers and all(same(value.value(row), value.value(peers[-1][0]), value.type) for value, _ in terms):
+                peers[-1].append(row)
+            else:
+                peers.append([row])
+        return peers
 
     def fill(rows: list[Row]) -> None:
-        groups: list[tuple[list[Any], list[Row]]] = []
+        groups = Groups([part.type for part in parts])
         for row in rows:
-            values = [part.value(row) for part in parts]
-            for known, members in groups:
-                if all(same(a, b, part.type) for a, b, part in zip(known, values, parts, strict=True)):
-                    members.append(row)
-                    break
-            else:
-                groups.append((values, [row]))
-        for _, members in groups:
-            if name == "ROW_NUMBER":
-                number(members)
-                continue
-            value = of(members)
-            for row in members:
-                row[key] = value
+            groups.add([part.value(row) for part in parts], row)
+        for members in groups.all:
+            seen: list[Row] = []
+            for rank, peers in enumerate(in_order(members) if terms else [members], 1):
+                before = len(seen)
+                seen += peers
+                value = rank if name == "DENSE_RANK" else None if ranks else of(seen)
+                for place, row in enumerate(peers, before + 1):
+                    row[key] = place if name == "ROW_NUMBER" else value
 
     scope.windows.append(fill)
     return Node(made, operator.itemgetter(key))

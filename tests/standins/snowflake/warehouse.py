@@ -22,6 +22,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from tests.standins.control import Denied, denied_table
 from tests.standins.snowflake.calls import Model
 from tests.standins.snowflake.objects import Objects, Parameters, answered
 from tests.standins.snowflake.parsing import statements, table_name
@@ -47,12 +48,20 @@ HELD_S = 0.02
 """How often a statement that is held looks at ``delay_s``."""
 CODES = (
     (CANCELLED, 604, "57014"),
+    ("Insufficient privileges", 3001, "42501"),
+    ("does not have a current database", 90105, "22000"),
     ("does not exist", 2003, "42S02"),
     ("Processing aborted", 603, "XX000"),
     ("", 1003, "42000"),
 )
 """Part of a message, its number, its SQLSTATE; the first that matches."""
-HISTORY = "INFORMATION_SCHEMA.QUERY_HISTORY"
+HISTORY, POLICIES = "INFORMATION_SCHEMA.QUERY_HISTORY", "INFORMATION_SCHEMA.POLICY_REFERENCES"
+DATABASE = "$DATABASE"
+"""What a session has as its current database, beside its parameters."""
+_POLICY = re.compile(
+    r"(?is)ALTER TABLE ([\w.]+) (?:MODIFY COLUMN \w+ SET|ADD) (MASKING|ROW ACCESS) POLICY (\w+)(?: ON \(\w+\))?"
+)
+"""https://docs.snowflake.com/en/sql-reference/sql/alter-table, read 2026-11-25."""
 USAGE = "SNOWFLAKE.ACCOUNT_USAGE.CORTEX_AI_FUNCTIONS_USAGE_HISTORY"
 """https://docs.snowflake.com/en/sql-reference/account-usage/cortex_ai_functions_usage_history, read 2026-11-22. Here it
 does not lag, and a credit is a million tokens."""
@@ -120,6 +129,9 @@ class Warehouse:
         self.calls: list[dict[str, Any]] = []
         self.statements: dict[str, Statement] = {}
         self.usage_granted = True
+        self.denied: Denied = {}
+        self._policies: list[tuple[str, str, str]] = []
+        """Table, kind and name of each policy that is set."""
         self._usage: list[Row] = []
         self._by_request: dict[str, Statement] = {}
         self._tables = Database({}).tables
@@ -132,6 +144,7 @@ class Warehouse:
         with self._lock:
             for objects in (self._tables, self._views, self._schemas):
                 objects.clear()
+            self._policies.clear()
 
     def put(self, name: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> None:
         """Make a table of Python's values; types as in CREATE TABLE."""
@@ -171,6 +184,11 @@ class Warehouse:
 
     def _result(self, statement: Statement) -> Result:
         sql = statement.sql
+        if name := denied_table(sql, self.denied):
+            raise SnowflakeError(f"SQL access control error:\nInsufficient privileges to operate on table '{name}'")
+        if (set_ := _POLICY.fullmatch(sql.strip())) is not None:
+            self._policies.append((set_[1].upper(), f"{set_[2].upper()}_POLICY".replace(" ", "_"), set_[3].upper()))
+            return _told("Statement executed successfully.")
         if (block := CATCHING.match(sql)) is not None:
             inner = replace(statement, sql=block[1].replace("$\\u0024", "$$"))
             try:
@@ -188,7 +206,7 @@ class Warehouse:
         trees = statements(explained[1] if explained else sql)
         if len(trees) != 1:
             raise SnowflakeError(f"Actual statement count {len(trees)} did not match the desired statement count 1.")
-        tree = trees[0].transform(self._system)
+        tree = trees[0].transform(lambda node: self._system(node, statement.session))
         if explained:
             self._compile(tree)
             return _told("GlobalStats")
@@ -265,7 +283,9 @@ class Warehouse:
 
     def _run(self, tree: exp.Expr, database: Database) -> Result:
         if isinstance(tree, exp.Query):
-            database.tables = {**database.tables, HISTORY: self._history()}
+            names = ("REF_ENTITY_NAME", "POLICY_KIND", "POLICY_NAME")
+            set_ = dict.fromkeys(names, VARCHAR), [dict(zip(names, row, strict=True)) for row in self._policies]
+            database.tables = {**database.tables, HISTORY: self._history(), POLICIES: set_}
             if self.usage_granted:
                 database.tables[USAGE] = dict(_USED), list(self._usage)
             columns, rows = database.query(tree)
@@ -278,6 +298,9 @@ class Warehouse:
             changed = len(table) - len(before) or sum(a != b for a, b in zip(before, table, strict=True))
             return Result({f"number of rows {words}": SqlType("NUMBER")}, [[changed]], changed=True)
         database.execute(tree)
+        anew = tree.this.find(exp.Table) if isinstance(tree, exp.Create) and tree.args.get("replace") else None
+        name = "" if anew is None else table_name(anew)  # what is made anew, and what is gone, has no policies
+        self._policies = [one for one in self._policies if one[0] != name and one[0] in self._tables]
         return _told("Table successfully created.")
 
     def _compile(self, tree: exp.Expr) -> None:
@@ -309,10 +332,10 @@ class Warehouse:
         ]
         return columns, [dict(zip(columns, row, strict=True)) for row in found]
 
-    def _system(self, node: exp.Expr) -> exp.Expr:
+    def _system(self, node: exp.Expr, session: Parameters) -> exp.Expr:
         """Replace the functions of the service by their values, and its history by a table."""
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous) and node.this.name.upper() == "TABLE":
-            return exp.to_table(HISTORY, dialect="snowflake")
+            return self._information(node.this, session)
         if not isinstance(node, exp.Anonymous):
             return node
         match node.name.upper():
@@ -323,6 +346,17 @@ class Warehouse:
             case "SYSTEM$CANCEL_QUERY":
                 return exp.Literal.string(self.cancel(str(node.expressions[0].name)))
         return node
+
+    def _information(self, call: exp.Anonymous, session: Parameters) -> exp.Expr:
+        """The table that stands for a table function of INFORMATION_SCHEMA, which needs a database."""
+        written = call.expressions[0].sql("snowflake")
+        if written.upper().startswith("INFORMATION_SCHEMA") and not session.get(DATABASE):
+            raise SnowflakeError("Cannot perform SELECT. This session does not have a current database.")
+        if "POLICY_REFERENCES" not in written.upper():
+            return exp.to_table(HISTORY, dialect="snowflake")
+        name = written.partition("REF_ENTITY_NAME => '")[2].partition("'")[0].upper()
+        found = exp.select("policy_kind", "policy_name").from_(exp.to_table(POLICIES, dialect="snowflake"))
+        return found.where(exp.column("ref_entity_name").eq(name)).subquery("p")
 
     def cancel(self, id: str) -> str:
         """Cancel a statement and give the text of SYSTEM$CANCEL_QUERY."""

@@ -49,6 +49,7 @@ from sqlenrich.store.connections.snowflake.settings import (
     named,
     parameters,
 )
+from sqlenrich.store.connections.snowflake.tables import columns_of, history, policies, takes
 from sqlenrich.store.dbapi import portable_type
 
 T = TypeVar("T")
@@ -64,18 +65,11 @@ CONNECT_GRACE_S = 5.0
 """The connector's limit ends its retries, not a request that is under way."""
 FIRST_RETRY_S = 0.2
 
-_HISTORY = (
-    "SELECT query_id, query_tag FROM TABLE(INFORMATION_SCHEMA.QUERY_HISTORY(RESULT_LIMIT => 10000)) "
-    "WHERE query_tag LIKE '{%'"
-)
-_RUNNING = (
-    f"{_HISTORY} AND NOT (UPPER(execution_status) LIKE 'SUCCESS%' OR UPPER(execution_status) LIKE 'FAIL%' "
+_STILL_RUN = (
+    " AND NOT (UPPER(execution_status) LIKE 'SUCCESS%' OR UPPER(execution_status) LIKE 'FAIL%' "
     "OR UPPER(execution_status) IN ('ABORTED', 'INCIDENT', 'DISCONNECTED'))"
 )
-"""Statements that still run come first; those of other users are there where the role may see them.
-
-https://docs.snowflake.com/en/sql-reference/functions/query_history, read 2026-11-22.
-"""
+"""Of the statements of the history; those of other users are there where the role may see them."""
 _ACCOUNT = "SELECT CURRENT_ORGANIZATION_NAME(), CURRENT_ACCOUNT_NAME()"
 
 
@@ -88,6 +82,7 @@ class SnowflakeConnection:
     engine = ENGINE
     starts_once = False
     late_s = 10.0
+    home = ""
 
     def __init__(self, place: str, settings: Callable[[], Mapping[str, Any]], policy: ConnectPolicy) -> None:
         self._place, self._settings, self._policy = place, settings, policy
@@ -172,17 +167,42 @@ class SnowflakeConnection:
         found = self._run(work)
         return None if found is None else {str(name): self._type(str(kind)) for name, kind, *_ in found}
 
+    def fits(self, table: str, query: exp.Query) -> bool:
+        """Tell whether a table that is there has the columns of a query. A query without rows tells both."""
+
+        def work(connection: Any) -> bool:
+            try:
+                known, given = (self._read(connection, columns_of(each)).description for each in (table, query))
+            except Exception as error:
+                if number_of(error) in MISSING:
+                    return False
+                raise
+            return takes(known, given)
+
+        return self._run(work)
+
+    def policies(self, table: str) -> list[str]:
+        """Return the policies that a table carries; none where the role may not see them, and may replace nothing."""
+        try:
+            found = self.rows(policies(table))
+        except TransientError:
+            raise
+        except RunError:
+            return []
+        return sorted(f"{str(kind).replace('_', ' ').lower()} {name}" for kind, name in found)
+
     def check(self, sql: str) -> None:
         """Compile a statement by ``EXPLAIN``, which runs nothing and needs no warehouse."""
         self.rows(print_sql(self._words, exp.Command(this="EXPLAIN", expression=exp.var(sql))))
 
     def running(self, tags: Mapping[str, str]) -> list[str]:
         """Give the ids of the statements that have these tags, more perhaps, and have not ended."""
-        return [str(id) for id, tag in self.rows(_RUNNING) if dict(tags).items() <= _tags(tag).items()]
+        found = self.rows(history(self.home) + _STILL_RUN)
+        return [str(id) for id, tag in found if dict(tags).items() <= _tags(tag).items()]
 
     def find(self, job_id: str) -> str | None:
         """Give a statement of the history by its tag."""
-        found = (str(id) for id, tag in self.rows(_HISTORY) if _tags(tag).get("job") == job_id)
+        found = (str(id) for id, tag in self.rows(history(self.home)) if _tags(tag).get("job") == job_id)
         return next(found, None)
 
     def link(self, id: str) -> str | None:
@@ -279,7 +299,13 @@ class SnowflakeConnection:
             pause = 2 * pause
 
     def _rows(self, connection: Any, sql: str) -> list[tuple[Any, ...]]:
-        """Poll: a request that waits for its result has the limits of a request, a warehouse that resumes has not."""
+        return [tuple(row) for row in self._read(connection, sql).fetchall()]
+
+    def _read(self, connection: Any, sql: str) -> Any:
+        """Give the cursor of a short query that has ended.
+
+        It is polled: a request that waits for its result has the limits of a request, a warehouse that resumes has not.
+        """
         cursor = self._started(connection, sql)
         id, until, pause = str(cursor.sfqid), time.monotonic() + SHORT_QUERY_S, FIRST_POLL_S
         while (status := connection.get_query_status(id)).name != "SUCCESS" and not _has_failed(status.name):
@@ -292,7 +318,7 @@ class SnowflakeConnection:
         if status.name != "SUCCESS":
             connection.get_query_status_throw_if_error(id)
         cursor.query_result(id)
-        return [tuple(row) for row in cursor.fetchall()]
+        return cursor
 
     def _raised(self, error: Exception) -> RunError:
         """Give what an error of the connector means; one that is not the connector's comes from a broken answer."""
