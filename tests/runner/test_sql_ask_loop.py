@@ -81,7 +81,7 @@ class Warehouse:
         self.stored += asked
         return Statement("id", None, "responses", None, len(asked), 0.1)
 
-    def read_stored(self, plan: Any) -> None:
+    def read_stored(self, plan: Any, asked: Any) -> None:
         pass
 
     def answers_of(self, call: Any, asked: RequestRange, most: int) -> list[RangeAnswer]:
