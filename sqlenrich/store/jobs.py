@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -111,7 +112,7 @@ class JobRunner:
         self.heartbeat: Callable[[], None] = lambda: None
         self.note: Callable[[str], None] = lambda _: None
         self.submitted = 0
-        self._run_id, self._beaten = "sqlenrich", time.monotonic()
+        self._run_id, self._beaten = secrets.token_hex(8), time.monotonic()  # until a run begins
         self._cancelled = threading.Event()
 
     def begin(self, run_id: str, tags: Mapping[str, str]) -> None:

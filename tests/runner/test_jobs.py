@@ -56,6 +56,14 @@ class Warehouse:
         return f"link of {id}"
 
 
+def test_no_two_clients_give_a_submission_the_same_id() -> None:
+    """BigQuery starts one of an id: a second command would be told that its statement has run."""
+    warehouse = Warehouse()
+    for _ in range(2):
+        JobRunner(cast(WarehouseConnection, warehouse), FAST).run("UPDATE", "setup")
+    assert len(warehouse.polls) == 2
+
+
 class Lines:
     """A journal that keeps what it is told."""
 
