@@ -8,9 +8,12 @@ from typing import Protocol
 from sqlenrich.ask.model_choice import ModelChoice
 from sqlenrich.plan.plan import Step
 
+PREFLIGHT_REQUESTS = 6
+"""The requests that go to an endpoint ahead of the others, at most."""
+
 
 class Asker(Protocol):
-    """Asks the pending requests of a call and stores the answers. It tells :class:`~.progress.Progress` of each.
+    """Asks the pending requests of a call and stores the answers. It counts each in :class:`~.progress.Progress`.
 
     A failed request is an answer with ``call_error``. Requests may be left open: they are pending still. Use it from
     one thread; ``stop``, ``stopping`` and ``waiting`` are called from any.
@@ -53,7 +56,10 @@ class Asker(Protocol):
         """
 
     def ask(self, most: int | None) -> None:
-        """Ask further requests of the round, by the first call at most so many; for None it chooses how many."""
+        """Ask further requests of the round. For None the asker chooses how many.
+
+        ``most`` is a bound for the first call of a round. A later call may ask all that are left.
+        """
 
     def limit_shares(self) -> dict[str, float]:
         """Return the share of the asking time in which each limit delayed requests; empty where it is unknown."""

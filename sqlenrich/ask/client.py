@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from sqlenrich.ask.asker import PREFLIGHT_REQUESTS
 from sqlenrich.ask.model_choice import ModelChoice, request_changes
 from sqlenrich.ask.progress import Progress
 from sqlenrich.llm.messages import Answer, Request
@@ -18,7 +19,6 @@ if TYPE_CHECKING:  # "import sqlenrich" does not load the HTTP client
     from sqlenrich.llm.client import Client
     from sqlenrich.llm.throttle.limiter import RateLimiter
 
-PREFLIGHT_REQUESTS = 6
 COMMIT_ROWS = 256
 """The answers of one commit at most: each commit costs the same."""
 BATCH_ROWS = 128

@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from sqlenrich.ask.answer_judge import StoredAnswer
+from sqlenrich.ask.asker import PREFLIGHT_REQUESTS
 from sqlenrich.ask.model_choice import ModelChoice
-from sqlenrich.ask.observer import Stopper
 from sqlenrich.ask.progress import Progress
 from sqlenrich.core.errors import RunError, raising_first
 from sqlenrich.core.version import __version__
@@ -35,7 +35,6 @@ from sqlenrich.store.spark.pending import PendingRange, next_part, ranges_of, wi
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-PREFLIGHT_REQUESTS = 6
 POLL_S = 0.1
 _MISSING = re.compile(r"No module named '(sqlenrich[\w.]*|orjson|httptools|uvloop|pyarrow)'")
 
@@ -62,10 +61,8 @@ class ExecutorAsker:
     backend: SparkBackend
     plan: Plan
     origin: Origin
-    stopper: Stopper
     progress: Progress
     policy: SparkChunkPolicy = field(default_factory=SparkChunkPolicy)
-    left: int = 0
     _calls: int = 0
     """Those of the desks before this one."""
     _retries: int = 0
@@ -92,6 +89,11 @@ class ExecutorAsker:
         return self._retries + (0 if self._desk is None else self._desk.counts.retries)
 
     @property
+    def left(self) -> int:
+        """The requests of the round that no statement has asked yet."""
+        return sum(each.rows for each in self._ranges)
+
+    @property
     def desk(self) -> Desk:
         """The open desk."""
         assert self._desk is not None
@@ -105,7 +107,7 @@ class ExecutorAsker:
     @property
     def ended(self) -> bool:
         """Whether no further statement is begun."""
-        return self.desk.stopped or self.stopper.requested or self.desk.budget.budget.reached is not None
+        return self.desk.stopped or self.desk.budget.budget.reached is not None
 
     def limit_shares(self) -> dict[str, float]:
         """Return the share of the asking time in which each limit delayed requests."""
@@ -183,7 +185,7 @@ class ExecutorAsker:
 
     def begin(self, call: Step, pending: int) -> None:
         """Begin a round."""
-        checked, self._call, self.left = self.backend.spark.checked, call, pending
+        checked, self._call = self.backend.spark.checked, call
         self._whole = whole = self.backend.pending(call)
         self._ranges, self._size = checked(partial(ranges_of, whole, pending)), self.policy.rows or self.policy.first
         self.desk.counts.retryable = 0
@@ -206,7 +208,6 @@ class ExecutorAsker:
         began = time.monotonic()
         self._statement(self.desk, call, part.of(whole), ordered=self._ordered)
         self._ranges = without(self._ranges, part, rows)
-        self.left = sum(each.rows for each in self._ranges)
         if most is None:
             rate = rows / max(time.monotonic() - began, 1e-3)
             policy = self.policy

@@ -72,7 +72,7 @@ class StatementAsker:
     calls: int = 0
     """The requests that were asked, or may have been."""
     retries: int = 0
-    """None: the warehouse does not tell how often it repeats a request."""
+    """Always 0: the warehouse does not tell how often it repeats a request."""
     retryable: int = 0
     """The failures so far that may be repeated."""
     left: int = 0

@@ -127,7 +127,7 @@ class Session:
 
             if isinstance(self.backend, SparkBackend):
                 policy = SparkChunkPolicy(self.chunk_rows)
-                return ExecutorAsker(self.backend, plan, self.origin, self.stopper, progress, policy)
+                return ExecutorAsker(self.backend, plan, self.origin, progress, policy)
         from sqlenrich.ask.client import ClientAsker
 
         return ClientAsker(self.backend, plan, self.origin, progress, self._request_changed)

@@ -257,20 +257,20 @@ class WarehouseBackend(StatementBackend):
 
         Raises ConfigError where that loses a policy.
         """
-        store = self.warehouse
-        if not isinstance(store, OverwritingConnection):
+        connection = self.warehouse
+        if not isinstance(connection, OverwritingConnection):
             return False
         query = step.relations.bound(step.query)
         assert isinstance(query, exp.Query)
-        if self.jobs.repeated(lambda: store.fits(step.relation, query)):
+        if self.jobs.repeated(lambda: connection.fits(step.relation, query)):
             self.connection.execute(overwrite_table(self.dialect, step))
             return True
-        self._keep_policies(store, step.relation)
+        self._keep_policies(connection, step.relation)
         return False
 
-    def _keep_policies(self, store: OverwritingConnection, table: str) -> None:
+    def _keep_policies(self, connection: OverwritingConnection, table: str) -> None:
         """Refuse to replace a table that carries policies. Raises ConfigError."""
-        if found := self.jobs.repeated(lambda: store.policies(table)):
+        if found := self.jobs.repeated(lambda: connection.policies(table)):
             raise ConfigError(
                 f"{self.place}: the columns of {table} change, so it has to be replaced and would lose its "
                 f"{', '.join(found)}: drop it, run again, and set the policies on the new table; no answer is lost"

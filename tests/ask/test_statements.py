@@ -1,4 +1,4 @@
-"""The loop of a warehouse's statements alone, over a backend of lists: ranges, halves, caps, rounds, signals."""
+"""The asker of a warehouse alone, over a backend of lists: ranges, halves, caps, rounds, signals."""
 
 # ruff: noqa: ARG002
 
@@ -130,8 +130,8 @@ def test_the_first_statement_is_the_preflight_and_later_ones_grow(
     requests: int, rows: int | None, statements: list[int]
 ) -> None:
     warehouse = Warehouse(requests, set())
-    loop = asked(warehouse, rows=rows)
-    assert (warehouse.statements, loop.calls, loop.progress.stored) == (statements, requests, requests)
+    rounds = asked(warehouse, rows=rows)
+    assert (warehouse.statements, rounds.calls, rounds.progress.stored) == (statements, requests, requests)
     assert warehouse.paused == []
 
 
@@ -193,8 +193,8 @@ def test_no_more_is_asked_than_tells_that_all_answers_are_refused(
     requests: int, rows: int | None, statements: list[int]
 ) -> None:
     warehouse, budget = Warehouse(requests, set(), text="Sure!"), Budget()
-    loop = asked(warehouse, budget, rows)
-    assert (warehouse.statements, loop.calls) == (statements, min(requests, 50))
+    rounds = asked(warehouse, budget, rows)
+    assert (warehouse.statements, rounds.calls) == (statements, min(requests, 50))
     assert budget.reached == ("stop_after_refused" if requests > 50 else None)
 
 
@@ -206,8 +206,8 @@ def test_the_cap_of_calls_counts_what_failed_statements_asked(
 ) -> None:
     warehouse = Warehouse(60, poisoned, failures=failures)
     budget = Budget(max_calls=most)
-    loop = asked(warehouse, budget)
-    assert len(warehouse.billed) == loop.calls <= most
+    rounds = asked(warehouse, budget)
+    assert len(warehouse.billed) == rounds.calls <= most
     assert budget.reached == (None if len(warehouse.stored) + len(warehouse.failed) == 60 else "max_calls")
 
 
@@ -224,9 +224,9 @@ def test_a_statement_that_may_have_asked_is_halved_and_one_that_did_not_start_is
     failures: list[str], statements: list[int], calls: int
 ) -> None:
     warehouse = Warehouse(16, set(), failures=failures)
-    loop = asked(warehouse)
+    rounds = asked(warehouse)
     assert warehouse.statements[: len(statements)] == statements
-    assert (loop.calls, len(warehouse.stored), warehouse.failed) == (calls, 16, [])
+    assert (rounds.calls, len(warehouse.stored), warehouse.failed) == (calls, 16, [])
     assert warehouse.paused == [float(2**n) for n in range(len(failures) - 1)]
 
 
